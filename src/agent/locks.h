@@ -194,7 +194,7 @@ class Locks {
   std::function<void()> dead_lease_ = [] {};
 
   Protocol protocol_;
-  Epoch epoch_ = 0;  // 0: none
+  Epoch epoch_ = 0;            // 0: none
   bool lost_unasked_ = false;  // a lock was, so others may be: of a store that was put back to an earlier state
   bool draining_ = false;
   Locked locks_;

@@ -36,11 +36,11 @@ struct alignas(64) ClusterFields {
   std::array<char, kClusterNameMax + 1> name;  // of the cluster, ended by zeros; empty: the dictionary is plain
   std::uint64_t name_seal;                     // its hash, complemented; 0 if it is empty
 
-  Word64 word;    // SessionWord
-  Word64 lease;   // at the store, of that epoch
-  Word64 agent;   // Token of the agent; a hint
-  Word32 waiter;  // the agent's waiter to post to; a hint
-  Word32 missed;  // not 0: there was no room in `wants`
+  Word64 word;     // SessionWord
+  Word64 lease;    // at the store, of that epoch
+  Word64 agent;    // Token of the agent; a hint
+  Word32 waiter;   // the agent's waiter to post to; a hint
+  Word32 missed;   // not 0: there was no room in `wants`
   Word32 trouble;  // StoreTrouble
 
   alignas(64) std::array<Word64, kWants> wants;

@@ -44,7 +44,8 @@ class Transfer {
   virtual ~Transfer() = default;
 };
 
-/// Whether it is a URL of http or https, a host and, perhaps, a port: no path, and nothing secret that a log would show.
+/// Whether it is a URL of http or https, a host and, perhaps, a port: no path, and nothing secret that a log would
+/// show.
 bool is_endpoint(const std::string& url);
 
 class Http {

@@ -389,8 +389,8 @@ TEST_F(EngineTest, a_key_below_a_queue_that_is_no_machines_is_in_nobodys_way) {
   const auto holder = two.machine().wait(kLock);
   run_ms(1500);
   ASSERT_TRUE(has(two, holder));
-  const std::uint64_t broken = two.machine().ask(
-      {0, agent::Query::Kind::break_lock, kLock, store_.records().at(kLockKey).modified});
+  const std::uint64_t broken =
+      two.machine().ask({0, agent::Query::Kind::break_lock, kLock, store_.records().at(kLockKey).modified});
   run_ms(1000);
   ASSERT_TRUE(two.machine().reply(broken));
   EXPECT_EQ(two.machine().reply(broken)->code, Reply::Code::unavailable);

@@ -56,8 +56,7 @@ class MeasuredStoreTest : public ::testing::Test {
   ScriptedStore store_;
   StoppedClock clock_;
   std::vector<std::pair<Revision, Revision>> back_;
-  agent::MeasuredStore measured_{store_, clock_,
-                                 [this](Revision from, Revision to) { back_.emplace_back(from, to); }};
+  agent::MeasuredStore measured_{store_, clock_, [this](Revision from, Revision to) { back_.emplace_back(from, to); }};
 };
 
 TEST_F(MeasuredStoreTest, a_smaller_revision_than_before_the_request_was_sent_means_that_the_store_went_back) {

@@ -317,7 +317,8 @@ int flush_and_take(Dict& dict, Channel& parent) {
   holdfast_lease own{};
   for (pollfd end{parent.read_fd(), POLLIN, 0}; ::poll(&end, 1, 0) == 0;) {
     holdfast_flush_all(dict.handle);
-    if (holdfast_lock_try(dict.handle, "k", 1, 0, 0, 0, &own) == HOLDFAST_OK) holdfast_unlock(dict.handle, "k", 1, &own);
+    if (holdfast_lock_try(dict.handle, "k", 1, 0, 0, 0, &own) == HOLDFAST_OK)
+      holdfast_unlock(dict.handle, "k", 1, &own);
   }
   return 0;
 }
@@ -328,8 +329,7 @@ TEST_F(SharedMachineTest, a_lock_is_given_to_another_machine_only_when_it_was_wi
   for (const bool flushes : {false, true}) {
     std::unique_ptr<Started> flushing;
     if (flushes)
-      flushing =
-          std::make_unique<Started>("flushes", [this](Channel& parent) { return flush_and_take(dict, parent); });
+      flushing = std::make_unique<Started>("flushes", [this](Channel& parent) { return flush_and_take(dict, parent); });
     const double end = now() + 5;
     for (agent::Revision revision = flushes ? 1'000'000 : 7; now() < end; ++revision) {
       ASSERT_TRUE(eventually([&] { return machine->grant(name, epoch, revision); }));
