@@ -130,11 +130,21 @@ void Statistics::count_time(HeldKind kind, TimeKind time, std::uint64_t ns, std:
   }
 }
 
-constinit thread_local Statistics::Grants Statistics::grants_{};
+Since Statistics::measured(Since now, bool rested) noexcept {
+  if (rested) {
+    measured_ns_.store(now.bits, kRelaxed);
+    looks_.store(0, kRelaxed);
+    looked_at_.store(Since::kLong, kRelaxed);
+  }
+  const std::uint64_t how = looked_at_.load(kRelaxed) | (rested ? Since::kOnce : Since::kForAll);
+  return {Since::of(platform::monotonic_ns()).bits | how};
+}
 
-Since Statistics::measured(std::uint64_t now_ns, std::uint64_t looked_at, bool rested) noexcept {
-  if (rested) measured_ns_.store(now_ns, kRelaxed);
-  return Since::make(platform::monotonic_ns(), looked_at | (rested ? Since::kOnce : Since::kForAll));
+// Of several at once, one may count.
+void Statistics::note_look() noexcept {
+  const std::uint32_t looks = looks_.load(kRelaxed) + 1;
+  looks_.store(looks, kRelaxed);
+  if (looks >= kLooks) looked_at_.store(0, kRelaxed);
 }
 
 // Whether the coarse clock has ticked twice since the grant, which is told by that clock alone, for drawn ones too: the
@@ -146,6 +156,7 @@ bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
 
 // A time that has not come yet was overwritten. Both ends are read by the same clock: it is behind at both.
 void Statistics::count_end(HeldKind kind, Since since) noexcept {
+  note_look();
   const std::uint64_t coarse = platform::coarse_monotonic_ns();
   const bool once = is_long(since, coarse);
   if (!once && !since.is_measured()) [[likely]]

@@ -4,10 +4,10 @@
 // that nobody else wants is taken and released in less time than two looks at the clock, and without a store that other
 // processes would have to wait for. So holds count in three ways, and which are open to a grant is known when it begins:
 //
-// - The first grant of a process after a millisecond or a tick of the clock is measured, and counts once.
+// - A grant is measured, and counts once, if its process has so measured none of the dictionary for 4 ms.
 // - Of the others, one in 256 is drawn, is measured, and counts 256 times.
 // - Long ones count once, drawn or not, by a look at the coarse clock at their end: a hold is long if that clock has
-//   ticked twice since it began. Each is looked at, but of a thread that makes millions of grants in a second only so
+//   ticked twice since it began. Each is looked at, but of a process that makes millions of grants in a second only so
 //   many that the looks take about a hundredth of its time.
 //
 // So each grant counts once on average, whatever the order of short and long holds, and each long one exactly once.
@@ -53,17 +53,15 @@ class Statistics {
 
   // --- holds ---
 
-  /// The word for a grant of now. `clock`: Since::kCoarse if `now_ns` is from the coarse clock, else 0. `number`: its
-  /// fencing number, or the lower half of it.
-  Since since(std::uint64_t now_ns, std::uint64_t clock, std::uint64_t number) noexcept {
-    const std::uint64_t looked_at = is_looked_at(now_ns) ? Since::kLong : 0;
-    const auto rested = static_cast<std::int64_t>(now_ns - measured_ns_.load(kRelaxed));
+  /// The word for a grant of now, a time of either clock. `number`: its fencing number, or the lower half of it.
+  Since since(Since now, std::uint64_t number) noexcept {
+    const auto rested = static_cast<std::int64_t>(now.bits - measured_ns_.load(kRelaxed));
     if (rested < kRestNs && !is_drawn(static_cast<std::uint32_t>(number))) [[likely]]
-      return Since::make(now_ns, looked_at | clock);
-    return measured(now_ns, looked_at, rested >= kRestNs);
+      return {now.bits | looked_at_.load(kRelaxed)};
+    return measured(now, rested >= kRestNs);
   }
   /// For a grant that was waited for, which counts.
-  static Since since_wait(std::uint64_t now_ns) noexcept { return Since::make(now_ns, Since::kOnce); }
+  static Since since_wait(std::uint64_t now_ns) noexcept { return {Since::of(now_ns).bits | Since::kOnce}; }
   /// REQUIRES, from here on: the thread holds no shmtx.
 
   /// Counts a hold that ends now, if it counts.
@@ -89,31 +87,18 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// How long a process measures no other hold, but those that are drawn and long ones. At least a
-  /// tick, where the time is from the coarse clock.
-  static constexpr std::int64_t kRestNs = 1'000'000;
-  /// So many grants of a thread in a period are looked at when they end. A look takes 5 ns, a period is 4.2 ms.
+  /// How long a process measures no other hold, but those that are drawn and long ones.
+  static constexpr std::int64_t kRestNs = 4'000'000;
+  /// Looks at ends in that time. One takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;
-  static constexpr std::uint32_t kPeriodBits = 22;
 
   // Not each 256th: holds may be long and short by turns.
   static bool is_drawn(std::uint32_t number) noexcept {
     return (number * 0x9E3779B1U) >> 24 == 0;
     static_assert(kDrawnOf == 1U << (32 - 24));
   }
-  struct Grants {
-    std::uint32_t period;
-    std::uint32_t count;
-  };
-  static constinit thread_local Grants grants_ __attribute__((tls_model("initial-exec")));
-
-  static bool is_looked_at(std::uint64_t now_ns) noexcept {
-    const auto period = static_cast<std::uint32_t>(now_ns >> kPeriodBits);
-    if (grants_.period != period) [[unlikely]]
-      grants_ = {period, 0};
-    return grants_.count++ < kLooks;
-  }
-  Since measured(std::uint64_t now_ns, std::uint64_t looked_at, bool rested) noexcept;
+  Since measured(Since now, bool rested) noexcept;
+  void note_look() noexcept;
   bool is_long(Since since, std::uint64_t coarse_ns) const noexcept;
   void count_end(HeldKind kind, Since since) noexcept;
   void count_time(HeldKind kind, TimeKind time, std::uint64_t ns, std::uint64_t times) noexcept;
@@ -134,7 +119,9 @@ class Statistics {
   StatisticsFields* fields_;
   Word32& units_;
   const std::uint64_t tick_ns_;
-  std::atomic<std::uint64_t> measured_ns_{0};  // when this process last measured a grant
+  std::atomic<std::uint64_t> measured_ns_{0};  // when this process last measured a grant after a rest
+  Word64 looked_at_{0};                        // Since::kLong if the ends of grants of now are looked at, else 0
+  Word32 looks_{0};                            // that were made since measured_ns_
   Word32 known_{0};                            // units that this process has found reserved
   Word32 refused_ms_{0};                       // when there was last no memory (ms, lower half); 0: there was
 };

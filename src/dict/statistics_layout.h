@@ -72,8 +72,8 @@ struct Since {
 
   static constexpr std::uint64_t kAll = kCounts | kCoarse;
 
-  static constexpr Since make(std::uint64_t ns, std::uint64_t how) noexcept { return {(ns & ~kAll) | how}; }
-  static constexpr Since unmeasured(std::uint64_t ns) noexcept { return make(ns, 0); }
+  static constexpr Since of(std::uint64_t ns) noexcept { return {ns & ~kAll}; }
+  static constexpr Since of_coarse(std::uint64_t ns) noexcept { return {of(ns).bits | kCoarse}; }
   constexpr bool is_measured() const noexcept { return (bits & kMeasured) != 0; }
   constexpr bool is_coarse() const noexcept { return (bits & kCoarse) != 0; }
   constexpr bool counts() const noexcept { return (bits & kCounts) != 0; }

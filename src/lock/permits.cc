@@ -280,7 +280,7 @@ class PermitsAttempt {
     holder.sequence = next_numbers(change_.segment(), 0, 1).first;
     holder.since = attempt_.waiter != nullptr
                        ? Statistics::since_wait(now_ns)
-                       : change_.segment().statistics().since(now_ns, 0, holder.sequence);
+                       : change_.segment().statistics().since(Since::of(now_ns), holder.sequence);
     holder.expiry = expiry_word(end_ms, flush_);
     holder.count = attempt_.what.want;
     holder.task = request.holder_task;

@@ -134,15 +134,14 @@ bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
 /// The time now, and at which a lease of `seconds` ends. A long one counts from the coarse clock, which takes a
 /// fifth of the time, and from the most that this may lag: it may end later, never earlier.
 struct LeaseTimes {
-  std::uint64_t now_ns;
-  std::uint64_t clock;  // Since::kCoarse or 0
+  Since now;
   std::uint64_t end_ms;
 };
 LeaseTimes times_of_lease(double seconds) noexcept {
   constexpr double kLong = 10.0;
   const bool exact = seconds > 0.0 && seconds < kLong;
   const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
-  return {now, exact ? 0 : Since::kCoarse,
+  return {exact ? Since::of(now) : Since::of_coarse(now),
           end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
 }
 
@@ -154,7 +153,7 @@ LeaseTimes times_of_lease(double seconds) noexcept {
   const LeaseTimes times = times_of_lease(exptime);
   lock.generation_high.store(generation_high(self), kRelaxed);
   lock.task.store(holder_task, kRelaxed);
-  const Since since = found.segment->statistics().since(times.now_ns, times.clock, found.word.turn() + 1);
+  const Since since = found.segment->statistics().since(times.now, found.word.turn() + 1);
   lock.since.store(since.bits, kRelaxed);
   found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
   commit(lock.granted, found.word.turn() + 1);  // pairs with is_complete()
