@@ -132,11 +132,11 @@ void Statistics::count_time(HeldKind kind, TimeKind time, std::uint64_t ns, std:
 
 Since Statistics::measured(Since now, bool rested) noexcept {
   if (rested) {
-    measured_ns_.store(now.bits, kRelaxed);
+    measured_.store(now.bits | Since::kLong, kRelaxed);
     looks_.store(0, kRelaxed);
-    looked_at_.store(Since::kLong, kRelaxed);
   }
-  const std::uint64_t how = looked_at_.load(kRelaxed) | (rested ? Since::kOnce : Since::kForAll);
+  const std::uint64_t looked_at = measured_.load(kRelaxed) & Since::kLong;
+  const std::uint64_t how = looked_at | (rested ? Since::kOnce : Since::kForAll);
   return {Since::of(platform::monotonic_ns()).bits | how};
 }
 
@@ -144,7 +144,7 @@ Since Statistics::measured(Since now, bool rested) noexcept {
 void Statistics::note_look() noexcept {
   const std::uint32_t looks = looks_.load(kRelaxed) + 1;
   looks_.store(looks, kRelaxed);
-  if (looks >= kLooks) looked_at_.store(0, kRelaxed);
+  if (looks >= kLooks) measured_.fetch_and(~Since::kLong, kRelaxed);
 }
 
 // Whether the coarse clock has ticked twice since the grant, which is told by that clock alone, for drawn ones too: the

@@ -55,9 +55,10 @@ class Statistics {
 
   /// The word for a grant of now, a time of either clock. `number`: its fencing number, or the lower half of it.
   Since since(Since now, std::uint64_t number) noexcept {
-    const auto rested = static_cast<std::int64_t>(now.bits - measured_ns_.load(kRelaxed));
+    const std::uint64_t last = measured_.load(kRelaxed);
+    const auto rested = static_cast<std::int64_t>(now.bits - last);
     if (rested < kRestNs && !is_drawn(static_cast<std::uint32_t>(number))) [[likely]]
-      return {now.bits | looked_at_.load(kRelaxed)};
+      return {now.bits | (last & Since::kLong)};
     return measured(now, rested >= kRestNs);
   }
   /// For a grant that was waited for, which counts.
@@ -119,9 +120,10 @@ class Statistics {
   StatisticsFields* fields_;
   Word32& units_;
   const std::uint64_t tick_ns_;
-  std::atomic<std::uint64_t> measured_ns_{0};  // when this process last measured a grant after a rest
-  Word64 looked_at_{0};                        // Since::kLong if the ends of grants of now are looked at, else 0
-  Word32 looks_{0};                            // that were made since measured_ns_
+  // The time of the grant that this process last measured after a rest; with Since::kLong if the ends of grants of now
+  // are looked at.
+  Word64 measured_{0};
+  Word32 looks_{0};  // since that grant
   Word32 known_{0};                            // units that this process has found reserved
   Word32 refused_ms_{0};                       // when there was last no memory (ms, lower half); 0: there was
 };

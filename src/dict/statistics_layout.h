@@ -66,16 +66,16 @@ struct Since {
   static constexpr std::uint64_t kOnce = 1;    // once
   static constexpr std::uint64_t kForAll = 2;  // kDrawnOf times
   static constexpr std::uint64_t kLong = 4;    // once if it is long, whatever the other bits say
-  static constexpr std::uint64_t kCoarse = 8;  // the time is from the coarse clock
+  static constexpr std::uint64_t kExact = 8;   // the time is not from the coarse clock
   static constexpr std::uint64_t kMeasured = kOnce | kForAll;
   static constexpr std::uint64_t kCounts = kMeasured | kLong;
 
-  static constexpr std::uint64_t kAll = kCounts | kCoarse;
+  static constexpr std::uint64_t kAll = kCounts | kExact;
 
-  static constexpr Since of(std::uint64_t ns) noexcept { return {ns & ~kAll}; }
-  static constexpr Since of_coarse(std::uint64_t ns) noexcept { return {of(ns).bits | kCoarse}; }
+  static constexpr Since of_coarse(std::uint64_t ns) noexcept { return {ns & ~kAll}; }
+  static constexpr Since of(std::uint64_t ns) noexcept { return {of_coarse(ns).bits | kExact}; }
   constexpr bool is_measured() const noexcept { return (bits & kMeasured) != 0; }
-  constexpr bool is_coarse() const noexcept { return (bits & kCoarse) != 0; }
+  constexpr bool is_coarse() const noexcept { return (bits & kExact) == 0; }
   constexpr bool counts() const noexcept { return (bits & kCounts) != 0; }
   constexpr std::uint64_t ns() const noexcept { return bits & ~kAll; }
   constexpr std::uint64_t ms() const noexcept { return bits / 1'000'000; }

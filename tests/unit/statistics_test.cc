@@ -378,7 +378,7 @@ TEST_F(PrivateStatistics, a_long_hold_counts_once_whether_it_was_drawn_or_not_an
   };
   const std::uint64_t tick = platform::coarse_resolution_ns();
   for (const std::uint64_t drawn : {std::uint64_t{0}, Since::kOnce, Since::kForAll})
-    for (const std::uint64_t clock : {std::uint64_t{0}, Since::kCoarse})
+    for (const std::uint64_t clock : {std::uint64_t{0}, Since::kExact})
       EXPECT_EQ(counts(2 * tick, drawn | clock | Since::kLong), 1U) << drawn << " " << clock;
   EXPECT_EQ(counts(2 * tick, 0), 0U) << "that nobody looks at";
   EXPECT_EQ(counts(2 * tick, Since::kForAll), kDrawnOf);
