@@ -365,8 +365,10 @@ assert all(s.recv(12) == b"HTTP/1.1 200" for s in readers)
 print("all read", flush=True)
 sys.stdin.read()
 ]]), tostring(port), { PROGRAM = "/usr/bin/python3" })
-        assert.equal("all read\n", await(function () return (readers:out() or ""):match "^.*\n" or readers:wait(0) and "" end, 60),
-                     readers:err())
+        local said = await(function ()
+            return (readers:out() or ""):match "^.*\n" or readers:wait(0) and ""
+        end, 60)
+        assert.equal("all read\n", said, readers:err())
         local status = shell.output("cat /proc/" .. process.pid .. "/status")
         assert.is_true(tonumber(status:match "VmHWM:%s*(%d+) kB") < 64 * 1024, status)
         assert.equal(200, (select(2, get(port, "/metrics"))))

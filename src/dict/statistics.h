@@ -2,7 +2,8 @@
 //
 // Waits are slow anyway: each is counted, by a few atomic steps; of refusals at the same moment, one may count. A lock
 // that nobody else wants is taken and released in less time than two looks at the clock, and without a store that other
-// processes would have to wait for. So holds count in three ways, and which are open to a grant is known when it begins:
+// processes would have to wait for. So holds count in three ways, and which are open to a grant is known when it
+// begins:
 //
 // - A grant is measured, and counts once, if its process has so measured none of the dictionary for 4 ms.
 // - Of the others, one in 256 is drawn, is measured, and counts 256 times.
@@ -123,9 +124,9 @@ class Statistics {
   // The time of the grant that this process last measured after a rest; with Since::kLong if the ends of grants of now
   // are looked at.
   Word64 measured_{0};
-  Word32 looks_{0};  // since that grant
-  Word32 known_{0};                            // units that this process has found reserved
-  Word32 refused_ms_{0};                       // when there was last no memory (ms, lower half); 0: there was
+  Word32 looks_{0};       // since that grant
+  Word32 known_{0};       // units that this process has found reserved
+  Word32 refused_ms_{0};  // when there was last no memory (ms, lower half); 0: there was
 };
 
 }  // namespace holdfast

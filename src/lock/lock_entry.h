@@ -114,8 +114,9 @@ struct LockEntry {
     fields.generation_high.store(generation_high(owner), kRelaxed);
     fields.reserved.store(reserved, kRelaxed);
     fields.task.store(request.holder_task, kRelaxed);
-    const Since since = reserved != 0 ? Since::of(now)
-                                      : segment.statistics().since(is_coarse ? Since::of_coarse(now) : Since::of(now), turn);
+    const Since since = reserved != 0
+                            ? Since::of(now)
+                            : segment.statistics().since(is_coarse ? Since::of_coarse(now) : Since::of(now), turn);
     fields.since.store(since.bits, kRelaxed);
     entry.expiry.store(expiry_word(end_of_lease(request.exptime, now), segment.flush_epoch()), kRelaxed);
     fields.granted.store(turn, kRelease);

@@ -51,9 +51,7 @@ void write_text(int pipe, const std::string& text) {
   write_all(pipe, text.data(), text.size());
 }
 
-Texts failure(std::string sentence) {
-  return {{"error", std::make_shared<const std::string>(std::move(sentence))}};
-}
+Texts failure(std::string sentence) { return {{"error", std::make_shared<const std::string>(std::move(sentence))}}; }
 
 double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * kMicro;
@@ -143,7 +141,8 @@ void Gatherer::finish() {
   pipe_.reset();
   // A process that was ended early says nothing, or a part.
   const bool whole = !coming_.empty() && received_.empty();
-  latest_ = std::make_shared<Texts>(whole ? std::move(coming_) : failure("the look at the world did not come to its end"));
+  latest_ =
+      std::make_shared<Texts>(whole ? std::move(coming_) : failure("the look at the world did not come to its end"));
   received_ = {};
   coming_ = {};
   const double took = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
