@@ -77,7 +77,6 @@ void Server::run() {
     for (std::size_t i = 0; i < those.size(); ++i) handle(*those[i], polled[first + i].revents);
     if (polled[1].revents != 0 && world_.read()) answer_waiting(world_);
     if (polled[2].revents != 0 && doctor_.read()) answer_waiting(doctor_);
-    drop_readers_of_old_texts();
     drop_late(holdfast_now());
     if (polled[0].revents != 0) accept_all();
   }
@@ -205,6 +204,7 @@ void Server::answer_from(Connection& connection, const Texts& texts) {
 void Server::answer_waiting(const Gatherer& source) {
   for (Connection& one : connections_)
     if (one.step == Step::awaits && one.source == &source) answer_from(one, *source.latest());
+  drop_readers_of_old_texts();  // those before these are old now
 }
 
 void Server::send(Connection& connection, const Reply& reply) {
