@@ -1,5 +1,5 @@
--- resty.holdfast.prometheus, and lock/lock_counts.lua: what Prometheus says of the metrics, that they are true, and that
--- the manual, the dashboard and the alerts name those that there are.
+-- resty.holdfast.prometheus, and lock/lock_counts.lua: what Prometheus says of the metrics, that they are true, and
+-- that the manual, the dashboard and the alerts name those that there are.
 
 local command, files, fixture, shell, site =
     require "spec.support" ("command", "files", "fixture", "shell", "site")
