@@ -449,9 +449,11 @@ HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t k
  * - how long waits took, that is, from the first holdfast_lock_wait or holdfast_permits_wait that was refused until it
  *   was granted, or until holdfast_lock_leave. Each is counted;
  * - how long grants were held, from the grant (of one that was reserved for a waiter: from its claim) until
- *   holdfast_unlock or holdfast_lock_break. A clock for each would cost more than the rest of an unlock, so a process
- *   measures a grant of the dictionary if it has measured none for 0.1 s, and of the others one in 256, at random,
- *   which counts 256 times. Grants that end otherwise (expired, flushed, deleted, of a dead process) are not counted.
+ *   holdfast_unlock or holdfast_lock_break. Each counts that was waited for, or was held for two ticks of the system's
+ *   coarse clock (8 ms on most), unless the process makes millions of grants in a second. A clock for each of the short
+ *   ones would cost more than the rest of an unlock, so a process measures one of the dictionary if it has measured none
+ *   for 4 ms, and of the others one in 256, at random, which counts 256 times. Grants that end otherwise (expired,
+ *   flushed, deleted, of a dead process) are not counted.
  * Memory is taken when something is counted, 4 KB at a time, 68 KB in all, beside the dictionary's size; while there is
  * none, nothing is counted. */
 

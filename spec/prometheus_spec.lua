@@ -1,8 +1,9 @@
--- resty.holdfast.prometheus: what Prometheus says of the metrics, that they are true, and that the manual, the
--- dashboard and the alerts name those that there are.
+-- resty.holdfast.prometheus, and lock/lock_counts.lua: what Prometheus says of the metrics, that they are true, and
+-- that the manual, the dashboard and the alerts name those that there are.
 
 local command, files, fixture, shell, site =
     require "spec.support" ("command", "files", "fixture", "shell", "site")
+local lock_counts = require "resty.holdfast.lock.lock_counts"
 local prometheus = require "resty.holdfast.prometheus"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
@@ -136,19 +137,48 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.12)
     end)
 
+    it("counts what is held and waited for by its kind, without listing it", function ()
+        local held = {}
+        for i = 1, 120 do
+            held[i] = assert(resty_lock:new(NAMES[1]))
+            assert(held[i]:lock("key" .. i))
+        end
+        local pool = assert(require("resty.semaphore"):new(NAMES[1], { permits = 2 }))
+        assert(pool:wait("pool"))
+        local found = assert(lock_counts.count(dict[1], 60))
+        assert.same({ held = { lock = 120, rwlock = 0, semaphore = 1 }, waiters = 0 }, found)
+        pool:post("pool")
+        assert.same(found.held.lock, #dict:locks())
+    end)
+
+    it("leaves the locks of a dictionary out that are too many to be counted while all else waits", function ()
+        local held = {}
+        other = assert(shdict.open("spec_many", { size = "64m" }))
+        finally(function () shdict.remove "spec_many" end)
+        for i = 1, 40000 do
+            held[i] = assert(resty_lock:new("spec_many"))
+            assert(held[i]:lock("key" .. i))
+        end
+        assert.same({ nil, "timeout" }, { lock_counts.count(other[1], 0) })
+        local _, samples = parse((prometheus.metrics()))
+        assert.is_nil(samples['holdfast_locks_held{dictionary="spec_many",kind="lock"}'])
+        assert.is_nil(samples['holdfast_lock_waiters{dictionary="spec_many"}'])
+        assert.equal(67108864, samples['holdfast_dictionary_capacity_bytes{dictionary="spec_many"}'])
+        assert.equal(40000, lock_counts.count(other[1], 60).held.lock)
+    end)
+
     it("leaves the locks of a dictionary out that cannot be listed", function ()
         local held = assert(resty_lock:new(NAMES[1]))
         assert(held:lock("held"))
-        local methods = getmetatable(dict).__index
-        local locks = methods.locks
-        methods.locks = function (zone)
-            if zone:capacity() == dict:capacity() then
+        local count = lock_counts.count
+        lock_counts.count = function (handle, seconds)
+            if handle == dict[1] then
                 return nil, "timeout"
             end
-            return locks(zone)
+            return count(handle, seconds)
         end
         local ok, text = pcall(prometheus.metrics)
-        methods.locks = locks
+        lock_counts.count = count
         assert(ok, text)
         local _, samples = parse(text)
         assert.is_nil(samples['holdfast_locks_held{dictionary="spec_metrics",kind="lock"}'])

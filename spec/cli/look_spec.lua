@@ -64,6 +64,27 @@ describe("holdfast ls", function ()
                          command.world()), err)
     end)
 
+    it("gives a terminal JSON and tables without a byte that it could obey or hide", function ()
+        local name = "a\194\155\226\128\174\127\243\160\129\129b"
+        keep(([[
+            local name = %q
+            assert(require("resty.shdict").open(name, { size = "64k" }))
+            held = require("resty.lock"):new(name, { exptime = 3000 })
+            assert(held:lock(name))
+            ready()
+        ]]):format(name))
+        for _, words in ipairs { { "ls", "--json" }, { "locks", "--json" }, { "ls" }, { "locks" }, { "doctor" },
+                                 { "doctor", "--json" } } do
+            words[#words + 1] = { NO_COLOR = "1" }
+            local out = world.in_terminal(100, unpack(words))
+            assert.truthy(out:find "b" or words[1] == "doctor")
+            assert.falsy(out:gsub("…", ""):find "[\127-\255]", out)
+        end
+        local text = world.in_terminal(100, "locks", "--json", { NO_COLOR = "1" })
+        assert.equal(name, json.decode(text).locks[1].key)
+        assert.equal(name, json.decode(output("ls", "--json")).dictionaries[1].name)
+    end)
+
     it("gives a terminal columns and colours", function ()
         keep(MEMBERS .. "ready()")
         local out = world.in_terminal(100, "ls", { NO_COLOR = "1" })

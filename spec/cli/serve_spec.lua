@@ -332,6 +332,48 @@ describe("holdfast serve", function ()
         end
     end)
 
+    it("keeps one copy of a long document for 250 readers that do not read, and cuts documents and keys", function ()
+        keep [[
+            local resty_lock = require "resty.lock"
+            assert(require("resty.shdict").open("cache", { size = "32m" }))
+            held = {}
+            for i = 1, 1000 do
+                held[i] = assert(resty_lock:new("cache", { exptime = 3000 }))
+                assert(held[i]:lock(("%04d"):format(i) .. ("\255"):rep(9000)))
+            end
+            ready()
+        ]]
+        local process, port = serve()
+        local found = api(port, "locks")
+        assert.equal(1000, found.count)
+        assert.is_true(found.truncated)
+        assert.is_true(#found.locks > 300 and #found.locks < 1000)
+        assert.equal(9004, found.locks[1].key_length)
+        assert.equal(2 * 1024, #found.locks[1].key_hex)
+        assert.is_false(api(port, "dictionaries").truncated)
+        local readers = start(command.write("readers.py", [[
+import socket, sys
+readers = []
+for i in range(250):
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.settimeout(60)
+    s.connect(("127.0.0.1", int(sys.argv[1])))
+    s.sendall(b"GET /api/v1/locks HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    readers.append(s)
+assert all(s.recv(12) == b"HTTP/1.1 200" for s in readers)
+print("all read", flush=True)
+sys.stdin.read()
+]]), tostring(port), { PROGRAM = "/usr/bin/python3" })
+        local said = await(function ()
+            return (readers:out() or ""):match "^.*\n" or readers:wait(0) and ""
+        end, 60)
+        assert.equal("all read\n", said, readers:err())
+        local status = shell.output("cat /proc/" .. process.pid .. "/status")
+        assert.is_true(tonumber(status:match "VmHWM:%s*(%d+) kB") < 64 * 1024, status)
+        assert.equal(200, (select(2, get(port, "/metrics"))))
+    end)
+
     it("ends at once, with 0, by TERM and INT, while a client is silent and another waits", function ()
         keep(MEMBERS .. "ready()")
         for _, signal in ipairs { command.TERM, command.INT } do

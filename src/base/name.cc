@@ -43,7 +43,8 @@ int digit_of(char c) noexcept {
 /// Whether a character beyond ASCII moves the cursor, turns the direction of writing, or is invisible.
 bool is_control(unsigned code) noexcept {
   return (code >= 0xD800 && code <= 0xDFFF) || (code >= 0x200B && code <= 0x200F) ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF || code > 0x10FFFF;
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF ||
+         (code >= 0xE0000 && code <= 0xE0FFF) || code > 0x10FFFF;
 }
 
 }  // namespace

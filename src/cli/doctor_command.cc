@@ -34,7 +34,8 @@ constexpr CommandTexts kDoctor{
 Exit status: 0 all is well; 1 warnings; 2 errors.)"};
 
 std::string subject_and_sentence(const Finding& finding) {
-  return finding.subject.empty() ? finding.sentence : inspect::escaped(finding.subject) + ": " + finding.sentence;
+  const std::string sentence = inspect::without_controls(finding.sentence);
+  return finding.subject.empty() ? sentence : inspect::escaped(finding.subject) + ": " + sentence;
 }
 
 Style style_of(Severity severity) {

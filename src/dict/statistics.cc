@@ -74,6 +74,9 @@ bool read_record(const ContendedFields& record, Contended& out) noexcept {
 
 }  // namespace
 
+Statistics::Statistics(std::byte* base, Word32& units) noexcept
+    : fields_(reinterpret_cast<StatisticsFields*>(base)), units_(units), tick_ns_(platform::coarse_resolution_ns()) {}
+
 // --- memory ---
 
 std::uint32_t Statistics::unit_of(const void* place) const noexcept {
@@ -127,16 +130,40 @@ void Statistics::count_time(HeldKind kind, TimeKind time, std::uint64_t ns, std:
   }
 }
 
-Since Statistics::measured(std::uint64_t now_ns, bool rested) noexcept {
-  if (rested) measured_ns_.store(now_ns, kRelaxed);
-  return {(platform::monotonic_ns() & ~Since::kMeasured) | (rested ? Since::kOnce : Since::kForAll)};
+Since Statistics::measured(Since now, bool rested) noexcept {
+  if (rested) {
+    measured_.store(now.bits | Since::kLong, kRelaxed);
+    looks_.store(0, kRelaxed);
+  }
+  const std::uint64_t looked_at = measured_.load(kRelaxed) & Since::kLong;
+  const std::uint64_t how = looked_at | (rested ? Since::kOnce : Since::kForAll);
+  return {Since::of(platform::monotonic_ns()).bits | how};
 }
 
-// A time that has not come yet was overwritten.
-void Statistics::count_measured_hold(HeldKind kind, Since since) noexcept {
-  const std::uint64_t now = platform::monotonic_ns();
+// Of several at once, one may count.
+void Statistics::note_look() noexcept {
+  const std::uint32_t looks = looks_.load(kRelaxed) + 1;
+  looks_.store(looks, kRelaxed);
+  if (looks >= kLooks) measured_.fetch_and(~Since::kLong, kRelaxed);
+}
+
+// Whether the coarse clock has ticked twice since the grant, which is told by that clock alone, for drawn ones too: the
+// same holds must be long, drawn or not.
+bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
+  const std::uint64_t least = since.is_coarse() ? tick_ns_ + tick_ns_ / 2 : tick_ns_;
+  return (since.bits & Since::kLong) != 0 && coarse_ns > since.ns() + least;
+}
+
+// A time that has not come yet was overwritten. Both ends are read by the same clock: it is behind at both.
+void Statistics::count_end(HeldKind kind, Since since) noexcept {
+  note_look();
+  const std::uint64_t coarse = platform::coarse_monotonic_ns();
+  const bool once = is_long(since, coarse);
+  if (!once && !since.is_measured()) [[likely]]
+    return;
+  const std::uint64_t now = since.is_coarse() ? coarse : platform::monotonic_ns();
   if (now < since.ns()) return;
-  count_time(kind, TimeKind::held, now - since.ns(), (since.bits & Since::kForAll) != 0 ? kDrawnOf : 1);
+  count_time(kind, TimeKind::held, now - since.ns(), !once && (since.bits & Since::kForAll) != 0 ? kDrawnOf : 1);
 }
 
 void Statistics::read(HeldKind kind, TimeKind time, Histogram& histogram) noexcept {

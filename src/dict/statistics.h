@@ -2,9 +2,16 @@
 //
 // Waits are slow anyway: each is counted, by a few atomic steps; of refusals at the same moment, one may count. A lock
 // that nobody else wants is taken and released in less time than two looks at the clock, and without a store that other
-// processes would have to wait for. So of holds a sample is measured, and which grants are in it is known when they
-// begin: a grant is in it if this process has measured none of this dictionary lately, and else with a probability of
-// 1/256; then it counts 256 times. So each grant counts once on average, whatever the order of short and long holds.
+// processes would have to wait for. So holds count in three ways, and which are open to a grant is known when it
+// begins:
+//
+// - A grant is measured, and counts once, if its process has so measured none of the dictionary for 4 ms.
+// - Of the others, one in 256 is drawn, is measured, and counts 256 times.
+// - Long ones count once, drawn or not, by a look at the coarse clock at their end: a hold is long if that clock has
+//   ticked twice since it began. Each is looked at, but of a process that makes millions of grants in a second only so
+//   many that the looks take about a hundredth of its time.
+//
+// So each grant counts once on average, whatever the order of short and long holds, and each long one exactly once.
 //
 // Keys are found by space saving: where there is no room for another key, the one with the least weight in its set
 // gives up its record, and the new one goes on from that weight, so that it is not the next to go.
@@ -43,25 +50,26 @@ struct Contended {
 class Statistics {
  public:
   /// `base`: kStatisticsBytes, mapped; `units`: DictionaryHeader::counted_units.
-  Statistics(std::byte* base, Word32& units) noexcept
-      : fields_(reinterpret_cast<StatisticsFields*>(base)), units_(units) {}
+  Statistics(std::byte* base, Word32& units) noexcept;
 
   // --- holds ---
 
-  /// The word for a grant of now. `now_ns`: from any clock; one that is measured looks at the exact one. `number`: its
-  /// fencing number, or the lower half of it.
-  Since since(std::uint64_t now_ns, std::uint64_t number) noexcept {
-    const auto rested = static_cast<std::int64_t>(now_ns - measured_ns_.load(kRelaxed));
+  /// The word for a grant of now, a time of either clock. `number`: its fencing number, or the lower half of it.
+  Since since(Since now, std::uint64_t number) noexcept {
+    const std::uint64_t last = measured_.load(kRelaxed);
+    const auto rested = static_cast<std::int64_t>(now.bits - last);
     if (rested < kRestNs && !is_drawn(static_cast<std::uint32_t>(number))) [[likely]]
-      return Since::unmeasured(now_ns);
-    return measured(now_ns, rested >= kRestNs);
+      return {now.bits | (last & Since::kLong)};
+    return measured(now, rested >= kRestNs);
   }
+  /// For a grant that was waited for, which counts.
+  static Since since_wait(std::uint64_t now_ns) noexcept { return {Since::of(now_ns).bits | Since::kOnce}; }
   /// REQUIRES, from here on: the thread holds no shmtx.
 
-  /// Counts a hold that ends now, if it was measured.
+  /// Counts a hold that ends now, if it counts.
   void count_hold(HeldKind kind, Since since) noexcept {
-    if (since.is_measured()) [[unlikely]]
-      count_measured_hold(kind, since);
+    if (since.counts()) [[unlikely]]
+      count_end(kind, since);
   }
 
   // --- waits ---
@@ -81,16 +89,20 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// How long a process measures no other hold, but those that are drawn.
-  static constexpr std::int64_t kRestNs = 100'000'000;
+  /// How long a process measures no other hold, but those that are drawn and long ones.
+  static constexpr std::int64_t kRestNs = 4'000'000;
+  /// Looks at ends in that time. One takes 5 ns.
+  static constexpr std::uint32_t kLooks = 8192;
 
   // Not each 256th: holds may be long and short by turns.
   static bool is_drawn(std::uint32_t number) noexcept {
     return (number * 0x9E3779B1U) >> 24 == 0;
     static_assert(kDrawnOf == 1U << (32 - 24));
   }
-  Since measured(std::uint64_t now_ns, bool rested) noexcept;
-  void count_measured_hold(HeldKind kind, Since since) noexcept;
+  Since measured(Since now, bool rested) noexcept;
+  void note_look() noexcept;
+  bool is_long(Since since, std::uint64_t coarse_ns) const noexcept;
+  void count_end(HeldKind kind, Since since) noexcept;
   void count_time(HeldKind kind, TimeKind time, std::uint64_t ns, std::uint64_t times) noexcept;
 
   HistogramFields& histogram(HeldKind kind, TimeKind time) const noexcept {
@@ -108,9 +120,13 @@ class Statistics {
 
   StatisticsFields* fields_;
   Word32& units_;
-  std::atomic<std::uint64_t> measured_ns_{0};  // when this process last measured a grant
-  Word32 known_{0};                            // units that this process has found reserved
-  Word32 refused_ms_{0};                       // when there was last no memory (ms, lower half); 0: there was
+  const std::uint64_t tick_ns_;
+  // The time of the grant that this process last measured after a rest; with Since::kLong if the ends of grants of now
+  // are looked at.
+  Word64 measured_{0};
+  Word32 looks_{0};       // since that grant
+  Word32 known_{0};       // units that this process has found reserved
+  Word32 refused_ms_{0};  // when there was last no memory (ms, lower half); 0: there was
 };
 
 }  // namespace holdfast

@@ -58,18 +58,26 @@ inline constexpr std::uint32_t kCountedUnit = 4096;
 inline constexpr std::uint64_t kStatisticsBytes = sizeof(StatisticsFields);
 static_assert(kStatisticsBytes == 17 * kCountedUnit && offsetof(StatisticsFields, contended) == 9 * kCountedUnit);
 
-/// The word of a grant that says since when it is held: time of CLOCK_MONOTONIC in ns, of which the lower two bits say
-/// whether the hold is measured.
+/// The word of a grant that says since when it is held: time of CLOCK_MONOTONIC in ns, of which the lower four bits say
+/// how the hold counts: with none of them not at all.
 struct Since {
   std::uint64_t bits;
 
-  static constexpr std::uint64_t kOnce = 1;    // it counts once
-  static constexpr std::uint64_t kForAll = 2;  // it counts kDrawnOf times
+  static constexpr std::uint64_t kOnce = 1;    // once
+  static constexpr std::uint64_t kForAll = 2;  // kDrawnOf times
+  static constexpr std::uint64_t kLong = 4;    // once if it is long, whatever the other bits say
+  static constexpr std::uint64_t kExact = 8;   // the time is not from the coarse clock
   static constexpr std::uint64_t kMeasured = kOnce | kForAll;
+  static constexpr std::uint64_t kCounts = kMeasured | kLong;
 
-  static constexpr Since unmeasured(std::uint64_t ns) noexcept { return {ns & ~kMeasured}; }
+  static constexpr std::uint64_t kAll = kCounts | kExact;
+
+  static constexpr Since of_coarse(std::uint64_t ns) noexcept { return {ns & ~kAll}; }
+  static constexpr Since of(std::uint64_t ns) noexcept { return {of_coarse(ns).bits | kExact}; }
   constexpr bool is_measured() const noexcept { return (bits & kMeasured) != 0; }
-  constexpr std::uint64_t ns() const noexcept { return bits & ~kMeasured; }
+  constexpr bool is_coarse() const noexcept { return (bits & kExact) == 0; }
+  constexpr bool counts() const noexcept { return (bits & kCounts) != 0; }
+  constexpr std::uint64_t ns() const noexcept { return bits & ~kAll; }
   constexpr std::uint64_t ms() const noexcept { return bits / 1'000'000; }
 };
 

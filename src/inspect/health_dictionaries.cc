@@ -125,7 +125,7 @@ class Examination {
     if (dictionary_.cluster.empty() || holdfast_cluster_state(dictionary_.handle, &state) != HOLDFAST_UNAVAILABLE)
       return;
     add(Severity::error,
-        fmt::format("belongs to the cluster {}, and has no {}: no lock of it can be had", dictionary_.cluster,
+        fmt::format("belongs to the cluster {}, and has no {}: no lock of it can be had", escaped(dictionary_.cluster),
                     state.agent == 0 ? "agent" : "session at the store"),
         state.agent == 0 ? "start holdfast-agent" : "look at the log of the agent, and at the store");
   }

@@ -54,7 +54,12 @@ Json to_json(const holdfast_waiter& waiter, Processes& processes, const Ancestor
 }  // namespace
 
 std::string to_text(const Json& json, Layout layout) {
-  return json.dump(layout == Layout::indented ? kIndent : -1, ' ', false, Json::error_handler_t::replace);
+  const bool for_people = layout == Layout::indented;
+  std::string text = json.dump(for_people ? kIndent : -1, ' ', for_people, Json::error_handler_t::replace);
+  if (!for_people) return text;
+  // The one control character that JSON does not escape. It stands in strings only.
+  for (std::size_t at = 0; (at = text.find('\x7F', at)) != std::string::npos;) text.replace(at, 1, "\\u007f");
+  return text;
 }
 
 void add_text(Json& to, const char* name, const std::string& text) {

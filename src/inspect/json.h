@@ -14,7 +14,7 @@ namespace holdfast::inspect {
 
 using Json = nlohmann::ordered_json;
 
-/// One line for programs, indented for people.
+/// One line for programs; for people indented, and with all that is not ASCII as \uXXXX: it may go to a terminal.
 enum class Layout { line, indented };
 std::string to_text(const Json& json, Layout layout);
 

@@ -29,7 +29,9 @@ void add_byte(std::string& to, char c) {
 
 }  // namespace
 
-std::string escaped(std::string_view text) {
+namespace {
+
+std::string escaped(std::string_view text, std::string_view backslash) {
   std::string safe;
   safe.reserve(text.size());
   while (!text.empty()) {
@@ -38,7 +40,7 @@ std::string escaped(std::string_view text) {
       safe += "\\x";
       add_byte(safe, text.front());
     } else if (text.front() == '\\') {
-      safe += "\\\\";
+      safe += backslash;
     } else {
       safe += text.substr(0, bytes);
     }
@@ -46,6 +48,12 @@ std::string escaped(std::string_view text) {
   }
   return safe;
 }
+
+}  // namespace
+
+std::string escaped(std::string_view text) { return escaped(text, "\\\\"); }
+
+std::string without_controls(std::string_view sentence) { return escaped(sentence, "\\"); }
 
 std::optional<std::string> unescaped(std::string_view text) {
   std::string bytes;

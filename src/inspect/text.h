@@ -11,7 +11,9 @@ namespace holdfast::inspect {
 /// The text with every byte that is not printable as \xHH, and a backslash as \\: safe on a terminal, without tabs and
 /// newlines, and reversible. Letters of UTF-8 stay.
 std::string escaped(std::string_view text);
-/// The reverse; nothing if a backslash is followed by anything else.
+/// As escaped(), but a backslash stays: for a sentence that has parts which are escaped already.
+std::string without_controls(std::string_view sentence);
+/// The reverse of escaped(); nothing if a backslash is followed by anything else.
 std::optional<std::string> unescaped(std::string_view text);
 
 bool is_utf8(std::string_view text) noexcept;

@@ -22,7 +22,7 @@ void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) 
 }
 
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept {
-  if (!since.is_measured()) return;
+  if (!since.counts()) return;
   Segment* const segment = dictionary.segment();
   if (segment != nullptr) segment->statistics().count_hold(kind, since);
 }

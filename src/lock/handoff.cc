@@ -86,6 +86,8 @@ bool may_take(const LockEntry& lock, World& world, const Contender& contender, c
 
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept {
   const Lease lease{contender.self, lock.grant(contender.self, contender.request, 0)};
+  if (contender.waiter != nullptr && !contender.waiter->is_new)
+    lock.fields.since.store(Statistics::since_wait(platform::monotonic_ns()).bits, kRelaxed);
   leave_queue(lock, world, contender.waiter);
   return lease;
 }
@@ -104,7 +106,7 @@ Lease claim_reserved(const LockEntry& lock, World& world, const Contender& conte
   lock.fields.reserved.store(0, kRelaxed);
   lock.name_holder(contender.request.holder_task);
   const std::uint64_t now = platform::monotonic_ns();
-  lock.fields.since.store(lock.segment.statistics().since(now, lock.sequence()).bits, kRelaxed);
+  lock.fields.since.store(Statistics::since_wait(now).bits, kRelaxed);
   lock.extend(end_of_lease(contender.request.exptime, now), lock.segment.flush_epoch());
   leave_queue(lock, world, contender.waiter);
   return {contender.self, lock.sequence()};

@@ -105,7 +105,8 @@ struct LockEntry {
   // Write all fields of a grant while the lock is free; the store of the word is the commit. One that is reserved is
   // not held before it is claimed.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
-    const std::uint64_t now = request.exptime == 0.0 ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
+    const bool is_coarse = request.exptime == 0.0;
+    const std::uint64_t now = is_coarse ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
     // Pairs with read_grant(): a reader that sees what follows sees that the last grant ended.
     std::atomic_thread_fence(kRelease);
     const NextNumber next = next_number();
@@ -113,7 +114,9 @@ struct LockEntry {
     fields.generation_high.store(generation_high(owner), kRelaxed);
     fields.reserved.store(reserved, kRelaxed);
     fields.task.store(request.holder_task, kRelaxed);
-    const Since since = reserved != 0 ? Since::unmeasured(now) : segment.statistics().since(now, turn);
+    const Since since = reserved != 0
+                            ? Since::of(now)
+                            : segment.statistics().since(is_coarse ? Since::of_coarse(now) : Since::of(now), turn);
     fields.since.store(since.bits, kRelaxed);
     entry.expiry.store(expiry_word(end_of_lease(request.exptime, now), segment.flush_epoch()), kRelaxed);
     fields.granted.store(turn, kRelease);

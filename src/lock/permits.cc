@@ -278,7 +278,9 @@ class PermitsAttempt {
     Holder holder;
     holder.owner = attempt_.self;
     holder.sequence = next_numbers(change_.segment(), 0, 1).first;
-    holder.since = change_.segment().statistics().since(now_ns, holder.sequence);
+    holder.since = attempt_.waiter != nullptr
+                       ? Statistics::since_wait(now_ns)
+                       : change_.segment().statistics().since(Since::of(now_ns), holder.sequence);
     holder.expiry = expiry_word(end_ms, flush_);
     holder.count = attempt_.what.want;
     holder.task = request.holder_task;

@@ -134,14 +134,15 @@ bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
 /// The time now, and at which a lease of `seconds` ends. A long one counts from the coarse clock, which takes a
 /// fifth of the time, and from the most that this may lag: it may end later, never earlier.
 struct LeaseTimes {
-  std::uint64_t now_ns;
+  Since now;
   std::uint64_t end_ms;
 };
 LeaseTimes times_of_lease(double seconds) noexcept {
   constexpr double kLong = 10.0;
   const bool exact = seconds > 0.0 && seconds < kLong;
   const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
-  return {now, end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
+  return {exact ? Since::of(now) : Since::of_coarse(now),
+          end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
 }
 
 // Writes the fields of the grant that was just taken.
@@ -152,7 +153,8 @@ LeaseTimes times_of_lease(double seconds) noexcept {
   const LeaseTimes times = times_of_lease(exptime);
   lock.generation_high.store(generation_high(self), kRelaxed);
   lock.task.store(holder_task, kRelaxed);
-  lock.since.store(found.segment->statistics().since(times.now_ns, found.word.turn() + 1).bits, kRelaxed);
+  const Since since = found.segment->statistics().since(times.now, found.word.turn() + 1);
+  lock.since.store(since.bits, kRelaxed);
   found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
   commit(lock.granted, found.word.turn() + 1);  // pairs with is_complete()
 }

@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "inspect/ancestors.h"
 #include "inspect/diagnosis.h"
 #include "inspect/json.h"
 #include "inspect/proc.h"
+#include "serve/list_document.h"
 #include "serve/metrics.h"
 #include "serve/view.h"
 
@@ -34,25 +36,35 @@ Json head(const View& view) {
 std::string text(const Json& json) { return inspect::to_text(json, inspect::Layout::line) + "\n"; }
 
 void add_dictionaries(View& view, Documents& documents) {
-  Json all = head(view);
-  all["dictionaries"] = Json::array();
+  ListDocument all(head(view), "dictionaries");
+  std::size_t size = 0;  // of those of one dictionary
   for (const DictionaryView& one : view.dictionaries) {
     const auto users = inspect::users_of(one.dictionary, view.openers, view.processes);
-    Json json = inspect::to_json(one.dictionary, users);
-    documents["dictionary/" + one.dictionary.name] = text(json);
-    all["dictionaries"].push_back(std::move(json));
+    const Json json = inspect::to_json(one.dictionary, users);
+    all.add(json);
+    std::string single = text(json);
+    size += single.size();
+    if (size <= kDocumentMax)
+      documents["dictionary/" + one.dictionary.name] = std::move(single);
+    else
+      documents[kTooLarge] = "";
   }
-  documents["dictionaries"] = text(all);
+  documents["dictionaries"] = std::move(all).text();
 }
 
 void add_locks(View& view, Documents& documents) {
-  Json json = head(view);
-  json["count"] = view.lock_count;
-  json["locks"] = Json::array();
+  Json start = head(view);
+  start["count"] = view.lock_count;
+  ListDocument locks(start, "locks");
   const inspect::Ancestors ancestors = inspect::ancestors_of_waiters(view.locks, view.processes);
-  for (const inspect::Lock& lock : view.locks)
-    json["locks"].push_back(inspect::to_json(lock, view.processes, ancestors));
-  documents["locks"] = text(json);
+  for (inspect::Lock& lock : view.locks) {
+    const std::size_t length = lock.key.size();
+    lock.key = beginning_of(lock.key);
+    Json json = inspect::to_json(lock, view.processes, ancestors);
+    if (length > lock.key.size()) json["key_length"] = length;
+    locks.add(json);
+  }
+  documents["locks"] = std::move(locks).text();
 }
 
 Json to_json(const holdfast_histogram& histogram) {
@@ -72,23 +84,22 @@ Json to_json(const holdfast_histogram& histogram) {
 }
 
 void add_histograms(const View& view, Documents& documents) {
-  Json json = head(view);
-  json["dictionaries"] = Json::array();
+  ListDocument all(head(view), "dictionaries");
   for (const DictionaryView& one : view.dictionaries) {
-    Json& dictionary = json["dictionaries"].emplace_back();
+    Json dictionary;
     inspect::add_text(dictionary, "name", one.dictionary.name);
     for (std::size_t kind = 0; kind < kKinds; ++kind)
       dictionary[kKindNames[kind]] = {{"waited", to_json(one.waited[kind])}, {"held", to_json(one.held[kind])}};
+    all.add(dictionary);
   }
-  documents["histograms"] = text(json);
+  documents["histograms"] = std::move(all).text();
 }
 
 void add_contention(const View& view, Documents& documents) {
-  Json json = head(view);
-  json["keys"] = Json::array();
+  ListDocument keys(head(view), "keys");
   for (const DictionaryView& one : view.dictionaries) {
     for (const holdfast_contended& key : one.contended) {
-      Json& to = json["keys"].emplace_back();
+      Json to;
       inspect::add_text(to, "dictionary", one.dictionary.name);
       inspect::add_text(to, "key", key_of(key));
       to["key_length"] = key.key_length;
@@ -97,9 +108,27 @@ void add_contention(const View& view, Documents& documents) {
       to["timeouts"] = key.timeouts;
       to["refused"] = key.refused;
       to["wait_time"] = key.wait_time;
+      keys.add(to);
     }
   }
-  documents["contention"] = text(json);
+  documents["contention"] = std::move(keys).text();
+}
+
+/// A part of the metrics would be a wrong answer: so histograms are left out where all is too much, or else everything.
+void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
+  constexpr std::pair<const char*, MetricsFormat> kFormats[] = {{"metrics", MetricsFormat::prometheus},
+                                                                {"openmetrics", MetricsFormat::openmetrics}};
+  for (const auto& [name, format] : kFormats) {
+    std::string text = metrics_of(view, keys, format);
+    if (text.size() > kDocumentMax) {
+      for (DictionaryView& one : view.dictionaries) one.waited = one.held = {};
+      text = metrics_of(view, keys, format);
+    }
+    if (text.size() <= kDocumentMax)
+      documents[name] = std::move(text);
+    else
+      documents[kTooLarge] = "";
+  }
 }
 
 }  // namespace
@@ -109,12 +138,11 @@ Documents look_at_world(std::uint32_t keys) {
   if (!view) return {{"error", view.status().message}};
   view->time = now();
   Documents documents;
-  documents["metrics"] = metrics_of(*view, keys, MetricsFormat::prometheus);
-  documents["openmetrics"] = metrics_of(*view, keys, MetricsFormat::openmetrics);
   add_dictionaries(*view, documents);
   add_locks(*view, documents);
   add_histograms(*view, documents);
   add_contention(*view, documents);
+  add_metrics(*view, keys, documents);  // the last: it may drop what others need
   return documents;
 }
 
@@ -127,7 +155,11 @@ Documents ask_doctor() {
       obstacles);
   Json json = inspect::to_json(patient, inspect::examine(patient, obstacles));
   json["time"] = now();
-  return {{"doctor", text(json)}};
+  Json findings = std::move(json["findings"]);
+  json.erase("findings");
+  ListDocument document(json, "findings");
+  for (const Json& finding : findings) document.add(finding);
+  return {{"doctor", std::move(document).text()}};
 }
 
 }  // namespace holdfast::serve

@@ -24,14 +24,8 @@ namespace {
 
 constexpr double kMicro = 1e-6;
 
-void append(std::string& to, const std::string& text) {
-  const auto size = static_cast<std::uint64_t>(text.size());
-  to.append(reinterpret_cast<const char*>(&size), sizeof size);
-  to += text;
-}
-
-/// Cuts the text off; false if it is not whole.
-bool cut(std::string_view& from, std::string& text) {
+/// Cuts a text off; false if it is not whole.
+bool cut(std::string_view& from, std::string_view& text) {
   std::uint64_t size = 0;
   if (from.size() < sizeof size) return false;
   std::memcpy(&size, from.data(), sizeof size);
@@ -41,27 +35,23 @@ bool cut(std::string_view& from, std::string& text) {
   return true;
 }
 
-std::string pack(const Documents& documents) {
-  std::string packed;
-  for (const auto& [name, text] : documents) {
-    append(packed, name);
-    append(packed, text);
+void write_all(int pipe, const char* bytes, std::size_t size) {
+  while (size > 0) {
+    const ssize_t written = ::write(pipe, bytes, size);
+    if (written < 0 && errno != EINTR) ::_exit(1);
+    bytes += std::max<ssize_t>(written, 0);
+    size -= static_cast<std::size_t>(std::max<ssize_t>(written, 0));
   }
-  return packed;
 }
 
-Documents unpack(std::string_view packed) {
-  Documents documents;
-  std::string name;
-  std::string text;
-  while (!packed.empty()) {
-    if (!cut(packed, name) || !cut(packed, text)) break;
-    documents[name] = std::move(text);
-  }
-  // A process that was ended early says nothing, or a part.
-  if (documents.empty() || !packed.empty()) return {{"error", "the look at the world did not come to its end"}};
-  return documents;
+/// A length and the bytes.
+void write_text(int pipe, const std::string& text) {
+  const auto size = static_cast<std::uint64_t>(text.size());
+  write_all(pipe, reinterpret_cast<const char*>(&size), sizeof size);
+  write_all(pipe, text.data(), text.size());
 }
+
+Texts failure(std::string sentence) { return {{"error", std::make_shared<const std::string>(std::move(sentence))}}; }
 
 double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * kMicro;
@@ -74,16 +64,15 @@ double seconds_of(const timeval& time) {
   // The port and the connections are the parent's alone.
   inspect::close_between(STDERR_FILENO + 1, static_cast<unsigned>(pipe) - 1);
   inspect::close_between(static_cast<unsigned>(pipe) + 1, ~0U);
-  std::string packed;
+  Documents documents;
   try {
-    packed = pack(gather());
+    documents = gather();
   } catch (const std::exception& error) {
-    packed = pack({{"error", error.what()}});
+    documents = {{"error", error.what()}};
   }
-  for (std::size_t at = 0; at < packed.size();) {
-    const ssize_t written = ::write(pipe, packed.data() + at, packed.size() - at);
-    if (written < 0 && errno != EINTR) ::_exit(1);
-    at += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
+  for (const auto& [name, text] : documents) {
+    write_text(pipe, name);
+    write_text(pipe, text);
   }
   ::_exit(0);
 }
@@ -92,7 +81,7 @@ double seconds_of(const timeval& time) {
 
 double seconds_kept(double took, double part) { return std::clamp(took / part, kKeep, kKeepMost); }
 
-std::shared_ptr<const Documents> Gatherer::documents() {
+std::shared_ptr<const Texts> Gatherer::documents() {
   if (latest_ && holdfast_now() < fresh_until_) return latest_;
   if (child_ == 0) start();
   return child_ != 0 ? nullptr : latest_;
@@ -100,7 +89,7 @@ std::shared_ptr<const Documents> Gatherer::documents() {
 
 void Gatherer::start() {
   const auto fail = [this](const char* call) {
-    latest_ = std::make_shared<Documents>(Documents{{"error", std::string(call) + ": " + std::strerror(errno)}});
+    latest_ = std::make_shared<Texts>(failure(std::string(call) + ": " + std::strerror(errno)));
     fresh_until_ = holdfast_now() + kKeep;
   };
   std::array<int, 2> ends{};
@@ -115,7 +104,18 @@ void Gatherer::start() {
   child_ = child;
   deadline_ = holdfast_now() + patience_;
   pipe_ = std::move(reading);
-  received_.clear();
+  received_ = {};
+  coming_ = {};
+}
+
+/// So that what comes is there once only, but for one document.
+void Gatherer::take_whole() {
+  std::string_view rest = received_;
+  std::string_view name;
+  std::string_view text;
+  for (std::string_view from = rest; cut(from, name) && cut(from, text); rest = from)
+    coming_[std::string(name)] = std::make_shared<const std::string>(text);
+  if (rest.size() != received_.size()) received_ = std::string(rest);
 }
 
 bool Gatherer::read() {
@@ -124,6 +124,7 @@ bool Gatherer::read() {
     const ssize_t size = ::read(pipe_.get(), room.data(), room.size());
     if (size > 0) {
       received_.append(room.data(), static_cast<std::size_t>(size));
+      take_whole();
       continue;
     }
     if (size < 0 && errno == EINTR) continue;
@@ -138,15 +139,19 @@ void Gatherer::finish() {
   while (::wait4(child_, nullptr, 0, &used) < 0 && errno == EINTR) continue;
   child_ = 0;
   pipe_.reset();
-  latest_ = std::make_shared<Documents>(unpack(received_));
+  // A process that was ended early says nothing, or a part.
+  const bool whole = !coming_.empty() && received_.empty();
+  latest_ =
+      std::make_shared<Texts>(whole ? std::move(coming_) : failure("the look at the world did not come to its end"));
   received_ = {};
+  coming_ = {};
   const double took = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
   fresh_until_ = holdfast_now() + seconds_kept(took, part_);
 }
 
 void Gatherer::give_up() {
   ::kill(child_, SIGKILL);
-  received_.clear();
+  coming_ = {};
   finish();
 }
 

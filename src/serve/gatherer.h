@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,11 @@ inline constexpr double kKeepMost = 300;
 /// How long documents are kept that took so many seconds of a processor, if `part` of one may go into them.
 double seconds_kept(double took, double part);
 
+/// A text that connections share while they send it.
+using Text = std::shared_ptr<const std::string>;
+/// Documents as they are kept: each goes when the last connection has sent it.
+using Texts = std::map<std::string, Text>;
+
 class Gatherer {
  public:
   using Gather = std::function<Documents()>;
@@ -32,13 +38,13 @@ class Gatherer {
 
   /// The documents, if they are new enough; else null, and a process is at work. They are kept for a second,
   /// or for up to five minutes if it took much to gather them.
-  std::shared_ptr<const Documents> documents();
+  std::shared_ptr<const Texts> documents();
 
   /// Readable when there is something to read(); -1: nothing is gathered.
   int descriptor() const noexcept { return pipe_.get(); }
   /// Takes what has come. True if all has: then answer with latest(), however old it is.
   bool read();
-  std::shared_ptr<const Documents> latest() const noexcept { return latest_; }
+  std::shared_ptr<const Texts> latest() const noexcept { return latest_; }
   /// When the process is given up; 0: there is none.
   double deadline() const noexcept { return child_ != 0 ? deadline_ : 0; }
   /// Ends it. latest() has an error then.
@@ -46,17 +52,19 @@ class Gatherer {
 
  private:
   void start();
+  void take_whole();
   void finish();
 
   Gather gather_;
   double patience_;
   double part_;
-  std::shared_ptr<const Documents> latest_;
+  std::shared_ptr<const Texts> latest_;
   double fresh_until_ = 0;
   pid_t child_ = 0;
   double deadline_ = 0;
   inspect::Descriptor pipe_;
-  std::string received_;
+  std::string received_;  // of the document that is about to come
+  Texts coming_;          // those that are whole
 };
 
 }  // namespace holdfast::serve

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <memory>
 #include <utility>
 
 #include "inspect/json.h"
@@ -81,17 +82,17 @@ Reply judge(const Request& request, const Place& place, const Settings& settings
 Reply refusal(int status, const std::string& sentence) {
   inspect::Json json;
   inspect::add_text(json, "error", sentence);
-  return {status, "application/json", inspect::to_text(json, inspect::Layout::line) + "\n"};
+  const std::string text = inspect::to_text(json, inspect::Layout::line) + "\n";
+  return {status, "application/json", std::make_shared<const std::string>(text)};
 }
 
-std::string to_text(const Reply& reply, bool body) {
+std::string head_of(const Reply& reply) {
   std::string text = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", reply.status,
-                                 reason(reply.status), reply.type, reply.body.size());
+                                 reason(reply.status), reply.type, reply.body->size());
   if (reply.status == 401) text += "WWW-Authenticate: Bearer realm=\"holdfast\"\r\n";
   if (reply.status == 405) text += "Allow: GET, HEAD\r\n";
   text += kAlways;
-  text += "\r\n";
-  return body ? text + reply.body : text;
+  return text + "\r\n";
 }
 
 }  // namespace holdfast::serve

@@ -22,7 +22,7 @@ Place find(const Request& request);
 Reply judge(const Request& request, const Place& place, const Settings& settings);
 
 Reply refusal(int status, const std::string& sentence);
-/// As it is sent. `body`: not for HEAD.
-std::string to_text(const Reply& reply, bool body);
+/// What is sent before the body.
+std::string head_of(const Reply& reply);
 
 }  // namespace holdfast::serve

@@ -1,5 +1,6 @@
 #include "serve/server.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -7,6 +8,8 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <iterator>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -31,6 +34,16 @@ constexpr double kWorldPart = 0.008;
 constexpr double kDoctorPart = 0.001;
 /// Without descriptors, until the next accept.
 constexpr double kPause = 0.1;
+/// Bytes that the system keeps of a reply: by itself it takes megabytes for each reader that does not read.
+constexpr int kSendBuffer = 32768;
+
+/// One for all.
+Text text_of(const PageFile& file) {
+  static std::map<const PageFile*, Text> texts;
+  Text& text = texts[&file];
+  if (text == nullptr) text = std::make_shared<const std::string>(file.text);
+  return text;
+}
 
 }  // namespace
 
@@ -38,7 +51,13 @@ Server::Server(Settings settings, inspect::Descriptor listener)
     : settings_(std::move(settings)),
       listener_(std::move(listener)),
       world_([keys = settings_.keys] { return look_at_world(keys); }, kWorldPatience, kWorldPart),
-      doctor_(ask_doctor, kDoctorPatience, kDoctorPart) {}
+      doctor_(ask_doctor, kDoctorPatience, kDoctorPart) {
+#ifdef __GLIBC__
+  // Memory of large texts goes back to the system at once. By itself the limit grows with what is freed.
+  constexpr int kLargeText = 1 << 17;
+  ::mallopt(M_MMAP_THRESHOLD, kLargeText);
+#endif
+}
 
 void Server::run() {
   for (;;) {
@@ -82,6 +101,7 @@ void Server::accept_all() {
     }
     if (connections_.size() >= kConnectionsMax) make_room();
     if (connections_.size() >= kConnectionsMax) return;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
     connections_.push_back({std::move(socket), holdfast_now() + kReadPatience});
   }
 }
@@ -92,6 +112,37 @@ void Server::make_room() {
                             [](const Connection& one) { return one.step == Step::reads || one.step == Step::closes; });
   if (found == connections_.end()) found = connections_.begin();
   connections_.erase(found);
+}
+
+std::size_t count_to_drop(const std::vector<Text>& texts, const std::function<bool(const Text&)>& is_new) {
+  // From the last on: those that came last stay.
+  std::set<Text> kept;
+  std::size_t size = 0;
+  for (std::size_t i = texts.size(); i > 0; --i) {
+    const Text& text = texts[i - 1];
+    if (text == nullptr || is_new(text) || !kept.insert(text).second) continue;
+    size += text->size();
+    if (size > kOldTextsMax) return i;
+  }
+  return 0;
+}
+
+void Server::drop_readers_of_old_texts() {
+  std::vector<Text> texts;
+  for (const Connection& one : connections_) texts.push_back(one.body);
+  const auto is_new = [&](const Text& text) {
+    for (const Gatherer* const source : {&world_, &doctor_}) {
+      const auto latest = source->latest();
+      if (latest && std::any_of(latest->begin(), latest->end(), [&](const auto& one) { return one.second == text; }))
+        return true;
+    }
+    return false;
+  };
+  auto connection = connections_.begin();
+  for (std::size_t left = count_to_drop(texts, is_new); left > 0; --left) {
+    const bool is_reader = connection->body != nullptr && !is_new(connection->body);
+    connection = is_reader ? connections_.erase(connection) : std::next(connection);
+  }
 }
 
 void Server::drop_late(double now) {
@@ -132,7 +183,7 @@ void Server::answer(Connection& connection) {
   if (Reply refused = judge(*request, place, settings_); refused.status != 200) return send(connection, refused);
   if (place.source == Source::page) {
     const PageFile* const file = find_page(place.document);
-    return send(connection, {200, file->type, std::string(file->text)});
+    return send(connection, {200, file->type, text_of(*file)});
   }
   Gatherer& source = place.source == Source::doctor ? doctor_ : world_;
   connection.document = place.document;
@@ -141,38 +192,46 @@ void Server::answer(Connection& connection) {
   connection.step = Step::awaits;
 }
 
-void Server::answer_from(Connection& connection, const Documents& documents) {
-  if (const auto error = documents.find("error"); error != documents.end())
-    return send(connection, refusal(503, error->second));
-  const auto found = documents.find(connection.document);
-  if (found == documents.end()) return send(connection, refusal(404, "there is no such dictionary"));
-  send(connection, {200, find(connection.request).type, found->second});
+void Server::answer_from(Connection& connection, const Texts& texts) {
+  if (const auto error = texts.find("error"); error != texts.end())
+    return send(connection, refusal(503, *error->second));
+  const auto found = texts.find(connection.document);
+  if (found != texts.end()) return send(connection, {200, find(connection.request).type, found->second});
+  if (texts.contains(kTooLarge)) return send(connection, refusal(503, "there are too many dictionaries to show that"));
+  send(connection, refusal(404, "there is no such dictionary"));
 }
 
 void Server::answer_waiting(const Gatherer& source) {
   for (Connection& one : connections_)
     if (one.step == Step::awaits && one.source == &source) answer_from(one, *source.latest());
+  drop_readers_of_old_texts();  // those before these are old now
 }
 
 void Server::send(Connection& connection, const Reply& reply) {
-  connection.reply = to_text(reply, connection.request.method != "HEAD");
+  connection.head = head_of(reply);
+  if (connection.request.method != "HEAD") connection.body = reply.body;
   connection.step = Step::writes;
   connection.deadline = holdfast_now() + kWritePatience;
   write(connection);
 }
 
 void Server::write(Connection& connection) {
-  while (connection.written < connection.reply.size()) {
-    const ssize_t size = ::send(connection.socket.get(), connection.reply.data() + connection.written,
-                                connection.reply.size() - connection.written, MSG_NOSIGNAL);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0 && errno == EAGAIN) return;
-    if (size < 0) return connection.socket.reset();
-    connection.written += static_cast<std::size_t>(size);
+  const std::size_t head = connection.head.size();
+  const std::size_t size = head + (connection.body ? connection.body->size() : 0);
+  while (connection.written < size) {
+    const bool in_head = connection.written < head;
+    const std::string_view part = in_head ? std::string_view(connection.head).substr(connection.written)
+                                          : std::string_view(*connection.body).substr(connection.written - head);
+    const ssize_t sent = ::send(connection.socket.get(), part.data(), part.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) return;
+    if (sent < 0) return connection.socket.reset();
+    connection.written += static_cast<std::size_t>(sent);
   }
   // What was sent beside the request is read to its end: a close before would take the reply away.
   ::shutdown(connection.socket.get(), SHUT_WR);
-  connection.reply = {};
+  connection.head = {};
+  connection.body = {};
   connection.step = Step::closes;
   connection.deadline = holdfast_now() + kClosePatience;
 }

@@ -33,9 +33,18 @@ void read_cluster(DictionaryView& view) {
   view.is_available = code == HOLDFAST_OK;
 }
 
+/// Keeps those that are waited for by most, then those that are held longest.
+void keep_some(View& view) {
+  const auto held = [](const inspect::Lock& lock) { return lock.holders.empty() ? 0 : lock.holders.front().held; };
+  std::stable_sort(view.locks.begin(), view.locks.end(), [&](const inspect::Lock& one, const inspect::Lock& other) {
+    return std::pair(one.waiter_count, held(one)) > std::pair(other.waiter_count, held(other));
+  });
+  if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
+}
+
 /// Counts the dictionary's locks, without waiters that died, and adds them to those of the view.
 void read_locks(DictionaryView& of, View& view) {
-  const std::size_t room = kLocksMost - view.locks.size();
+  const std::size_t room = kLocksMost - view.lock_count;
   std::vector<inspect::Lock> locks;
   const Status listed = inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, room, locks);
   of.locks_listed = listed.ok() && locks.size() < room;
@@ -48,16 +57,8 @@ void read_locks(DictionaryView& of, View& view) {
     view.locks.push_back(std::move(lock));
   }
   of.dictionary.all_lockers = of.locks_listed;
-}
-
-/// Keeps those that are waited for by most, then those that are held longest.
-void keep_some(View& view) {
-  view.lock_count = view.locks.size();
-  const auto held = [](const inspect::Lock& lock) { return lock.holders.empty() ? 0 : lock.holders.front().held; };
-  std::stable_sort(view.locks.begin(), view.locks.end(), [&](const inspect::Lock& one, const inspect::Lock& other) {
-    return std::pair(one.waiter_count, held(one)) > std::pair(other.waiter_count, held(other));
-  });
-  if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
+  view.lock_count += locks.size();
+  keep_some(view);
 }
 
 }  // namespace
@@ -82,7 +83,6 @@ Expected<View> gather_view() {
     read_cluster(one);
     read_locks(one, view);
   }
-  keep_some(view);
   ask_agents(view);
   return view;
 }

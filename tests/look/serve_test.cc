@@ -5,11 +5,16 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "serve/families.h"
 #include "serve/gatherer.h"
+#include "serve/list_document.h"
 #include "serve/metrics.h"
+#include "serve/server.h"
 #include "serve/view.h"
 
 namespace holdfast::serve {
@@ -23,6 +28,49 @@ TEST(Gatherer, KeepsDocumentsForASecondToFiveMinutes) {
   EXPECT_EQ(1, seconds_kept(0.0001, 0.01));
   EXPECT_EQ(50, seconds_kept(0.5, 0.01));
   EXPECT_EQ(300, seconds_kept(30, 0.001));
+}
+
+Text text_of_size(std::size_t size) { return std::make_shared<const std::string>(size, 'x'); }
+
+TEST(Server, KeepsOldTextsUpToALimitWhateverReadersDo) {
+  const Text latest = text_of_size(3 * kOldTextsMax);
+  const auto is_new = [&](const Text& text) { return text == latest; };
+  const Text half = text_of_size(kOldTextsMax / 2);
+  const Text other = text_of_size(kOldTextsMax / 2);
+  const Text one = text_of_size(1);
+  const std::vector<Text> within{latest, half, nullptr, half, latest, other, half, other};
+  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each counts once, and a new one not at all";
+  const std::vector<Text> beyond{one, half, latest, other, half};
+  EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest goes";
+  const std::vector<Text> longest{half, text_of_size(kOldTextsMax + 1), one};
+  EXPECT_EQ(2U, count_to_drop(longest, is_new));
+}
+
+TEST(ListDocument, TakesItemsUpToItsLimitAndSaysSo) {
+  inspect::Json head{{"time", 1}};
+  ListDocument small(head, "items");
+  small.add({{"a", 1}});
+  small.add(2);
+  EXPECT_EQ("{\"time\":1,\"items\":[{\"a\":1},2],\"truncated\":false}\n", std::move(small).text());
+  ListDocument large(head, "items");
+  for (int i = 0; i < 1000; ++i) large.add(std::string(10'000, 'x'));
+  large.add(1);
+  const std::string text = std::move(large).text();
+  EXPECT_LE(text.size(), kDocumentMax);
+  EXPECT_GT(text.size(), kDocumentMax - 20'000);
+  const inspect::Json json = inspect::Json::parse(text);
+  EXPECT_TRUE(json["truncated"].get<bool>());
+  EXPECT_TRUE(json["items"].back().is_string()) << "nothing comes behind what was left out";
+}
+
+TEST(ListDocument, CutsKeysBetweenCharacters) {
+  EXPECT_EQ("short", beginning_of("short"));
+  const std::string bytes(kKeyShown + 10, '\xff');
+  EXPECT_EQ(bytes.substr(0, kKeyShown), beginning_of(bytes));
+  std::string text(kKeyShown - 1, 'k');
+  EXPECT_EQ(text, beginning_of(text + "\xC3\xA4rger"));
+  EXPECT_EQ(text, beginning_of(text + "\xE2\x82\xAC"));
+  EXPECT_EQ(text + "k", beginning_of(text + "kk"));
 }
 
 DictionaryView view_of(const std::string& name) {

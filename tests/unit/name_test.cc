@@ -78,6 +78,7 @@ TEST(name, is_shown_so_that_a_terminal_stays_as_it_is) {
   // Control characters of Latin 1, a turn of the direction of writing, half a character, bytes that begin none.
   EXPECT_EQ(quote("\xC2\x9B"), "\"\\xC2\\x9B\"");
   EXPECT_EQ(quote("\xE2\x80\xAE"), "\"\\xE2\\x80\\xAE\"");
+  EXPECT_EQ(quote("\xF3\xA0\x81\x81"), "\"\\xF3\\xA0\\x81\\x81\"") << "a tag character, invisible";
   EXPECT_EQ(quote("\xC3"), "\"\\xC3\"");
   EXPECT_EQ(quote("\xED\xA0\x80\xFF\xC0\xAF\x80"), "\"\\xED\\xA0\\x80\\xFF\\xC0\\xAF\\x80\"");
   EXPECT_EQ(quote(std::string(81, 'x')), "\"" + std::string(80, 'x') + "...\"");

@@ -262,6 +262,55 @@ TEST_F(StatisticsTest, of_holds_in_quick_succession_a_sample_counts_for_all) {
   EXPECT_NEAR(static_cast<double>(held_for(dict).count), kHolds, 6 * 28 * 256);
 }
 
+TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its_time) {
+  constexpr int kLong = 20;
+  constexpr double kSeconds = 0.03;
+  double least = 0;
+  for (const double exptime : {0.0, 5.0, 60.0}) {
+    for (int i = 0; i < kLong; ++i) {
+      for (int n = 0; n < 1000; ++n) {
+        ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
+        ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
+      }
+      ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
+      sleep_ms(30);
+      ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
+    }
+    least += kLong * kSeconds;
+  }
+  const holdfast_histogram found = held_for(dict);
+  std::uint64_t longs = 0;
+  for (std::uint32_t i = 0; i < HOLDFAST_BUCKETS; ++i)
+    if (holdfast_bucket_end(i) > 0.6 * kSeconds) longs += found.buckets[i];
+  // A process that does not get the processor holds what it has for longer, too.
+  EXPECT_GE(longs, 3U * kLong);
+  EXPECT_LE(longs, 3U * kLong + 20);
+  EXPECT_GE(found.sum, 0.9 * least);
+}
+
+TEST_F(StatisticsTest, holds_of_50_ms_one_after_another_count_one_by_one) {
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK);
+    sleep_ms(50);
+    ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
+  }
+  EXPECT_EQ(held_for(dict).count, 20U);
+}
+
+TEST_F(StatisticsTest, a_hold_that_was_waited_for_counts_however_short_it_is) {
+  for (std::uint64_t i = 1; i <= 5; ++i) {
+    Waiting waiting;
+    ASSERT_EQ(dict.try_lock("key", 60, &theirs), HOLDFAST_OK);
+    ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
+    const std::uint64_t before = held_for(dict).count;
+    ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
+    const std::uint64_t between = held_for(dict).count;
+    ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
+    ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
+    EXPECT_EQ(held_for(dict).count, between + 1) << between - before;
+  }
+}
+
 TEST_F(StatisticsTest, what_ends_otherwise_than_by_its_holder_does_not_count) {
   ASSERT_EQ(dict.try_lock("key", 0.02, &theirs), HOLDFAST_OK);
   sleep_ms(150);
@@ -306,16 +355,51 @@ class PrivateStatistics : public ::testing::Test {
 
 TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_place_in_a_pattern) {
   const std::uint64_t now = platform::monotonic_ns();
-  EXPECT_EQ(statistics.since(now, 1).bits & Since::kMeasured, Since::kOnce) << "the first";
+  EXPECT_EQ(statistics.since(Since::of(now), 1).bits & Since::kMeasured, Since::kOnce) << "the first";
   for (const std::uint64_t pattern : {2, 3, 8, 64, 256, 1000}) {
     std::uint64_t counted = 0;
     constexpr std::uint64_t kGrants = 1 << 18;
     for (std::uint64_t i = 1; i <= kGrants; ++i)
-      counted += statistics.since(now, (std::uint64_t{1} << 16) + i * pattern).is_measured() ? kDrawnOf : 0;
+      counted += statistics.since(Since::of(now), (std::uint64_t{1} << 16) + i * pattern).is_measured() ? kDrawnOf : 0;
     EXPECT_NEAR(static_cast<double>(counted), kGrants, 0.2 * kGrants) << "every " << pattern << "th";
   }
-  EXPECT_EQ(statistics.since(now + 101 * kMs, 1).bits & Since::kMeasured, Since::kOnce) << "after a rest";
-  EXPECT_FALSE(statistics.since(now - 20 * kMs, 1).is_measured()) << "by a clock that is behind";
+  EXPECT_EQ(statistics.since(Since::of(now + 5 * kMs), 1).bits & Since::kMeasured, Since::kOnce) << "after a rest";
+  EXPECT_FALSE(statistics.since(Since::of(now - 20 * kMs), 1).is_measured()) << "by a clock that is behind";
+}
+
+TEST_F(PrivateStatistics, a_long_hold_counts_once_whether_it_was_drawn_or_not_and_a_short_one_as_it_was_drawn) {
+  Histogram histogram;
+  const auto counts = [&](std::uint64_t ago_ns, std::uint64_t how) {
+    statistics.read(HeldKind::lock, TimeKind::held, histogram);
+    const std::uint64_t before = histogram.count;
+    statistics.count_hold(HeldKind::lock, Since{Since::of(platform::coarse_monotonic_ns() - ago_ns).bits | how});
+    statistics.read(HeldKind::lock, TimeKind::held, histogram);
+    return histogram.count - before;
+  };
+  const std::uint64_t tick = platform::coarse_resolution_ns();
+  for (const std::uint64_t drawn : {std::uint64_t{0}, Since::kOnce, Since::kForAll})
+    for (const std::uint64_t clock : {std::uint64_t{0}, Since::kExact})
+      EXPECT_EQ(counts(2 * tick, drawn | clock | Since::kLong), 1U) << drawn << " " << clock;
+  EXPECT_EQ(counts(2 * tick, 0), 0U) << "that nobody looks at";
+  EXPECT_EQ(counts(2 * tick, Since::kForAll), kDrawnOf);
+}
+
+TEST_F(PrivateStatistics, the_end_of_each_grant_is_looked_at_but_in_a_process_that_makes_millions_in_a_second) {
+  const std::uint64_t now = platform::monotonic_ns();
+  const auto looked_at = [&](std::uint64_t from, int grants) {
+    int count = 0;
+    for (int i = 0; i < grants; ++i) {
+      const Since since = statistics.since(Since::of(from), static_cast<std::uint64_t>(i));
+      count += (since.bits & Since::kLong) != 0 ? 1 : 0;
+      statistics.count_hold(HeldKind::lock, since);
+    }
+    return count;
+  };
+  EXPECT_EQ(looked_at(now, 5000), 5000);
+  const int more = looked_at(now + 1, 100'000);
+  EXPECT_GE(more, 8192 - 5000);
+  EXPECT_LT(more, 5000);
+  EXPECT_EQ(looked_at(now + 5 * kMs, 5000), 5000) << "4 ms later";
 }
 
 // --- keys ---

@@ -1,12 +1,13 @@
 -- What the dictionaries and locks of this world do, as metrics. Manual: docs/resty.holdfast.prometheus.md.
 
 local core = require "resty.holdfast.core"
+local lock_counts = require "resty.holdfast.lock.lock_counts"
 local shdict = require "resty.shdict"
 
 local describe = core.describe
 local concat, error, floor, ipairs, pairs, pcall, sort, tostring, type =
     table.concat, error, math.floor, ipairs, pairs, pcall, table.sort, tostring, type
-local INFINITY = math.huge
+local C, min, INFINITY = core.C, math.min, math.huge
 
 local _M = { _VERSION = core.version }
 
@@ -14,6 +15,9 @@ local TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 local OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 local KEYS_MAX = 64
+
+-- Seconds that locks may be counted for: of one dictionary, and of all. Other tasks of the process wait as long.
+local PATIENCE, PATIENCE_FOR_ALL = 0.002, 0.005
 
 -- Seconds; an histogram of the library has many more buckets, and a program that scrapes it wants few.
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
@@ -128,24 +132,17 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Nothing where they cannot be listed, as while a process is stopped in the middle of a change: no count is better than
--- a wrong one.
-local function add_locks(families, name, dict)
-    local locks = dict:locks()
-    if not locks then
+-- Nothing where they cannot all be counted, as while a process is stopped in the middle of a change, or where there are
+-- too many: no count is better than a wrong one.
+local function add_locks(families, name, dict, deadline)
+    local found = lock_counts.count(dict[1], min(PATIENCE, deadline - C.holdfast_now()))
+    if not found then
         return
     end
-    local held, waiters = { lock = 0, rwlock = 0, semaphore = 0 }, 0
-    for _, lock in ipairs(locks) do
-        if lock.kind then
-            held[lock.kind] = held[lock.kind] + 1
-        end
-        waiters = waiters + lock.waiters
-    end
-    for kind, count in pairs(held) do
+    for kind, count in pairs(found.held) do
         add(families, "holdfast_locks_held", { "dictionary", name, "kind", kind }, count)
     end
-    add(families, "holdfast_lock_waiters", { "dictionary", name }, waiters)
+    add(families, "holdfast_lock_waiters", { "dictionary", name }, found.waiters)
 end
 
 
@@ -176,6 +173,7 @@ local function collect(settings)
     end
     local families = {}
     local world
+    local deadline = C.holdfast_now() + PATIENCE_FOR_ALL
     for _, name in ipairs(names) do
         local dict = shdict.open(name)
         local stats = dict and dict:stats()
@@ -185,7 +183,7 @@ local function collect(settings)
             add_counts(families, labels, stats)
             add_histograms(families, name, dict)
             if settings.locks then
-                add_locks(families, name, dict)
+                add_locks(families, name, dict, deadline)
             end
             add_keys(families, name, dict, settings.keys)
             add_cluster(families, name, dict)

@@ -1,0 +1,55 @@
+// A document of JSON that is a list: it takes items as long as there is room.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "inspect/json.h"
+
+namespace holdfast::serve {
+
+/// Bytes of a document. A server keeps two generations of eight at most, and what slow readers have yet to take.
+inline constexpr std::size_t kDocumentMax = std::size_t{3} << 20;
+/// Bytes of a key in it.
+inline constexpr std::size_t kKeyShown = 1024;
+
+class ListDocument {
+ public:
+  /// `head`: the fields before the list.
+  ListDocument(const inspect::Json& head, const char* name) : text_(inspect::to_text(head, inspect::Layout::line)) {
+    text_.back() = ',';  // instead of the brace
+    text_ += inspect::to_text(name, inspect::Layout::line) + ":[";
+  }
+
+  /// Without room for it, it and all that follow are left out.
+  void add(const inspect::Json& item) {
+    if (truncated_) return;
+    const std::string text = inspect::to_text(item, inspect::Layout::line);
+    truncated_ = text_.size() + text.size() + kEnd > kDocumentMax;
+    if (truncated_) return;
+    if (count_++ != 0) text_ += ',';
+    text_ += text;
+  }
+
+  std::string text() && {
+    return std::move(text_) + (truncated_ ? "],\"truncated\":true}\n" : "],\"truncated\":false}\n");
+  }
+
+ private:
+  static constexpr std::size_t kEnd = 32;
+
+  std::string text_;
+  std::size_t count_ = 0;
+  bool truncated_ = false;
+};
+
+/// The beginning of a key that is too long; of UTF-8, without a part of a character.
+inline std::string beginning_of(const std::string& key) {
+  if (key.size() <= kKeyShown) return key;
+  std::size_t end = kKeyShown;
+  const auto continues = [&] { return (static_cast<unsigned char>(key[end]) & 0xC0) == 0x80; };
+  while (end > kKeyShown - 4 && continues()) --end;
+  return key.substr(0, continues() ? kKeyShown : end);
+}
+
+}  // namespace holdfast::serve
