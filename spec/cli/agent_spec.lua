@@ -54,7 +54,7 @@ describe("holdfast agent", function ()
                 { "--walk", "main", "--walk" },
                 { "--ttl: Value 1 not in range 2 to 3600", "main", "--etcd", "http://127.0.0.1:1", "--ttl", "1" },
                 { "--ttl: Value 3601 not in range 2 to 3600", "main", "--etcd", "http://127.0.0.1:1", "--ttl", "3601" },
-                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL as "https://host:2379"',
+                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL of a scheme, a host and a port, as "https://host:2379"',
                   "main", "--etcd", "127.0.0.1:2379" },
                 { 'the command line: bad endpoint "http://"', "main", "--etcd", "http://a:1,http://" },
                 { 'the command line: bad namespace "a/": expected a prefix that does not end in "/"',
@@ -104,9 +104,9 @@ describe("holdfast agent", function ()
 
         it_has_agent("a bad value of each field, and says what is expected", function ()
             for _, case in ipairs {
-                { 'bad endpoints "http://a:1": expected a list of strings', '"endpoints": "http://a:1"' },
-                { "bad endpoints []: expected a list of strings", '"endpoints": []' },
-                { "bad endpoints [1]: expected a list of strings", '"endpoints": [1]' },
+                { 'bad endpoints "http://a:1": expected a list of one string or more', '"endpoints": "http://a:1"' },
+                { "bad endpoints []: expected a list of one string or more", '"endpoints": []' },
+                { "bad endpoints [1]: expected a list of one string or more", '"endpoints": [1]' },
                 { "no endpoints: expected URLs", '"ttl": 10' },
                 { 'bad endpoint "a:1": expected a URL', '"endpoints": ["a:1"]' },
                 { 'bad endpoint "etcd://a:1": expected a URL', '"endpoints": ["etcd://a:1"]' },

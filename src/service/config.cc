@@ -28,6 +28,7 @@ using Json = nlohmann::json;
 constexpr std::int64_t kTtlMin = 2;
 constexpr std::int64_t kTtlMax = 3600;
 constexpr Milliseconds kMsMax = 60'000;
+constexpr const char* kTextsWanted = "expected a list of one string or more";
 
 std::string quoted(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -38,11 +39,11 @@ std::string read_text(const Json& value, std::string& to) {
 }
 
 std::string read_texts(const Json& value, std::vector<std::string>& to) {
-  if (!value.is_array() || value.empty()) return "expected a list of one string or more";
+  if (!value.is_array() || value.empty()) return kTextsWanted;
   to.clear();
   for (const Json& one : value) {
     to.emplace_back();
-    if (std::string bad = read_text(one, to.back()); !bad.empty()) return "expected a list of strings";
+    if (std::string bad = read_text(one, to.back()); !bad.empty()) return kTextsWanted;
   }
   return {};
 }

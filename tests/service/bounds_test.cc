@@ -50,7 +50,7 @@ TEST(Bounds, a_key_that_the_store_cannot_have_is_refused_by_name) {
   ASSERT_NE(program->lock("k"), 0U);
   const std::string key(10'240, 'k');
   EXPECT_EQ(program->lock(key, 0.5), 0U);
-  EXPECT_THAT(program->ask("verify " + key), AllOf(StartsWith("code=unavailable"), HasSubstr("expected at most 1024")));
+  EXPECT_THAT(program->ask("verify " + key), AllOf(StartsWith("code=unsupported"), HasSubstr("expected at most 1024")));
   EXPECT_NE(program->lock(std::string(900, 'k')), 0U);
 }
 
