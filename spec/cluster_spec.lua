@@ -340,11 +340,14 @@ describe("a lock of a cluster", function ()
         local lost = dict:cluster()
         assert.matches("has no session at its store", lost.trouble)
         lost.trouble = nil
-        assert.same({ name = "main", agent = agent.pid, epoch = 1, machine = MACHINE, seconds = 0, state = "lost" }, lost)
+        assert.same({ name = "main", agent = agent.pid, epoch = 1, machine = MACHINE, seconds = 0, state = "lost" },
+                    lost)
         agent:does "begin"
         assert.equal(2, dict:cluster().epoch)
         agent:kill()
         found = dict:cluster()
+        assert.matches("^no agent of the cluster", found.trouble)
+        found.trouble = nil
         assert.same({ name = "main", epoch = 2, machine = MACHINE, seconds = found.seconds, state = "no agent" },
                     found)
         assert.is_true(found.seconds > 3600)

@@ -54,10 +54,11 @@ describe("holdfast agent", function ()
                 { "--walk", "main", "--walk" },
                 { "--ttl: Value 1 not in range 2 to 3600", "main", "--etcd", "http://127.0.0.1:1", "--ttl", "1" },
                 { "--ttl: Value 3601 not in range 2 to 3600", "main", "--etcd", "http://127.0.0.1:1", "--ttl", "3601" },
-                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL of a scheme, a host and a port, as "https://host:2379"',
+                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL of a scheme, a host and a port, as '
+                  .. '"https://host:2379"',
                   "main", "--etcd", "127.0.0.1:2379" },
                 { 'the command line: bad endpoint "http://"', "main", "--etcd", "http://a:1,http://" },
-                { 'the command line: bad namespace "a/": expected a prefix that does not end in "/"',
+                { 'the command line: bad namespace "a/": expected a prefix without zero bytes that does not end in "/"',
                   "main", "--etcd", "http://127.0.0.1:1", "--namespace", "a/" },
                 { 'the command line: bad namespace ""', "main", "--etcd", "http://127.0.0.1:1", "--namespace", "" },
             } do
@@ -106,6 +107,11 @@ describe("holdfast agent", function ()
             for _, case in ipairs {
                 { 'bad endpoints "http://a:1": expected a list of one string or more', '"endpoints": "http://a:1"' },
                 { "bad endpoints []: expected a list of one string or more", '"endpoints": []' },
+                { 'bad endpoint "...@h:1": expected a URL of', '"endpoints": ["http://u:secret@h:1"]' },
+                { 'bad endpoint "http://h:1/v3": expected a URL of', '"endpoints": ["http://h:1/v3"]' },
+                { 'bad endpoint "http://h:99999": expected a URL of', '"endpoints": ["http://h:99999"]' },
+                { 'bad endpoint "ftp://h:1": expected a URL of', '"endpoints": ["ftp://h:1"]' },
+                { "slice_ms is 60: expected at most max_hold_ms, which is 50", URLS .. ', "slice_ms": 60' },
                 { "bad endpoints [1]: expected a list of one string or more", '"endpoints": [1]' },
                 { "no endpoints: expected URLs", '"ttl": 10' },
                 { 'bad endpoint "a:1": expected a URL', '"endpoints": ["a:1"]' },

@@ -132,6 +132,12 @@ std::string this_boot() {
   return id;
 }
 
+/// A URL for a log: what stands before the name of the host may be a password.
+std::string without_secret(const std::string& url) {
+  const std::size_t at = url.rfind('@');
+  return at == std::string::npos ? url : "..." + url.substr(at);
+}
+
 }  // namespace
 
 std::string config_path(const std::string& cluster) { return "/etc/holdfast/" + cluster + ".json"; }
@@ -167,7 +173,7 @@ Status check_config(const Config& config, const std::string& source) {
   if (config.endpoints.empty()) return refuse(source, "no endpoints: expected URLs as \"https://host:2379\"");
   for (const std::string& endpoint : config.endpoints)
     if (!etcd::is_endpoint(endpoint))
-      return refuse(source, "bad endpoint " + quote(endpoint) +
+      return refuse(source, "bad endpoint " + quote(without_secret(endpoint)) +
                                 ": expected a URL of a scheme, a host and a port, as \"https://host:2379\"");
   if (config.space.empty() || config.space.ends_with('/') || config.space.find('\0') != std::string::npos)
     return refuse(source, "bad namespace " + quote(config.space) +
