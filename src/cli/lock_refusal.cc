@@ -8,6 +8,7 @@
 
 #include "base/name.h"
 #include "cli/question.h"
+#include "inspect/processes.h"
 #include "inspect/text.h"
 
 namespace holdfast::cli {
@@ -18,6 +19,16 @@ std::string reason_in_words(const std::string& why) { return why.empty() ? why :
 
 std::string process_in_words(const std::string& pid, const std::string& program) {
   return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, inspect::escaped(program));  // its own words
+}
+
+/// Also where it is, and that it is stopped, which is why nobody gets on.
+std::string holder_in_words(const holdfast_holder& holder) {
+  const char* const program = holder.program;
+  auto processes = inspect::Processes::read();
+  if (!processes) return process_in_words(std::to_string(holder.pid), program);
+  const inspect::Process& process = processes->of(holder.owner);
+  if (process.pid == 0) return process_in_words(std::to_string(holder.pid), program);
+  return inspect::in_words(process) + (process.life == inspect::Life::stopped ? "," : "");
 }
 
 double seconds_since(const std::string& wall_ms) {
@@ -37,10 +48,9 @@ std::string refusal(holdfast_dict* dict, const LockOptions& options) {
   const int code = holdfast_holders(dict, options.key.data(), options.key.size(), &holder, 1, &count, &waiters);
   if (code != HOLDFAST_OK) return key + " is held";
   if (count == 0) return options.cluster.empty() ? key + " is held" : refusal_elsewhere(dict, options);
-  const char* const program = holder.program;
   const char* const why = holder.why;
   const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
-  return fmt::format("{} is held by {}{} for {}{}", key, process_in_words(std::to_string(holder.pid), program), others,
+  return fmt::format("{} is held by {}{} for {}{}", key, holder_in_words(holder), others,
                      inspect::duration_in_words(holder.held), reason_in_words(why));
 }
 
