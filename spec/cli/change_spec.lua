@@ -189,6 +189,30 @@ describe("holdfast rm", function ()
         assert.equal("other", rows(output("ls"))[1][1])
     end)
 
+    -- In a world without processes the first that enters clears what is left, and what was judged is not what is there.
+    it("takes no lock from one that has come while it judged", function ()
+        for round = 1, 4 do
+            local dead = keep [[
+                for i = 1, 60 do
+                    assert(require("resty.shdict").open("left" .. i, { size = "1m" })):set("key", 1)
+                end
+                ready()
+            ]]
+            local pid = world.worker_of(dead)
+            dead:signal(command.KILL)
+            assert(command.await(function () return not command.alive(pid) end))
+            local names = {}
+            for i = 60, 1, -1 do
+                names[#names + 1] = "left" .. i
+            end
+            local removal = command.start("rm", unpack(names))
+            shell.output("sleep 0.0" .. round)
+            local ended, _, err = run("lock", "left1", "job", "--", "sleep", "0.3")
+            assert.same({ code = 0 }, ended, err)
+            removal:wait()
+        end
+    end)
+
     it("refuses where its locks cannot be listed", function ()
         hold("used", "key")
         local file = command.world() .. "/used.dict"

@@ -110,6 +110,9 @@ describe("holdfast lock", function()
         local ended, _, err = run("lock", "--user", "no such user", "key", "--", "true")
         assert.same({ code = 71 }, ended)
         assert.matches('^holdfast: there is no user "no such user"', err)
+        ended, _, err = run("lock", "--user", "", "key", "--", "true")
+        assert.same({ code = 71 }, ended)
+        assert.equal("holdfast: an empty name of a user\n", err)
         if shell.output "id -u" ~= "0" then
             ended, _, err = run("lock", "--user", "root", "key", "--", "true")
             assert.same({ code = 71 }, ended)
@@ -453,6 +456,23 @@ describe("The lock of a command", function()
             assert(await(is_free))
             assert.is_nil(read(ran))
         end
+    end)
+
+    -- A stopped holdfast lock does not let its command begin; what it waits for may be taken away meanwhile.
+    it("that is lost before the command begins does not run it, and gives 76", function()
+        local _, pid = hold("exec sleep 600")
+        local ran = command.path "ran"
+        local waits = start("lock", "--exptime", "0.3", "key", "--", "touch", ran)
+        assert(await(function() return select(2, run("locks", "--waiting")):find("key", 1, true) end))
+        assert(await(function() return next(children(waits.pid)) end))
+        command.kill(waits.pid, STOP)
+        await_state(waits.pid, "T")
+        command.kill(pid, command.KILL)
+        assert(await(is_free))
+        command.kill(waits.pid, CONT)
+        assert.same({ code = 76 }, waits:wait(), waits:err())
+        assert.is_nil(read(ran))
+        assert.truthy(waits:err():find('"key" was lost before the command began\n', 1, true), waits:err())
     end)
 
     it("stays while the command is stopped", function()

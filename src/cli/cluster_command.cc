@@ -122,7 +122,7 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
       ->type_name("NUMBER")
       ->required();
   std::string directory;
-  std::string user;
+  std::optional<std::string> user;
   for (CLI::App* const command : {status, holder, broken}) {
     command->add_option("--dir", directory, "The runtime directory; default: $HOLDFAST_DIR, or that of the user")
         ->type_name("PATH");
@@ -139,7 +139,7 @@ int run_cluster_command(const std::vector<std::string>& arguments) {
     return kUsage;
   }
   if (!directory.empty()) ::setenv("HOLDFAST_DIR", directory.c_str(), 1);
-  if (const std::string wrong = user.empty() ? "" : become_user(user); !wrong.empty()) {
+  if (const std::string wrong = user ? become_user(*user) : ""; !wrong.empty()) {
     say("{}", wrong);
     return EXIT_FAILURE;
   }

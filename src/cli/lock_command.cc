@@ -41,17 +41,22 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How often to look whether the lock is still held, where it can be lost.
 constexpr double kLookSeconds = 0.2;
 
-struct Hold {
+struct Grant {
   holdfast_lease lease{};
+  double time = 0;  // holdfast_now()
+};
+
+struct Hold {
+  Grant grant;
   Descriptor descriptor;
 };
 
 // --- from the child to its parent: the lease, and the descriptor that holds it ---
 
 struct Packet {
-  holdfast_lease lease{};
+  Grant grant;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  iovec part{&lease, sizeof lease};
+  iovec part{&grant, sizeof grant};
   msghdr message{};
 
   Packet() {
@@ -62,9 +67,9 @@ struct Packet {
   }
 };
 
-void send_hold(int channel, const holdfast_lease& lease, int descriptor) {
+void send_hold(int channel, const Grant& grant, int descriptor) {
   Packet packet;
-  packet.lease = lease;
+  packet.grant = grant;
   cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
@@ -77,12 +82,12 @@ void send_hold(int channel, const holdfast_lease& lease, int descriptor) {
 /// Nothing if it has not come, or never will.
 std::optional<Hold> receive_hold(int channel) {
   Packet packet;
-  if (::recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != sizeof packet.lease) return std::nullopt;
+  if (::recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != sizeof packet.grant) return std::nullopt;
   const cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return std::nullopt;
   int descriptor = -1;
   std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-  return Hold{packet.lease, Descriptor(descriptor)};
+  return Hold{packet.grant, Descriptor(descriptor)};
 }
 
 /// In the child, which becomes the command only once the guard is there that ends the hold whatever becomes of the
@@ -101,11 +106,13 @@ bool await_guard(int channel) {
 int take_and_become(const LockOptions& options, int channel) {
   LockTaker taker(options);
   if (const auto status = taker.take()) return *status;
+  int status = 0;
   if (channel >= 0) {
-    send_hold(channel, taker.lease(), taker.hold().get());
+    send_hold(channel, {taker.lease(), holdfast_now()}, taker.hold().get());
     if (!await_guard(channel)) return lock_status::kSystem;  // what it holds ends with it
+    status = taker.confirm();
   }
-  const int status = taker.become_command();
+  if (status == 0) status = taker.become_command();
   // It has given the lock back itself, which the parent must not take for a loss.
   if (channel >= 0) static_cast<void>(::send(channel, "", 1, MSG_NOSIGNAL));
   return status;
@@ -182,7 +189,7 @@ class Wrapper {
           ::getpid());
     static_cast<void>(::send(failure_.get(), "", 1, MSG_NOSIGNAL));  // see await_guard()
     if (!options_.cluster.empty()) note_session();
-    if (options_.exptime > 0) end_ = holdfast_now() + options_.exptime;
+    if (options_.exptime > 0) end_ = hold_->grant.time + options_.exptime;
     if (options_.cluster.empty() && options_.exptime > 0) look_at_ = end_;
   }
 
@@ -257,7 +264,8 @@ class Wrapper {
     if (code != HOLDFAST_OK) return false;
     return std::any_of(holders.begin(), holders.begin() + std::min<std::ptrdiff_t>(count, std::ssize(holders)),
                        [&](const holdfast_holder& holder) {
-                         return holder.owner == hold_->lease.owner && holder.sequence == hold_->lease.sequence;
+                         return holder.owner == hold_->grant.lease.owner &&
+                                holder.sequence == hold_->grant.lease.sequence;
                        });
   }
 
@@ -288,7 +296,8 @@ class Wrapper {
   void give_back() {
     const std::string& name = options_.dictionary;
     int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
-    if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->lease);
+    if (code == HOLDFAST_OK)
+      code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->grant.lease);
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
     lost_ = is_gone && has_run() && !guard_.has_acted();
     if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
@@ -343,7 +352,7 @@ int run_lock_command(const std::vector<std::string>& arguments) {
   const auto& options = std::get<LockOptions>(parsed);
   // For an agent and the command as well: what they do with holdfast is of the same world.
   if (!options.directory.empty()) ::setenv("HOLDFAST_DIR", options.directory.c_str(), 1);
-  if (const std::string wrong = options.user.empty() ? "" : become_user(options.user); !wrong.empty()) {
+  if (const std::string wrong = options.user ? become_user(*options.user) : ""; !wrong.empty()) {
     say("{}", wrong);
     return lock_status::kSystem;
   }

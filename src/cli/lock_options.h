@@ -1,6 +1,7 @@
 // The command line of `holdfast lock`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -33,8 +34,8 @@ struct LockOptions {
   bool no_fork = false;
   bool verbose = false;
   bool quiet = false;
-  std::string directory;  // of the world; empty: as for all programs
-  std::string user;       // to become first; empty: none
+  std::string directory;            // of the world; empty: as for all programs
+  std::optional<std::string> user;  // to become first
   std::string dictionary;
   std::string key;
   std::vector<std::string> command;

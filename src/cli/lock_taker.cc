@@ -236,6 +236,14 @@ void LockTaker::complain_of_cluster(double waited) {
   say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
 }
 
+int LockTaker::confirm() const {
+  double seconds = 0;
+  const int code = holdfast_lock_remaining(dict_, options_.key.data(), options_.key.size(), &lease_, &seconds);
+  if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return 0;
+  say("{} was lost before the command began", quote(options_.key));
+  return lock_status::kLost;
+}
+
 int LockTaker::become_command() {
   ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
   if (options_.verbose) say("executing {}", options_.command.front());

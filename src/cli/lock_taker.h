@@ -21,6 +21,9 @@ class LockTaker {
   /// all else was said.
   std::optional<int> take();
 
+  /// After a while: the exit status, 0 if the lock is still held, which may have been lost meanwhile.
+  int confirm() const;
+
   const holdfast_lease& lease() const noexcept { return lease_; }
   /// What proves the life of the holder.
   const Descriptor& hold() const noexcept { return hold_; }

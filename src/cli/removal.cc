@@ -1,7 +1,7 @@
 #include "cli/removal.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -26,31 +25,9 @@ namespace holdfast::cli {
 namespace {
 
 constexpr double kLookForUsers = 5;
-
-/// What the function says, called in a child: a process that looks at a world cannot change it afterwards.
-std::string said_by_child(const std::function<std::string()>& say_it) {
-  constexpr const char* kFailed = "the look at its locks did not come to its end";
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return kFailed;
-  const inspect::Descriptor reading(ends[0]);
-  inspect::Descriptor writing(ends[1]);
-  const pid_t child = ::fork();
-  if (child < 0) return kFailed;
-  if (child == 0) {
-    const std::string text = say_it();
-    const auto size = static_cast<ssize_t>(text.size());
-    ::_exit(::write(writing.get(), text.data(), text.size()) == size ? 0 : 1);
-  }
-  writing.reset();
-  std::string text;
-  std::array<char, 1024> part{};
-  ssize_t got = 0;
-  while ((got = ::read(reading.get(), part.data(), part.size())) > 0 || (got < 0 && errno == EINTR))
-    text.append(part.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? text : kFailed;
-}
+constexpr std::size_t kAnswerMost = 4096;
+/// Before what the judge says: an answer without an objection is no empty packet, which is the end.
+constexpr const char* kJudged = "=";
 
 /// The first living process that holds something in it. The processes are read after the locks.
 std::string living_holder(const std::vector<inspect::Lock>& locks) {
@@ -69,7 +46,7 @@ std::string living_holder(const std::vector<inspect::Lock>& locks) {
 /// Why nobody may end its locks. In a process that only looks.
 std::string objection_of_holders(const std::string& name) {
   auto directory = inspect::observe();
-  if (!directory) return {};  // to enter the world tells why, or finds it empty
+  if (!directory) return directory.status().message;
   auto dict = inspect::attach(name);
   if (!dict && dict.status().code == Code::not_found) return {};
   // As for the library: without a use, what such a file says of processes means nothing.
@@ -100,12 +77,43 @@ std::vector<inspect::Opener> users_of(const inspect::Dictionary& dictionary, con
 
 }  // namespace
 
-Candidate judge_removal(const std::string& name) {
-  Candidate candidate{name, inspect::take_sole_use(inspect::directory_to_be(), name), ""};
+HolderJudge::HolderJudge() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return;
+  channel_ = inspect::Descriptor(ends[0]);
+  inspect::Descriptor other(ends[1]);
+  child_ = ::fork();
+  if (child_ != 0) return;
+  channel_.reset();
+  std::array<char, HOLDFAST_KEY_MAX> name{};
+  for (ssize_t size = 0; (size = ::recv(other.get(), name.data(), name.size(), 0)) > 0;) {
+    const std::string text = kJudged + objection_of_holders({name.data(), static_cast<std::size_t>(size)});
+    ::send(other.get(), text.data(), std::min(text.size(), kAnswerMost), MSG_NOSIGNAL);
+  }
+  ::_exit(0);
+}
+
+HolderJudge::~HolderJudge() {
+  channel_.reset();
+  if (child_ > 0) ::waitpid(child_, nullptr, 0);
+}
+
+std::string HolderJudge::objection(const std::string& name) const {
+  constexpr const char* kFailed = "the look at its locks did not come to its end";
+  std::array<char, kAnswerMost> text{};
+  if (child_ <= 0 || ::send(channel_.get(), name.data(), name.size(), MSG_NOSIGNAL) < 0) return kFailed;
+  ssize_t size = 0;
+  do size = ::recv(channel_.get(), text.data(), text.size(), 0);
+  while (size < 0 && errno == EINTR);
+  return size > 0 ? std::string(text.data() + 1, static_cast<std::size_t>(size - 1)) : kFailed;
+}
+
+Candidate judge_removal(const std::string& name, const HolderJudge& judge) {
+  Candidate candidate{.name = name, .use = inspect::take_sole_use(inspect::directory_to_be(), name)};
   if (!candidate.use.trouble.empty())
     candidate.objection = "it cannot be told whether a process has it open: " + candidate.use.trouble;
   else if (!candidate.use.is_used)
-    candidate.objection = said_by_child([&] { return objection_of_holders(name); });
+    candidate.objection = judge.objection(name);
   return candidate;
 }
 

@@ -1,9 +1,9 @@
 // `holdfast rm` and `holdfast prune`: what is not wanted any more goes.
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "base/name.h"
@@ -35,22 +35,14 @@ constexpr CommandTexts kPrune{
 repairs it. Others wait meanwhile, for a few milliseconds for each MB. Dictionaries that are
 left of a world without processes go, unless they persist.)"};
 
-/// Each dictionary is held open until it is removed.
-void allow_many_descriptors() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/// The exit status. Nobody has come in between. Of what was not there, a file may have come to be meanwhile, which has
-/// not been judged.
-int remove(Candidate& candidate, bool force) {
+/// The exit status, of one that is not refused. `was_there`: before this process entered the world, which removes what
+/// a world without processes has left.
+int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
-  const bool is_judged = force || candidate.use.held.get() >= 0;
+  // Another may have removed what was judged, and a third have made it anew.
+  const bool is_judged = candidate.forced || candidate.use.still_has_name();
   const int code = is_judged ? holdfast_remove(name.data(), name.size()) : int{HOLDFAST_NOT_FOUND};
-  candidate.use.held.reset();
-  if (code == HOLDFAST_OK) return exit_status::kYes;
+  if (code == HOLDFAST_OK || (code == HOLDFAST_NOT_FOUND && was_there)) return exit_status::kYes;
   say("{}", code == HOLDFAST_NOT_FOUND ? inspect::no_such_dictionary(name).message : inspect::sentence(code));
   return exit_status::kTrouble;
 }
@@ -123,23 +115,28 @@ int run_rm(const std::vector<std::string>& given) {
   if (const auto done = arguments.parse(given)) return *done;
   world.want_openers();
   if (const auto wrong = world.apply()) return *wrong;
-  allow_many_descriptors();
-  std::vector<Candidate> candidates;
+  std::map<std::string, bool> was_there;
   for (const std::string& name : arguments.words())
-    candidates.push_back(force ? Candidate{name, {}, ""} : judge_removal(name));
+    was_there[name] =
+        inspect::read_dictionary_file(inspect::directory_to_be(), name, inspect::Read::status).trouble.empty();
+  const HolderJudge judge;
+  // Before any is judged: the first process that enters a world removes what is left there.
   auto directory = inspect::enter();
   if (!directory) {
     say("{}", directory.status().message);
     return exit_status::kTrouble;
   }
   int status = exit_status::kYes;
-  const auto may_go = [](const Candidate& one) { return one.objection.empty() && !one.use.is_used; };
-  // First: to tell which processes use the others takes time, and these are closed to all meanwhile.
-  for (Candidate& one : candidates)
-    if (may_go(one)) status = std::max(status, remove(one, force));
-  for (Candidate& one : candidates) one.use.held.reset();
-  for (const Candidate& one : candidates)
-    if (!may_go(one)) status = std::max(status, refuse(world, *directory, one));
+  // Each is closed to others while it is judged, so one at a time; and who uses it is found out afterwards.
+  for (const auto& [name, there] : was_there) {
+    Candidate candidate = force ? Candidate{.name = name, .forced = true} : judge_removal(name, judge);
+    if (candidate.objection.empty() && !candidate.use.is_used) {
+      status = std::max(status, remove(candidate, there));
+      continue;
+    }
+    candidate.use.close();
+    status = std::max(status, refuse(world, *directory, candidate));
+  }
   return status;
 }
 

@@ -46,6 +46,7 @@ bool take_groups(const User& user) {
 }  // namespace
 
 std::string become_user(const std::string& name, const std::function<void(uid_t)>& before) {
+  if (name.empty()) return "an empty name of a user";
   const std::optional<User> user = find_user(name);
   if (!user) return fmt::format("there is no user {}: expected a name, or a number from 0 to 4294967294", quote(name));
   const uid_t uid = user->uid;

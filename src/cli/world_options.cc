@@ -30,7 +30,11 @@ std::optional<int> report(const Expected<std::string>& directory, std::string& t
 WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
   arguments.add_value("--dir", "PATH", "The runtime directory; default: $HOLDFAST_DIR, or that of the user",
                       directory_);
-  arguments.add_value("--user", "NAME", "Become that user first, to look into its world; for root", user_);
+  arguments.add_value("--user", "NAME", "Become that user first, to look into its world; for root",
+                      [this](const std::string& name) {
+                        user_ = name;
+                        return std::string();
+                      });
   if (prints == Prints::nothing) return;
   arguments.add_flag("--json", json_, "Print JSON");
   arguments.add_value("--color", "WHEN", "Columns and colours: always, never, or auto, on a terminal (default)",
@@ -38,7 +42,7 @@ WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
 }
 
 std::string WorldOptions::become() {
-  return become_user(user_, [this](uid_t uid) {
+  return become_user(*user_, [this](uid_t uid) {
     if (wants_openers_)
       openers_ = inspect::Openers::read(inspect::directory_to_be(uid), inspect::all_pids(), kScanSeconds);
   });
@@ -54,7 +58,7 @@ inspect::Openers WorldOptions::openers(const std::string& directory, const std::
 
 std::optional<int> WorldOptions::apply() {
   if (!directory_.empty()) ::setenv("HOLDFAST_DIR", directory_.c_str(), 1);
-  if (!user_.empty()) {
+  if (user_) {
     if (const std::string wrong = become(); !wrong.empty()) {
       say("{}", wrong);
       return exit_status::kTrouble;

@@ -39,7 +39,7 @@ class WorldOptions {
   std::string become();
 
   std::string directory_;
-  std::string user_;
+  std::optional<std::string> user_;
   bool json_ = false;
   Color color_ = Color::automatic;
   bool wants_openers_ = false;

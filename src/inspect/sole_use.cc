@@ -36,21 +36,23 @@ bool has_name(int fd, const std::string& path) noexcept {
 
 }  // namespace
 
+bool SoleUse::still_has_name() const noexcept { return held.get() >= 0 && has_name(held.get(), path); }
+
 SoleUse take_sole_use(const std::string& directory, const std::string& dictionary) {
   SoleUse use;
   for (int look = 0; look < kLooks; ++look) {
     const WorldFile file = read_dictionary_file(directory, dictionary, Read::status);
     const std::string path = directory + "/" + file.name;
     if (!file.trouble.empty()) return {};  // there is none
-    if (!file.is_regular) return {{}, false, path + " is not a regular file"};
+    if (!file.is_regular) return {.trouble = path + " is not a regular file"};
     Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
     if (fd.get() < 0 && errno == ENOENT) continue;
-    if (fd.get() < 0) return {{}, false, "cannot open " + path + ": " + std::strerror(errno)};
+    if (fd.get() < 0) return {.trouble = "cannot open " + path + ": " + std::strerror(errno)};
     const bool is_locked = lock(fd.get());
     if (!is_locked && errno != EAGAIN && errno != EACCES)
-      return {{}, false, "cannot lock " + path + ": " + std::strerror(errno)};
+      return {.trouble = "cannot lock " + path + ": " + std::strerror(errno)};
     use.is_used = !is_locked;
-    if (is_locked && has_name(fd.get(), path)) return {std::move(fd), false, ""};
+    if (is_locked && has_name(fd.get(), path)) return {.held = std::move(fd), .path = path};
     fd.reset();
     ::usleep(kPauseMicroseconds);
   }

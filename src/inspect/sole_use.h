@@ -13,9 +13,14 @@
 namespace holdfast::inspect {
 
 struct SoleUse {
-  Descriptor held;       // keeps others out until it is closed
-  bool is_used = false;  // by another process
-  std::string trouble;   // why that cannot be told; empty if it can, or if there is no file to be seen
+  /// Whether the file that is held is still the dictionary's.
+  bool still_has_name() const noexcept;
+  void close() { held.reset(); }
+
+  Descriptor held = {};  // keeps others out until it is closed
+  std::string path = {};
+  bool is_used = false;      // by another process
+  std::string trouble = {};  // why that cannot be told; empty if it can, or if there is no file to be seen
 };
 
 /// Tries for some milliseconds: a process that is about to open it may be refused, or end. This process must not have

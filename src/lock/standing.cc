@@ -171,7 +171,7 @@ Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::u
     return Code::ok;
   });
   wake(dictionary, key, next);
-  if (code == Code::ok || code == Code::not_owner) lease = {};
+  if (code == Code::ok || code == Code::not_owner || code == Code::not_found) lease = {};
   return code == Code::not_found ? Code::not_owner : code;
 }
 

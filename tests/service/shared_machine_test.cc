@@ -311,13 +311,17 @@ int be_in_the_way(Dict& dict, Channel& parent) {
   return 0;
 }
 
-/// Ends all grants, and takes the lock if it may.
+/// Ends all grants, and takes the lock if it may; for a while it removes it altogether.
 int flush_and_take(Dict& dict, Channel& parent) {
   parent.say("flushes");
   holdfast_lease own{};
-  for (pollfd end{parent.read_fd(), POLLIN, 0}; ::poll(&end, 1, 0) == 0;) {
+  pollfd end{parent.read_fd(), POLLIN, 0};
+  for (int turn = 0; ::poll(&end, 1, 0) == 0; ++turn) {
     holdfast_flush_all(dict.handle);
-    if (holdfast_lock_try(dict.handle, "k", 1, 0, 0, 0, &own) == HOLDFAST_OK)
+    std::uint32_t count = 0;
+    if (turn / 500 % 2 == 0)
+      holdfast_flush_expired(dict.handle, 0, &count);
+    else if (holdfast_lock_try(dict.handle, "k", 1, 0, 0, 0, &own) == HOLDFAST_OK)
       holdfast_unlock(dict.handle, "k", 1, &own);
   }
   return 0;
