@@ -127,7 +127,8 @@ int run_rm(const std::vector<std::string>& given) {
     return exit_status::kTrouble;
   }
   int status = exit_status::kYes;
-  // Each is closed to others while it is judged, so one at a time; and who uses it is found out afterwards.
+  // Each is closed to others while it is judged, so one at a time; and the processes that use it are found out
+  // afterwards.
   for (const auto& [name, there] : was_there) {
     Candidate candidate = force ? Candidate{.name = name, .forced = true} : judge_removal(name, judge);
     if (candidate.objection.empty() && !candidate.use.is_used) {

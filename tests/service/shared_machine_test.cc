@@ -311,15 +311,16 @@ int be_in_the_way(Dict& dict, Channel& parent) {
   return 0;
 }
 
-/// Ends all grants, and takes the lock if it may; for a while it removes it altogether.
-int flush_and_take(Dict& dict, Channel& parent) {
+enum class Others { none, take, remove };
+
+/// Ends all grants; then takes the lock if it may, or removes it altogether.
+int flush(Dict& dict, Others others, Channel& parent) {
   parent.say("flushes");
   holdfast_lease own{};
-  pollfd end{parent.read_fd(), POLLIN, 0};
-  for (int turn = 0; ::poll(&end, 1, 0) == 0; ++turn) {
+  std::uint32_t count = 0;
+  for (pollfd end{parent.read_fd(), POLLIN, 0}; ::poll(&end, 1, 0) == 0;) {
     holdfast_flush_all(dict.handle);
-    std::uint32_t count = 0;
-    if (turn / 500 % 2 == 0)
+    if (others == Others::remove)
       holdfast_flush_expired(dict.handle, 0, &count);
     else if (holdfast_lock_try(dict.handle, "k", 1, 0, 0, 0, &own) == HOLDFAST_OK)
       holdfast_unlock(dict.handle, "k", 1, &own);
@@ -327,34 +328,42 @@ int flush_and_take(Dict& dict, Channel& parent) {
   return 0;
 }
 
-TEST_F(SharedMachineTest, a_lock_is_given_to_another_machine_only_when_it_was_withdrawn) {
+class Withdrawal : public SharedMachineTest, public ::testing::WithParamInterface<Others> {};
+
+TEST_P(Withdrawal, comes_before_a_lock_is_given_to_another_machine) {
   begin();
   Started busy("busy", [this](Channel& parent) { return be_in_the_way(dict, parent); });
-  for (const bool flushes : {false, true}) {
-    std::unique_ptr<Started> flushing;
-    if (flushes)
-      flushing = std::make_unique<Started>("flushes", [this](Channel& parent) { return flush_and_take(dict, parent); });
-    const double end = now() + 5;
-    for (agent::Revision revision = flushes ? 1'000'000 : 7; now() < end; ++revision) {
-      ASSERT_TRUE(eventually([&] { return machine->grant(name, epoch, revision); }));
-      bool given = false;
-      machine->recall(name, [&] { given = true; });
-      ASSERT_TRUE(eventually([&] {
-        machine->turn();
-        return given;
-      }));
-      LockState state;
-      ASSERT_TRUE(eventually([&] {
-        const Code code = state_of_lock(dict.dictionary(), "k", state);
-        return code == Code::ok || code == Code::not_found;  // a flush may remove it
-      }));
-      ASSERT_FALSE(state.stands) << "another machine has it";
-      ASSERT_FALSE(state.held) << "nobody gets it any more";
-    }
-    if (flushing) flushing->say("end");
+  std::unique_ptr<Started> flushing;
+  if (GetParam() != Others::none)
+    flushing =
+        std::make_unique<Started>("flushes", [this](Channel& parent) { return flush(dict, GetParam(), parent); });
+  const double end = now() + 5;
+  for (agent::Revision revision = 7; now() < end; ++revision) {
+    ASSERT_TRUE(eventually([&] { return machine->grant(name, epoch, revision); }));
+    bool given = false;
+    machine->recall(name, [&] { given = true; });
+    ASSERT_TRUE(eventually([&] {
+      machine->turn();
+      return given;
+    }));
+    LockState state;
+    ASSERT_TRUE(eventually([&] {
+      const Code code = state_of_lock(dict.dictionary(), "k", state);
+      return code == Code::ok || code == Code::not_found;
+    }));
+    ASSERT_FALSE(state.stands) << "another machine has it";
+    ASSERT_FALSE(state.held) << "nobody gets it any more";
   }
+  if (flushing) flushing->say("end");
   busy.say("end");
 }
+
+std::string name_of(const ::testing::TestParamInfo<Others>& info) {
+  if (info.param == Others::none) return "nobody";
+  return info.param == Others::take ? "one_that_takes_it" : "one_that_removes_it";
+}
+
+INSTANTIATE_TEST_SUITE_P(Beside, Withdrawal, ::testing::Values(Others::none, Others::take, Others::remove), name_of);
 
 // --- what programs are told -----------------------------------------------------------------------------------------
 
