@@ -275,7 +275,7 @@ class Wrapper {
     const bool in_cluster = !options_.cluster.empty();
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} is lost: {}", key, holdfast_error());
-    if (in_cluster && state.epoch != epoch_)
+    if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
       return fmt::format("{} is lost: this machine's session at the store of cluster {} has ended", key,
                          options_.cluster);
     if (holdfast_now() >= end_) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
@@ -335,7 +335,7 @@ class Wrapper {
   Descriptor failure_;  // the same from then on: what comes says that there is no command
   std::optional<Hold> hold_;
   holdfast_dict* dict_ = nullptr;
-  std::uint32_t epoch_ = 0;  // of the cluster's session that the lock is of
+  std::uint32_t epoch_ = 0;  // of the cluster's session that the lock is of; 0: it is not known
   double end_ = kNever;      // of its exptime
   double look_at_ = kNever;
   bool lost_ = false;
