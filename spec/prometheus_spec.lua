@@ -1,9 +1,10 @@
 -- resty.holdfast.prometheus, and lock/lock_counts.lua: what Prometheus says of the metrics, that they are true, and
 -- that the manual, the dashboard and the alerts name those that there are.
 
-local command, files, fixture, shell, site =
-    require "spec.support" ("command", "files", "fixture", "shell", "site")
+local command, files, fixture, process, shell, site =
+    require "spec.support" ("command", "files", "fixture", "process", "shell", "site")
 local lock_counts = require "resty.holdfast.lock.lock_counts"
+local none = require "resty.holdfast.host.none"
 local prometheus = require "resty.holdfast.prometheus"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
@@ -52,6 +53,7 @@ describe("resty.holdfast.prometheus", function ()
     end)
 
     after_each(function ()
+        process.clean_up()
         for _, name in ipairs(NAMES) do
             shdict.remove(name)
         end
@@ -165,6 +167,36 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_nil(samples['holdfast_lock_waiters{dictionary="spec_many"}'])
         assert.equal(67108864, samples['holdfast_dictionary_capacity_bytes{dictionary="spec_many"}'])
         assert.equal(40000, lock_counts.count(other[1], 60).held.lock)
+    end)
+
+    it("counts in time of the processor: that of others does not make the numbers go away", function ()
+        local child = process.start [[
+            local lock_counts = require "resty.holdfast.lock.lock_counts"
+            local dict = assert(require("resty.shdict").open("spec_metrics"))
+            local held = {}
+            for i = 1, 120 do
+                held[i] = assert(require("resty.lock"):new("spec_metrics"))
+                assert(held[i]:lock("key" .. i))
+            end
+            say "counting"
+            local left_out, stop = 0, dict:get("stop")
+            while not stop do
+                for _ = 1, 20 do
+                    left_out = left_out + (lock_counts.count(dict[1], 0.02) and 0 or 1)
+                end
+                stop = dict:get("stop")
+            end
+            say(left_out)
+        ]]
+        assert.equal("counting", child:hear())
+        for _ = 1, 20 do
+            child:kill(process.STOP)
+            none.sleep(0.03)
+            child:kill(process.CONT)
+            none.sleep(0.001 + math.random() / 1000)
+        end
+        assert(dict:set("stop", true))
+        assert.equal("0", child:hear())
     end)
 
     it("leaves the locks of a dictionary out that cannot be listed", function ()

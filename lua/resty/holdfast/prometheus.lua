@@ -7,7 +7,7 @@ local shdict = require "resty.shdict"
 local describe = core.describe
 local concat, error, floor, ipairs, pairs, pcall, sort, tostring, type =
     table.concat, error, math.floor, ipairs, pairs, pcall, table.sort, tostring, type
-local C, min, INFINITY = core.C, math.min, math.huge
+local min, INFINITY = math.min, math.huge
 
 local _M = { _VERSION = core.version }
 
@@ -16,7 +16,7 @@ local OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=u
 
 local KEYS_MAX = 64
 
--- Seconds that locks may be counted for: of one dictionary, and of all. Other tasks of the process wait as long.
+-- Seconds of computing that locks may be counted for: of one dictionary, and of all. Other tasks of the process wait.
 local PATIENCE, PATIENCE_FOR_ALL = 0.002, 0.005
 
 -- Seconds; an histogram of the library has many more buckets, and a program that scrapes it wants few.
@@ -135,7 +135,7 @@ end
 -- Nothing where they cannot all be counted, as while a process is stopped in the middle of a change, or where there are
 -- too many: no count is better than a wrong one.
 local function add_locks(families, name, dict, deadline)
-    local found = lock_counts.count(dict[1], min(PATIENCE, deadline - C.holdfast_now()))
+    local found = lock_counts.count(dict[1], min(PATIENCE, deadline - lock_counts.computed()))
     if not found then
         return
     end
@@ -173,7 +173,7 @@ local function collect(settings)
     end
     local families = {}
     local world
-    local deadline = C.holdfast_now() + PATIENCE_FOR_ALL
+    local deadline = lock_counts.computed() + PATIENCE_FOR_ALL
     for _, name in ipairs(names) do
         local dict = shdict.open(name)
         local stats = dict and dict:stats()
