@@ -190,6 +190,35 @@ describe("holdfast doctor", function ()
         assert.equal("", output("locks"))
     end)
 
+    it("finds among very many locks the one that a dead process holds, and frees it", function ()
+        keep [[
+            local dict = assert(require("resty.shdict").open("my_dict", { size = "48m" }))
+            local held = {}
+            for i = 1, 101000 do
+                held[i] = assert(require("resty.lock"):new("my_dict", { exptime = 3000 }))
+                assert(held[i]:lock("key" .. i))
+            end
+            -- The last that is seen.
+            local keys = dict:locks()
+            local key = keys[#keys].key
+            held[tonumber(key:match "%d+")]:unlock()
+            dict:set("free", key)
+            ready()
+        ]]
+        local dead = keep [[
+            local dict = assert(require("resty.shdict").open("my_dict"))
+            assert(require("resty.lock"):new("my_dict", { exptime = 3000 }):lock(dict:get("free")))
+            ready()
+        ]]
+        local pid = world.worker_of(dead)
+        command.kill(pid, command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        assert.equal(1, finds "^warning: dictionary my_dict: 1 key is held by dead processes$")
+        local ended, out = run("doctor", "--repair")
+        assert.same({ code = 0 }, ended, out)
+        assert.equal("", output("locks", "--prefix", output("get", "my_dict", "free"):sub(1, -2)))
+    end)
+
     it("finds dictionaries that the dead have left", function ()
         local process = keep(MEMBER .. "ready()")
         local pid = world.worker_of(process)

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "inspect/health.h"
+#include "inspect/locks.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
 
@@ -12,6 +15,27 @@ namespace {
 
 constexpr double kFull = 0.95;  // of what values can have
 constexpr const char* kRepair = "\"holdfast doctor --repair\" puts it in order";
+
+struct HeldByDead {
+  std::size_t keys = 0;
+  std::size_t waited_for = 0;
+};
+
+Expected<HeldByDead> find_held_by_dead(const Dictionary& dictionary, Patient& patient) {
+  HeldByDead found;
+  for (LockScan scan(dictionary.handle, dictionary.name, ""); !scan.done();) {
+    std::vector<Lock> locks;
+    if (const Status looked = scan.next(Which::all, SIZE_MAX, locks); !looked.ok()) return looked;
+    for (const Lock& lock : locks) {
+      const bool of_dead = std::any_of(lock.holders.begin(), lock.holders.end(), [&](const holdfast_holder& holder) {
+        return patient.processes.of(holder.owner).life == Life::dead;
+      });
+      found.keys += of_dead ? 1 : 0;
+      found.waited_for += of_dead && lock.waiter_count != 0 ? 1 : 0;
+    }
+  }
+  return found;
+}
 
 /// Adds findings about one dictionary.
 class Examination {
@@ -84,23 +108,16 @@ class Examination {
   }
 
   void look_for_the_dead() {
-    std::vector<Lock> locks;
-    const Status gathered = gather_locks(dictionary_.name, "", Which::all, kLocksMax, locks);
-    if (!gathered.ok() && !is_told(Severity::warning, subject()))
-      add(Severity::error, "its locks cannot be listed: " + gathered.message, kRepair);
-    std::size_t dead = 0;
-    std::size_t waited_for = 0;
-    for (const Lock& lock : locks) {
-      const auto of_dead = std::count_if(lock.holders.begin(), lock.holders.end(), [this](const holdfast_holder& one) {
-        return patient_.processes.of(one.owner).life == Life::dead;
-      });
-      dead += of_dead != 0 ? 1 : 0;
-      waited_for += of_dead != 0 && lock.waiter_count != 0 ? 1 : 0;
+    auto held = find_held_by_dead(dictionary_, patient_);
+    if (!held) {
+      if (!is_told(Severity::warning, subject()))
+        add(Severity::error, "its locks cannot be listed: " + held.status().message, kRepair);
+      return;
     }
-    if (dead == 0) return;
+    if (held->keys == 0) return;
     add(Severity::warning,
-        fmt::format("{} held by dead processes{}", counted(dead, "key is", "keys are"),
-                    waited_for != 0 ? fmt::format(", {} of them waited for", waited_for) : ""),
+        fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
+                    held->waited_for != 0 ? fmt::format(", {} of them waited for", held->waited_for) : ""),
         "the next to ask for one gets it; \"holdfast prune\" frees them all");
   }
 
@@ -130,8 +147,6 @@ class Examination {
         state.agent == 0 ? "start holdfast-agent" : "look at the log of the agent, and at the store");
   }
 
-  static constexpr std::size_t kLocksMax = 100'000;
-
   const Dictionary& dictionary_;
   Patient& patient_;
   Findings& findings_;
@@ -149,13 +164,8 @@ bool needs_repair(const Dictionary& dictionary, Patient& patient) {
   holdfast_health health{};
   if (holdfast_check(dictionary.handle, &health, sizeof health) != HOLDFAST_OK) return true;
   if (health.damaged + health.held_by_dead + health.held_by_idle != 0) return true;
-  std::vector<Lock> locks;
-  if (!gather_locks(dictionary.name, "", Which::all, HOLDFAST_KEY_MAX, locks).ok()) return true;
-  return std::any_of(locks.begin(), locks.end(), [&](const Lock& lock) {
-    return std::any_of(lock.holders.begin(), lock.holders.end(), [&](const holdfast_holder& holder) {
-      return patient.processes.of(holder.owner).life == Life::dead;
-    });
-  });
+  auto held = find_held_by_dead(dictionary, patient);
+  return !held || held->keys != 0;
 }
 
 }  // namespace holdfast::inspect
