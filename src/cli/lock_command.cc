@@ -224,8 +224,8 @@ class Wrapper {
         status_ = status;
         return;
       }
-      // As the shell that waits for this process expects of a job. CONT, which continues it, is passed on.
-      if (is_stop_of_job(WSTOPSIG(status))) PassedSignals::stop_here();
+      // As the shell that waits for this process expects of a job.
+      if (is_stop_of_job(WSTOPSIG(status)) && PassedSignals::stop_here()) ::kill(command_, SIGCONT);
     }
   }
 

@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 #include <system_error>
 
 namespace holdfast::cli {
@@ -11,6 +13,27 @@ namespace holdfast::cli {
 namespace {
 
 constexpr std::array kPassed = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
+
+volatile std::sig_atomic_t is_continued = 0;
+
+sigset_t set_of(int signal) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  return set;
+}
+
+void change_mask(int how, int signal, sigset_t* before = nullptr) {
+  const sigset_t set = set_of(signal);
+  sigprocmask(how, &set, before);
+}
+
+/// Takes the signal back if it is pending.
+void discard(int signal) {
+  const sigset_t set = set_of(signal);
+  const timespec at_once{};
+  sigtimedwait(&set, nullptr, &at_once);
+}
 
 bool is_ignored(int signal) {
   struct sigaction action {};
@@ -50,14 +73,24 @@ void PassedSignals::restore() const noexcept {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
-void PassedSignals::stop_here() noexcept {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTSTP);
+// A stop signal discards a CONT that is pending, and CONT a stop signal. So CONT is delivered before TSTP is raised, and
+// noted: one that came early, as from a program that continues at once what it has stopped, is not lost.
+bool PassedSignals::stop_here() noexcept {
+  is_continued = 0;
+  struct sigaction note {};
+  struct sigaction former {};
+  note.sa_handler = [](int) { is_continued = 1; };
+  sigaction(SIGCONT, &note, &former);
   sigset_t before;
-  raise(SIGTSTP);
-  sigprocmask(SIG_UNBLOCK, &set, &before);  // it stops here
+  change_mask(SIG_UNBLOCK, SIGCONT, &before);
+  raise(SIGTSTP);  // blocked
+  if (is_continued == 0)
+    change_mask(SIG_UNBLOCK, SIGTSTP);  // it stops here, unless CONT has come by now
+  else
+    discard(SIGTSTP);
   sigprocmask(SIG_SETMASK, &before, nullptr);
+  sigaction(SIGCONT, &former, nullptr);
+  return is_continued != 0;
 }
 
 }  // namespace holdfast::cli

@@ -23,8 +23,9 @@ class PassedSignals {
   /// In a forked child: signals are as they were found.
   void restore() const noexcept;
 
-  /// Stops this process as a terminal would, until it is continued.
-  static void stop_here() noexcept;
+  /// Stops this process as a terminal would, until it is continued. Takes that CONT, also one that came before it
+  /// stopped: then it does not. False if there was none, as where the kernel lets no terminal stop it.
+  static bool stop_here() noexcept;
 
  private:
   sigset_t before_{};
