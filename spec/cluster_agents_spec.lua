@@ -280,8 +280,8 @@ describe("a lock of two machines", function ()
                               .. "first program that opens one makes it\n"
             end), err)
             code, out, err = run_cluster(two, "status", "jobs")
-            assert.same({ 1, "" }, { code, out })
-            assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. "\n", err)
+            assert.same({ 2, "" }, { code, out })
+            assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. ", nor any other\n", err)
         end)
 
         it("holders is JSON where that is asked for, in the world that --dir names", function ()
@@ -300,7 +300,7 @@ describe("a lock of two machines", function ()
                 local err
                 code, out, err = run_cluster(one, "break", "jobs", "key", "--revision", revision)
                 assert.same({ 2, "" }, { code, out })
-                assert.truthy(err:find("--revision", 1, true) or err:find("Could not convert", 1, true), err)
+                assert.matches('bad revision "' .. revision .. '": expected 1 to 9223372036854775807', err, 1, true)
             end
             assert.equal("1", here 'return lock:unlock()')
         end)
@@ -318,7 +318,7 @@ describe("a lock of two machines", function ()
             assert.equal(0, code)
             assert.truthy(shell.succeeds("command -v python3 >/dev/null || exit 0; python3 -m json.tool '"
                                          .. command.write("status.json", out) .. "' >/dev/null"), out)
-            local function number(name) return tonumber(out:match('"' .. name .. '": (%d+)')) end
+            local function number(name) return tonumber(out:match('"' .. name .. '":(%d+)')) end
             assert.is_true(number "hand_overs" + number "returns" >= 2, out)
             assert.is_true(number "requests" >= 6, out)
             assert.equal(number "requests", number "count", out)

@@ -93,7 +93,7 @@ describe(PATH, function ()
                                    "--json", { HOLDFAST_DIR = machine })
         local described = names(PATH, "What to watch")
         local found = 0
-        for name in out:gmatch('"(%l[%l_%d]*)": ') do
+        for name in out:gmatch('"(%l[%l_%d]*)":') do
             found = found + 1
             assert.is_true(described[name] or name == "dictionaries" or name == "agents" or name == "main", name)
         end

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -12,13 +10,14 @@
 #include <optional>
 #include <string>
 
+#include "base/name.h"
 #include "cli/cluster_status.h"
-#include "cli/dictionaries.h"
+#include "cli/commands.h"
+#include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
 #include "cli/question.h"
-#include "cli/user.h"
 #include "holdfast.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
@@ -27,25 +26,30 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr int kUsage = 2;
+constexpr CommandTexts kCluster{"cluster", "SUBCOMMAND",
+                                "Sees and repairs the locks of a cluster. The dictionaries are those of this machine.",
+                                R"(Subcommands:
+  status   Whether this machine can have locks of the cluster
+  holders  Which machine holds a lock, as the store says
+  break    Take a lock from the machine that holds it
+
+"holdfast cluster SUBCOMMAND --help" tells more of each.)"};
+
+constexpr CommandTexts kHolders{"cluster holders", "DICTIONARY KEY",
+                                "Shows which machine holds a lock, as the store says now.",
+                                R"(Prints host, process, why, since when, machine and revision; or "free".
+
+Exit status: 0; 2 trouble: there is no answer.)"};
+
+constexpr CommandTexts kBreak{
+    "cluster break", "DICTIONARY KEY --revision N", "Takes a lock from the machine that holds it.",
+    R"("holdfast cluster holders" tells the revision of the grant. No later one is ended by it. The
+holder sees that it has lost the lock.
+
+Exit status: 0; 1 refused: the lock has no grant of that revision; 2 trouble.)"};
+
 /// Of a store; it counts in signed numbers of 64 bits.
 constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
-
-struct Asked {
-  std::string dictionary;
-  std::string key;
-  std::uint64_t revision = 0;
-};
-
-/// The agent's answer; nothing, after a sentence, if there is none.
-std::optional<Answer> ask(holdfast_question question, const Asked& asked) {
-  holdfast_dict* const dict = find_dictionary(asked.dictionary);
-  if (dict == nullptr) return std::nullopt;
-  auto answer = ask_agent(dict, question, asked.key, asked.revision);
-  if (answer) return *answer;
-  say("{}", answer.status().message);
-  return std::nullopt;
-}
 
 std::string time_of(const std::string& milliseconds) {
   const std::time_t seconds = std::strtoll(milliseconds.c_str(), nullptr, 10) / 1000;
@@ -56,11 +60,27 @@ std::string time_of(const std::string& milliseconds) {
   return text.data();
 }
 
+/// The agent's answer about a key; nothing, after a sentence, if there is none.
+std::optional<Answer> ask(const KeyCommand& command, holdfast_question question, const std::string& key,
+                          std::uint64_t revision = 0) {
+  auto answer = ask_agent(command.dict(), question, key, revision);
+  if (answer) return *answer;
+  say("{}", answer.status().message);
+  return std::nullopt;
+}
+
 /// Numbers as numbers, what is not known as null.
-inspect::Json to_json(const Asked& asked, Answer& answer) {
-  inspect::Json holder{{"dictionary", asked.dictionary}, {"key", asked.key}, {"held", answer["code"] == "yes"}};
-  for (const char* const name : {"host", "program", "why", "machine"})
-    holder[name] = answer[name].empty() ? inspect::Json() : inspect::Json(answer[name]);
+inspect::Json to_json(const std::string& dictionary, const std::string& key, Answer& answer) {
+  inspect::Json holder;
+  inspect::add_text(holder, "dictionary", dictionary);
+  inspect::add_text(holder, "key", key);
+  holder["held"] = answer["code"] == "yes";
+  for (const char* const name : {"host", "program", "why", "machine"}) {
+    if (answer[name].empty())
+      holder[name] = nullptr;
+    else
+      inspect::add_text(holder, name, answer[name]);
+  }
   for (const char* const name : {"pid", "revision", "when"}) {
     const auto number = inspect::whole_number_of(answer[name]);
     holder[name] = number ? inspect::Json(*number) : inspect::Json();
@@ -68,83 +88,72 @@ inspect::Json to_json(const Asked& asked, Answer& answer) {
   return holder;
 }
 
-int show_holder(const Asked& asked, bool as_json) {
-  auto answer = ask(HOLDFAST_ASK_HOLDER, asked);
-  if (!answer) return EXIT_FAILURE;
-  if (as_json) {
-    print_json(to_json(asked, *answer), output_for(Color::automatic));
-    return EXIT_SUCCESS;
-  }
-  if ((*answer)["code"] == "no") {
-    fmt::print("{}: free\n", inspect::escaped(asked.key));
-    return EXIT_SUCCESS;
-  }
+std::string in_words(const std::string& key, Answer& answer) {
+  if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
   // Others wrote these names.
-  const auto text = [&](const char* field) { return inspect::escaped((*answer)[field]); };
-  std::string line = fmt::format("{}: held by host {}", inspect::escaped(asked.key), text("host"));
-  if (answer->contains("pid")) line += fmt::format(", pid {} ({})", text("pid"), text("program"));
-  if (answer->contains("why")) line += fmt::format(", why: {}", text("why"));
-  if (answer->contains("when")) line += fmt::format(", since {}", time_of((*answer)["when"]));
-  fmt::print("{}; machine {}, revision {}\n", line, (*answer)["machine"], (*answer)["revision"]);
-  return EXIT_SUCCESS;
+  const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
+  std::string line = fmt::format("{}: held by host {}", inspect::escaped(key), text("host"));
+  if (answer.contains("pid")) line += fmt::format(", pid {} ({})", text("pid"), text("program"));
+  if (answer.contains("why")) line += fmt::format(", why: {}", text("why"));
+  if (answer.contains("when")) line += fmt::format(", since {}", time_of(answer["when"]));
+  return fmt::format("{}; machine {}, revision {}\n", line, text("machine"), text("revision"));
 }
 
-int break_grant(const Asked& asked) {
-  auto answer = ask(HOLDFAST_ASK_BREAK, asked);
-  if (!answer) return EXIT_FAILURE;
-  if ((*answer)["code"] == "yes") {
-    fmt::print("{}: the grant of revision {} is broken\n", inspect::escaped(asked.key), asked.revision);
-    return EXIT_SUCCESS;
-  }
-  say("{}: {}", inspect::escaped(asked.key), (*answer)["sentence"]);
-  return EXIT_FAILURE;
+int run_holders(const std::vector<std::string>& given) {
+  KeyCommand command(kHolders, WorldOptions::Prints::something);
+  command.arguments().expect_words(2, 2, {"DICTIONARY", "KEY"});
+  std::string key;
+  if (const auto done = command.read_line(given)) return *done;
+  if (const auto wrong = command.read_key(1, key)) return *wrong;
+  if (const auto wrong = command.open(KeyCommand::Does::look)) return *wrong;
+  auto answer = ask(command, HOLDFAST_ASK_HOLDER, key);
+  if (!answer) return exit_status::kTrouble;
+  if (command.world().json())
+    print_json(to_json(command.name(), key, *answer), command.world().output());
+  else
+    print(in_words(key, *answer));
+  return exit_status::kYes;
+}
+
+int run_break(const std::vector<std::string>& given) {
+  KeyCommand command(kBreak, WorldOptions::Prints::nothing);
+  std::uint64_t revision = 0;
+  command.arguments().add_value(
+      "--revision", "N", "The revision of the grant to end; required", [&](const std::string& text) {
+        const auto number = inspect::whole_number_of(text);
+        revision = number.value_or(0);
+        return revision != 0 && revision <= kRevisionMax
+                   ? std::string()
+                   : fmt::format("bad revision {}: expected 1 to {}", quote(text), kRevisionMax);
+      });
+  command.arguments().expect_words(2, 2, {"DICTIONARY", "KEY"});
+  std::string key;
+  if (const auto done = command.read_line(given)) return *done;
+  if (revision == 0)
+    return command.arguments().refuse("no --revision was given: \"holdfast cluster holders\" tells it");
+  if (const auto wrong = command.read_key(1, key)) return *wrong;
+  if (const auto wrong = command.open(KeyCommand::Does::look)) return *wrong;
+  auto answer = ask(command, HOLDFAST_ASK_BREAK, key, revision);
+  if (!answer) return exit_status::kTrouble;
+  if ((*answer)["code"] != "yes")
+    return command.no(fmt::format("{}: {}", inspect::escaped(key), (*answer)["sentence"]));
+  print(fmt::format("{}: the grant of revision {} is broken\n", inspect::escaped(key), revision));
+  return exit_status::kYes;
 }
 
 }  // namespace
 
-int run_cluster_command(const std::vector<std::string>& arguments) {
-  CLI::App app("See and repair the locks of a cluster. The dictionaries are those of this machine.",
-               "holdfast cluster");
-  app.require_subcommand(1);
-  Asked asked;
-  CLI::App* const status = app.add_subcommand("status", "Whether this machine can have locks of the cluster");
-  CLI::App* const holder = app.add_subcommand("holders", "Which machine holds a lock, as the store says");
-  CLI::App* const broken = app.add_subcommand("break", "Take a lock from the machine that holds it");
-  status->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary; default: all that belong to clusters");
-  bool as_json = false;
-  for (CLI::App* const command : {status, holder})
-    command->add_flag("--json", as_json, "As JSON")->disable_flag_override();
-  for (CLI::App* const command : {holder, broken})
-    command->add_option("DICTIONARY", asked.dictionary, "Name of the dictionary")->required();
-  for (CLI::App* const command : {holder, broken}) command->add_option("KEY", asked.key, "Key of the lock")->required();
-  broken->add_option("--revision", asked.revision, "Of the grant to break, as `holders` tells: no later one is broken")
-      ->check(CLI::Range(std::uint64_t{1}, kRevisionMax))
-      ->type_name("NUMBER")
-      ->required();
-  std::string directory;
-  std::optional<std::string> user;
-  for (CLI::App* const command : {status, holder, broken}) {
-    command->add_option("--dir", directory, "The runtime directory; default: $HOLDFAST_DIR, or that of the user")
-        ->type_name("PATH");
-    command->add_option("--user", user, "Become that user first, to look into its world; for root")->type_name("NAME");
-  }
-  std::vector<std::string> own = arguments;
-  std::reverse(own.begin(), own.end());  // as CLI11 takes it
-  try {
-    app.parse(own);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    say("{}\nTry \"holdfast cluster --help\".", error.what());
-    return kUsage;
-  }
-  if (!directory.empty()) ::setenv("HOLDFAST_DIR", directory.c_str(), 1);
-  if (const std::string wrong = user ? become_user(*user) : ""; !wrong.empty()) {
-    say("{}", wrong);
-    return EXIT_FAILURE;
-  }
-  if (*status) return show_cluster_status(asked.dictionary, as_json);
-  return *holder ? show_holder(asked, as_json) : break_grant(asked);
+int run_cluster(const std::vector<std::string>& given) {
+  const std::string name = given.empty() ? "" : given.front();
+  const std::vector<std::string> rest(given.begin() + (given.empty() ? 0 : 1), given.end());
+  if (name == "status") return run_cluster_status(rest);
+  if (name == "holders") return run_holders(rest);
+  if (name == "break") return run_break(rest);
+  Arguments arguments(kCluster);
+  arguments.expect_words(1, SIZE_MAX, {"subcommand"});
+  if (const auto done = arguments.parse(given)) return *done;
+  return arguments.refuse(
+      fmt::format("unknown subcommand {}: expected status, holders or break", quote(arguments.word(0))));
 }
 
 }  // namespace holdfast::cli

@@ -6,8 +6,7 @@
 
 namespace holdfast::cli {
 
-/// Runs the command; gives the exit status: 0, 1 (the answer is no, or there is none), or 2 (the command line is
-/// wrong).
-int run_cluster_command(const std::vector<std::string>& arguments);
+/// Runs the subcommand that comes first.
+int run_cluster(const std::vector<std::string>& arguments);
 
 }  // namespace holdfast::cli

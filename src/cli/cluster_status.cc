@@ -6,10 +6,8 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -20,18 +18,29 @@
 #include <vector>
 
 #include "base/name.h"
+#include "cli/arguments.h"
 #include "cli/descriptor.h"
-#include "cli/dictionaries.h"
 #include "cli/lock_refusal.h"
 #include "cli/message.h"
+#include "cli/print_json.h"
 #include "cli/question.h"
+#include "cli/world_options.h"
 #include "holdfast.h"
+#include "inspect/dictionaries.h"
+#include "inspect/json.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
 
 namespace holdfast::cli {
 
 namespace {
+
+constexpr CommandTexts kStatus{
+    "cluster status", "[DICTIONARY]", "Shows whether this machine can have locks of the cluster.",
+    R"(Shows one dictionary, or all that belong to clusters: the cluster, its agent here, how long
+the session of this machine lasts, and what the agent has done.
+
+Exit status: 0; 1 of one of them no lock can be had, or there is none; 2 trouble.)"};
 
 /// A dictionary of a cluster, and why no lock of it can be had; empty: it can.
 struct Member {
@@ -60,29 +69,6 @@ std::uint64_t number(const Answer& answer, const std::string& name) {
 
 // --- finding it ---
 
-std::vector<std::string> names_of_world() {
-  std::string packed(std::size_t{64} * 1024, '\0');
-  holdfast_value names{};
-  std::uint32_t count = 0;
-  int code = HOLDFAST_BUFFER;
-  while (code == HOLDFAST_BUFFER) {
-    names.data = packed.data();
-    names.capacity = packed.size();
-    code = holdfast_list(&names, &count);
-    if (code == HOLDFAST_BUFFER) packed.resize(2 * std::max(names.size, packed.size()));
-  }
-  std::vector<std::string> found;
-  const char* at = packed.data();
-  for (std::uint32_t i = 0; code == HOLDFAST_OK && i < count; ++i) {
-    std::uint32_t length = 0;
-    std::memcpy(&length, at, sizeof length);
-    found.emplace_back(at + sizeof length, length);
-    at += sizeof length + length;
-  }
-  if (code != HOLDFAST_OK) say("{}", holdfast_error());
-  return found;
-}
-
 /// Adds the dictionary; false if it is plain.
 bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview) {
   Member member{name, {}, {}};
@@ -98,12 +84,25 @@ bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview
   return true;
 }
 
-/// Those of the world that belong to clusters. One that has just been removed is none of them.
-void add_all(Overview& overview) {
-  for (const std::string& name : names_of_world()) {
-    holdfast_dict* dict = nullptr;
-    if (holdfast_attach(name.data(), name.size(), &dict) == HOLDFAST_OK) add_member(name, dict, overview);
+/// The dictionary of that name; without one, those of the world that belong to clusters. There are none before there is
+/// a world: an agent may be the first to come.
+Expected<Overview> look(const std::string& name) {
+  Overview overview;
+  if (const auto world = inspect::observe(); !world) {
+    if (name.empty() && world.status().code == Code::not_found) return overview;
+    return world.status();
   }
+  if (!name.empty()) {
+    auto dict = inspect::attach(name);
+    if (!dict) return dict.status();
+    if (!add_member(name, *dict, overview)) return Status{Code::not_found, holdfast_error()};
+    return overview;
+  }
+  auto names = inspect::dictionary_names();
+  if (!names) return names.status();
+  for (const std::string& one : *names)  // one that has just been removed is none of them
+    if (auto dict = inspect::attach(one)) add_member(one, *dict, overview);
+  return overview;
 }
 
 /// Clusters with an agent that listens here: their dictionaries may be yet to be made.
@@ -151,22 +150,25 @@ std::string time_within(const Answer& answer, double part) {
   return "more than 1 s";
 }
 
-void print_agent(const Answer& answer) {
+std::string agent_in_words(const Answer& answer) {
+  std::string text;
   const auto of = [&](const char* name) { return number(answer, name); };
-  fmt::print("  agent: up for {}; locks here {}, waited for {}; sessions lost {}\n",
-             inspect::duration_in_words(static_cast<double>(of("up_ms")) / 1e3), of("locks_here"), of("locks_wanted"),
-             of("sessions_lost"));
-  fmt::print("  got: {} by the answer, {} by the bell, {} by looking; broken {}\n", of("grants_by_answer"),
-             of("grants_by_bell"), of("grants_by_look"), of("grants_broken"));
-  fmt::print("  given: {} to machines that waited, {} back\n", of("hand_overs"), of("returns"));
-  fmt::print("  store: requests {}, refused {}, without an answer {}", of("requests"), of("requests_refused"),
-             of("requests_unanswered"));
+  text += fmt::format("  agent: up for {}; locks here {}, waited for {}; sessions lost {}\n",
+                      inspect::duration_in_words(static_cast<double>(of("up_ms")) / 1e3), of("locks_here"),
+                      of("locks_wanted"), of("sessions_lost"));
+  text += fmt::format("  got: {} by the answer, {} by the bell, {} by looking; broken {}\n", of("grants_by_answer"),
+                      of("grants_by_bell"), of("grants_by_look"), of("grants_broken"));
+  text += fmt::format("  given: {} to machines that waited, {} back\n", of("hand_overs"), of("returns"));
+  text += fmt::format("  store: requests {}, refused {}, without an answer {}", of("requests"), of("requests_refused"),
+                      of("requests_unanswered"));
   if (of("latency_count") > 0)
-    fmt::print("; half within {}, 99 % within {}", time_within(answer, 0.5), time_within(answer, 0.99));
-  fmt::print("\n  bell: rings {}, dead {} times\n", of("bells"), of("dead_bells"));
+    text += fmt::format("; half within {}, 99 % within {}", time_within(answer, 0.5), time_within(answer, 0.99));
+  text += fmt::format("\n  bell: rings {}, dead {} times\n", of("bells"), of("dead_bells"));
+  return text;
 }
 
-void print_text(const Overview& overview) {
+std::string in_words(const Overview& overview) {
+  std::string text;
   std::map<std::string, bool> shown;
   for (const Member& member : overview.members) {
     const holdfast_cluster& state = member.state;
@@ -175,91 +177,93 @@ void print_text(const Overview& overview) {
     const std::string session = state.seconds > 0 ? fmt::format("session {} for {:.1f} s more, machine {:016x}",
                                                                 state.epoch, state.seconds, state.machine)
                                                   : "no session";
-    fmt::print("{}: cluster {}, {}, {}\n", member.dictionary, cluster, agent, session);
+    text += fmt::format("{}: cluster {}, {}, {}\n", inspect::escaped(member.dictionary), cluster, agent, session);
     if (std::exchange(shown[cluster], true)) continue;
     const Agent& answered = overview.agents.at(cluster);
     const auto sentence = answered.answer.find("sentence");
     if (!answered.trouble.empty())
-      fmt::print("  {}\n", answered.trouble);
+      text += fmt::format("  {}\n", answered.trouble);
     else if (sentence != answered.answer.end())
-      fmt::print("  {}\n", sentence->second);
-    if (answered.trouble.empty()) print_agent(answered.answer);
+      text += fmt::format("  {}\n", sentence->second);
+    if (answered.trouble.empty()) text += agent_in_words(answered.answer);
   }
+  return text;
 }
 
 // --- as JSON ---
 
-std::string json_text(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\')
-      quoted += {'\\', c};
-    else if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) >= 0x7F)
-      quoted += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-    else
-      quoted += c;
+inspect::Json latency_as_json(const Answer& answer) {
+  inspect::Json within = inspect::Json::object();
+  for (const auto& [bound, count] : latency_of(answer)) within[std::to_string(bound)] = count;
+  return {{"count", number(answer, "latency_count")},
+          {"sum_us", number(answer, "latency_us_sum")},
+          {"within_us", std::move(within)}};
+}
+
+inspect::Json to_json(const Agent& agent) {
+  inspect::Json fields;
+  if (!agent.trouble.empty()) {
+    inspect::add_text(fields, "error", agent.trouble);
+    return fields;
   }
-  return quoted + "\"";
-}
-
-std::string json_latency(const Answer& answer) {
-  std::string within;
-  for (const auto& [bound, count] : latency_of(answer))
-    within += fmt::format(R"({}"{}": {})", within.empty() ? "" : ", ", bound, count);
-  return fmt::format(R"({{"count": {}, "sum_us": {}, "within_us": {{{}}}}})", number(answer, "latency_count"),
-                     number(answer, "latency_us_sum"), within);
-}
-
-std::string json_agent(const Agent& agent) {
-  if (!agent.trouble.empty()) return fmt::format(R"({{"error": {}}})", json_text(agent.trouble));
-  std::string fields;
   for (const auto& [name, value] : agent.answer) {
     if (name == "code" || name.starts_with("latency_")) continue;
-    const bool is_text = name == "sentence" || name == "machine";
-    fields +=
-        fmt::format("{}: {}, ", json_text(name == "sentence" ? "error" : name), is_text ? json_text(value) : value);
+    if (name == "sentence")
+      inspect::add_text(fields, "error", value);
+    else if (name == "machine")
+      inspect::add_text(fields, "machine", value);
+    else
+      fields[name] = number(agent.answer, name);
   }
-  return fmt::format(R"({{{}"latency": {}}})", fields, json_latency(agent.answer));
+  fields["latency"] = latency_as_json(agent.answer);
+  return fields;
 }
 
-void print_json(const Overview& overview) {
-  std::string members;
-  for (const Member& member : overview.members) {
-    members += members.empty() ? "\n" : ",\n";
-    members += fmt::format(
-        R"(    {{"dictionary": {}, "cluster": {}, "agent": {}, "session": {}, "seconds": {:.3f}, "machine": {}, "ok": {}, "error": {}}})",
-        json_text(member.dictionary), json_text(cluster_of(member)), member.state.agent, member.state.epoch,
-        member.state.seconds, member.state.machine != 0 ? fmt::format("\"{:016x}\"", member.state.machine) : "null",
-        member.trouble.empty(), member.trouble.empty() ? "null" : json_text(member.trouble));
-  }
-  std::string agents;
-  for (const auto& [cluster, agent] : overview.agents)
-    agents += fmt::format("{}    {}: {}", agents.empty() ? "\n" : ",\n", json_text(cluster), json_agent(agent));
-  fmt::print("{{\n  \"dictionaries\": [{}\n  ],\n  \"agents\": {{{}\n  }}\n}}\n", members, agents);
+inspect::Json to_json(const Member& member) {
+  inspect::Json fields;
+  inspect::add_text(fields, "dictionary", member.dictionary);
+  inspect::add_text(fields, "cluster", cluster_of(member));
+  fields["agent"] = member.state.agent;
+  fields["session"] = member.state.epoch;
+  fields["seconds"] = inspect::rounded(member.state.seconds);
+  fields["machine"] = nullptr;
+  if (member.state.machine != 0) fields["machine"] = fmt::format("{:016x}", member.state.machine);
+  fields["ok"] = member.trouble.empty();
+  fields["error"] = nullptr;
+  if (!member.trouble.empty()) inspect::add_text(fields, "error", member.trouble);
+  return fields;
+}
+
+inspect::Json to_json(const Overview& overview) {
+  inspect::Json members = inspect::Json::array();
+  for (const Member& member : overview.members) members.push_back(to_json(member));
+  inspect::Json agents = inspect::Json::object();
+  for (const auto& [cluster, agent] : overview.agents) agents[cluster] = to_json(agent);
+  return {{"dictionaries", std::move(members)}, {"agents", std::move(agents)}};
 }
 
 }  // namespace
 
-int show_cluster_status(const std::string& dictionary, bool as_json) {
-  Overview overview;
-  if (!dictionary.empty()) {
-    holdfast_dict* const dict = find_dictionary(dictionary);
-    if (dict == nullptr) return EXIT_FAILURE;
-    if (!add_member(dictionary, dict, overview)) {
-      say("{}", holdfast_error());
-      return EXIT_FAILURE;
-    }
-  } else {
-    add_all(overview);
+int run_cluster_status(const std::vector<std::string>& given) {
+  Arguments arguments(kStatus);
+  WorldOptions world(arguments, WorldOptions::Prints::something);
+  arguments.expect_words(0, 1, {"DICTIONARY"});
+  if (const auto done = arguments.parse(given)) return *done;
+  if (const auto wrong = world.apply()) return *wrong;
+  const auto looked = look(arguments.word(0));
+  if (!looked) {
+    say("{}", looked.status().message);
+    return exit_status::kTrouble;
   }
-  if (as_json)
-    print_json(overview);
+  const Overview& overview = *looked;
+  if (world.json())
+    print_json(to_json(overview), world.output());
   else
-    print_text(overview);
-  if (overview.members.empty() && !as_json) say_that_there_is_none();
+    print(in_words(overview));
+  if (overview.members.empty()) say_that_there_is_none();
   const bool ok = std::all_of(overview.members.begin(), overview.members.end(),
                               [](const Member& member) { return member.trouble.empty(); });
-  return ok && !overview.members.empty() ? EXIT_SUCCESS : EXIT_FAILURE;
+  return ok && !overview.members.empty() ? exit_status::kYes : exit_status::kNo;
 }
 
 }  // namespace holdfast::cli

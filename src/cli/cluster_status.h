@@ -1,12 +1,11 @@
-// What `holdfast cluster status` shows.
+// `holdfast cluster status`.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace holdfast::cli {
 
-/// Shows the dictionary, or all of the world that belong to clusters if the name is empty, each cluster's agent once.
-/// The exit status: 0 if locks of all of them can be had.
-int show_cluster_status(const std::string& dictionary, bool as_json);
+int run_cluster_status(const std::vector<std::string>& arguments);
 
 }  // namespace holdfast::cli

@@ -17,7 +17,7 @@ namespace holdfast::cli {
 const std::vector<Subcommand>& commands() {
   static const std::vector<Subcommand> table{
       {"agent", "Keep the locks of a cluster for the programs of this machine", become_agent},
-      {"cluster", "See and repair the locks of a cluster", run_cluster_command},
+      {"cluster", "See and repair the locks of a cluster", run_cluster},
       {"del", "Delete keys", run_del},
       {"doctor", "Say what is wrong with a world, and repair it", run_doctor},
       {"get", "Print the value of a key", run_get},

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/name.h"
-#include "cli/message.h"
+#include "holdfast.h"
 
 namespace holdfast::cli {
 
@@ -86,19 +86,6 @@ Status open_declarations(const std::vector<Declaration>& declarations) {
               fmt::format("dictionary {}: {}", quote_name(declaration.name), holdfast_error())};
   }
   return {};
-}
-
-holdfast_dict* find_dictionary(const std::string& name) {
-  holdfast_dict* dict = nullptr;
-  const int code = holdfast_attach(name.data(), name.size(), &dict);
-  if (code == HOLDFAST_OK) return dict;
-  const std::string why = holdfast_error();
-  const char* const directory = holdfast_directory();
-  if (code == HOLDFAST_NOT_FOUND && directory != nullptr)
-    say("there is no dictionary {} in {}", quote_name(name), directory);
-  else
-    say("{}", why);
-  return nullptr;
 }
 
 }  // namespace holdfast::cli

@@ -7,7 +7,6 @@
 
 #include "base/parse.h"
 #include "base/status.h"
-#include "holdfast.h"
 
 namespace holdfast::cli {
 
@@ -27,8 +26,5 @@ void export_declarations(const std::vector<Declaration>& declarations);
 
 /// Enters the world and opens each, so that they live as long as this process does.
 Status open_declarations(const std::vector<Declaration>& declarations);
-
-/// The dictionary, if there is one; null after a sentence.
-holdfast_dict* find_dictionary(const std::string& name);
 
 }  // namespace holdfast::cli

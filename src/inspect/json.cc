@@ -14,9 +14,6 @@ namespace {
 
 constexpr int kIndent = 2;
 
-/// Milliseconds are enough for people, and the same for all programs.
-double rounded(double seconds) { return std::round(seconds * 1e3) / 1e3; }
-
 /// The point of time so many seconds ago, as RFC 3339 in UTC.
 std::string time_ago(double seconds) {
   const auto then = static_cast<std::time_t>(static_cast<double>(std::time(nullptr)) - seconds);
@@ -52,6 +49,8 @@ Json to_json(const holdfast_waiter& waiter, Processes& processes, const Ancestor
 }
 
 }  // namespace
+
+double rounded(double seconds) { return std::round(seconds * 1e3) / 1e3; }
 
 std::string to_text(const Json& json, Layout layout) {
   const bool for_people = layout == Layout::indented;

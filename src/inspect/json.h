@@ -18,6 +18,9 @@ using Json = nlohmann::ordered_json;
 enum class Layout { line, indented };
 std::string to_text(const Json& json, Layout layout);
 
+/// To milliseconds: enough for people, and the same for all programs.
+double rounded(double seconds);
+
 /// Adds the text as a field. If it is no UTF-8, the field has it escaped, and NAME_hex its bytes.
 void add_text(Json& to, const char* name, const std::string& text);
 
