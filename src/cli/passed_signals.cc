@@ -73,8 +73,8 @@ void PassedSignals::restore() const noexcept {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
-// A stop signal discards a CONT that is pending, and CONT a stop signal. So CONT is delivered before TSTP is raised, and
-// noted: one that came early, as from a program that continues at once what it has stopped, is not lost.
+// A stop signal discards a CONT that is pending, and CONT a stop signal. So CONT is delivered before TSTP is raised,
+// and noted: one that came early, as from a program that continues at once what it has stopped, is not lost.
 bool PassedSignals::stop_here() noexcept {
   is_continued = 0;
   struct sigaction note {};
