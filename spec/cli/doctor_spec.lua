@@ -196,7 +196,7 @@ describe("holdfast doctor", function ()
             local held = {}
             for i = 1, 101000 do
                 held[i] = assert(require("resty.lock"):new("my_dict", { exptime = 3000 }))
-                assert(held[i]:lock("key" .. i))
+                assert(held[i]:lock(("key%06d"):format(i)))
             end
             -- The last that is seen.
             local keys = dict:locks()
