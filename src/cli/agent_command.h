@@ -7,6 +7,12 @@
 
 namespace holdfast::cli {
 
+/// Of that program, as docs/holdfast.md has them.
+namespace agent_status {
+inline constexpr int kWrongConfiguration = 2;
+inline constexpr int kSuperseded = 3;
+}  // namespace agent_status
+
 /// The path of that program.
 std::string agent_program();
 /// A sentence about a program that cannot be run because of an errno value.

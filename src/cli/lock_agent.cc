@@ -41,12 +41,12 @@ int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   const double deadline = holdfast_now() + (is_bounded ? std::max(options_.timeout, kLeastSeconds) : kStartSeconds);
   holdfast_cluster state{};
   while (holdfast_cluster_state(dict, &state) != HOLDFAST_OK) {
-    if (state.agent == 0 && pid_ == 0) start();
-    if (state.agent == 0 && has_ended()) {
+    if (has_ended() && !gave_way_ && state.agent == 0) {
       // It may have been another's turn in that very moment.
       holdfast_cluster_state(dict, &state);
       if (state.agent == 0) return complain();
     }
+    if (state.agent == 0 && pid_ == 0) start();
     if (holdfast_now() >= deadline) {
       const std::string why = holdfast_error();
       pass_messages_on();
@@ -73,12 +73,15 @@ int LockAgent::complain() const {
 
 bool LockAgent::has_ended() {
   if (pid_ == 0) return false;
-  if (::waitpid(pid_, nullptr, WNOHANG) == 0) return false;
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) == 0) return false;
+  gave_way_ = WIFEXITED(status) && WEXITSTATUS(status) == agent_status::kSuperseded;
   pid_ = 0;
   return true;
 }
 
-// In a session of its own: what a terminal sends is for the command, and the agent is there to its end.
+// In a session of its own: what a terminal sends is for the command, and the agent is there to its end. Others that
+// start one at the same moment take nothing from each other: all but one stand by.
 void LockAgent::start() {
   if (!options_.verbose) messages_ = Descriptor(::memfd_create("messages of the agent", MFD_CLOEXEC));
   pid_ = ::fork();
@@ -94,7 +97,7 @@ void LockAgent::start() {
   ::dup2(nothing, STDOUT_FILENO);
   if (messages_.get() >= 0) ::dup2(messages_.get(), STDERR_FILENO);
   close_between(STDERR_FILENO + 1, ~0U);  // nobody waits for the end of what this process has inherited
-  std::vector<std::string> arguments{options_.cluster};
+  std::vector<std::string> arguments{options_.cluster, "--standby"};
   if (!options_.agent_config.empty()) arguments.insert(arguments.end(), {"--config", options_.agent_config});
   std::_Exit(become_agent(arguments));
 }

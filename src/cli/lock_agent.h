@@ -32,7 +32,8 @@ class LockAgent {
   const LockOptions& options_;
   const PassedSignals& signals_;
   pid_t pid_ = 0;
-  Descriptor messages_;  // a file in memory with what it says, unless that is said at once
+  bool gave_way_ = false;  // the one that has ended, to another agent
+  Descriptor messages_;    // a file in memory with what it says, unless that is said at once
 };
 
 }  // namespace holdfast::cli

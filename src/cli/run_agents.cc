@@ -19,7 +19,6 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr int kWrongConfiguration = 2;  // exit status of an agent
 constexpr auto kStopTime = std::chrono::seconds(5);
 constexpr auto kLook = std::chrono::milliseconds(5);
 
@@ -65,7 +64,7 @@ RunAgents::End RunAgents::on_end(pid_t child, int status) {
   const auto ended = std::find_if(agents_.begin(), agents_.end(), [child](const Agent& a) { return a.pid == child; });
   if (ended == agents_.end()) return End::none;
   ended->pid = 0;
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kWrongConfiguration) return End::hopeless;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == agent_status::kWrongConfiguration) return End::hopeless;
   const Time now = Clock::now();
   const Backoff::Duration wait = ended->backoff.next(now - ended->started);
   ended->again_at = now + wait;

@@ -30,11 +30,11 @@ using ::testing::HasSubstr;
 /// `holdfast lock --cluster main`, with what follows, in the world of a machine.
 class Lock {
  public:
-  Lock(const Machine& machine, const std::vector<std::string>& words)
+  Lock(const Machine& machine, const std::vector<std::string>& words, const std::string& program = HOLDFAST_COMMAND)
       : errors_(directory_ / "errors"), child_([&](Channel&) {
           ::setenv("HOLDFAST_DIR", machine.directory().c_str(), 1);
           ::dup2(::open(errors_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
-          std::vector<std::string> all{HOLDFAST_COMMAND, "lock", "--cluster", kCluster};
+          std::vector<std::string> all{program, "lock", "--cluster", kCluster};
           all.insert(all.end(), words.begin(), words.end());
           std::vector<char*> values;
           for (std::string& word : all) values.push_back(word.data());
@@ -132,6 +132,23 @@ TEST_F(LockCommandTest, commands_that_start_at_the_same_moment_agree_on_an_agent
   int count = 0;
   for (std::string line; std::getline(lines, line);) ++count;
   EXPECT_EQ(count, kCommands);
+}
+
+// As one of those that start at the same moment may, when the command of the other has ended at once.
+TEST_F(LockCommandTest, an_agent_that_gave_way_to_one_that_is_gone_is_started_again) {
+  namespace fs = std::filesystem;
+  const fs::path built = HOLDFAST_COMMAND;
+  fs::copy_file(built, files / "holdfast");
+  fs::create_symlink(built.parent_path() / "libholdfast.so", files / "libholdfast.so");
+  const std::string agent = files / "holdfast-agent";
+  std::ofstream(agent) << "#!/bin/sh\n"
+                       << "mkdir '" << files / "gave_way"
+                       << "' 2>/dev/null && exit 3\n"
+                       << "exec '" << (built.parent_path() / "holdfast-agent").native() << "' \"$@\"\n";
+  ::chmod(agent.c_str(), 0700);
+  Lock lock(machine, {"--agent", "--agent-config", config, "k", "--", "true"}, files / "holdfast");
+  EXPECT_EQ(lock.wait(), 0) << lock.errors();
+  EXPECT_TRUE(exists(files / "gave_way"));
 }
 
 TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_nothing_open_that_it_was_given) {
