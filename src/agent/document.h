@@ -15,8 +15,12 @@ struct Contender {
   std::int64_t pid = 0;
   std::string program;
   std::string why;
+  Milliseconds held = 0;  // for how long
 
-  bool operator==(const Contender&) const = default;
+  /// Whether it is the same, by what others are told.
+  bool operator==(const Contender& other) const {
+    return pid == other.pid && program == other.program && why == other.why;
+  }
 };
 
 struct Document {

@@ -16,9 +16,8 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
       locks_(store_, machine, clock, keys_, settings_),
       keeper_(store_, machine, clock, keys_, settings_,
               {[this](LeaseId lease, Epoch epoch) { locks_.begin(lease, epoch); },
-               [this](LeaseId lease, Epoch epoch, const std::vector<std::string>& keys) {
-                 locks_.adopt(lease, epoch, keys);
-               },
+               [this](LeaseId lease, Epoch epoch, const std::vector<std::string>& keys,
+                      const std::vector<LockName>& standing) { locks_.adopt(lease, epoch, keys, standing); },
                [this] { locks_.end(); }, [this](const Record& bell) { locks_.ring(bell); }}),
       questions_(store_, machine, keys_),
       housekeeping_(store_, machine, locks_, clock, warn),
@@ -96,12 +95,12 @@ Milliseconds Engine::due() const {
   return keeper_.alive() ? std::min(due, housekeeping_.due()) : due;
 }
 
-bool Engine::idle() const {
-  const std::vector<LockName> standing = machine_.standing();
-  return std::none_of(standing.begin(), standing.end(), [this](const LockName& name) {
-    const Use use = machine_.use(name);
-    return !use.known || ((use.held || use.waits || use.tries) && !machine_.orphaned(name));
-  });
+// Taken back before the session ends: a program that comes meanwhile waits, and gets no lock that it then loses.
+bool Engine::vacate() {
+  const auto standing = machine_.standing();
+  return standing && std::all_of(standing->begin(), standing->end(), [this](const LockName& name) {
+           return machine_.try_recall(name) || machine_.orphaned(name);
+         });
 }
 
 }  // namespace holdfast::agent

@@ -36,13 +36,13 @@ class Engine {
   /// BOOTTIME
   Milliseconds due() const;
 
-  /// Whether no local program that lives holds or wants a lock.
-  bool idle() const;
+  /// Takes back each lock that stands, unless a local program holds or wants it. True: none that lives does.
+  bool vacate();
   /// Takes no new lock for local programs, and gives back each when its holder is done with it, until drained().
   void drain() { locks_.drain(); }
   bool drained() const { return locks_.empty(); }
-  /// Gives the lease back, and all locks with it: REQUIRES that no local program needs one. An agent that ends without
-  /// this leaves the lease to its successor.
+  /// Gives the lease back, and all locks with it: REQUIRES vacate() or drained(). An agent that ends without this
+  /// leaves the lease to its successor.
   void stop(const std::function<void()>& done) { keeper_.stop(done); }
 
   const Keeper& keeper() const { return keeper_; }

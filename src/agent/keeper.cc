@@ -49,8 +49,7 @@ void Keeper::start() {
     return adopt();
   }
   // No program may count on a lease that is being revoked. A part of the session may be alive yet.
-  machine_.lose();
-  retire(session.lease);
+  if (machine_.lose()) retire(session.lease);
   state_ = State::none;
   acquire();
 }
@@ -71,7 +70,10 @@ void Keeper::step() {
   if (state_ == State::alive) {
     const Session session = machine_.session();
     if (session.lost || clock_.boot_ms() >= session.deadline) return lose(passed());
-    if (leap) return drop(kLeaped);
+    if (leap) {
+      drop(kLeaped);
+      return;
+    }
   }
   revoke_old();
   if (running_ || clock_.boot_ms() < next_) return;
@@ -182,41 +184,40 @@ void Keeper::adopt() {
     if (found.answer.outcome != Outcome::answered) return retry(found.answer);
     if (found.ttl_s <= 0) return lose(kEnded);
     running_ = false;
-    adopt_keys(found.keys);
+    adopt_keys(found.keys, clock_.boot_ms() + (std::min(found.ttl_s, kTtlMax) + 1) * 1000);
   });
 }
 
-void Keeper::adopt_keys(const std::vector<std::string>& keys) {
+void Keeper::adopt_keys(const std::vector<std::string>& keys, Milliseconds end) {
   if (std::find(keys.begin(), keys.end(), keys_.bell(lease_)) == keys.end()) return lose(kNotFound);
+  const auto standing = machine_.adopt(end);
+  if (!standing) return retry({});
   adopting_ = false;
   next_ = clock_.boot_ms();
-  listener_.adopted(lease_, machine_.session().epoch, keys);
+  listener_.adopted(lease_, machine_.session().epoch, keys, *standing);
 }
 
 std::string Keeper::passed() const { return sentence_.empty() ? kPassed : kPassed + (": " + sentence_); }
 
 void Keeper::lose(const std::string& why) {
-  retire(lease_);
-  drop(why);
+  if (drop(why)) retire(lease_);
 }
 
 void Keeper::store_went_back(const std::string& why) {
   if (state_ == State::alive) lose(why);
 }
 
-void Keeper::drop(const std::string& why) {
+bool Keeper::drop(const std::string& why) {
   sentence_ = why_lost_ = why;
   ++attempt_;
   running_ = adopting_ = false;
-  machine_.lose();
-  if (machine_.superseded()) {
-    state_ = State::stopped;
-    return listener_.lost();
-  }
-  ++losses_;
-  state_ = State::none;
+  const bool whole = machine_.lose();
+  const bool superseded = machine_.superseded();
+  if (!superseded) ++losses_;
+  state_ = superseded ? State::stopped : State::none;
   next_ = 0;
   listener_.lost();
+  return whole;
 }
 
 void Keeper::retry(const Answer& answer) {
@@ -256,9 +257,9 @@ void Keeper::stop(const std::function<void()>& done) {
   const bool had = state_ == State::alive;
   state_ = State::stopped;
   if (had && !machine_.superseded()) {
-    machine_.lose();
-    store_.revoke(lease_, [done](const Answer&) { done(); });
-    return listener_.lost();
+    const bool whole = machine_.lose();
+    listener_.lost();
+    if (whole) return store_.revoke(lease_, [done](const Answer&) { done(); });
   }
   done();
 }

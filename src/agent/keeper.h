@@ -33,8 +33,8 @@ class Keeper {
  public:
   struct Listener {
     std::function<void(LeaseId, Epoch)> begun;
-    /// The lease of an earlier agent, and the keys that hang on it.
-    std::function<void(LeaseId, Epoch, const std::vector<std::string>&)> adopted;
+    /// The lease of an earlier agent, the keys that hang on it, and the locks that stand.
+    std::function<void(LeaseId, Epoch, const std::vector<std::string>&, const std::vector<LockName>&)> adopted;
     std::function<void()> lost;
     std::function<void(const Record&)> rung;
   };
@@ -81,12 +81,13 @@ class Keeper {
   void renew();
   void renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& answer);
   void adopt();
-  void adopt_keys(const std::vector<std::string>& keys);
+  /// `end`: of the lease, at the latest.
+  void adopt_keys(const std::vector<std::string>& keys, Milliseconds end);
   void watch();
   /// `why`: for people.
   void lose(const std::string& why);
-  /// As lose(), but leaves the lease at the store to its end: it may be another machine's.
-  void drop(const std::string& why);
+  /// As lose(), but leaves the lease at the store to its end: it may be another machine's. False: as Machine::lose().
+  bool drop(const std::string& why);
   /// That the deadline has passed, and what the store said last.
   std::string passed() const;
   void retry(const Answer& answer);

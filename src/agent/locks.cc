@@ -15,10 +15,11 @@ void Locks::begin(LeaseId lease, Epoch epoch) {
   next_poll_ = clock_.boot_ms() + settings_.poll_ms;
 }
 
-void Locks::adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& keys) {
+void Locks::adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& keys,
+                  const std::vector<LockName>& standing) {
   begin(lease, epoch);
   const std::set<std::string> held(keys.begin(), keys.end());
-  for (const LockName& name : machine_.standing()) {
+  for (const LockName& name : standing) {
     if (held.contains(keys_.lock(name)))
       lock_of(name).stood = true;
     else
@@ -147,6 +148,12 @@ void Locks::consider_waiting(Lock& lock, const Use& use) {
 }
 
 void Locks::consider_held(Lock& lock, const Use& use) {
+  // Of an earlier agent: as it stands, nothing that gives it away was sent.
+  if (!lock.stands && use.stands) {
+    lock.stands = true;
+    lock.giving = lock.given_once = false;
+    lock.stood_at = lock.grant;
+  }
   if (lock.stands) return consider_standing(lock);
   if (draining_ || (!use.waits && !use.tries)) lock.giving = true;
   if (lock.grant >= kRevisionEnd) {

@@ -6,7 +6,7 @@
 //    it was last known to wait, or a look.
 // 2. Before a transaction that gives it away is sent, the lock does not stand any more (Machine::recall), and this is
 //    known after the machine was asked for its use: an earlier agent, which may have been stopped while it granted the
-//    lock, cannot go on with that.
+//    lock, cannot go on with that. A lock that then stands, whatever was known before, is recalled first.
 // 3. Such a transaction is guarded by R, and may be done long after it was sent. So once one was sent, the lock stands
 //    again only at a new revision (touch), which makes all earlier ones void. Nor does it stand after a restart of the
 //    agent, if it did not stand before.
@@ -58,8 +58,8 @@ class Locks {
 
   /// A new lease, and with it an epoch, without locks.
   void begin(LeaseId lease, Epoch epoch);
-  /// The lease of an earlier agent of this machine, which `keys` hang on.
-  void adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& keys);
+  /// The lease of an earlier agent of this machine, which `keys` hang on, with the locks that stand.
+  void adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& keys, const std::vector<LockName>& standing);
   /// The epoch is over: forgets all.
   void end();
 

@@ -24,9 +24,10 @@ void Locks::poll() {
       names.clear();
     }
   }
+  if (!names.empty()) poll_many(std::exchange(names, {}));
   // Waiters find the holder, so its own look is a second line, and takes turns.
   const bool all = std::exchange(lost_unasked_, false);
-  const std::size_t most = all ? locks_.size() + names.size() : kPolledMax;
+  const std::size_t most = all ? locks_.size() : kPolledMax;
   auto next = locks_.upper_bound(polled_);
   std::size_t told = 0;
   for (std::size_t looked = 0; looked < locks_.size() && names.size() + told < most; ++looked) {

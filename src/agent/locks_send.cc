@@ -37,7 +37,8 @@ void Locks::send(Lock& lock, Change change, Then then) {
 }
 
 std::string Locks::document(const Lock& lock) const {
-  return write_document({settings_.host, settings_.machine, epoch_, clock_.wall_ms(), lock.name, lock.contender});
+  const Milliseconds when = clock_.wall_ms() - lock.contender.held;
+  return write_document({settings_.host, settings_.machine, epoch_, when, lock.name, lock.contender});
 }
 
 void Locks::ask(Lock& lock, bool only_try) {

@@ -41,7 +41,8 @@ struct Want {
 };
 
 struct Use {
-  bool known = true;         // false: a process is stopped that changes the lock; nothing else is said
+  bool known = true;  // false: nothing else is said
+  bool stands = false;
   bool held = false;         // by a local program
   bool waits = false;        // a local program waits for it
   bool tries = false;        // a local program waits for no more than the answer whether it is free
@@ -104,21 +105,27 @@ class Machine {
   /// Moves the deadline, which was seen as `from`, on, unless it is lost or has passed. What is further stays so.
   virtual bool renew(Milliseconds from, Milliseconds to) = 0;
   /// The session is over, in each of its parts, of whatever epoch; and with it whatever stands. Its holders see that.
-  virtual void lose() = 0;
+  /// False: there may be parts of an earlier agent's that cannot be reached. They end at their own deadline, so the
+  /// lease must not be ended at the store before that.
+  virtual bool lose() = 0;
 
   /// Local programs that wait in vain are told so.
   virtual void note(Trouble trouble) = 0;
 
   /// What is wanted and does not stand: all of it to a new agent and in a new epoch, then what has come since.
   virtual std::vector<Want> wanted() = 0;
-  /// After a call that knows, no earlier agent grants the lock.
+  /// After a call that knows, no earlier agent grants the lock. It is not known while a process is stopped that changes
+  /// the lock, or the lock may be in a part that cannot be reached (lose()).
   virtual Use use(const LockName& name) const = 0;
   /// The local program that has the lock; without a pid if none has, or it cannot be told. For people.
   virtual Contender holder(const LockName& name) const = 0;
   /// Whether all that hold the lock or wait for it are known to be dead: then nobody needs it.
   virtual bool orphaned(const LockName& name) const = 0;
-  /// The locks that stand in this epoch.
-  virtual std::vector<LockName> standing() const = 0;
+  /// The locks that stand in this epoch; nothing if it cannot be told just now.
+  virtual std::optional<std::vector<LockName>> standing() const = 0;
+  /// The same, of an earlier agent's epoch which this one goes on with; the store ends its lease no later than `end`
+  /// unless that is prolonged. From now on nothing stands in a part that is found later: its holders have lost that.
+  virtual std::optional<std::vector<LockName>> adopt(Milliseconds end) = 0;
 
   /// Lets local programs take the lock from now on, with numbers of that revision; also while it stands already, and
   /// then without harm to its holder. After kGrantsMax grants, none follows. False: the epoch is over. REQUIRES: it

@@ -108,12 +108,13 @@ Code remaining_in_cluster(Dictionary& dictionary, std::string_view key, const Le
 // --- for the agent ---
 
 // The base for numbers from `base` on. They never fall: where revisions begin anew, as in a store that was restored,
-// the lock goes on above its last ones when these are used up. A base that is none was overwritten.
+// the lock goes on above its last ones when half of these are used up, which is when the agent asks for others. A base
+// that is none was overwritten.
 static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base) noexcept {
   constexpr std::uint64_t kStep = std::uint64_t{1} << kGrantBits;
   const std::uint64_t last = fields.base.load(kRelaxed);
   if (last % kStep != 0 || last / kStep > kRevisionMax || base > last) return base;
-  const bool goes_back = base < last && fields.grants.load(kRelaxed) >= kGrantsMax;
+  const bool goes_back = base < last && fields.grants.load(kRelaxed) > kGrantsMax / 2;
   return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
 }
 
@@ -244,7 +245,7 @@ Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token
 
 namespace {
 
-/// The keys of locks that a walk meets and `is_meant(const LockFields&, const StandingFields&)` is true for. A hint.
+/// The keys of locks that a walk meets and `is_meant(const LockFields&, const StandingFields&)` is true for.
 class FoundKeys {
  public:
   template <class Meant>
@@ -258,6 +259,9 @@ class FoundKeys {
     keys_.push_back(std::move(key));
     return 0;
   }
+  std::size_t count() const { return keys_.size(); }
+  /// Forgets those after the first so many.
+  void cut(std::size_t count) { keys_.resize(count); }
   std::vector<std::string> take() { return std::move(keys_); }
 
  private:
@@ -299,17 +303,37 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
   return found.take();
 }
 
-std::vector<std::string> standing_keys(Dictionary& dictionary, std::uint16_t epoch) {
-  Segment* const segment = dictionary.segment();
-  if (segment == nullptr || !segment->in_cluster()) return {};
+namespace {
+
+/// Visits all entries of the bucket. False: others have changed the shard each time, so that some may be missing.
+template <class Visit>
+bool walk_whole_bucket(const Shard& shard, std::uint32_t bucket, FoundKeys& found, Visit&& visit) {
+  constexpr int kTries = 10'000;  // of less than 1 µs
+  const std::size_t before = found.count();
+  for (int i = 0; i < kTries; ++i) {
+    const std::uint64_t start = shard.epoch();
+    walk_bucket(shard, bucket, visit);
+    if (shard.unchanged_since(start)) return true;
+    found.cut(before);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, std::uint16_t epoch) {
   FoundKeys found;
+  Segment* const segment = dictionary.segment();
+  if (segment == nullptr || !segment->in_cluster()) return found.take();
+  const auto visit = [&](const EntryView& view) {
+    return found.add(view, [&](const LockFields&, const StandingFields& standing) {
+      return standing.standing.load(kRelaxed) == standing_in(epoch);
+    });
+  };
   for (Shard& shard : segment->shards()) {
     if (!shard.open_if_used()) continue;
-    walk_entries(shard, [&](const EntryView& view) {
-      return found.add(view, [&](const LockFields&, const StandingFields& standing) {
-        return standing.standing.load(kRelaxed) == standing_in(epoch);
-      });
-    });
+    for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket)
+      if (!walk_whole_bucket(shard, bucket, found, visit)) return std::nullopt;
   }
   return found.take();
 }

@@ -64,9 +64,9 @@ void Dictionaries::refresh() {
   });
   if (!std::exchange(changed_, false)) return;
   const std::unique_ptr<DIR, Close> directory(::opendir(world_.directory().path().c_str()));
-  if (directory == nullptr) return;
+  incomplete_ = directory == nullptr;
+  if (incomplete_) return;
   std::set<std::pair<std::string, ino_t>> others;
-  incomplete_ = false;
   while (const dirent* const entry = ::readdir(directory.get())) {
     const std::string file = entry->d_name;
     const auto name = dictionary_of_file(file);

@@ -27,6 +27,8 @@ class Dictionaries {
 
   /// By name. None of them is removed, as far as is known.
   const std::map<std::string, Dictionary*>& all() const noexcept { return all_; }
+  /// False: there may be others, which cannot be opened just now.
+  bool complete() const noexcept { return !incomplete_; }
   /// Null: there is none of that name.
   Dictionary* find(const std::string& name) const;
 

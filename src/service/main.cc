@@ -211,7 +211,7 @@ class Service {
     if (stopping_) return end("stopped by a second signal", EXIT_FAILURE);
     notify_manager("STOPPING=1");
     if (!begun_) return end("", EXIT_SUCCESS);
-    if (engine_.idle()) return give_back();
+    if (engine_.vacate()) return give_back();
     if (!drains_ || draining_) return end("locks are held: the lease stays for the next agent", EXIT_SUCCESS);
     say("locks are held: waiting for their release, and for no new one");
     draining_ = true;

@@ -142,7 +142,9 @@ bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& nex
   const SessionWord word = session.now();
   if (!word.lost()) return false;
   // Of 65,535 epochs ago; or this dictionary alone has lost the session.
-  for (const std::string& key : standing_keys(dictionary, narrow(next.epoch)))
+  const auto standing = standing_keys(dictionary, narrow(next.epoch));
+  if (!standing) return false;
+  for (const std::string& key : *standing)
     if (is_stuck(drop(dictionary, key, kDropNs))) return false;
   return session.begin(word, narrow(next.epoch), static_cast<std::uint64_t>(next.lease),
                        static_cast<std::uint64_t>(next.deadline));
@@ -163,6 +165,8 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   });
   if (!begun) return 0;
   alone_ = next;
+  adopts_ = false;
+  unseen_until_ = 0;  // it is of another lease
   look_at_all_ = true;
   return next.epoch;
 }
@@ -195,12 +199,15 @@ void SharedMachine::end_all() {
   alone_.lost = true;
 }
 
-void SharedMachine::lose() {
-  if (superseded()) return;
+bool SharedMachine::may_be_unseen() const { return !dictionaries_.complete() && now_ms() < unseen_until_; }
+
+bool SharedMachine::lose() {
+  if (superseded()) return false;
   end_all();
   for (auto& [name, recall] : recalls_) close(recall);
   recalls_.clear();
   drops_.clear();
+  return !may_be_unseen();
 }
 
 void SharedMachine::note(Trouble trouble) {
@@ -233,8 +240,8 @@ void SharedMachine::take_in_new() {
 }
 
 // It may name an agent that has ended. Where a later agent has taken this one's place, that is known from another
-// dictionary before this one names it: so look at its name first. Then there is one of the two left, whichever comes
-// first to a dictionary.
+// dictionary before this one names it, one of this turn included: so look at its name first. Then there is one of the
+// two left, whichever comes first to a dictionary.
 std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   std::map<std::string, Part> come;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
@@ -243,19 +250,22 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
     if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
     const holdfast::Session session = segment->session();
     const Token before = session.agent();
-    if (!superseded() && session.attend(before, self_, waiter_)) come[name] = {dictionary, segment};
+    const bool is_first = std::all_of(
+        come.begin(), come.end(), [this](const auto& one) { return one.second.segment->session().agent() == self_; });
+    if (is_first && !superseded() && session.attend(before, self_, waiter_)) come[name] = {dictionary, segment};
   }
   return come;
 }
 
-// It may have the session of an agent that has ended, or none.
+// It may have the session of an agent that has ended, or none. If that is this agent's, which has adopted it without
+// this dictionary, what stands there was not counted: it ends.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment() != part.segment) return false;
   const holdfast::Session session = part.segment->session();
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
-  if (same && !word.lost()) return true;
+  if (same && !word.lost() && adopts_) return true;
   session.lose(word.epoch());
   return begin_in(*part.dictionary, *part.segment, all);
 }
@@ -372,9 +382,12 @@ Use SharedMachine::use(const LockName& name) const {
   LockState state;
   const auto look = [&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); };
   const Code code = dictionary != nullptr ? patience_.spend(look) : Code::not_found;
+  if (dictionary == nullptr) return {.known = !may_be_unseen()};
   if (code != Code::ok) return {.known = code == Code::not_found || code == Code::removed};
+  if (drops_.contains(name)) return {.known = false};
   const bool waits = state.waited_for || state.tried_for;
-  return {.held = state.stands && state.held,
+  return {.stands = state.stands,
+          .held = state.stands && state.held,
           .waits = state.waited_for,
           .tries = state.tried_for,
           .grants = waits && !state.stands ? agent::kGrantsMax : state.grants};
@@ -386,7 +399,9 @@ Contender SharedMachine::holder(const LockName& name) const {
   HolderCount count;
   const auto look = [&](std::uint64_t ns) { return find_holders(*dictionary, name.key, found, count, ns); };
   if (dictionary == nullptr || patience_.spend(look) != Code::ok || count.holders != 1) return {};
-  return {found[0].pid, found[0].program.data(), found[0].reason.data()};
+  const std::uint64_t now_ns = platform::monotonic_ns();
+  const std::uint64_t held_ns = now_ns - std::min(found[0].since_ns, now_ns);
+  return {found[0].pid, found[0].program.data(), found[0].reason.data(), static_cast<Milliseconds>(held_ns / kNsPerMs)};
 }
 
 bool SharedMachine::orphaned(const LockName& name) const {
@@ -399,11 +414,22 @@ bool SharedMachine::orphaned(const LockName& name) const {
                      [this](Token user) { return user == self_ || world_.is_dead(user); });
 }
 
-std::vector<LockName> SharedMachine::standing() const {
+std::optional<std::vector<LockName>> SharedMachine::standing() const {
   std::vector<LockName> names;
   const Session all = session();
-  for (const auto& [name, dictionary] : dictionaries_.all())
-    for (std::string& key : standing_keys(*dictionary, narrow(all.epoch))) names.push_back({name, std::move(key)});
+  for (const auto& [name, dictionary] : dictionaries_.all()) {
+    auto keys = standing_keys(*dictionary, narrow(all.epoch));
+    if (!keys) return std::nullopt;
+    for (std::string& key : *keys) names.push_back({name, std::move(key)});
+  }
+  return names;
+}
+
+std::optional<std::vector<LockName>> SharedMachine::adopt(Milliseconds end) {
+  auto names = standing();
+  if (!names) return names;
+  adopts_ = false;
+  unseen_until_ = end;
   return names;
 }
 

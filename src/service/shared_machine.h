@@ -4,12 +4,18 @@
 // dictionary is: whatever sees the deadline passed in one of them ends it for all. A dictionary that is made, or can be
 // opened at last, while it is alive takes part from the next turn() on. One that is removed takes part no more, at
 // once.
+//
+// A dictionary that cannot be opened (there is no memory or descriptor for it, a process is stopped in it, its header
+// was overwritten) may have the session of an earlier agent, with locks that stand. It ends by itself. Until then the
+// lease is not ended at the store, and no lock that may be there is given away. Once it can be opened, it begins anew.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,14 +47,15 @@ class SharedMachine final : public Machine {
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
   bool renew(Milliseconds from, Milliseconds to) override;
-  void lose() override;
+  bool lose() override;
   void note(Trouble trouble) override;
 
   std::vector<Want> wanted() override;
   Use use(const LockName& name) const override;
   Contender holder(const LockName& name) const override;
   bool orphaned(const LockName& name) const override;
-  std::vector<LockName> standing() const override;
+  std::optional<std::vector<LockName>> standing() const override;
+  std::optional<std::vector<LockName>> adopt(Milliseconds end) override;
 
   bool grant(const LockName& name, Epoch epoch, Revision revision) override;
   void refuse(const LockName& name, Refusal why) override;
@@ -85,6 +92,7 @@ class SharedMachine final : public Machine {
   /// False: it cannot begin the session; so it takes no part yet.
   bool join(const Part& part, const Session& all) const;
   void end_all();
+  bool may_be_unseen() const;
   void read_mail();
   void drop_again();
   /// One step of a recall. True when it is over.
@@ -106,6 +114,9 @@ class SharedMachine final : public Machine {
   /// The lease while no dictionary has its words: the first one that is made has them from here. At first that of an
   /// earlier agent.
   Session alone_;
+  /// Until when a dictionary that cannot be opened may have a session that is alive.
+  Milliseconds unseen_until_ = std::numeric_limits<Milliseconds>::max();
+  bool adopts_ = true;  // what stands in a dictionary that is found counts
   Milliseconds due_ = 0;
   Milliseconds next_look_ = 0;
   bool look_at_all_ = true;  // wanted() does not rely on hints, which may be lost

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -538,11 +539,14 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
   Node& two = make_node();
   const auto first = take(one);
   const auto second = two.machine().wait(kLock);
+  two.machine().held = 60'000;
   run_ms(20);
   one.machine().release(kLock, first);
   run_ms(3000);
   ASSERT_TRUE(has(two, second));
-  const auto told = ask(one, agent::Query::Kind::holder)->document.contender;
+  const agent::Document document = ask(one, agent::Query::Kind::holder)->document;
+  EXPECT_LE(document.when, two.clock().wall_ms() - two.machine().held) << "since the grant, not since it was noted";
+  const agent::Contender& told = document.contender;
   EXPECT_EQ(told.pid, static_cast<std::int64_t>(second));
   EXPECT_EQ(told.why, "holds");
   EXPECT_TRUE(two.machine().valid(kLock, second));
@@ -753,7 +757,7 @@ TEST_F(EngineTest, an_agent_that_drains_leaves_the_queues_in_which_it_waits) {
 TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
   Node& node = make_node();
   node.machine().release(kLock, take(node));
-  EXPECT_TRUE(node.engine().idle());
+  EXPECT_TRUE(node.engine().vacate());
   bool stopped = false;
   node.engine().stop([&] { stopped = true; });
   run_ms(10);
@@ -764,11 +768,102 @@ TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
 TEST_F(EngineTest, an_agent_is_idle_beside_a_dead_holder_and_not_where_a_process_is_stopped_at_a_lock) {
   Node& node = make_node();
   take(node);
-  EXPECT_FALSE(node.engine().idle());
+  EXPECT_FALSE(node.engine().vacate());
   node.machine().orphans.insert(kLock);
-  EXPECT_TRUE(node.engine().idle());
+  EXPECT_TRUE(node.engine().vacate());
   node.machine().busy.insert(kLock);
-  EXPECT_FALSE(node.engine().idle());
+  EXPECT_FALSE(node.engine().vacate());
+}
+
+TEST_F(EngineTest, an_agent_that_ends_takes_what_is_free_before_a_program_can_have_it) {
+  Node& node = make_node();
+  node.machine().release(kLock, take(node));
+  EXPECT_TRUE(node.engine().vacate());
+  const auto late = node.machine().wait(kLock);
+  run_ms(1);
+  EXPECT_FALSE(has(node, late)) << "it would lose the lock at once";
+}
+
+TEST_F(EngineTest, an_agent_that_cannot_reach_all_of_its_machine_leaves_the_lease_to_its_end) {
+  Node& node = make_node();
+  take(node);
+  node.machine().is_incomplete = true;
+  bool stopped = false;
+  node.engine().stop([&] { stopped = true; });
+  run_ms(10);
+  EXPECT_TRUE(stopped);
+  EXPECT_TRUE(stored(kLockKey));
+}
+
+// --- an agent after another ------------------------------------------------------------------------------------------
+
+TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_though_the_next_agent_was_not_told_of_it) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  one.kill_agent();
+  one.machine().unlisted = {kLock};
+  one.start_agent();
+  const auto second = two.machine().wait(kLock);
+  run_ms(60'000);
+  EXPECT_TRUE(one.machine().valid(kLock, first));
+  EXPECT_FALSE(has(two, second));
+  one.machine().release(kLock, first);
+  run_ms(100);
+  EXPECT_TRUE(has(two, second));
+}
+
+TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_cannot_tell_what_stands) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  one.kill_agent();
+  one.machine().is_restless = true;
+  one.start_agent();
+  const auto second = two.machine().wait(kLock);
+  run_ms(3000);
+  EXPECT_TRUE(one.machine().valid(kLock, first));
+  EXPECT_FALSE(has(two, second));
+  one.machine().is_restless = false;
+  run_ms(60'000);
+  EXPECT_TRUE(one.machine().valid(kLock, first)) << "the lease is renewed";
+  one.machine().release(kLock, first);
+  run_ms(100);
+  EXPECT_TRUE(has(two, second));
+}
+
+/// Of 100 locks that the first machine holds, the one in the middle is deleted at the store, and no bell tells: the
+/// seconds until it knows.
+int seconds_until_noticed(Node& one, FakeStore& store, const std::function<void(Microseconds)>& run_ms) {
+  std::vector<std::pair<LockName, FakeMachine::Id>> held;
+  for (int i = 0; i < 100; ++i) {
+    const LockName name{"jobs", "held" + std::to_string(i)};
+    held.emplace_back(name, one.machine().wait(name));
+    run_ms(5);
+  }
+  run_ms(3000);
+  one.client().hears = false;
+  const auto& [name, program] = held[50];
+  store.apply({{}, {Step::erase(agent::Keys("/test").lock(name))}, {}});
+  int seconds = 0;
+  for (; seconds < 60 && one.machine().valid(name, program); ++seconds) run_ms(1000);
+  return seconds;
+}
+
+TEST_F(EngineTest, forty_locks_are_looked_at_each_second_however_many_are_waited_for) {
+  for (const int waited_for : {0, 20, 41, 42, 100}) {
+    Node& one = make_node();
+    Node& two = make_node();
+    for (int i = 0; i < waited_for; ++i) {
+      const LockName name{"jobs", "waited for" + std::to_string(i)};
+      two.machine().wait(name);
+      run_ms(5);
+      one.machine().wait(name);
+    }
+    EXPECT_LE(seconds_until_noticed(one, store_, [this](Microseconds time) { run_ms(time); }), 8) << waited_for;
+    nodes_.clear();
+    run_ms(30'000);
+  }
 }
 
 TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {

@@ -50,10 +50,11 @@ class Seat : public agent::Machine {
     return true;
   }
 
-  void lose() override {
-    if (superseded()) return;
+  bool lose() override {
+    if (superseded()) return false;
     machine_.session_.lost = true;
     for (auto& [name, local] : machine_.locks_) machine_.forget_agent(local);
+    return !machine_.is_incomplete;
   }
 
   void note(agent::Trouble trouble) override {
@@ -75,10 +76,12 @@ class Seat : public agent::Machine {
   agent::Contender holder(const LockName& name) const override {
     const auto program = machine_.holder(name);
     if (!program) return {};
-    return {static_cast<std::int64_t>(*program), "holder", "holds"};
+    return {static_cast<std::int64_t>(*program), "holder", "holds", machine_.held};
   }
 
-  bool orphaned(const LockName& name) const override { return machine_.orphans.contains(name); }
+  bool orphaned(const LockName& name) const override {
+    return machine_.orphans.contains(name) && !machine_.busy.contains(name);
+  }
 
   Use use(const LockName& name) const override {
     if (machine_.busy.contains(name)) return {.known = false};
@@ -86,6 +89,7 @@ class Seat : public agent::Machine {
     if (found == machine_.locks_.end()) return {};
     const FakeMachine::Local& local = found->second;
     Use use;
+    use.stands = local.epoch != 0 && local.epoch == machine_.session_.epoch;
     use.held = local.holder != 0 && local.holder_epoch == machine_.session_.epoch;
     use.grants = local.grants;
     for (const FakeMachine::Waiter& waiter : local.waiters) {
@@ -95,12 +99,16 @@ class Seat : public agent::Machine {
     return use;
   }
 
-  std::vector<LockName> standing() const override {
+  std::optional<std::vector<LockName>> standing() const override {
+    if (machine_.is_restless) return std::nullopt;
     std::vector<LockName> names;
     for (const auto& [name, local] : machine_.locks_)
-      if (local.epoch != 0 && local.epoch == machine_.session_.epoch) names.push_back(name);
+      if (local.epoch != 0 && local.epoch == machine_.session_.epoch && !machine_.unlisted.contains(name))
+        names.push_back(name);
     return names;
   }
+
+  std::optional<std::vector<LockName>> adopt(Milliseconds /*end*/) override { return standing(); }
 
   bool grant(const LockName& name, Epoch epoch, Revision revision) override {
     if (superseded() || machine_.see_loss() || machine_.session_.epoch != epoch) return false;
@@ -139,7 +147,7 @@ class Seat : public agent::Machine {
   bool try_recall(const LockName& name) override {
     FakeMachine::Local& local = machine_.locks_[name];
     const bool held = local.holder != 0 && local.holder_epoch == machine_.session_.epoch;
-    if (superseded() || held || !local.waiters.empty()) return false;
+    if (superseded() || held || !local.waiters.empty() || machine_.busy.contains(name)) return false;
     local.epoch = 0;
     return true;
   }

@@ -51,8 +51,16 @@ class FakeMachine {
 
   /// A process is stopped that changes the lock.
   std::set<agent::LockName> busy;
+  /// The agent is not told that it stands, if it asks for all that do.
+  std::set<agent::LockName> unlisted;
+  /// Nor is it told that any does: they change too fast; or there may be parts that it cannot reach.
+  bool is_restless = false;
+  bool is_incomplete = false;
   /// Its holder and waiters are dead.
   std::set<agent::LockName> orphans;
+
+  /// For how long, as it says.
+  agent::Milliseconds held = 0;
 
   /// As the agent has noted it last.
   agent::Trouble trouble = agent::Trouble::none;

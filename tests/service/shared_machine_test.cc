@@ -8,7 +8,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +18,7 @@
 
 #include "agent/keeper.h"
 #include "cluster/question.h"
+#include "dict/layout.h"
 #include "lock/standing.h"
 #include "support/dict_test.h"
 #include "support/waiting.h"
@@ -239,6 +242,93 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
   remove(other);
 }
 
+// --- a dictionary that the next agent cannot open --------------------------------------------------------------------
+
+/// Overwrites the file's words of the hash's seed, or puts them right: then processes that have it open go on, and
+/// others refuse it.
+void overwrite_seed(const std::string& path, bool right) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  std::uint64_t seed = 0;
+  file.seekg(offsetof(DictionaryHeader, seed));
+  file.read(reinterpret_cast<char*>(&seed), sizeof seed);
+  seed = right ? ~seed : seed;
+  file.seekp(offsetof(DictionaryHeader, seed_complement));
+  file.write(reinterpret_cast<const char*>(&seed), sizeof seed);
+}
+
+/// The next agent: it goes on with the session, and says what it knows.
+class NextAgent : public Started {
+ public:
+  NextAgent(const LockName& lock, agent::Milliseconds lease_ms)
+      : Started("began", [&lock, lease_ms](Channel& parent) {
+          SharedMachine machine(**World::current(), "main");
+          const auto standing = machine.adopt(static_cast<agent::Milliseconds>(boottime_ms()) + lease_ms);
+          parent.say(standing && standing->empty() ? "began" : "failed");
+          for (std::string word = parent.hear(); word == "known" || word == "lose"; word = parent.hear()) {
+            machine.turn();
+            parent.say((word == "known" ? machine.use(lock).known : machine.lose()) ? "yes" : "no");
+          }
+          return 0;
+        }) {}
+};
+
+/// A program that holds a lock in a dictionary of its own; its agent has just ended. It says whether it holds it still.
+class Holder : public Started {
+ public:
+  explicit Holder(const LockName& lock)
+      : Started("holds", [&lock](Channel& parent) {
+          Dict dict(lock.dictionary, {.cluster = "main"});
+          {
+            SharedMachine machine(**World::current(), "main");
+            const agent::Epoch epoch = machine.begin_epoch(100, in_a_minute());
+            if (!machine.grant(lock, epoch, 7)) return 1;
+          }
+          holdfast_lease lease{};
+          if (dict.try_lock(lock.key, 0, &lease) != HOLDFAST_OK) return 1;
+          parent.say("holds");
+          while (parent.hear() == "held") {
+            double seconds = 0;
+            const int code = holdfast_lock_remaining(dict.handle, lock.key.data(), lock.key.size(), &lease, &seconds);
+            parent.say(code == HOLDFAST_OK ? "yes" : "no");
+          }
+          return 0;
+        }) {}
+};
+
+/// The dictionary of a program that holds a lock cannot be opened by the next agent.
+class Unreachable : public SharedMachineTest {
+ protected:
+  Unreachable() : lock{new_name(), "k"}, holder(lock) { overwrite_seed(path_of(lock.dictionary), false); }
+  void TearDown() override {
+    overwrite_seed(path_of(lock.dictionary), true);
+    remove(lock.dictionary);
+    SharedMachineTest::TearDown();
+  }
+
+  const LockName lock;
+  Holder holder;
+};
+
+TEST_F(Unreachable, may_have_locks_that_stand_until_the_lease_must_have_ended) {
+  {
+    NextAgent next(lock, kLongMs);
+    EXPECT_EQ(next.ask("known"), "no");
+    EXPECT_EQ(next.ask("lose"), "no") << "another machine would get the lock if the lease was ended";
+    EXPECT_EQ(holder.ask("held"), "yes");
+  }
+  NextAgent last(lock, 0);
+  EXPECT_EQ(last.ask("known"), "yes");
+  EXPECT_EQ(last.ask("lose"), "yes");
+}
+
+TEST_F(Unreachable, begins_anew_once_it_can_be_opened_as_the_agent_has_not_counted_what_stands_there) {
+  NextAgent next(lock, kLongMs);
+  EXPECT_EQ(holder.ask("held"), "yes");
+  overwrite_seed(path_of(lock.dictionary), true);
+  EXPECT_TRUE(eventually([&] { return next.ask("known") == "yes"; }));
+  EXPECT_EQ(holder.ask("held"), "no");
+}
+
 // --- agents that follow each other ----------------------------------------------------------------------------------
 
 TEST_F(SharedMachineTest, of_two_agents_the_later_one_is_left_whichever_comes_first_to_a_new_dictionary) {
@@ -263,6 +353,36 @@ TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is
   machine->turn();
   EXPECT_NE(machine->superseded(), !later_acts);
   EXPECT_EQ(later.ask("superseded") == "acts", later_acts);
+}
+
+// Rarely, without the look at those of the same turn: once or twice in 300 rounds.
+TEST_F(SharedMachineTest, of_two_agents_that_start_at_once_one_is_left) {
+  constexpr int kDictionaries = 150;
+  std::vector<std::string> names;
+  for (int i = 0; i < kDictionaries; ++i) another(names.emplace_back(new_name()));
+  for (const double end = now() + 4; now() < end;) {
+    const auto body = [](Channel& parent) {
+      World& world = **World::current();
+      parent.say("ready");
+      parent.hear();
+      SharedMachine own(world, "main");
+      parent.say("began");
+      parent.hear();
+      own.turn();
+      parent.say(own.superseded() ? "superseded" : "acts");
+      parent.hear();
+      return 0;
+    };
+    Started one("ready", body);
+    Started two("ready", body);
+    one.say("begin");
+    two.say("begin");
+    ASSERT_EQ(one.hear(), "began");
+    ASSERT_EQ(two.hear(), "began");
+    const bool first_acts = one.ask("turn") == "acts";
+    ASSERT_NE(two.ask("turn") == "acts", first_acts);
+  }
+  for (const std::string& its_name : names) remove(its_name);
 }
 
 // --- processes that are stopped inside a dictionary -----------------------------------------------------------------
