@@ -279,6 +279,9 @@ describe("a lock of two machines", function ()
                 return err == 'holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the '
                               .. "first program that opens one makes it\n"
             end), err)
+            code, out, err = run_cluster(two, "status", "--dir", "/nonexistent")
+            assert.same({ 2, "" }, { code, out })
+            assert.matches("^holdfast: there is no runtime directory /nonexistent; ", err)
             code, out, err = run_cluster(two, "status", "jobs")
             assert.same({ 2, "" }, { code, out })
             assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. ", nor any other\n", err)

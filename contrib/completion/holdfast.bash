@@ -71,7 +71,8 @@ _holdfast() {
   fi
   local subcommand=()
   [[ $command == cluster ]] && ((COMP_CWORD > 2)) && subcommand=("${COMP_WORDS[2]}")
-  if [[ $current == -* ]]; then
+  # What follows "--" is of the command that is run, not of this one.
+  if [[ $current == -* && " ${COMP_WORDS[*]:1:COMP_CWORD-1} " != *" -- "* ]]; then
     _holdfast_offer < <(_holdfast_options "$command" "${subcommand[@]}")
     return
   fi

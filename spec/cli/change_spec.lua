@@ -277,6 +277,9 @@ describe("holdfast rm", function ()
         assert.same({ code = 2 }, ended)
         assert.equal(('holdfast: there is no dictionary "none" in %s; there are: "my_locks"\n'):format(command.world()),
                      err)
+        ended, _, err = run("rm", "--force", "")
+        assert.same({ code = 2 }, ended)
+        assert.matches('^holdfast: empty dictionary name: ', err)
     end)
 end)
 

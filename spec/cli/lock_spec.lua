@@ -308,6 +308,9 @@ describe("holdfast lock has the options of flock:", function()
         local first = hold("exec sleep 600", "-s")
         local alone = start("lock", "key", "--", "sleep", "600")
         assert(await(function() return attempt("-s") == 1 end))
+        local _, _, err = run("lock", "-s", "-n", "key", "--", "true")
+        assert.matches('^holdfast: "key" is shared by pid %d+ .* for [%d.]+ s; another waits to have it alone, and '
+                       .. 'comes first\n$', err)
         first:signal(command.TERM)
         assert.truthy(await(function() return children(alone.pid).sleep end))
     end)
@@ -356,11 +359,17 @@ describe("holdfast lock has the options of flock:", function()
         { { "-w", "-1", "key", "--", "true" }, '--wait: bad time "-1"' },
         { { "-w", "nan", "key", "--", "true" }, '--wait: bad time "nan"' },
         { { "--exptime", "", "key", "--", "true" }, '--exptime: bad time ""' },
-        { { "-E", "256", "key", "--", "true" }, "--conflict-exit-code: Value 256 not in range 0 to 255" },
+        { { "-E", "256", "key", "--", "true" }, '--conflict-exit-code: bad status "256": expected 0 to 255' },
         { { "-s", "-x", "key", "--", "true" }, "-s and -x were given: expected one of them" },
         { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
         { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
         { { "-F", "--exptime", "5", "key", "--", "true" }, "the --no-fork and --exptime options are incompatible" },
+        { { "-F", "--cluster", "a", "key", "--", "true" }, "the --no-fork and --cluster options are incompatible" },
+        { { "-E", "0x10", "key", "--", "true" }, '--conflict-exit-code: bad status "0x10": expected 0 to 255' },
+        { { "-E", "", "key", "--", "true" }, '--conflict-exit-code: bad status "": expected 0 to 255' },
+        { { "-w", "0x1", "key", "--", "true" }, '--wait: bad time "0x1": expected seconds' },
+        { { "--dir", "", "key", "--", "true" }, '--dir: bad directory "": expected a path' },
+        { { "--nosuch", "key", "--", "true" }, 'unknown option "--nosuch"; accepted: ' },
         { { "key", "-c", "echo", "stray" },
           'unexpected "stray" after -c COMMAND: expected the command as one word, in quotes' },
         { { "dict", "key", "-c", "echo", "stray" }, 'unexpected "stray" after -c COMMAND' },

@@ -221,6 +221,10 @@ describe("holdfast", function ()
         { { "incr", "values", "a", "x" }, 'bad number "x"' },
         { { "incr", "values", "a", "--init", "" }, '--init: bad number ""' },
         { { "ttl", "values", "a", "nan" }, 'bad time "nan": expected seconds' },
+        -- As of a variable of a shell that is not set: it is not as if nothing was given.
+        { { "ttl", "values", "a", "" }, 'bad time "": expected seconds' },
+        { { "incr", "values", "a", "" }, 'bad number ""' },
+        { { "get", "--dir", "", "values", "a" }, '--dir: bad directory "": expected a path' },
         { { "keys", "values", "--max", "x" }, '--max: bad number "x": expected 0 or more' },
         { { "del", "values" }, "no KEY was given" },
     } do

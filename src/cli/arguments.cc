@@ -8,6 +8,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/unknown_option.h"
 #include "inspect/text.h"
 
 namespace holdfast::cli {
@@ -86,12 +87,7 @@ std::optional<int> Arguments::parse(const std::vector<std::string>& arguments) {
     return refuse(error.what());
   }
   for (const std::string& word : app.remaining()) {
-    if (word.size() > 1 && word.front() == '-' && !inspect::number_of(word)) {
-      std::string accepted;
-      for (const CLI::Option* option : app.get_options())
-        accepted += (accepted.empty() ? "" : ", ") + option->get_name();
-      return refuse(fmt::format("unknown option {}; accepted: {}", quote(word), accepted));
-    }
+    if (word.size() > 1 && word.front() == '-' && !inspect::number_of(word)) return refuse(unknown_option(app, word));
     words_.push_back(word);
   }
   if (dashes != arguments.end()) words_.insert(words_.end(), dashes + 1, arguments.end());

@@ -43,8 +43,9 @@ Exit status: 0; 2 trouble: there is no answer.)"};
 
 constexpr CommandTexts kBreak{
     "cluster break", "DICTIONARY KEY --revision N", "Takes a lock from the machine that holds it.",
-    R"("holdfast cluster holders" tells the revision of the grant. No later one is ended by it. The
-holder sees that it has lost the lock.
+    R"("holdfast cluster holders" tells the revision of the grant to a machine. No later one is ended by
+it. Programs of one machine hand the lock on without the store: the one that has it by then
+sees that it has lost it.
 
 Exit status: 0; 1 refused: the lock has no grant of that revision; 2 trouble.)"};
 

@@ -69,27 +69,29 @@ std::uint64_t number(const Answer& answer, const std::string& name) {
 
 // --- finding it ---
 
-/// Adds the dictionary; false if it is plain.
+/// Adds the dictionary; false if it is plain. The agent may take long to answer, so its state is that of afterwards.
 bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview) {
   Member member{name, {}, {}};
-  const int code = holdfast_cluster_state(dict, &member.state);
+  int code = holdfast_cluster_state(dict, &member.state);
   if (code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) return false;
-  if (code == HOLDFAST_UNAVAILABLE) member.trouble = holdfast_error();
   const std::string cluster = cluster_of(member);
   if (!overview.agents.contains(cluster)) {
     auto answer = ask_agent(dict, HOLDFAST_ASK_STATUS, {}, 0);
     overview.agents[cluster] = answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};
+    code = holdfast_cluster_state(dict, &member.state);
   }
+  member.trouble = code == HOLDFAST_OK ? overview.agents[cluster].trouble : holdfast_error();
   overview.members.push_back(std::move(member));
   return true;
 }
 
 /// The dictionary of that name; without one, those of the world that belong to clusters. There are none before there is
-/// a world: an agent may be the first to come.
+/// a world: an agent may be the first to come. But a directory that was named has to be there.
 Expected<Overview> look(const std::string& name) {
   Overview overview;
   if (const auto world = inspect::observe(); !world) {
-    if (name.empty() && world.status().code == Code::not_found) return overview;
+    const bool is_to_be = inspect::is_default_directory() || std::filesystem::exists(inspect::directory_to_be());
+    if (name.empty() && world.status().code == Code::not_found && is_to_be) return overview;
     return world.status();
   }
   if (!name.empty()) {

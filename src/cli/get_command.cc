@@ -197,9 +197,10 @@ int run_ttl(const std::vector<std::string>& given) {
   command.arguments().add_flag("-f,--force", force, "With SECONDS: also of a lock that is held, which ends then");
   command.arguments().expect_words(2, 3, {"NAME", "KEY", "SECONDS"});
   if (const auto done = command.read_line(given)) return *done;
+  const bool sets = command.arguments().words().size() > 2;
   const std::string text = command.arguments().word(2);
   const auto wanted = inspect::number_of(text);
-  if (!text.empty() && !(wanted && *wanted >= 0 && *wanted <= kSecondsMax))
+  if (sets && !(wanted && *wanted >= 0 && *wanted <= kSecondsMax))
     return command.arguments().refuse(fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text)));
   std::string key;
   if (const auto wrong = command.read_key(1, key)) return *wrong;

@@ -9,7 +9,9 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/unknown_option.h"
 #include "holdfast.h"
+#include "inspect/text.h"
 
 namespace holdfast::cli {
 
@@ -46,10 +48,17 @@ int refuse(const std::string& reason) {
 }
 
 std::string read_seconds(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (!text.empty() && *end == '\0' && std::isfinite(value) && value >= 0 && value <= kSecondsMax) return {};
+  const auto value = inspect::number_of(text);
+  if (value && *value >= 0 && *value <= kSecondsMax) return {};
   return "bad time " + quote(text) + ": expected seconds, 0 to 1e9, as in 2.5";
+}
+
+// Decimal, as flock reads it.
+std::string read_status(const std::string& text, int& status) {
+  const auto value = inspect::whole_number_of(text);
+  if (!value || *value > kStatusMax) return fmt::format("bad status {}: expected 0 to {}", quote(text), kStatusMax);
+  status = static_cast<int>(*value);
+  return {};
 }
 
 std::string read_why(const std::string& text) {
@@ -114,9 +123,9 @@ class LockParser {
     app_.add_option("-w,--wait,--timeout", timeout_, "Wait for so long at most; 0 as -n")
         ->type_name("SECONDS")
         ->check(read_seconds);
-    app_.add_option("-E,--conflict-exit-code", options_.conflict, "Exit status if the lock is not had; default: 1")
+    app_.add_option("-E,--conflict-exit-code", status_, "Exit status if the lock is not had; default: 1")
         ->type_name("STATUS")
-        ->check(CLI::Range(0, kStatusMax));
+        ->check([this](const std::string& text) { return read_status(text, options_.conflict); });
     app_.add_option_function<std::string>(
             "-c,--command", [this](const std::string& line) { note_shell(line); },
             "Run COMMAND by the shell, $SHELL or /bin/sh")
@@ -129,7 +138,8 @@ class LockParser {
         ->type_name("TEXT")
         ->check(read_why);
     app_.add_option("--dir", options_.directory, "The runtime directory; default: $HOLDFAST_DIR, or that of the user")
-        ->type_name("PATH");
+        ->type_name("PATH")
+        ->check([](const std::string& path) { return path.empty() ? "bad directory \"\": expected a path" : ""; });
     app_.add_option("--user", options_.user, "Become that user first, with the command; for root")->type_name("NAME");
     app_.add_option("--cluster", options_.cluster, "The cluster of which all machines share the lock")
         ->type_name("NAME")
@@ -155,7 +165,7 @@ class LockParser {
 
   std::string read_names() {
     for (const std::string& word : app_.remaining()) {
-      if (word.size() > 1 && word.front() == '-') return "unknown option " + quote(word);
+      if (word.size() > 1 && word.front() == '-') return unknown_option(app_, word);
       names_.push_back(word);
     }
     if (names_.empty()) return "no key was given";
@@ -188,12 +198,13 @@ class LockParser {
     if (unlock_) return "there is nothing to unlock: the lock ends with the command";
     if (options_.shared && exclusive_) return "-s and -x were given: expected one of them";
     if (options_.no_fork && options_.close) return "the --no-fork and --close options are incompatible";
-    if (options_.no_fork && options_.agent) return "the --no-fork and --agent options are incompatible";
     if (options_.cluster.empty() && (options_.agent || !options_.agent_config.empty()))
       return "an agent is of a cluster: expected --cluster NAME";
     if (!options_.cluster.empty()) {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (options_.shared) return "-s is not supported in a cluster: its locks are exclusive";
+      if (options_.no_fork)
+        return "the --no-fork and --cluster options are incompatible: nothing would end the command with the lock";
     }
     if (options_.no_fork && !exptime_.empty())
       return "the --no-fork and --exptime options are incompatible: nothing would end the command with the lock";
@@ -209,6 +220,7 @@ class LockParser {
   std::string shell_;
   std::optional<std::size_t> words_before_shell_;
   std::string timeout_;
+  std::string status_;
   std::string exptime_;
   bool exclusive_ = false;
   bool nonblock_ = false;

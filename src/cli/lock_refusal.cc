@@ -47,18 +47,20 @@ std::string refusal(holdfast_dict* dict, const LockOptions& options) {
   std::uint32_t waiters = 0;
   const int code = holdfast_holders(dict, options.key.data(), options.key.size(), &holder, 1, &count, &waiters);
   if (code != HOLDFAST_OK) return key + " is held";
-  if (count == 0) return options.cluster.empty() ? key + " is held" : refusal_elsewhere(dict, options);
+  if (count == 0) return key + " is held";
   const char* const why = holder.why;
   const std::string others = count == 1 ? "" : fmt::format(" and {} more", count - 1);
-  return fmt::format("{} is held by {}{} for {}{}", key, holder_in_words(holder), others,
-                     inspect::duration_in_words(holder.held), reason_in_words(why));
+  const bool is_shared = holder.kind == HOLDFAST_HELD_RWLOCK && holder.permits != HOLDFAST_ALL_PERMITS;
+  return fmt::format("{} {} {}{} for {}{}{}", key, is_shared ? "is shared by" : "is held by", holder_in_words(holder),
+                     others, inspect::duration_in_words(holder.held), reason_in_words(why),
+                     is_shared && options.shared ? "; another waits to have it alone, and comes first" : "");
 }
 
-std::string refusal_elsewhere(holdfast_dict* dict, const LockOptions& options) {
+std::string refusal_elsewhere(const LockOptions& options, const Answer& answer) {
   const std::string key = quote(options.key);
-  auto answer = ask_agent(dict, HOLDFAST_ASK_HOLDER, options.key, 0);
-  if (!answer || (*answer)["code"] != "yes") return key + " is held by another machine";
-  Answer& holder = *answer;
+  Answer holder = answer;
+  if (holder["code"] == "no") return key + " was held by another machine until now";
+  if (holder["code"] != "yes") return key + " is held by another machine";
   std::string line = fmt::format("{} is held by host {}", key, inspect::escaped(holder["host"]));
   if (holder.contains("pid")) line += ", " + process_in_words(inspect::escaped(holder["pid"]), holder["program"]);
   if (holder.contains("when")) line += " for " + inspect::duration_in_words(seconds_since(holder["when"]));

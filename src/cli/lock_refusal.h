@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/lock_options.h"
+#include "cli/question.h"
 #include "holdfast.h"
 
 namespace holdfast::cli {
@@ -11,7 +12,7 @@ namespace holdfast::cli {
 /// "\"nightly\" is held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", as far as it is known.
 std::string refusal(holdfast_dict* dict, const LockOptions& options);
 
-/// The same of another machine of the cluster; asks the agent.
-std::string refusal_elsewhere(holdfast_dict* dict, const LockOptions& options);
+/// The same of another machine of the cluster: what the agent has answered to HOLDFAST_ASK_HOLDER; empty: nothing.
+std::string refusal_elsewhere(const LockOptions& options, const Answer& answer);
 
 }  // namespace holdfast::cli

@@ -19,6 +19,7 @@
 #include "base/name.h"
 #include "cli/lock_refusal.h"
 #include "cli/message.h"
+#include "cli/question.h"
 #include "inspect/text.h"
 
 namespace holdfast::cli {
@@ -188,18 +189,30 @@ int LockTaker::refuse() {
   if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE &&
       (state.seconds == 0 || !is_held_here()))
     return fail(HOLDFAST_UNAVAILABLE);
-  // That another machine has the lock is told (HOLDFAST_ELSEWHERE). Without a word of the store nothing is known.
-  if (!options_.cluster.empty() && options_.timeout == 0 && !is_held_here()) {
+  if (!options_.cluster.empty() && !is_held_here()) return refuse_elsewhere();
+  if (!options_.quiet) say("{}{}", refusal(dict_, options_), waited_in_words());
+  return options_.conflict;
+}
+
+// Those that only try are told that another machine has the lock (HOLDFAST_ELSEWHERE); those that wait ask for it.
+// Without a word of the store nothing is known.
+int LockTaker::refuse_elsewhere() const {
+  if (options_.timeout == 0) {
     say("cannot lock {}: the store of cluster {} has not answered for {:g} s", quote(options_.key), options_.cluster,
         kAskSeconds);
     return lock_status::kUnavailable;
   }
-  if (!options_.quiet) {
-    const std::string waited =
-        options_.timeout > 0 ? fmt::format("; waited for {}", inspect::duration_in_words(options_.timeout)) : "";
-    say("{}{}", refusal(dict_, options_), waited);
+  const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskSeconds);
+  if (!answer) {
+    say("cannot lock {}: {}", quote(options_.key), answer.status().message);
+    return lock_status::kUnavailable;
   }
+  if (!options_.quiet) say("{}{}", refusal_elsewhere(options_, *answer), waited_in_words());
   return options_.conflict;
+}
+
+std::string LockTaker::waited_in_words() const {
+  return options_.timeout > 0 ? "; waited for " + inspect::duration_in_words(options_.timeout) : "";
 }
 
 bool LockTaker::is_held_here() const {
@@ -209,7 +222,9 @@ bool LockTaker::is_held_here() const {
 
 int LockTaker::fail(int code) const {
   if (code == HOLDFAST_ELSEWHERE) {
-    if (!options_.quiet) say("{}", refusal_elsewhere(dict_, options_));
+    if (options_.quiet) return options_.conflict;
+    const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskSeconds);
+    say("{}", refusal_elsewhere(options_, answer ? *answer : Answer{}));
     return options_.conflict;
   }
   if (code == HOLDFAST_UNSUPPORTED) {

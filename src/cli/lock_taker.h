@@ -40,6 +40,8 @@ class LockTaker {
   int attempt(holdfast_wait& wait);
   bool make_way(const holdfast_wait& wait);
   int refuse();
+  int refuse_elsewhere() const;
+  std::string waited_in_words() const;
   bool is_held_here() const;
   int fail(int code) const;
   void complain_of_cluster(double waited);

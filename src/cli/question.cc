@@ -11,8 +11,6 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr int kPatienceMs = 5000;
-
 Answer parse(std::string_view text) {
   Answer answer;
   while (!text.empty()) {
@@ -28,18 +26,18 @@ Answer parse(std::string_view text) {
 }  // namespace
 
 Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, const std::string& key,
-                           std::uint64_t revision) {
+                           std::uint64_t revision, double seconds) {
   int fd = -1;
   int code = holdfast_ask(dict, question, key.data(), key.size(), revision, &fd);
   std::array<char, HOLDFAST_ANSWER_MAX> text{};
   std::size_t size = text.size();
   if (code == HOLDFAST_OK) {
     pollfd one{fd, POLLIN, 0};
-    ::poll(&one, 1, kPatienceMs);
+    ::poll(&one, 1, static_cast<int>(seconds * 1e3));
     code = holdfast_answer(fd, text.data(), &size);
   }
   if (code == HOLDFAST_TIMEOUT)
-    return Status{Code::timeout, fmt::format("the agent did not answer within {} s", kPatienceMs / 1000)};
+    return Status{Code::timeout, fmt::format("the agent did not answer within {:g} s", seconds)};
   if (code != HOLDFAST_OK) return Status{static_cast<Code>(code), holdfast_error()};
   Answer answer = parse({text.data(), size});
   if (answer["code"] == "unavailable") return Status{Code::unavailable, answer["sentence"]};

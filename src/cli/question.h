@@ -13,8 +13,8 @@ namespace holdfast::cli {
 /// The fields of an answer, by name.
 using Answer = std::map<std::string, std::string>;
 
-/// Asks the agent about the key, and waits for its answer. The status has a sentence for people.
+/// Asks the agent about the key, and waits so many seconds for its answer. The status has a sentence for people.
 Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, const std::string& key,
-                           std::uint64_t revision);
+                           std::uint64_t revision, double seconds = 5);
 
 }  // namespace holdfast::cli

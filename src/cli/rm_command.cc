@@ -113,6 +113,8 @@ int run_rm(const std::vector<std::string>& given) {
   arguments.add_flag("-f,--force", force, "Also one that is in use");
   arguments.expect_words(1, HOLDFAST_KEY_MAX, {"NAME"});
   if (const auto done = arguments.parse(given)) return *done;
+  for (const std::string& name : arguments.words())
+    if (const Status wrong = check_name(name); !wrong.ok()) return arguments.refuse(wrong.message);
   world.want_openers();
   if (const auto wrong = world.apply()) return *wrong;
   std::map<std::string, bool> was_there;

@@ -189,8 +189,8 @@ int run_incr(const std::vector<std::string>& given) {
   command.arguments().expect_words(2, 3, {"NAME", "KEY", "BY"});
   if (const auto done = command.read_line(given)) return *done;
   double by = 1;
-  const std::string typed = command.arguments().word(2);
-  if (const std::string wrong = typed.empty() ? "" : read_number(typed, by); !wrong.empty())
+  const bool has_by = command.arguments().words().size() > 2;
+  if (const std::string wrong = has_by ? read_number(command.arguments().word(2), by) : ""; !wrong.empty())
     return command.arguments().refuse(wrong);
   std::string key;
   if (const auto wrong = command.read_key(1, key)) return *wrong;

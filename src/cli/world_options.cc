@@ -29,7 +29,10 @@ std::optional<int> report(const Expected<std::string>& directory, std::string& t
 
 WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
   arguments.add_value("--dir", "PATH", "The runtime directory; default: $HOLDFAST_DIR, or that of the user",
-                      directory_);
+                      [this](const std::string& path) {
+                        directory_ = path;
+                        return path.empty() ? std::string("bad directory \"\": expected a path") : std::string();
+                      });
   arguments.add_value("--user", "NAME", "Become that user first, to look into its world; for root",
                       [this](const std::string& name) {
                         user_ = name;

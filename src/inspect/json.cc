@@ -34,7 +34,8 @@ Json to_json(const holdfast_holder& holder, Processes& processes) {
   json["since"] = time_ago(holder.held);
   json["held"] = rounded(holder.held);
   json["remaining"] = holder.remaining > 0 ? Json(rounded(holder.remaining)) : Json();
-  add_text(json, "why", static_cast<const char*>(holder.why));
+  json["why"] = nullptr;
+  if (holder.why[0] != '\0') add_text(json, "why", static_cast<const char*>(holder.why));
   return json;
 }
 

@@ -374,6 +374,17 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
       Pair(AllOf(HasSubstr("\"walk\": expected status, holders or break"), HasSubstr("holdfast cluster --help")), 2));
 }
 
+TEST_F(AgentsTest, no_lock_can_be_had_of_an_agent_that_does_not_answer_says_the_command) {
+  Machine a(etcd.url(), 600);
+  a.start_agent();
+  ASSERT_NE(a.program()->lock("k"), 0U);
+  a.agent().stop();
+  const auto [json, status] = run_command(a, "cluster status --json");
+  a.agent().signal(SIGCONT);
+  EXPECT_EQ(status, 1) << json;
+  EXPECT_EQ(nlohmann::json::parse(json)["dictionaries"][0]["ok"], false);
+}
+
 TEST_F(AgentsTest, without_an_agent_there_is_no_answer_and_no_lock) {
   Machine a(etcd.url());
   const auto first = a.program();

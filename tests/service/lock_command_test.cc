@@ -247,8 +247,7 @@ TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   const auto holding = elsewhere.program();
   ASSERT_NE(holding->lock("held"), 0U);
   const std::string ran = files / "ran";
-  for (const std::vector<std::string>& how :
-       std::vector<std::vector<std::string>>{{"-n"}, {"-w", "0.3"}, {"-n", "-F"}}) {
+  for (const std::vector<std::string>& how : std::vector<std::vector<std::string>>{{"-n"}, {"-w", "0.3"}}) {
     std::vector<std::string> words = how;
     words.insert(words.end(), {"-q", "-E", "0", kJobs, "held", "--", "touch", ran});
     Lock refused(machine, words);
@@ -256,6 +255,18 @@ TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
     EXPECT_EQ(refused.errors(), "");
     EXPECT_FALSE(exists(ran));
   }
+}
+
+// A crontab with -E 0 would leave out its job without a word.
+TEST_F(LockCommandTest, an_agent_that_does_not_answer_is_not_taken_for_a_lock_that_is_held) {
+  machine.start_agent();
+  Lock first(machine, {kJobs, "k", "--", "true"});
+  ASSERT_EQ(first.wait(), 0) << first.errors();
+  machine.agent().stop();
+  Lock waiting(machine, {"-w", "0.3", "-q", "-E", "0", kJobs, "free", "--", "true"});
+  EXPECT_EQ(waiting.wait(), 75);
+  EXPECT_THAT(waiting.errors(), HasSubstr("cannot lock \"free\": the agent did not answer within 2 s"));
+  machine.agent().signal(SIGCONT);
 }
 
 TEST_F(LockCommandTest, an_agent_that_it_has_started_in_vain_does_not_stay_and_is_heard) {

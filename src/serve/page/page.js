@@ -149,7 +149,7 @@ function showLocks(locks) {
   show("held-rows", held.slice(0, ROWS).map(([lock, holder]) => row([lock.key, lock.dictionary,
     lock.kind === holder.share ? lock.kind : `${lock.kind}, ${holder.share}`, processInWords(holder),
     { number: seconds(holder.held) }, { number: count(lock.waiter_count), class: lock.waiter_count > 0 ? "odd" : "" },
-    holder.why])), "nothing is held");
+    holder.why ?? ""])), "nothing is held");
 }
 
 // A wait is counted among the hottest when it has ended.
