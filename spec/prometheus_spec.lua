@@ -71,7 +71,7 @@ describe("resty.holdfast.prometheus", function ()
             assert(lock:unlock())
         end
         assert(lock:lock("held"))
-        assert.same({ nil, "timeout" }, { resty_lock:new(NAMES[1], { timeout = 0.01 }):lock("held") })
+        assert.same({ nil, "timeout" }, { resty_lock:new(NAMES[1], { timeout = 0.2 }):lock("held") })
         return lock
     end
 
