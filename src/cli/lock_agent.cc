@@ -80,8 +80,7 @@ bool LockAgent::has_ended() {
   return true;
 }
 
-// In a session of its own: what a terminal sends is for the command, and the agent is there to its end. Others that
-// start one at the same moment take nothing from each other: all but one stand by.
+// In a session of its own: what a terminal sends is for the command, and the agent is there to its end.
 void LockAgent::start() {
   if (!options_.verbose) messages_ = Descriptor(::memfd_create("messages of the agent", MFD_CLOEXEC));
   pid_ = ::fork();
@@ -97,7 +96,7 @@ void LockAgent::start() {
   ::dup2(nothing, STDOUT_FILENO);
   if (messages_.get() >= 0) ::dup2(messages_.get(), STDERR_FILENO);
   close_between(STDERR_FILENO + 1, ~0U);  // nobody waits for the end of what this process has inherited
-  std::vector<std::string> arguments{options_.cluster, "--standby"};
+  std::vector<std::string> arguments{options_.cluster};
   if (!options_.agent_config.empty()) arguments.insert(arguments.end(), {"--config", options_.agent_config});
   std::_Exit(become_agent(arguments));
 }

@@ -78,9 +78,8 @@ void PassedSignals::restore() const noexcept {
 bool PassedSignals::stop_here() noexcept {
   is_continued = 0;
   struct sigaction note {};
-  struct sigaction former {};
   note.sa_handler = [](int) { is_continued = 1; };
-  sigaction(SIGCONT, &note, &former);
+  sigaction(SIGCONT, &note, nullptr);  // for good: to set the default one again would discard a CONT as well
   sigset_t before;
   change_mask(SIG_UNBLOCK, SIGCONT, &before);
   raise(SIGTSTP);  // blocked
@@ -89,7 +88,6 @@ bool PassedSignals::stop_here() noexcept {
   else
     discard(SIGTSTP);
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  sigaction(SIGCONT, &former, nullptr);
   return is_continued != 0;
 }
 

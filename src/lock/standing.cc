@@ -268,15 +268,19 @@ class FoundKeys {
   std::vector<std::string> keys_;
 };
 
+/// Visits the entries of the bucket, up to the first that is damaged. False: its chain led into memory that this
+/// process did not know yet, so that some are missing.
 template <class Visit>
-void walk_bucket(const Shard& shard, std::uint32_t bucket, Visit&& visit) {
+bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
   EntryView view{};
   std::uint32_t walked = 0;
-  for (std::uint32_t block = shard.bucket(bucket).load(kAcquire);
-       walked < shard.granules() && shard.inspect_in(bucket, block, view); block = view.entry->next.load(kAcquire)) {
+  std::uint32_t block = shard.bucket(bucket).load(kAcquire);
+  while (walked < shard.granules() && shard.inspect_in(bucket, block, view)) {
     walked += view.granules;
     visit(view);
+    block = view.entry->next.load(kAcquire);
   }
+  return block == 0 || !shard.catch_up();
 }
 
 }  // namespace
@@ -293,27 +297,32 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
     });
   };
   if (hashes.empty()) {
-    for (Shard& shard : segment->shards())
-      if (shard.open_if_used() && shard.header().waiters.load(kRelaxed) != 0) walk_entries(shard, visit);
+    for (Shard& shard : segment->shards()) {
+      if (!shard.open_if_used() || shard.header().waiters.load(kRelaxed) == 0) continue;
+      shard.catch_up();  // others may have made it grow
+      walk_entries(shard, visit);
+    }
   }
   for (const std::uint64_t hash : hashes) {
     Shard& shard = segment->shard_of(hash);
-    if (shard.open_if_used()) walk_bucket(shard, static_cast<std::uint32_t>(hash) & (shard.buckets() - 1), visit);
+    if (!shard.open_if_used()) continue;
+    shard.catch_up();
+    walk_bucket(shard, static_cast<std::uint32_t>(hash) & (shard.buckets() - 1), visit);
   }
   return found.take();
 }
 
 namespace {
 
-/// Visits all entries of the bucket. False: others have changed the shard each time, so that some may be missing.
+/// The same again and again, until all are visited. False: others have changed the shard each time.
 template <class Visit>
-bool walk_whole_bucket(const Shard& shard, std::uint32_t bucket, FoundKeys& found, Visit&& visit) {
+bool walk_whole_bucket(Shard& shard, std::uint32_t bucket, FoundKeys& found, Visit&& visit) {
   constexpr int kTries = 10'000;  // of less than 1 µs
   const std::size_t before = found.count();
   for (int i = 0; i < kTries; ++i) {
     const std::uint64_t start = shard.epoch();
-    walk_bucket(shard, bucket, visit);
-    if (shard.unchanged_since(start)) return true;
+    const bool whole = walk_bucket(shard, bucket, visit);
+    if (whole && shard.unchanged_since(start)) return true;
     found.cut(before);
   }
   return false;
@@ -331,7 +340,9 @@ std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, st
     });
   };
   for (Shard& shard : segment->shards()) {
-    if (!shard.open_if_used()) continue;
+    const Code opened = shard.is_open() ? Code::ok : shard.open(Shard::Unopened::leave);
+    if (opened == Code::not_found) continue;
+    if (opened != Code::ok) return std::nullopt;
     for (std::uint32_t bucket = 0; bucket < shard.buckets(); ++bucket)
       if (!walk_whole_bucket(shard, bucket, found, visit)) return std::nullopt;
   }

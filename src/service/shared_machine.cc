@@ -266,6 +266,9 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
   if (same && !word.lost() && adopts_) return true;
+  // Acquire: pairs with attend(), as in end_all(). A later agent's is left alone.
+  std::atomic_thread_fence(kAcquire);
+  if (session.agent() != self_) return true;
   session.lose(word.epoch());
   return begin_in(*part.dictionary, *part.segment, all);
 }

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <fstream>
@@ -244,16 +246,25 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
 
 // --- a dictionary that the next agent cannot open --------------------------------------------------------------------
 
-/// Overwrites the file's words of the hash's seed, or puts them right: then processes that have it open go on, and
-/// others refuse it.
-void overwrite_seed(const std::string& path, bool right) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  std::uint64_t seed = 0;
-  file.seekg(offsetof(DictionaryHeader, seed));
-  file.read(reinterpret_cast<char*>(&seed), sizeof seed);
-  seed = right ? ~seed : seed;
-  file.seekp(offsetof(DictionaryHeader, seed_complement));
-  file.write(reinterpret_cast<const char*>(&seed), sizeof seed);
+/// What makes a file refused by those that open it, while processes that have it open go on.
+enum class Fault { seed, magic, cluster_name, mode, link };
+
+/// Makes it, or puts it right.
+void change(Fault fault, const std::string& path, bool right) {
+  constexpr std::array kAt = {offsetof(DictionaryHeader, seed_complement), offsetof(DictionaryHeader, file.magic),
+                              offsetof(DictionaryHeader, cluster.name)};
+  if (fault == Fault::mode) {
+    ASSERT_EQ(::chmod(path.c_str(), right ? 0600 : 0640), 0);
+  } else if (fault == Fault::link) {
+    ASSERT_EQ(right ? ::unlink((path + ".backup").c_str()) : ::link(path.c_str(), (path + ".backup").c_str()), 0);
+  } else {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    const auto at = static_cast<std::streamoff>(kAt.at(static_cast<std::size_t>(fault)));
+    file.seekg(at);
+    const int byte = file.get();
+    file.seekp(at);
+    file.put(static_cast<char>(byte ^ 0x80));
+  }
 }
 
 /// The next agent: it goes on with the session, and says what it knows.
@@ -296,20 +307,29 @@ class Holder : public Started {
 };
 
 /// The dictionary of a program that holds a lock cannot be opened by the next agent.
-class Unreachable : public SharedMachineTest {
+class Unreachable : public SharedMachineTest, public ::testing::WithParamInterface<Fault> {
  protected:
-  Unreachable() : lock{new_name(), "k"}, holder(lock) { overwrite_seed(path_of(lock.dictionary), false); }
+  Unreachable() : lock{new_name(), "k"}, holder(lock) { make_it_so(true); }
   void TearDown() override {
-    overwrite_seed(path_of(lock.dictionary), true);
+    if (is_unreachable) make_it_so(false);
     remove(lock.dictionary);
     SharedMachineTest::TearDown();
   }
 
+  void make_it_so(bool unreachable) {
+    change(GetParam(), path_of(lock.dictionary), !unreachable);
+    is_unreachable = unreachable;
+  }
+
   const LockName lock;
   Holder holder;
+  bool is_unreachable = false;
 };
 
-TEST_F(Unreachable, may_have_locks_that_stand_until_the_lease_must_have_ended) {
+INSTANTIATE_TEST_SUITE_P(by, Unreachable,
+                         ::testing::Values(Fault::seed, Fault::magic, Fault::cluster_name, Fault::mode, Fault::link));
+
+TEST_P(Unreachable, may_have_locks_that_stand_until_the_lease_must_have_ended) {
   {
     NextAgent next(lock, kLongMs);
     EXPECT_EQ(next.ask("known"), "no");
@@ -321,10 +341,10 @@ TEST_F(Unreachable, may_have_locks_that_stand_until_the_lease_must_have_ended) {
   EXPECT_EQ(last.ask("lose"), "yes");
 }
 
-TEST_F(Unreachable, begins_anew_once_it_can_be_opened_as_the_agent_has_not_counted_what_stands_there) {
+TEST_P(Unreachable, begins_anew_once_it_can_be_opened_as_the_agent_has_not_counted_what_stands_there) {
   NextAgent next(lock, kLongMs);
   EXPECT_EQ(holder.ask("held"), "yes");
-  overwrite_seed(path_of(lock.dictionary), true);
+  make_it_so(false);
   EXPECT_TRUE(eventually([&] { return next.ask("known") == "yes"; }));
   EXPECT_EQ(holder.ask("held"), "no");
 }

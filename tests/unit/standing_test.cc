@@ -530,6 +530,65 @@ TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   EXPECT_EQ(other.wait(), 0);
 }
 
+/// A dictionary of several parts that grow: another process makes them grow, which the agent has not touched since.
+class GrowingTest : public DictTest {
+ protected:
+  GrowingTest() : DictTest({.size = 8 << 20, .cluster = "main"}) {}
+
+  static constexpr int kValues = 12'000;
+  static std::string key_of(int i) { return "k" + std::to_string(i); }
+  int fill(std::size_t bytes) {
+    for (int i = 0; i < kValues; ++i)
+      if (const int code = dict.set("value" + std::to_string(i), std::string(bytes, 'x')); code != HOLDFAST_OK)
+        return code;
+    return HOLDFAST_OK;
+  }
+};
+
+TEST_F(GrowingTest, all_that_stands_is_listed) {
+  constexpr int kLocks = 50;
+  Started other("filled", [this](Channel& parent) {
+    fill(10);
+    parent.say("filled");
+    parent.hear();
+    parent.say(fill(400) == HOLDFAST_OK ? "grown" : holdfast_error());
+    parent.hear();
+    return 0;
+  });
+  Session session = dict.segment().session();
+  ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + kLongMs));
+  for (int i = 0; i < kLocks; ++i) ASSERT_EQ(stand(dict.dictionary(), key_of(i), 1, 7), Code::ok);
+  ASSERT_EQ(other.ask("grow"), "grown");
+  const auto keys = standing_keys(dict.dictionary(), 1);
+  ASSERT_TRUE(keys);
+  EXPECT_EQ(keys->size(), std::size_t{kLocks});
+}
+
+TEST_F(GrowingTest, all_that_is_wanted_is_found) {
+  constexpr int kLocks = 20;
+  for (const bool by_hint : {false, true}) {
+    Started other("waits", [this](Channel& parent) {
+      if (fill(400) != HOLDFAST_OK) return 1;
+      std::vector<std::unique_ptr<Waiting>> crowd;
+      holdfast_lease none{};
+      for (int i = 0; i < kLocks; ++i)
+        if (crowd.emplace_back(std::make_unique<Waiting>())->once(dict, key_of(i), &none) != HOLDFAST_LOCKED) return 2;
+      parent.say("waits");
+      parent.hear();
+      return 0;
+    });
+    const Segment& segment = dict.segment();
+    std::vector<std::uint64_t> hashes;
+    for (int i = 0; i < kLocks; ++i) hashes.push_back(Key(key_of(i), segment.seed()).hash);
+    const auto hints = by_hint ? std::span<const std::uint64_t>(hashes) : std::span<const std::uint64_t>();
+    EXPECT_EQ(wanted_keys(dict.dictionary(), hints).size(), std::size_t{kLocks}) << by_hint;
+    other.say("end");
+    EXPECT_EQ(other.wait(), 0);
+    dict.flush_all();
+    dict.flush_expired();
+  }
+}
+
 TEST_F(StandingTest, a_base_that_is_none_is_replaced) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
