@@ -242,6 +242,21 @@ describe("a lock of two machines", function ()
     end)
 
 
+    it("log_timeouts does not say that nobody holds what another machine may hold", function ()
+        start_agents()
+        local here, there = program(one), program(two)
+        assert.equal("true", there 'return lock:trylock("key")')
+        assert.matches("; no program of this machine holds it, but another machine may$", here [[
+            local line
+            local other = require("resty.lock"):new("jobs", {
+                timeout = 0.2, block = true, log_timeouts = function (text) line = text end,
+            })
+            other:lock("key")
+            return line
+        ]])
+    end)
+
+
     describe("shown by `holdfast cluster`", function ()
         it("status without a name shows each dictionary, and its agent once", function ()
             start_agents()

@@ -97,7 +97,9 @@ local MESSAGES = messages()
 
 
 -- What the system, TLS, the parser of JSON or etcd says comes from outside.
-local FROM_OUTSIDE = { "^SSL", "^alert ", "^Connection refused", "^etcdserver: ", "^mvcc: ", "^parse error at " }
+local FROM_OUTSIDE = { "^SSL", "^alert ", "^Connection refused", "^etcdserver: ", "^mvcc: ", "^parse error at ",
+                       "^could not load PEM client certificate", "^unable to set private key file",
+                       "^error setting certificate file" }
 
 local function is_from_outside(part)
     for _, pattern in ipairs(FROM_OUTSIDE) do

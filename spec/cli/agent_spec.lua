@@ -111,6 +111,7 @@ describe("holdfast agent", function ()
                 { 'bad endpoint "http://h:1/v3": expected a URL of', '"endpoints": ["http://h:1/v3"]' },
                 { 'bad endpoint "http://h:99999": expected a URL of', '"endpoints": ["http://h:99999"]' },
                 { 'bad endpoint "ftp://h:1": expected a URL of', '"endpoints": ["ftp://h:1"]' },
+                { 'bad endpoint "http://h": expected a URL of', '"endpoints": ["http://h"]' },
                 { "slice_ms is 60: expected at most max_hold_ms, which is 50", URLS .. ', "slice_ms": 60' },
                 { "bad endpoints [1]: expected a list of one string or more", '"endpoints": [1]' },
                 { "no endpoints: expected URLs", '"ttl": 10' },

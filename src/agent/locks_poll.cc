@@ -56,8 +56,8 @@ void Locks::look_at_many(const std::vector<LockName>& names) {
 // sent nothing. A lock that goes from hand to hand is not worth a request; one that the same program has at two looks
 // is.
 bool Locks::tell_holder(Lock& lock) {
-  if (!lock.stands || lock.recalled) return false;
-  if (machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
+  if (!lock.stands) return false;
+  if (!lock.recalled && machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
     recall(lock);  // its holder is dead, and nobody here wants it
     return true;
   }

@@ -44,6 +44,7 @@ constexpr double kLookSeconds = 0.2;
 struct Grant {
   holdfast_lease lease{};
   double time = 0;  // holdfast_now()
+  bool in_cluster = false;
 };
 
 struct Hold {
@@ -108,7 +109,7 @@ int take_and_become(const LockOptions& options, int channel) {
   if (const auto status = taker.take()) return *status;
   int status = 0;
   if (channel >= 0) {
-    send_hold(channel, {taker.lease(), holdfast_now()}, taker.hold().get());
+    send_hold(channel, {taker.lease(), holdfast_now(), taker.in_cluster()}, taker.hold().get());
     if (!await_guard(channel)) return lock_status::kSystem;  // what it holds ends with it
     status = taker.confirm();
   }
@@ -188,9 +189,9 @@ class Wrapper {
       say("cannot start the process that guards the lock: it ends with this process, {}, if that is killed",
           ::getpid());
     static_cast<void>(::send(failure_.get(), "", 1, MSG_NOSIGNAL));  // see await_guard()
-    if (!options_.cluster.empty()) note_session();
+    if (hold_->grant.in_cluster) note_session();
     if (options_.exptime > 0) end_ = hold_->grant.time + options_.exptime;
-    if (options_.cluster.empty() && options_.exptime > 0) look_at_ = end_;
+    if (!hold_->grant.in_cluster && options_.exptime > 0) look_at_ = end_;
   }
 
   void note_session() {
@@ -272,12 +273,12 @@ class Wrapper {
   std::string reason_of_loss() const {
     const std::string key = quote(options_.key);
     holdfast_cluster state{};
-    const bool in_cluster = !options_.cluster.empty();
+    const bool in_cluster = hold_->grant.in_cluster;
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} is lost: {}", key, holdfast_error());
     if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
       return fmt::format("{} is lost: this machine's session at the store of cluster {} has ended", key,
-                         options_.cluster);
+                         static_cast<const char*>(state.name));
     if (holdfast_now() >= end_) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
     return key + " was taken away: its grant was ended by another process";
   }

@@ -202,9 +202,7 @@ class LockParser {
       return "an agent is of a cluster: expected --cluster NAME";
     if (!options_.cluster.empty()) {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
-      if (options_.shared) return "-s is not supported in a cluster: its locks are exclusive";
-      if (options_.no_fork)
-        return "the --no-fork and --cluster options are incompatible: nothing would end the command with the lock";
+      if (std::string objection = objection_of_cluster(options_); !objection.empty()) return objection;
     }
     if (options_.no_fork && !exptime_.empty())
       return "the --no-fork and --exptime options are incompatible: nothing would end the command with the lock";
@@ -228,6 +226,12 @@ class LockParser {
 };
 
 }  // namespace
+
+std::string objection_of_cluster(const LockOptions& options) {
+  if (options.shared) return "-s is not supported in a cluster: its locks are exclusive";
+  if (options.no_fork) return "--no-fork is not supported in a cluster: nothing would end the command with the lock";
+  return {};
+}
 
 std::variant<LockOptions, int> parse_lock_options(const std::vector<std::string>& arguments) {
   return LockParser().parse(arguments);

@@ -27,7 +27,7 @@ struct LockOptions {
   int conflict = lock_status::kConflict;
   double exptime = 0;  // seconds; 0: the lock ends with the command only
   std::string why;
-  std::string cluster;  // empty: a local lock
+  std::string cluster;  // empty: a local lock, unless the dictionary belongs to one
   bool agent = false;
   std::string agent_config;
   bool close = false;
@@ -40,6 +40,9 @@ struct LockOptions {
   std::string key;
   std::vector<std::string> command;
 };
+
+/// What of them cannot be had in a cluster, in a sentence; empty: all can.
+std::string objection_of_cluster(const LockOptions& options);
 
 /// The options, or the exit status, when help was asked for or a mistake was reported. `arguments`: those after "lock".
 std::variant<LockOptions, int> parse_lock_options(const std::vector<std::string>& arguments);

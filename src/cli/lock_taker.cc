@@ -120,26 +120,34 @@ int LockTaker::enter() {
   if (const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstDescriptor); high >= 0) hold_ = Descriptor(high);
   int status = 0;
   dict_ = open_dictionary(options_, status);
-  return dict_ == nullptr ? status : 0;
+  if (dict_ == nullptr) return status;
+  // It may belong to one by $HOLDFAST_CLUSTER, or as its other programs have made it.
+  holdfast_cluster state{};
+  const int code = holdfast_cluster_state(dict_, &state);
+  if (code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE) options_.cluster = static_cast<const char*>(state.name);
+  if (!in_cluster()) return 0;
+  const std::string objection = objection_of_cluster(options_);
+  if (objection.empty()) return 0;
+  say("dictionary {} belongs to cluster {}: {}", quote_name(options_.dictionary), options_.cluster, objection);
+  return lock_status::kUsage;
 }
 
 std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   const double start = holdfast_now();
   const bool tries = options_.timeout == 0;
-  const bool in_cluster = !options_.cluster.empty();
   const double patience = tries ? kAskSeconds : options_.timeout;
   const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start + patience;
   for (;;) {
     int code = attempt(wait);
     // In a cluster it may be held on behalf of this attempt: by the agent, which has just got it.
-    const bool held_here = in_cluster && tries && code == HOLDFAST_LOCKED && is_held_here();
+    const bool held_here = in_cluster() && tries && code == HOLDFAST_LOCKED && is_held_here();
     if (held_here) code = attempt(wait);
     if (code == HOLDFAST_OK) return std::nullopt;
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     const double now = holdfast_now();
-    const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster);
-    if (refused || now >= deadline || (tries && in_cluster && has_no_agent(dict_))) {
+    const bool refused = tries && code == HOLDFAST_LOCKED && (held_here || !in_cluster());
+    if (refused || now >= deadline || (tries && in_cluster() && has_no_agent(dict_))) {
       holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
       return refuse();
     }
@@ -162,7 +170,7 @@ int LockTaker::attempt(holdfast_wait& wait) {
 // process has of the other kind. So a writer asks as one where there are readers, and a dead holder's lock is released.
 // True: attempt again at once.
 bool LockTaker::make_way(const holdfast_wait& wait) {
-  if (!options_.cluster.empty()) return false;
+  if (in_cluster()) return false;
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
   if (kind_ == Kind::lock) {
@@ -186,10 +194,10 @@ bool LockTaker::make_way(const holdfast_wait& wait) {
 int LockTaker::refuse() {
   // What a process of this machine holds is held, as long as the session lasts.
   holdfast_cluster state{};
-  if (!options_.cluster.empty() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE &&
+  if (in_cluster() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE &&
       (state.seconds == 0 || !is_held_here()))
     return fail(HOLDFAST_UNAVAILABLE);
-  if (!options_.cluster.empty() && !is_held_here()) return refuse_elsewhere();
+  if (in_cluster() && !is_held_here()) return refuse_elsewhere();
   if (!options_.quiet) say("{}{}", refusal(dict_, options_), waited_in_words());
   return options_.conflict;
 }
@@ -244,7 +252,7 @@ int LockTaker::fail(int code) const {
 
 // A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.
 void LockTaker::complain_of_cluster(double waited) {
-  if (complained_ || options_.cluster.empty() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
+  if (complained_ || !in_cluster() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
   holdfast_cluster state{};
   if (holdfast_cluster_state(dict_, &state) != HOLDFAST_UNAVAILABLE) return;
   complained_ = true;

@@ -25,6 +25,8 @@ class LockTaker {
   int confirm() const;
 
   const holdfast_lease& lease() const noexcept { return lease_; }
+  /// Whether the dictionary belongs to a cluster.
+  bool in_cluster() const noexcept { return !options_.cluster.empty(); }
   /// What proves the life of the holder.
   const Descriptor& hold() const noexcept { return hold_; }
 
@@ -46,7 +48,7 @@ class LockTaker {
   int fail(int code) const;
   void complain_of_cluster(double waited);
 
-  const LockOptions& options_;
+  LockOptions options_;
   Kind kind_ = Kind::lock;
   int misfits_ = 0;  // attempts in sequence that found neither a lock nor used permits in their way
   bool complained_ = false;

@@ -208,8 +208,9 @@ bool is_endpoint(const std::string& url) {
   if (::curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), 0) != CURLUE_OK) return false;
   const std::string scheme = part(CURLUPART_SCHEME);
   const std::string path = part(CURLUPART_PATH);
-  return (scheme == "http" || scheme == "https") && (path.empty() || path == "/") && part(CURLUPART_USER).empty() &&
-         part(CURLUPART_PASSWORD).empty() && part(CURLUPART_QUERY).empty() && part(CURLUPART_FRAGMENT).empty();
+  return (scheme == "http" || scheme == "https") && !part(CURLUPART_PORT).empty() && (path.empty() || path == "/") &&
+         part(CURLUPART_USER).empty() && part(CURLUPART_PASSWORD).empty() && part(CURLUPART_QUERY).empty() &&
+         part(CURLUPART_FRAGMENT).empty();
 }
 
 Http::Http(Loop& loop, Tls tls) : loop_(loop), tls_(std::move(tls)) {}

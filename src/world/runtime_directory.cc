@@ -90,15 +90,20 @@ std::string place_to_suggest() {
 }
 
 // Falling back silently would split the world: processes of one user may see different environments.
-std::string another_one() {
-  return "have it removed by that user or by root, or name another one to all programs that are to share it: export "
-         "HOLDFAST_DIR=" +
-         place_to_suggest();
+std::string name_another_one() {
+  return "name another one to all programs that are to share it: export HOLDFAST_DIR=" + place_to_suggest();
 }
 
-Status explain_foreign_owner(const std::string& path, uid_t owner) {
-  return refuse(path, "is owned by uid " + std::to_string(owner) + ", expected " + std::to_string(::geteuid()) + "; " +
-                          another_one());
+std::string another_one() { return "have it removed by that user or by root, or " + name_another_one(); }
+
+/// Whether it is meant for a group: then nobody must remove it or change its mode.
+constexpr bool is_of_group(mode_t mode) noexcept { return (mode & 07) == 0 && (mode & 070) != 0; }
+constexpr const char* kShareIt =
+    "if its group is to share it, set HOLDFAST_SHARE=group, as its other programs do; else ";
+
+Status explain_foreign_owner(const std::string& path, const struct stat& info) {
+  return refuse(path, "is owned by uid " + std::to_string(info.st_uid) + ", expected " + std::to_string(::geteuid()) +
+                          "; " + (is_of_group(info.st_mode) ? kShareIt + name_another_one() : another_one()));
 }
 
 Status explain_open_failure(const std::string& path, int error, RuntimeDirectory::Sharing sharing) {
@@ -113,11 +118,12 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
   }
   if (there && error == EACCES) {
     if (sharing == RuntimeDirectory::Sharing::none && info.st_uid != ::geteuid()) {
-      return explain_foreign_owner(path, info.st_uid);
+      return explain_foreign_owner(path, info);
     }
-    return refuse(path, "cannot be opened: owned by uid " + std::to_string(info.st_uid) + " with mode " +
-                            octal(info.st_mode) + ", this process runs as uid " + std::to_string(::geteuid()) + "; " +
-                            another_one());
+    return refuse(
+        path, "cannot be opened: owned by uid " + std::to_string(info.st_uid) + " with mode " + octal(info.st_mode) +
+                  ", this process runs as uid " + std::to_string(::geteuid()) + "; " +
+                  (is_of_group(info.st_mode) ? "add that user to its group, or " + name_another_one() : another_one()));
   }
   return {error == EACCES ? Code::permission : Code::system,
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};
@@ -180,7 +186,8 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};
   // One that is sticky is meant for all, as /dev/shm itself is.
-  const std::string mend = (mode & S_ISVTX) == 0 ? "chmod 700 " + path + ", or " : "";
+  const std::string chmod = (mode & S_ISVTX) == 0 ? "chmod 700 " + path + ", or " : "";
+  const std::string mend = is_of_group(mode) ? kShareIt : chmod;
   return refuse(path, "has mode " + octal(mode) + ", expected 0700: others must not get in; " + mend +
                           "name another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
@@ -262,7 +269,7 @@ Status RuntimeDirectory::judge(const struct stat& info) const {
   if (sharing_ == Sharing::group) {
     if (Status owner = judge_shared_owner(path_, info, owner_); !owner.ok()) return owner;
   } else if (info.st_uid != ::geteuid()) {
-    return explain_foreign_owner(path_, info.st_uid);
+    return explain_foreign_owner(path_, info);
   }
   return judge_mode(path_, info.st_mode & 07777, sharing_);
 }

@@ -555,6 +555,25 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
   EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
 }
 
+// That is when somebody wants to know it.
+TEST_F(EngineTest, a_holder_is_described_also_while_another_machine_waits) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const auto second = one.machine().wait(kLock);
+  two.machine().wait(kLock);
+  run_ms(3000);
+  one.machine().release(kLock, first);
+  run_ms(3000);
+  ASSERT_TRUE(one.machine().valid(kLock, second));
+  const agent::Contender told = ask(two, agent::Query::Kind::holder)->document.contender;
+  EXPECT_EQ(told.pid, static_cast<std::int64_t>(second));
+  EXPECT_EQ(told.why, "holds");
+  one.machine().release(kLock, second);
+  run_ms(100);
+  EXPECT_FALSE(one.machine().stands(kLock));
+}
+
 TEST_F(EngineTest, holders_that_do_not_stay_are_not_described) {
   Node& node = make_node();
   take(node);

@@ -30,11 +30,14 @@ using ::testing::HasSubstr;
 /// `holdfast lock --cluster main`, with what follows, in the world of a machine.
 class Lock {
  public:
-  Lock(const Machine& machine, const std::vector<std::string>& words, const std::string& program = HOLDFAST_COMMAND)
+  enum class Cluster { said, unsaid };
+  Lock(const Machine& machine, const std::vector<std::string>& words, const std::string& program = HOLDFAST_COMMAND,
+       Cluster cluster = Cluster::said)
       : errors_(directory_ / "errors"), child_([&](Channel&) {
           ::setenv("HOLDFAST_DIR", machine.directory().c_str(), 1);
           ::dup2(::open(errors_.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
-          std::vector<std::string> all{program, "lock", "--cluster", kCluster};
+          std::vector<std::string> all{program, "lock"};
+          if (cluster == Cluster::said) all.insert(all.end(), {"--cluster", kCluster});
           all.insert(all.end(), words.begin(), words.end());
           std::vector<char*> values;
           for (std::string& word : all) values.push_back(word.data());
@@ -81,6 +84,14 @@ class LockCommandTest : public ::testing::Test {
     return lock;
   }
   void let_go() const { std::ofstream(go) << "\n"; }
+  /// That of the machine, at the store.
+  void end_lease() {
+    const std::string leases = etcd.post("/v3/lease/leases", "{}");
+    const std::size_t at = leases.find("\"ID\":\"");
+    ASSERT_NE(at, std::string::npos);
+    const std::string lease = leases.substr(at + 6, leases.find('"', at + 6) - at - 6);
+    etcd.post("/v3/lease/revoke", R"({"ID":")" + lease + R"("})");
+  }
   /// Of the agent that the store's clients see here; 0: there is none.
   pid_t agent_pid() const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -257,6 +268,26 @@ TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   }
 }
 
+/// A program here has opened it with `cluster`, so the command need not say it.
+TEST_F(LockCommandTest, a_dictionary_of_a_cluster_is_one_also_if_that_is_not_said) {
+  machine.start_agent();
+  const auto program = machine.program();
+  ASSERT_NE(program->lock("other"), 0U);
+  Lock got(machine, {"-n", kJobs, "k", "--", "true"}, HOLDFAST_COMMAND, Lock::Cluster::unsaid);
+  EXPECT_EQ(got.wait(), 0) << got.errors();
+  for (const std::string how : {"-s", "-F"}) {
+    Lock refused(machine, {how, kJobs, "k", "--", "true"}, HOLDFAST_COMMAND, Lock::Cluster::unsaid);
+    EXPECT_EQ(refused.wait(), 64);
+    EXPECT_THAT(refused.errors(), HasSubstr("dictionary \"jobs\" belongs to cluster main: "));
+  }
+  Lock holding(machine, {kJobs, "k", "--", "sh", "-c", "touch '" + began + "'; exec sleep 600"}, HOLDFAST_COMMAND,
+               Lock::Cluster::unsaid);
+  ASSERT_TRUE(eventually([&] { return exists(began); })) << holding.errors();
+  end_lease();
+  EXPECT_EQ(holding.wait(), 76);
+  EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
+}
+
 // A crontab with -E 0 would leave out its job without a word.
 TEST_F(LockCommandTest, an_agent_that_does_not_answer_is_not_taken_for_a_lock_that_is_held) {
   machine.start_agent();
@@ -283,11 +314,7 @@ TEST_F(LockCommandTest, a_lock_that_is_lost_with_its_session_is_not_said_to_be_t
   machine.start_agent();
   Lock holding(machine, {"k", "--", "sh", "-c", "touch '" + began + "'; exec sleep 600"});
   ASSERT_TRUE(eventually([&] { return exists(began); })) << holding.errors();
-  const std::string leases = etcd.post("/v3/lease/leases", "{}");
-  const std::size_t at = leases.find("\"ID\":\"");
-  ASSERT_NE(at, std::string::npos);
-  const std::string lease = leases.substr(at + 6, leases.find('"', at + 6) - at - 6);
-  etcd.post("/v3/lease/revoke", R"({"ID":")" + lease + R"("})");
+  end_lease();
   EXPECT_EQ(holding.wait(), 76);
   EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
 }

@@ -170,8 +170,10 @@ TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
     const Status status = refusal(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
-    // One that is sticky is meant for all.
-    const bool may_close = (mode & S_ISVTX) == 0;
+    // One that is sticky is meant for all, and one that a group may enter for that.
+    const bool is_of_group = (mode & 07) == 0;
+    const bool may_close = (mode & S_ISVTX) == 0 && !is_of_group;
+    EXPECT_EQ(is_of_group, has(status, "set HOLDFAST_SHARE=group")) << status.message;
     EXPECT_EQ(may_close, has(status, "chmod 700 " + scratch_.path() + ", or name another")) << status.message;
   }
   ::chmod(scratch_.path().c_str(), 0700);

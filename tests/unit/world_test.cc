@@ -418,7 +418,10 @@ TEST_F(Entering, a_failure_is_not_remembered) {
     parent.say(accepted && (*accepted)->token() != kNobody ? "entered" : "refused");
     return 0;
   });
-  EXPECT_NE(std::string::npos, child.hear().find("has mode 0750, expected 0700"));
+  const std::string refusal = child.hear();
+  EXPECT_NE(std::string::npos, refusal.find("has mode 0750, expected 0700"));
+  EXPECT_NE(std::string::npos, refusal.find("set HOLDFAST_SHARE=group")) << "chmod 700 would lock its group out";
+  EXPECT_EQ(std::string::npos, refusal.find("chmod"));
   EXPECT_EQ("entered", child.hear());
 }
 

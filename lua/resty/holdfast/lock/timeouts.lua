@@ -1,5 +1,6 @@
 -- The option log_timeouts: a line about each wait that ends in vain, with the holders that were in the way, and why.
 
+local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local look = require("resty.holdfast.lock.lock_info").look
 local tell = require("resty.holdfast.host.warning").tell
@@ -34,7 +35,8 @@ local function obstacle(handle, key)
         named[i] = i <= NAMED and describe(holders[i]) or "others"
     end
     if #named == 0 then
-        return "nobody holds it by now"
+        return cluster.has(handle) and "no program of this machine holds it, but another machine may"
+               or "nobody holds it by now"
     end
     return "held by " .. concat(named, " and by ") .. (waiters > 0 and "; waiters: " .. waiters or "")
 end
