@@ -126,6 +126,10 @@ void Locks::consider(const LockName& name) {
   if (lock.unsure) return look(lock);
   const Use use = machine_.use(lock.name);
   if (!use.known) return wake(lock, now + settings_.linger_ms);
+  if (lock.phase != Phase::held && use.stands) {
+    machine_.drop(lock.name);  // an earlier agent was about to grant it, which the store has taken back since
+    return wake(lock, now + settings_.linger_ms);
+  }
   switch (lock.phase) {
     case Phase::absent:
       return consider_absent(lock, use);

@@ -326,6 +326,7 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
       stats.bytes_free += free * kGranule;
       stats.bytes_used += (shard.all_granules() - free) * kGranule;
       if (!shard.open_if_used()) continue;
+      shard.catch_up();
       const ShardHeader& header = shard.header();
       const std::uint32_t entries = header.entries.load(kRelaxed);
       stats.entries += entries - std::min(entries, count_free(shard));  // read at two moments

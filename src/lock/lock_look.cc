@@ -186,6 +186,7 @@ void Look::look_at_queue(const QueueFields& queue, EntryType type) noexcept {
 Code look_until_whole(Look& look, Shard& shard, HolderCount& count) noexcept {
   for (int pauses = 0;; ++pauses) {
     for (int i = 0; i < kLooks; ++i) {
+      shard.catch_up();  // a waiter may be where others have made the arena grow
       const Seen seen = look.look(count);
       if (seen == Seen::whole) return Code::ok;
       // What looks like damage may lie where the arena has grown.

@@ -41,12 +41,19 @@ Dictionary* Dictionaries::find(const std::string& name) const {
 }
 
 Dictionaries::Kind Dictionaries::kind_of(const std::string& file) const {
-  auto opened = open_world_file(world_.directory(), file, FileKind::dictionary);
+  // Only looked at: to retire what is left of others may take as long as a lease lasts.
+  auto opened = look_at_world_file(world_.directory(), file, FileKind::dictionary);
   if (!opened) return opened.status().code == Code::not_found ? Kind::other : Kind::unknown;
   if (opened->header().retired.load(kRelaxed) != 0) return Kind::other;
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(opened->page.data());
   if (!is_cluster_name_sound(header.cluster)) return Kind::unknown;
   return cluster_name(header.cluster) == cluster_ ? Kind::ours : Kind::other;
+}
+
+Dictionary* Dictionaries::attach(const std::string& name) const {
+  auto opened = Registry::get().attach(name);
+  const Segment* const segment = opened ? (*opened)->segment() : nullptr;
+  return segment != nullptr && segment->in_cluster() && segment->cluster() == cluster_ ? *opened : nullptr;
 }
 
 void Dictionaries::look_again() noexcept {
@@ -59,29 +66,34 @@ void Dictionaries::look_again() noexcept {
 void Dictionaries::refresh() {
   std::array<char, 4096> events{};
   while (::read(notice_.get(), events.data(), events.size()) > 0) changed_ = true;
-  std::erase_if(all_, [this](const auto& one) {
-    const Segment* const segment = one.second->segment();
-    return segment == nullptr || !segment->in_cluster() || segment->cluster() != cluster_;
-  });
+  // It stays of its cluster as long as it is there, whatever its header says by now.
+  std::erase_if(all_, [](const auto& one) { return one.second->segment() == nullptr; });
   if (!std::exchange(changed_, false)) return;
   const std::unique_ptr<DIR, Close> directory(::opendir(world_.directory().path().c_str()));
   incomplete_ = directory == nullptr;
   if (incomplete_) return;
   std::set<std::pair<std::string, ino_t>> others;
-  while (const dirent* const entry = ::readdir(directory.get())) {
+  const auto next = [&directory] {
+    errno = 0;
+    return ::readdir(directory.get());
+  };
+  while (const dirent* const entry = next()) {
     const std::string file = entry->d_name;
     const auto name = dictionary_of_file(file);
-    if (!name || all_.contains(*name)) continue;
+    if (!name || all_.contains(*name) || (entry->d_type != DT_REG && entry->d_type != DT_UNKNOWN)) continue;
     const std::pair<std::string, ino_t> seen(file, entry->d_ino);
     const Kind kind = others_.contains(seen) ? Kind::other : kind_of(file);
     if (kind == Kind::other) {
       others.insert(seen);
-    } else if (auto opened = Registry::get().attach(*name); opened && (*opened)->in_cluster()) {
-      all_[*name] = *opened;
-    } else {
-      incomplete_ = true;
+      continue;
     }
+    Dictionary* const dictionary = kind == Kind::ours ? attach(*name) : nullptr;
+    if (dictionary != nullptr)
+      all_[*name] = dictionary;
+    else
+      incomplete_ = true;
   }
+  if (errno != 0) incomplete_ = true;
   others_ = std::move(others);
 }
 

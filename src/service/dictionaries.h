@@ -35,6 +35,8 @@ class Dictionaries {
  private:
   enum class Kind { ours, other, unknown };
   Kind kind_of(const std::string& file) const;
+  /// Null: it cannot be opened, or is not of the cluster after all.
+  Dictionary* attach(const std::string& name) const;
 
   World& world_;
   std::string cluster_;

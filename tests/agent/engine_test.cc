@@ -832,6 +832,18 @@ TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_though_the_next_agent_wa
   EXPECT_TRUE(has(two, second));
 }
 
+TEST_F(EngineTest, a_lock_of_another_machine_that_an_earlier_agent_lets_stand_late_is_dropped) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  const auto second = two.machine().wait(kLock);
+  run_ms(100);
+  two.machine().stand_late(kLock);
+  run_ms(500);
+  EXPECT_TRUE(one.machine().valid(kLock, first));
+  EXPECT_FALSE(two.machine().valid(kLock, second));
+}
+
 TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_cannot_tell_what_stands) {
   Node& one = make_node();
   Node& two = make_node();

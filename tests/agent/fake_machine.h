@@ -65,6 +65,12 @@ class FakeMachine {
   /// As the agent has noted it last.
   agent::Trouble trouble = agent::Trouble::none;
 
+  /// An earlier agent, which was stopped in the middle of grant(), goes on.
+  void stand_late(const agent::LockName& name) {
+    locks_[name].epoch = session_.epoch;
+    pass(name);
+  }
+
   /// A new agent, which supersedes those before it.
   std::unique_ptr<agent::Machine> seat();
 

@@ -349,6 +349,18 @@ TEST_P(Unreachable, begins_anew_once_it_can_be_opened_as_the_agent_has_not_count
   EXPECT_EQ(holder.ask("held"), "no");
 }
 
+TEST_F(SharedMachineTest, a_dictionary_stays_of_its_cluster_though_its_header_is_overwritten) {
+  begin();
+  ASSERT_TRUE(machine->grant(name, epoch, 7));
+  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  change(Fault::cluster_name, path_of(dict_name), false);
+  machine->turn();
+  const agent::Use use = machine->use(name);
+  EXPECT_TRUE(use.known && use.held) << "another machine would get the lock";
+  EXPECT_FALSE(machine->try_recall(name));
+  change(Fault::cluster_name, path_of(dict_name), true);
+}
+
 // --- agents that follow each other ----------------------------------------------------------------------------------
 
 TEST_F(SharedMachineTest, of_two_agents_the_later_one_is_left_whichever_comes_first_to_a_new_dictionary) {

@@ -564,6 +564,37 @@ TEST_F(GrowingTest, all_that_stands_is_listed) {
   EXPECT_EQ(keys->size(), std::size_t{kLocks});
 }
 
+TEST_F(GrowingTest, those_that_wait_are_seen) {
+  constexpr int kLocks = 20;
+  Session session = dict.segment().session();
+  ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + kLongMs));
+  std::array<holdfast_lease, kLocks> leases{};
+  for (int i = 0; i < kLocks; ++i) {
+    ASSERT_EQ(stand(dict.dictionary(), key_of(i), 1, 7), Code::ok);
+    ASSERT_EQ(dict.try_lock(key_of(i), 0, &leases.at(i)), HOLDFAST_OK);
+  }
+  Started other("waits", [this](Channel& parent) {
+    if (fill(400) != HOLDFAST_OK) return 1;
+    std::vector<std::unique_ptr<Waiting>> crowd;
+    holdfast_lease none{};
+    for (int i = 0; i < kLocks; ++i)
+      if (crowd.emplace_back(std::make_unique<Waiting>())->once(dict, key_of(i), &none) != HOLDFAST_LOCKED) return 2;
+    parent.say("waits");
+    parent.hear();
+    return 0;
+  });
+  for (int i = 0; i < kLocks; ++i) {
+    std::uint32_t holders = 0;
+    std::uint32_t waiters = 0;
+    const std::string key = key_of(i);
+    EXPECT_EQ(holdfast_look(dict.handle, key.data(), key.size(), nullptr, 0, &holders, nullptr, sizeof(holdfast_waiter),
+                            0, &waiters),
+              HOLDFAST_OK);
+    EXPECT_EQ(holders, 1U) << key;
+    EXPECT_EQ(waiters, 1U) << key;
+  }
+}
+
 TEST_F(GrowingTest, all_that_is_wanted_is_found) {
   constexpr int kLocks = 20;
   for (const bool by_hint : {false, true}) {
