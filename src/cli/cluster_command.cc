@@ -12,7 +12,6 @@
 
 #include "base/name.h"
 #include "cli/cluster_status.h"
-#include "cli/commands.h"
 #include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
