@@ -44,7 +44,7 @@ class Walker {
   }
 
   bool take(std::uint32_t block, std::uint32_t count, char kind) {
-    if (block == 0 || count == 0 || count > taken_.size() - block) {
+    if (block == 0 || count == 0 || block >= taken_.size() || count > taken_.size() - block) {
       fail("block outside the arena", block);
       return false;
     }
@@ -233,7 +233,9 @@ std::string check_shard(const Shard& shard) { return Walker(shard).walk(); }
 
 std::string check_segment(Segment& segment) {
   for (std::size_t i = 0; i < segment.shards().size(); ++i) {
-    const std::string problem = check_shard(segment.shards()[i]);
+    Shard& shard = segment.shards()[i];
+    if (shard.open_if_used()) shard.catch_up();  // others may have used it
+    const std::string problem = check_shard(shard);
     if (!problem.empty()) return "shard " + std::to_string(i) + ": " + problem;
   }
   return "";
