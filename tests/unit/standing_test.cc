@@ -505,7 +505,7 @@ std::vector<std::string> of_the_same_bucket(Dict& dict, const std::string& key, 
   return found;
 }
 
-// A block of the chain that is released during a walk may lead elsewhere. Some 100 of a million walks missed a lock so.
+// A block of the chain that is released during a walk may lead elsewhere. That is rare: two seconds may not show it.
 TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
   begin(1);
