@@ -263,6 +263,12 @@ class FoundKeys {
   /// Forgets those after the first so many.
   void cut(std::size_t count) { keys_.resize(count); }
   std::vector<std::string> take() { return std::move(keys_); }
+  /// Each of them once.
+  std::vector<std::string> take_distinct() {
+    std::sort(keys_.begin(), keys_.end());
+    keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
+    return take();
+  }
 
  private:
   std::vector<std::string> keys_;
@@ -309,7 +315,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
     shard.catch_up();
     walk_bucket(shard, static_cast<std::uint32_t>(hash) & (shard.buckets() - 1), visit);
   }
-  return found.take();
+  return found.take_distinct();  // hashes may share a bucket
 }
 
 namespace {

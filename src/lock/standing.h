@@ -106,7 +106,8 @@ Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& stat
 Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
-/// The keys that are waited for and do not stand: a hint. `hashes`: of Session::take_wants(), or empty: look at all.
+/// The keys that are waited for and do not stand, each once: a hint. `hashes`: of Session::take_wants(), or empty: look
+/// at all.
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes);
 /// The keys that stand in that epoch, all of them; nothing if they change too fast to be told.
 std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, std::uint16_t epoch);

@@ -505,6 +505,19 @@ std::vector<std::string> of_the_same_bucket(Dict& dict, const std::string& key, 
   return found;
 }
 
+TEST_F(StandingTest, hints_that_lead_to_the_same_bucket_tell_a_key_once) {
+  std::vector<std::string> keys = of_the_same_bucket(dict, "k", 2);
+  std::sort(keys.begin(), keys.end());
+  std::vector<Waiting> crowd(keys.size());
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    ASSERT_EQ(crowd[i].once(dict, keys[i], &lease), HOLDFAST_LOCKED);
+    hashes.push_back(Key(keys[i], dict.segment().seed()).hash);
+  }
+  EXPECT_EQ(wanted_keys(dict.dictionary(), hashes), keys);
+  for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
+}
+
 // A block of the chain that is released during a walk may lead elsewhere. That is rare: two seconds may not show it.
 TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
