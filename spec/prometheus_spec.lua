@@ -107,6 +107,38 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(0, select(2, parse((metrics())))['holdfast_locks_held{' .. labels .. "}"])
     end)
 
+    it("counts the locks of each dictionary now and then, if there is not the time for all at once", function ()
+        local more = { "spec_metrics_left", "spec_metrics_out", "spec_metrics_for", "spec_metrics_good" }
+        for _, name in ipairs(more) do
+            assert(shdict.open(name, { size = "100k" }))
+        end
+        local computed, count = lock_counts.computed, lock_counts.count
+        finally(function ()
+            lock_counts.computed, lock_counts.count = computed, count
+            for _, name in ipairs(more) do
+                shdict.remove(name)
+            end
+        end)
+        local time = 0
+        lock_counts.computed = function () return time end
+        lock_counts.count = function (_, seconds)
+            if seconds < 0.002 then
+                return nil, "timeout"
+            end
+            time = time + 0.002
+            return { held = { lock = 1 }, waiters = 0 }
+        end
+        local counted = {}
+        for _ = 1, #shdict.list() do
+            for line in assert(prometheus.metrics()):gmatch "\nholdfast_locks_held{([^\n]*)} 1" do
+                counted[line:match '^dictionary="(.-)",kind='] = true
+            end
+        end
+        for _, name in ipairs(more) do
+            assert.is_true(counted[name], name)
+        end
+    end)
+
     it("counts up to each bound no less than up to the one before", function ()
         fill()
         local last = {}

@@ -236,6 +236,10 @@ describe("holdfast serve", function ()
         assert.matches("^HTTP/1.1 200 OK\r\n", answer)
         assert.matches("\r\n\r\n$", answer)
         assert.is_true(tonumber(answer:match "Content%-Length: (%d+)") > 1000)
+        for status, path in pairs { [400] = "none", [404] = "/none" } do
+            answer = send(port, ([[HEAD %s HTTP/1.1\r\nHost: localhost\r\n\r\n]]):format(path))
+            assert.matches("^HTTP/1.1 " .. status .. " .*\r\n\r\n$", answer)
+        end
     end)
 
     it("refuses other methods, other names of this machine, other paths, and what is no request", function ()

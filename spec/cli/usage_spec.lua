@@ -1,6 +1,6 @@
 -- The options of the holdfast command, and what it says where they are wrong.
 
-local command = require "spec.support.command"
+local command, shell = require "spec.support" ("command", "shell")
 
 local COMMANDS = "agent, cluster, del, doctor, get, incr, keys, lock, locks, ls, prune, release, "
                  .. "rm, run, serve, set, stat, top, ttl"
@@ -131,6 +131,13 @@ describe("The command line", function()
         local ended, out = command.run("--version")
         assert.same({ code = 0 }, ended)
         assert.matches("^holdfast %d+%.%d+%.%d+\n$", out)
+    end)
+
+    it("fails if what was asked for cannot be written", function()
+        for _, asked in ipairs { "--help", "--version", "run --help", "lock --help", "ls --help" } do
+            local out = shell.output(('"%s" %s 2>&1 >/dev/full || echo failed'):format(command.program, asked))
+            assert.equal("holdfast: cannot write the result: No space left on device\nfailed", out, asked)
+        end
     end)
 
     it("does what the manual shows", function()

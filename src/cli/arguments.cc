@@ -8,6 +8,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/print_help.h"
 #include "cli/unknown_option.h"
 #include "inspect/text.h"
 
@@ -82,7 +83,7 @@ std::optional<int> Arguments::parse(const std::vector<std::string>& arguments) {
   try {
     app.parse(own);
   } catch (const CLI::Success& success) {
-    return app.exit(success);
+    return print_help(app, success);
   } catch (const CLI::ParseError& error) {
     return refuse(error.what());
   }

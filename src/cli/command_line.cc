@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "cli/descriptor.h"
 #include "cli/message.h"
+#include "cli/print_help.h"
 #include "holdfast.h"
 
 namespace holdfast::cli {
@@ -143,7 +144,7 @@ class Parser {
     try {
       app_.parse(own);
     } catch (const CLI::Success& success) {
-      return Done{app_.exit(success)};
+      return Done{print_help(app_, success)};
     } catch (const CLI::ParseError& error) {
       return refuse(error.what());
     }

@@ -9,6 +9,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
+#include "cli/print_help.h"
 #include "cli/unknown_option.h"
 #include "holdfast.h"
 #include "inspect/text.h"
@@ -85,7 +86,7 @@ class LockParser {
     try {
       app_.parse(own);
     } catch (const CLI::Success& success) {
-      return app_.exit(success);
+      return print_help(app_, success);
     } catch (const CLI::ParseError& error) {
       return refuse(error.what());
     }

@@ -176,6 +176,7 @@ void Server::receive(Connection& connection) {
 
 void Server::answer(Connection& connection) {
   const auto request = parse_request(connection.received);
+  connection.request.method = connection.received.substr(0, connection.received.find(' '));
   connection.received = {};
   if (!request) return send(connection, refusal(400, "this is no request of HTTP/1.1"));
   connection.request = *request;
