@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 #include "dict/layout.h"
@@ -28,11 +27,17 @@ struct Close {
 }  // namespace
 
 Dictionaries::Dictionaries(World& world, std::string cluster)
-    : world_(world), cluster_(std::move(cluster)), notice_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
-  const int watch = notice_.get() < 0 ? -1
-                                      : ::inotify_add_watch(notice_.get(), world_.directory().path().c_str(),
-                                                            IN_CREATE | IN_MOVED_TO | IN_DELETE);
-  if (watch < 0) throw std::system_error(errno, std::generic_category(), "cannot watch " + world_.directory().path());
+    : world_(world), cluster_(std::move(cluster)) {
+  watch();
+}
+
+void Dictionaries::watch() {
+  const std::string& path = world_.directory().path();
+  notice_ = platform::FileDescriptor(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (notice_ && ::inotify_add_watch(notice_.get(), path.c_str(), IN_CREATE | IN_MOVED_TO | IN_DELETE) >= 0) return;
+  const int error = errno;
+  trouble_ = "cannot watch " + path + ": " + platform::error_text(error);
+  notice_.reset();
 }
 
 Dictionary* Dictionaries::find(const std::string& name) const {
@@ -60,12 +65,12 @@ void Dictionaries::look_again() noexcept {
   constexpr int kRarest = 64;
   calls_ = incomplete_ ? calls_ + 1 : 0;
   const bool is_time = std::has_single_bit(static_cast<unsigned>(calls_)) || calls_ % kRarest == 0;
-  if (incomplete_ && is_time) changed_ = true;
+  if (!notice_ || (incomplete_ && is_time)) changed_ = true;
 }
 
 void Dictionaries::refresh() {
   std::array<char, 4096> events{};
-  while (::read(notice_.get(), events.data(), events.size()) > 0) changed_ = true;
+  while (notice_ && ::read(notice_.get(), events.data(), events.size()) > 0) changed_ = true;
   // It stays of its cluster as long as it is there, whatever its header says by now.
   std::erase_if(all_, [](const auto& one) { return one.second->segment() == nullptr; });
   if (!std::exchange(changed_, false)) return;

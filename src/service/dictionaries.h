@@ -14,14 +14,16 @@ namespace holdfast::agent {
 
 class Dictionaries {
  public:
-  /// Throws std::system_error if the kernel does not watch the directory.
   Dictionaries(World& world, std::string cluster);
 
-  /// Readable when the directory has changed: call refresh().
+  /// Readable when the directory has changed: call refresh(). -1: the kernel does not tell, so a change is found by
+  /// look_again().
   int descriptor() const noexcept { return notice_.get(); }
+  /// Why it does not; empty if it does.
+  const std::string& trouble() const noexcept { return trouble_; }
   /// Opens those that were made, and forgets those that were removed.
   void refresh();
-  /// Lets refresh() try again to open those that could not be opened. Call it once a second: it becomes rarer, as a
+  /// Lets refresh() try again to open those that could not be opened. Call it once a second: that becomes rarer, as a
   /// process that is stopped while it opens or makes one keeps others waiting.
   void look_again() noexcept;
 
@@ -37,10 +39,12 @@ class Dictionaries {
   Kind kind_of(const std::string& file) const;
   /// Null: it cannot be opened, or is not of the cluster after all.
   Dictionary* attach(const std::string& name) const;
+  void watch();
 
   World& world_;
   std::string cluster_;
   platform::FileDescriptor notice_;
+  std::string trouble_;
   bool changed_ = true;
   bool incomplete_ = false;
   int calls_ = 0;  // of look_again(), since one could not be opened

@@ -106,6 +106,7 @@ class Service {
         store_(loop_, store_options(config)),
         machine_(world, config.cluster),
         engine_(store_, machine_, clock_, config.space, config.settings, &say) {
+    if (!machine_.trouble().empty()) warn(machine_.trouble() + ": new dictionaries are found once a second");
     for (const int fd : machine_.descriptors()) loop_.watch(fd, EPOLLIN, [this](std::uint32_t) { step(); });
     loop_.watch(signals_.descriptor(), EPOLLIN, [this](std::uint32_t) {
       signals_.take();

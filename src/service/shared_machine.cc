@@ -104,7 +104,9 @@ SharedMachine::~SharedMachine() {
 
 std::vector<int> SharedMachine::descriptors() {
   const auto woken = parker_.descriptor();
-  return {woken ? *woken : -1, dictionaries_.descriptor(), questions_.descriptor()};
+  std::vector<int> found{woken ? *woken : -1, dictionaries_.descriptor(), questions_.descriptor()};
+  std::erase(found, -1);
+  return found;
 }
 
 // --- the session ---

@@ -38,6 +38,8 @@ class SharedMachine final : public Machine {
 
   /// Readable when turn() has something to do.
   std::vector<int> descriptors();
+  /// Why new dictionaries are found once a second only; empty if they are found at once.
+  const std::string& trouble() const noexcept { return dictionaries_.trouble(); }
   /// Goes on with what the agent waits for in this machine.
   void turn();
   /// When turn() has something to do at the latest.

@@ -6,10 +6,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <fstream>
@@ -23,6 +25,7 @@
 #include "dict/layout.h"
 #include "lock/standing.h"
 #include "support/dict_test.h"
+#include "support/refused_call.h"
 #include "support/waiting.h"
 #include "world/world.h"
 
@@ -34,7 +37,8 @@ using agent::Refusal;
 using agent::SharedMachine;
 
 constexpr agent::Milliseconds kLongMs = 60'000;
-constexpr double kLong = 60;  // seconds
+constexpr double kLong = 60;     // seconds
+constexpr double kPatience = 30;
 
 agent::Milliseconds in_a_minute() { return static_cast<agent::Milliseconds>(boottime_ms()) + kLongMs; }
 
@@ -147,6 +151,31 @@ TEST_F(SharedMachineTest, a_dictionary_that_could_be_opened_late_only_takes_part
   EXPECT_TRUE(machine->grant(name, epoch, 7));
   EXPECT_TRUE(stands());
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+}
+
+// As where this user has no inotify instance left.
+TEST_F(SharedMachineTest, a_new_dictionary_is_found_though_the_kernel_does_not_watch_the_directory) {
+  for (const unsigned call : {SYS_inotify_init1, SYS_inotify_add_watch}) {
+    Started agent("began", [call](Channel& parent) {
+      if (!refuse_call(call, EMFILE)) return 1;
+      SharedMachine own(**World::current(), "main");
+      if (own.trouble() != "cannot watch " + directory.path() + ": Too many open files") return 2;
+      if (own.begin_epoch(100, in_a_minute()) == 0) return 3;
+      parent.say("began");
+      const LockName wanted{parent.hear(), "k"};
+      for (const double end = now() + kPatience; now() < end && !own.grant(wanted, own.session().epoch, 7);) {
+        ::usleep(10'000);
+        own.turn();
+      }
+      parent.say(own.grant(wanted, own.session().epoch, 8) ? "granted" : "did not find it");
+      return 0;
+    });
+    const std::string other = new_name();
+    const auto made = another(other);
+    EXPECT_EQ(agent.ask(other), "granted");
+    EXPECT_EQ(agent.wait(), 0);
+    remove(other);
+  }
 }
 
 // --- what an agent leaves that died between two dictionaries -------------------------------------------------------

@@ -3,9 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,6 +21,7 @@
 #include "platform/platform.h"
 #include "support/dict_test.h"
 #include "support/event_loop.h"
+#include "support/refused_call.h"
 #include "support/waiting.h"
 #include "support/world.h"
 #include "sync/mailbox.h"
@@ -216,18 +214,6 @@ TEST_F(DeathWatchTest, a_child_starts_its_own) {
 }
 
 // Where the kernel refuses one of the calls, all goes on as without.
-void refuse(unsigned call, int error) {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{sizeof code / sizeof code[0], code};
-  ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
-
 TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_looks) {
   for (const unsigned call : {SYS_close_range, SYS_inotify_init1, SYS_inotify_add_watch}) {
     Started holder("held", [this](Channel& parent) {
@@ -238,7 +224,7 @@ TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_looks) {
       return 0;
     });
     in_process([&] {
-      refuse(call, EPERM);
+      ASSERT_TRUE(refuse_call(call, EPERM));
       Waiting own;
       EXPECT_EQ(own.lock(dict, "k", 0.5, &lease), HOLDFAST_LOCKED);
       EXPECT_TRUE(eventually([] { return death_watches() == 0; })) << "the refused thread ends";
