@@ -26,10 +26,7 @@ struct Close {
 
 }  // namespace
 
-Dictionaries::Dictionaries(World& world, std::string cluster)
-    : world_(world), cluster_(std::move(cluster)) {
-  watch();
-}
+Dictionaries::Dictionaries(World& world, std::string cluster) : world_(world), cluster_(std::move(cluster)) { watch(); }
 
 void Dictionaries::watch() {
   const std::string& path = world_.directory().path();

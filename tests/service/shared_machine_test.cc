@@ -37,7 +37,7 @@ using agent::Refusal;
 using agent::SharedMachine;
 
 constexpr agent::Milliseconds kLongMs = 60'000;
-constexpr double kLong = 60;     // seconds
+constexpr double kLong = 60;  // seconds
 constexpr double kPatience = 30;
 
 agent::Milliseconds in_a_minute() { return static_cast<agent::Milliseconds>(boottime_ms()) + kLongMs; }
