@@ -186,6 +186,21 @@ Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t p
   return code == Code::not_found ? Code::ok : code;
 }
 
+Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& waiter, const Lease& lease,
+                    std::uint64_t patience_ns) noexcept {
+  Chosen next;
+  const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
+    if (is_reserved_for(lock, &waiter)) end_grant(lock);
+    if (lease.owner != kNobody && lock.held_by(lease)) lock.free();
+    lock.queue().remove(waiter);
+    if (lock.is_free() && is_of_this_epoch(lock)) next = offer(lock, dictionary.world());
+    next.watchers = has_watchers_to_wake(lock);
+    return Code::ok;
+  });
+  wake(dictionary, key, next);
+  return code == Code::not_found ? Code::ok : code;
+}
+
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
   constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves
   const bool is_for_all = why == Code::unsupported;

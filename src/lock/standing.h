@@ -90,6 +90,10 @@ Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease,
               std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// The same if nobody holds it or waits for it; else locked.
 Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+/// Ends the agent's wait for a lock, and its lease if it has one; hands on what was granted to it. Else the lock would
+/// seem to be wanted here, or to be held.
+Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& waiter, const Lease& lease,
+                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Ends the waits of those that only try, with `why`: elsewhere (another machine has the lock), or unavailable (the
 /// store does not answer); or all waits: unsupported (the store cannot have such a lock). Those that come later wait
 /// for the next answer.

@@ -98,8 +98,10 @@ SharedMachine::SharedMachine(World& world, const std::string& cluster)
   take_in_new();
 }
 
+// Its waiters are those of the dead, soon.
 SharedMachine::~SharedMachine() {
-  for (auto& [name, recall] : recalls_) close(recall);
+  for (const auto& [name, recall] : recalls_) parker_.close_waiter(recall.waiter);
+  for (const auto& [name, recall] : leaves_) parker_.close_waiter(recall.waiter);
 }
 
 std::vector<int> SharedMachine::descriptors() {
@@ -206,7 +208,7 @@ bool SharedMachine::may_be_unseen() const { return !dictionaries_.complete() && 
 bool SharedMachine::lose() {
   if (superseded()) return false;
   end_all();
-  for (auto& [name, recall] : recalls_) close(recall);
+  for (auto& [name, recall] : recalls_) leave(name, std::move(recall));
   recalls_.clear();
   drops_.clear();
   return !may_be_unseen();
@@ -289,17 +291,18 @@ void SharedMachine::turn() {
     const auto found = recalls_.find(name);
     if (found == recalls_.end() || !step(name, found->second)) continue;
     const std::function<void()> done = std::move(found->second.done);
-    close(found->second);
+    leave(name, std::move(found->second));
     recalls_.erase(found);
     done();
   }
   drop_again();
+  leave_again();
   if (now >= next_look_) {
     look_at_all_ = true;
     dictionaries_.look_again();
     next_look_ = now + kIdleMs;
   }
-  due_ = drops_.empty() ? next_look_ : now + kStuckMs;
+  due_ = drops_.empty() && leaves_.empty() ? next_look_ : now + kStuckMs;
   for (const auto& [name, recall] : recalls_) due_ = std::min(due_, recall.due);
 }
 
@@ -332,6 +335,7 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   double sleep = 0;
   const WaitStep step{parker_, recall.waiter, sleep};
   const Code code = lock_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, recall.lease);
+  recall.queued = code != Code::ok;
   if (code == Code::ok) return withdraw(*dictionary, name, recall);
   if (code == Code::removed) return true;
   recall.due = now_ms() + static_cast<Milliseconds>(std::max(sleep * 1e3, 1.0));
@@ -349,7 +353,25 @@ bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recal
   return !again && !is_stuck(code);
 }
 
-void SharedMachine::close(Recall& recall) { parker_.close_waiter(std::exchange(recall.waiter, 0)); }
+void SharedMachine::leave(const LockName& name, Recall recall) {
+  if (!recall.queued && recall.lease.owner == kNobody) return parker_.close_waiter(recall.waiter);
+  leaves_.emplace_back(name, std::move(recall));
+  leave_again();
+}
+
+void SharedMachine::leave_again() {
+  std::erase_if(leaves_, [this](const auto& one) {
+    const auto& [name, recall] = one;
+    Dictionary* const dictionary = dictionaries_.find(name.dictionary);
+    const Waiter waiter = parker_.begin(recall.waiter, self_);
+    const auto call = [&, &lease = recall.lease, &key = name.key](std::uint64_t ns) {
+      return leave_standing(*dictionary, key, waiter, lease, ns);
+    };
+    if (dictionary != nullptr && is_stuck(patience_.spend(call))) return false;
+    parker_.close_waiter(recall.waiter);
+    return true;
+  });
+}
 
 // --- locks ---
 
@@ -481,7 +503,7 @@ void SharedMachine::drop(const LockName& name) {
   if (drops_.contains(name)) due_ = std::min(due_, now_ms() + kStuckMs);
   const auto found = recalls_.find(name);
   if (found == recalls_.end()) return;
-  close(found->second);
+  leave(name, std::move(found->second));
   recalls_.erase(found);
 }
 

@@ -72,6 +72,7 @@ class SharedMachine final : public Machine {
   /// The agent's turn in the queue of a lock.
   struct Recall {
     std::uint32_t waiter = 0;
+    bool queued = false;
     Milliseconds due = 0;
     std::function<void()> done;
     Lease lease;  // by which the agent has the lock, once it is its turn, until that is withdrawn
@@ -100,7 +101,9 @@ class SharedMachine final : public Machine {
   /// One step of a recall. True when it is over.
   bool step(const LockName& name, Recall& recall);
   bool withdraw(Dictionary& dictionary, const LockName& name, Recall& recall);
-  void close(Recall& recall);
+  /// Ends the wait of a recall that is over.
+  void leave(const LockName& name, Recall recall);
+  void leave_again();
   Contender contender(Token token) const;
 
   World& world_;
@@ -110,7 +113,9 @@ class SharedMachine final : public Machine {
   Parker parker_;
   std::uint32_t waiter_ = 0;  // that contenders post to
   Recalls recalls_;
-  std::set<LockName> drops_;  // that a stopped process has prevented so far
+  // What a stopped process has prevented so far: drops, and the ends of recalls that are over.
+  std::set<LockName> drops_;
+  std::vector<std::pair<LockName, Recall>> leaves_;
   mutable Patience patience_;
   std::map<std::string, Part> parts_;  // by name
   /// The lease while no dictionary has its words: the first one that is made has them from here. At first that of an

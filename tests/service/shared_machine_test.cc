@@ -22,6 +22,7 @@
 
 #include "agent/keeper.h"
 #include "cluster/question.h"
+#include "dict/guard.h"
 #include "dict/layout.h"
 #include "lock/standing.h"
 #include "support/dict_test.h"
@@ -545,6 +546,66 @@ std::string name_of(const ::testing::TestParamInfo<Others>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Beside, Withdrawal, ::testing::Values(Others::none, Others::take, Others::remove), name_of);
+
+// --- recalls that end before it is the agent's turn ------------------------------------------------------------------
+
+class EndedRecall : public SharedMachineTest {
+ protected:
+  /// A local program has the lock, and the agent waits for it.
+  void recall() {
+    begin();
+    ASSERT_TRUE(machine->grant(name, epoch, 7));
+    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+    machine->recall(name, [] { FAIL() << "it has been the agent's turn"; });
+    machine->turn();
+    ASSERT_EQ(count_users(), 2U);
+  }
+  std::size_t count_users() {
+    std::array<Token, 4> users{};
+    std::size_t count = 0;
+    EXPECT_EQ(users_of_lock(dict.dictionary(), "k", users, count), Code::ok);
+    return count;
+  }
+};
+
+// Else the agent takes its own waiter for a program that wants the lock, and gets it for nobody.
+TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_is_dropped) {
+  recall();
+  machine->drop(name);
+  EXPECT_EQ(count_users(), 1U);
+  EXPECT_FALSE(machine->use(name).waits);
+}
+
+TEST_F(EndedRecall, leaves_no_waiter_if_the_session_is_lost) {
+  recall();
+  machine->lose();
+  EXPECT_EQ(count_users(), 1U);
+}
+
+TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_stands_no_longer) {
+  recall();
+  ASSERT_EQ(holdfast::drop(dict.dictionary(), "k"), Code::ok);
+  bool over = false;
+  machine->recall(name, [&] { over = true; });
+  machine->turn();
+  EXPECT_TRUE(over);
+  EXPECT_EQ(count_users(), 1U);
+}
+
+TEST_F(EndedRecall, leaves_no_waiter_though_a_process_was_stopped_in_the_dictionary_meanwhile) {
+  recall();
+  Started busy("busy", [this](Channel& parent) {
+    const ShardGuard guard(dict.segment().shards()[0]);
+    parent.say("busy");
+    parent.hear();
+    return 0;
+  });
+  machine->drop(name);
+  busy.say("end");
+  EXPECT_EQ(busy.wait(), 0);
+  machine->turn();
+  EXPECT_EQ(count_users(), 1U);
+}
 
 // --- what programs are told -----------------------------------------------------------------------------------------
 
