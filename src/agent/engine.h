@@ -40,7 +40,7 @@ class Engine {
   bool vacate();
   /// Takes no new lock for local programs, and gives back each when its holder is done with it, until drained().
   void drain() { locks_.drain(); }
-  bool drained() const { return locks_.empty(); }
+  bool drained() const { return locks_.empty() && !keeper_.adopting(); }
   /// Gives the lease back, and all locks with it: REQUIRES vacate() or drained(). An agent that ends without this
   /// leaves the lease to its successor.
   void stop(const std::function<void()>& done) { keeper_.stop(done); }

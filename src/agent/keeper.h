@@ -57,6 +57,8 @@ class Keeper {
 
   /// Whether there is a lease, and begun() or adopted() was told.
   bool alive() const { return state_ == State::alive && !adopting_; }
+  /// Whether there is the lease of an earlier agent, and it is not known yet what hangs on it.
+  bool adopting() const { return adopting_; }
   std::uint64_t losses() const { return losses_; }
   /// Of the last one.
   const std::string& why_lost() const { return why_lost_; }

@@ -73,6 +73,8 @@ class Http::Handle final : public Transfer {
     set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
     set(CURLOPT_PROXY, "");  // not that of the environment
     set(CURLOPT_NOSIGNAL, 1L);
+    // A request that has timed out does not wait for the thread that still looks up a name.
+    set(CURLOPT_QUICK_EXIT, 1L);
     set(CURLOPT_TCP_NODELAY, 1L);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
     set(CURLOPT_TCP_KEEPIDLE, kProbeAfterSeconds);

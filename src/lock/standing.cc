@@ -177,12 +177,17 @@ Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::u
 }
 
 Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns) noexcept {
+  Chosen next;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
+    const bool held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
     // Also where no numbers are left: it stands for its holder.
-    if (is_of_this_epoch(lock) && (!lock.is_free() || lock.has_waiters())) return Code::locked;
+    if (is_of_this_epoch(lock) && (held || lock.has_waiters())) return Code::locked;
     stop_standing(lock);
+    if (!lock.is_free()) end_grant(lock);
+    next.watchers = has_watchers_to_wake(lock);
     return Code::ok;
   });
+  wake(dictionary, key, next);
   return code == Code::not_found ? Code::ok : code;
 }
 

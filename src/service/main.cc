@@ -183,6 +183,8 @@ class Service {
 
   void step() {
     machine_.turn();
+    if (machine_.is_abandoned())
+      return end("another agent has acted for this machine, and lives no more", EXIT_FAILURE);
     if (machine_.superseded()) return end("another agent acts for this machine now", kSuperseded);
     if (!begun_) engine_.answer();
     if (stopping_ || !begun_) return;

@@ -129,6 +129,15 @@ bool SharedMachine::superseded() const {
   return superseded;
 }
 
+bool SharedMachine::is_abandoned() const {
+  bool lives = false;
+  each([&](const Dictionary&, const Segment& segment) {
+    const Token agent = segment.session().agent();
+    if (agent != kNobody && agent != self_ && world_.judge(agent) != Liveness::dead) lives = true;
+  });
+  return superseded() && !lives;
+}
+
 Session SharedMachine::session() const {
   Session all;
   each([&](const Dictionary&, const Segment& segment) { add(all, segment); });
@@ -184,7 +193,7 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   each([&](const Dictionary&, const Segment& segment) {
     const SessionWord word = segment.session().now();
     const std::uint64_t further = std::max(word.deadline_ms(), static_cast<std::uint64_t>(to));
-    const bool same = word.epoch() == narrow(all.epoch);
+    const bool same = word.epoch() == narrow(all.epoch) && static_cast<LeaseId>(segment.session().lease()) == all.lease;
     if (!same || !segment.session().renew(word, further)) renewed = false;
   });
   alone_ = {.epoch = all.epoch, .lease = all.lease, .deadline = to, .lost = false};
@@ -262,7 +271,9 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
 }
 
 // It may have the session of an agent that has ended, or none. If that is this agent's, which has adopted it without
-// this dictionary, what stands there was not counted: it ends.
+// this dictionary, what stands there was not counted: it ends. One of the same epoch for another lease is that of an
+// agent that began beside this one, and may be stopped while it makes a lock stand in that epoch: so the session ends
+// in all, and the next one is of another epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment() != part.segment) return false;
@@ -273,8 +284,9 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   // Acquire: pairs with attend(), as in end_all(). A later agent's is left alone.
   std::atomic_thread_fence(kAcquire);
   if (session.agent() != self_) return true;
+  const bool is_of_both = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) != all.lease;
   session.lose(word.epoch());
-  return begin_in(*part.dictionary, *part.segment, all);
+  return is_of_both || begin_in(*part.dictionary, *part.segment, all);
 }
 
 // --- the agent's turns ---

@@ -46,6 +46,9 @@ class SharedMachine final : public Machine {
   Milliseconds due() const { return due_; }
 
   bool superseded() const override;
+  /// Whether it is, and no other agent is left. The name of one that never was may stand there, too: that of an agent
+  /// may be overwritten. What this one knows of the lease may be of old in any case.
+  bool is_abandoned() const;
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
   bool renew(Milliseconds from, Milliseconds to) override;

@@ -761,6 +761,21 @@ TEST_F(EngineTest, an_agent_that_drains_waits_for_holders_takes_no_new_lock_and_
   EXPECT_TRUE(stopped);
 }
 
+TEST_F(EngineTest, an_agent_that_drains_while_it_adopts_a_lease_gives_no_held_lock_away) {
+  Node& node = make_node();
+  const auto held = take(node);
+  node.kill_agent();
+  node.start_agent();
+  node.engine().drain();
+  EXPECT_FALSE(node.engine().drained()) << "it has not asked what hangs on the lease";
+  run_ms(100);
+  EXPECT_FALSE(node.engine().drained());
+  EXPECT_TRUE(node.machine().valid(kLock, held));
+  node.machine().release(kLock, held);
+  run_ms(100);
+  EXPECT_TRUE(node.engine().drained());
+}
+
 TEST_F(EngineTest, an_agent_that_drains_leaves_the_queues_in_which_it_waits) {
   Node& one = make_node();
   Node& two = make_node();

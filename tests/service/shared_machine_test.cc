@@ -417,6 +417,36 @@ TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is
   EXPECT_EQ(later.ask("superseded") == "acts", later_acts);
 }
 
+// The other one may be stopped while it makes a lock stand in that epoch, and goes on later.
+TEST_F(SharedMachineTest, what_an_agent_that_began_beside_this_one_does_in_the_same_epoch_does_not_count) {
+  remove(dict_name);
+  begin();
+  OtherAgent other;
+  Dict again(dict_name, {.cluster = "main"});
+  other.ask("turn");  // it comes first
+  const auto session = again.segment().session();
+  const auto same = static_cast<std::uint16_t>(epoch);
+  ASSERT_TRUE(session.begin(session.now(), same, 101, in_a_minute()));
+  other.kill_and_wait();
+  machine->turn();
+  ASSERT_EQ(holdfast::stand(again.dictionary(), "k", same, 7), Code::ok);
+  EXPECT_TRUE(machine->session().lost);
+  EXPECT_NE(again.try_lock("k", 0, &lease), HOLDFAST_OK);
+  machine->lose();
+  EXPECT_EQ(machine->begin_epoch(102, in_a_minute()), epoch + 1);
+  EXPECT_EQ(again.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+}
+
+TEST_F(SharedMachineTest, an_agent_knows_whether_another_one_that_has_taken_its_place_is_left) {
+  begin();
+  OtherAgent later;
+  EXPECT_TRUE(machine->superseded());
+  EXPECT_FALSE(machine->is_abandoned());
+  later.kill_and_wait();
+  EXPECT_TRUE(machine->superseded()) << "the session may be of a lease that this one does not know";
+  EXPECT_TRUE(machine->is_abandoned());
+}
+
 // Rarely, without the look at those of the same turn: once or twice in 300 rounds.
 TEST_F(SharedMachineTest, of_two_agents_that_start_at_once_one_is_left) {
   constexpr int kDictionaries = 150;

@@ -262,6 +262,17 @@ TEST_F(StandingTest, only_an_idle_lock_is_withdrawn_without_holding_it) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
+TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_whose_time_has_passed) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  ASSERT_EQ(dict.try_lock("k", 0.05, &lease), HOLDFAST_OK);
+  EXPECT_TRUE(eventually([&] { return withdraw_idle(dict.dictionary(), "k") == Code::ok; }));
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
+  ASSERT_EQ(stand("k", 1, 8), Code::ok);
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+}
+
 TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
   begin(1);
   const OwnedParker parker(holdfast_parker_new());

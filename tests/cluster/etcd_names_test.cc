@@ -1,0 +1,65 @@
+// The store where names of its endpoints are looked up slowly.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <netdb.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "cluster/fake_server.h"
+#include "cluster/store_test.h"
+
+namespace {
+
+constexpr const char* kSlowName = "slow.example";
+std::atomic<bool> looks_up{false};
+std::atomic<bool> answers{false};
+
+}  // namespace
+
+// In place of the C library's: nothing is known of that name until the test says so.
+extern "C" __attribute__((visibility("default"))) int getaddrinfo(const char* node, const char* service,
+                                                                  const addrinfo* hints, addrinfo** found) {
+  static const auto real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (node == nullptr || std::strcmp(node, kSlowName) != 0) return real(node, service, hints, found);
+  looks_up = true;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!answers && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  looks_up = false;
+  return EAI_AGAIN;
+}
+
+namespace holdfast::test {
+namespace {
+
+class EtcdNamesTest : public StoreTest {
+ protected:
+  EtcdNamesTest() { answers = false; }
+  ~EtcdNamesTest() override {
+    answers = true;
+    while (looks_up) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+};
+
+// Else all that the agent does would stand still meanwhile, and its lease be lost.
+TEST_F(EtcdNamesTest, a_request_that_has_timed_out_waits_for_no_name) {
+  auto hasty = options({std::string("http://") + kSlowName + ":2379"});
+  hasty.timeout_ms = 150;
+  open(std::move(hasty));
+  const agent::LeaseAnswer answer = grant(10);
+  EXPECT_NE(answer.answer.outcome, agent::Outcome::answered);
+  EXPECT_TRUE(looks_up) << "the answer came after the name";
+}
+
+TEST_F(EtcdNamesTest, a_store_that_ends_waits_for_no_name) {
+  open(options({std::string("http://") + kSlowName + ":2379"}));
+  store_->grant(10, [](const agent::LeaseAnswer&) {});
+  ASSERT_TRUE(await([] { return looks_up.load(); }));
+  store_.reset();
+  EXPECT_TRUE(looks_up) << "it has waited";
+}
+
+}  // namespace
+}  // namespace holdfast::test
