@@ -12,8 +12,6 @@ namespace holdfast {
 
 namespace {
 
-constexpr std::uint32_t kGranulesPerWaiter = static_cast<std::uint32_t>(granules_for(0, sizeof(WaiterFields)));
-
 // Units of WaiterFields::woken and first: never 0.
 constexpr std::uint32_t ticks(std::uint64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> 10) | 1; }
 constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64_t{ticks} << 10; }

@@ -78,6 +78,8 @@ struct Head {
   bool woken = false;           // it is on its way
 };
 
+inline constexpr auto kGranulesPerWaiter = static_cast<std::uint32_t>(granules_for(0, sizeof(WaiterFields)));
+
 class WaitQueue {
  public:
   /// `kind`: waiter or watcher.

@@ -206,6 +206,12 @@ std::uint64_t end_of_lock(const Watch& watch) noexcept {
   return known ? expiry_ms(seen.expiry) : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
 }
 
+// Without a place in the queue the agent would not ask for the lock: so there is room for one, at the price of values.
+static bool makes_room_for_waiter(Transaction& change, const Attempt& attempt, const Result& result) noexcept {
+  return result.wanted && attempt.queued() != nullptr && result.blocked_by.place == 0 &&
+         change.make_room(kGranulesPerWaiter, Evict::yes) == Code::ok && LockEntry::is_whole(change);
+}
+
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
                   BlockedBy& blocked_by) noexcept {
   World& world = dictionary.world();
@@ -218,6 +224,9 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
           const Code made = make_lock(change, blocked_by);
           if (made != Code::ok) return made;
         }
+        const Code answer = try_acquire(LockEntry::of(change), world, attempt, dead, result);
+        if (!makes_room_for_waiter(change, attempt, result)) [[likely]]
+          return answer;
         return try_acquire(LockEntry::of(change), world, attempt, dead, result);
       },
       kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));

@@ -529,6 +529,20 @@ TEST_F(StandingTest, hints_that_lead_to_the_same_bucket_tell_a_key_once) {
   for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
 }
 
+TEST_F(StandingTest, those_that_wait_are_seen_in_a_dictionary_that_is_full_of_small_values) {
+  for (int i = 0; i < 20'000; ++i) ASSERT_EQ(dict.set("value" + std::to_string(i), "0123456789"), HOLDFAST_OK);
+  std::vector<Waiting> crowd(20);
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < crowd.size(); ++i) {
+    keys.push_back("lock" + std::to_string(10 + i));
+    ASSERT_EQ(crowd[i].once(dict, keys.back(), &lease), HOLDFAST_LOCKED);
+  }
+  std::vector<std::string> found = wanted();
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, keys);
+  for (std::size_t i = 0; i < crowd.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
+}
+
 // A block of the chain that is released during a walk may lead elsewhere. That is rare: two seconds may not show it.
 TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
