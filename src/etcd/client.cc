@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "etcd/json.h"
+
 namespace holdfast::etcd {
 
 namespace {
@@ -76,6 +78,11 @@ class Client::Call {
       return conclude(verdict);
     }
     if (response.status != 200) return conclude(judge(response.status, response.body, client_.auth_.has_user()));
+    if (!client_.endpoints_.is_of_cluster(endpoint_, cluster_in(response.body))) {
+      Verdict verdict;
+      verdict.cause = "is of another cluster than etcd at " + client_.endpoints_.known_member();
+      return conclude(verdict);
+    }
     if (understand_(response.body)) {
       client_.worked(endpoint_);
       Answer answer;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace holdfast::etcd {
@@ -42,8 +43,16 @@ class Endpoints {
   /// Only of the current one: others have been left already.
   void failed(std::size_t index, std::int64_t now_ms);
 
+  /// Notes of which cluster an endpoint says that it is. False: of another one than those asked so far, so what it
+  /// says does not count. A cluster that was made anew is another one, too, but at an endpoint of the former.
+  bool is_of_cluster(std::size_t index, std::string_view cluster);
+  /// An endpoint of the cluster that counts. REQUIRES: is_of_cluster() was false.
+  const std::string& known_member() const;
+
  private:
-  std::vector<std::string> urls_;  // without a slash at the end
+  std::vector<std::string> urls_;      // without a slash at the end
+  std::vector<std::string> clusters_;  // that each was of, as far as is known
+  std::string cluster_;
   std::size_t current_ = 0;
   std::size_t failures_ = 0;  // in a row
   std::int64_t not_before_ms_ = 0;

@@ -298,6 +298,15 @@ bool ServerVersion::revokes_early() const {
   return version < std::tuple(3, 4, 31) || (version >= std::tuple(3, 5, 0) && version < std::tuple(3, 5, 13));
 }
 
+// Keys and values are base64 there, so only the header has that text.
+std::string_view cluster_in(std::string_view text) {
+  constexpr std::string_view kBefore = R"("cluster_id":")";
+  const std::size_t found = text.find(kBefore);
+  if (found == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(found + kBefore.size());
+  return rest.substr(0, rest.find('"'));
+}
+
 std::optional<ServerVersion> decode_version(const std::string& text) {
   return unless_malformed([&] {
     ServerVersion version;

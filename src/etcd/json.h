@@ -55,6 +55,9 @@ struct ServerError {
 };
 std::optional<ServerError> decode_error(const std::string& text);
 
+/// The id of the cluster in the header of any answer; empty if there is none.
+std::string_view cluster_in(std::string_view text);
+
 /// What GET /version says.
 struct ServerVersion {
   int major = 0;

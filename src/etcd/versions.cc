@@ -7,7 +7,7 @@
 namespace holdfast::etcd {
 
 VersionQuestion::VersionQuestion(Client& client, Done done)
-    : done_(std::move(done)), answers_(client.endpoints().size()), open_(answers_.size()) {
+    : client_(client), done_(std::move(done)), answers_(client.endpoints().size()), open_(answers_.size()) {
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].url = client.endpoints().url(i);
     Request request;
@@ -27,6 +27,22 @@ void VersionQuestion::answered(std::size_t endpoint, const Response& response) {
     if (response.status == 200) answer.version = decode_version(response.body);
     if (!answer.version) answer.trouble = sentence(answer.url, "does not tell its version");
   }
+  answer.version ? ask_cluster(endpoint) : end_one();
+}
+
+// Needs no user either.
+void VersionQuestion::ask_cluster(std::size_t endpoint) {
+  Request request;
+  request.url = answers_[endpoint].url + "/v3/maintenance/status";
+  request.body = "{}";
+  request.timeout_ms = client_.options().timeout_ms;
+  transfers_[endpoint] = client_.http().send(std::move(request), [this, endpoint](const Response& response) {
+    if (response.ended && response.status == 200) answers_[endpoint].cluster = cluster_in(response.body);
+    end_one();
+  });
+}
+
+void VersionQuestion::end_one() {
   if (--open_ == 0) done_(answers_);
 }
 

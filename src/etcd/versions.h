@@ -1,4 +1,5 @@
-// Which version of etcd each endpoint runs. Members of one cluster may have different ones, so each is asked.
+// Which version of etcd each endpoint runs, and of which cluster it is. Members of one cluster may have different
+// versions, so each is asked.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@ struct EndpointVersion {
   std::string url;
   std::optional<ServerVersion> version;
   std::string trouble;  // why there is none
+  std::string cluster;  // its id; empty: it does not say
 };
 
 /// Asks all endpoints at once, without a user: that needs none.
@@ -28,6 +30,10 @@ class VersionQuestion {
 
  private:
   void answered(std::size_t endpoint, const Response& response);
+  void ask_cluster(std::size_t endpoint);
+  void end_one();
+
+  Client& client_;
 
   const Done done_;
   std::vector<EndpointVersion> answers_;

@@ -96,6 +96,19 @@ etcd::Options store_options(const Config& config) {
   return options;
 }
 
+/// A sentence if they are of more than one cluster: two machines could have one lock then.
+std::string strangers_among(const std::vector<etcd::EndpointVersion>& members) {
+  const etcd::EndpointVersion* known = nullptr;
+  for (const etcd::EndpointVersion& member : members) {
+    if (member.cluster.empty()) continue;
+    if (known == nullptr) known = &member;
+    if (member.cluster != known->cluster)
+      return fmt::format("etcd at {} is of another cluster than etcd at {}: give endpoints of one", member.url,
+                         known->url);
+  }
+  return {};
+}
+
 /// One agent, from its start to its end.
 class Service {
  public:
@@ -153,10 +166,12 @@ class Service {
       }
       warn(sentence);
     }
+    const std::string strangers = strangers_among(members);
+    if (!strangers.empty()) begun_ ? warn(strangers) : hold_back(strangers);
     const bool any_known = std::any_of(members.begin(), members.end(), is_known);
     if (!any_known && config_.require_fixed_etcd && !begun_)
       hold_back("the version of etcd is not known: " + members.front().trouble + "; require_fixed_etcd is set");
-    if (!config_.require_fixed_etcd || (any_known && !any_early)) begin();
+    if (strangers.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
     if (!std::all_of(members.begin(), members.end(), is_known) || !begun_)
       loop_.after(any_known && begun_ ? kAskLaterMs : kAskAgainMs, [this] { ask_versions(); });
   }

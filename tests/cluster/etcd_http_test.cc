@@ -257,6 +257,43 @@ TEST_F(EtcdHttpTest, leaves_an_endpoint_that_may_have_done_something_without_ask
   EXPECT_EQ(broken.seen().size(), 1u);
 }
 
+TEST_F(EtcdHttpTest, takes_nothing_from_a_server_of_another_cluster_than_the_one_that_it_has_used) {
+  const auto of_cluster = [](const char* id, std::atomic<bool>& answers) {
+    return [id, &answers](const FakeRequest&, FakeConnection& connection) {
+      if (!answers) return connection.close();
+      std::string body = kDone;
+      body.replace(body.find(R"("1")"), 3, '"' + std::string(id) + '"');
+      connection.answer(200, body);
+    };
+  };
+  std::atomic<bool> one_answers = true;
+  std::atomic<bool> two_answers = true;
+  FakeServer one(of_cluster("7", one_answers));
+  FakeServer two(of_cluster("8", two_answers));
+  open(options({one.url(), two.url()}));
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  one_answers = false;
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
+  const Answer stranger = transact(one_put());
+  EXPECT_EQ(stranger.outcome, Outcome::unknown);
+  EXPECT_EQ(stranger.sentence, "etcd at " + two.url() + " is of another cluster than etcd at " + one.url());
+  one_answers = true;
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+}
+
+TEST_F(EtcdHttpTest, goes_on_with_a_cluster_that_was_made_anew) {
+  std::atomic<int> id = 7;
+  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
+    std::string body = kDone;
+    body.replace(body.find(R"("1")"), 3, '"' + std::to_string(id) + '"');
+    connection.answer(200, body);
+  });
+  open(options({server.url()}));
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  id = 8;
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+}
+
 TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_tells_that_none_can_be_reached) {
   const std::string first = "http://127.0.0.1:" + std::to_string(free_port());
   const std::string second = "http://127.0.0.1:" + std::to_string(free_port());

@@ -212,6 +212,7 @@ TEST_F(EtcdRealTest, tells_the_version_of_each_endpoint) {
   EXPECT_GE(members[0].version->major, 3);
   EXPECT_EQ(members[0].version->text.substr(0, 2), "3.");
   EXPECT_EQ(members[0].url, server_->url());
+  EXPECT_THAT(members[0].cluster, ::testing::MatchesRegex("[0-9]+"));
   EXPECT_FALSE(members[1].version);
   EXPECT_THAT(members[1].trouble, HasSubstr(nobody + " does not answer: "));
 }
