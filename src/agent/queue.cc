@@ -5,6 +5,7 @@
 namespace holdfast::agent {
 
 void Queue::learn(std::vector<Waiter> waiters, Revision complete) {
+  if (complete < complete_) return;
   std::sort(waiters.begin(), waiters.end(), [](Waiter a, Waiter b) { return a.since < b.since; });
   waiters_ = std::move(waiters);
   complete_ = complete;

@@ -11,10 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "cluster/question.h"
+#include "world/world_file.h"
 
 namespace holdfast::agent {
 
@@ -22,7 +24,8 @@ namespace {
 
 constexpr std::uint64_t kListener = 0;
 constexpr std::size_t kConnectionsMax = 256;
-constexpr int kBindTries = 100;
+/// As long as the names under which sockets are made.
+constexpr const char* kMadeUnder = ".new-01234567";
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
@@ -46,6 +49,26 @@ std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
                .revision = static_cast<Revision>(question.revision)};
 }
 
+// With `errno` if there is none. The file that bind() makes has the mode of the socket, less what the umask takes away.
+platform::FileDescriptor listening_socket(const std::string& path, const RuntimeDirectory& directory) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    errno = ENAMETOOLONG;
+    return {};
+  }
+  std::copy(path.begin(), path.end(), static_cast<char*>(address.sun_path));
+  platform::FileDescriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const bool shared = directory.sharing() == RuntimeDirectory::Sharing::group;
+  const auto share = [&] {
+    return ::chown(path.c_str(), static_cast<uid_t>(-1), directory.group()) == 0 && ::chmod(path.c_str(), 0660) == 0;
+  };
+  const bool listens = listener && ::fchmod(listener.get(), shared ? 0660 : 0600) == 0 &&
+                       ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                       (!shared || share()) && ::listen(listener.get(), SOMAXCONN) == 0;
+  return listens ? std::move(listener) : platform::FileDescriptor();
+}
+
 void add(std::string& text, const std::string& name, std::string value) {
   std::replace(value.begin(), value.end(), '\n', ' ');
   if (!value.empty()) text += fmt::format("{}={}\n", name, value);
@@ -54,39 +77,44 @@ void add(std::string& text, const std::string& name, std::string value) {
 }  // namespace
 
 QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::string& cluster)
-    : path_(agent_socket(directory, cluster)), poll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  sockaddr_un address{};
-  if (path_.size() >= sizeof address.sun_path) {
-    errno = ENAMETOOLONG;
-    fail(path_);
-  }
-  address.sun_family = AF_UNIX;
-  std::copy(path_.begin(), path_.end(), static_cast<char*>(address.sun_path));
-  listener_ = platform::FileDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const bool shared = directory.sharing() == RuntimeDirectory::Sharing::group;
-  // The file that bind() makes has this mode, less what the umask takes away. Only the agent that comes last is asked:
-  // its name leads to it.
-  if (!poll_ || !listener_ || ::fchmod(listener_.get(), shared ? 0660 : 0600) != 0) fail("cannot make a socket");
-  int bound = -1;
-  // Another agent may begin at the same moment.
-  for (int tries = 0; bound != 0 && tries < kBindTries; ++tries) {
-    ::unlink(path_.c_str());
-    bound = ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-    if (bound != 0 && errno != EADDRINUSE) break;
-  }
-  const auto share = [&] {
-    const char* const path = path_.c_str();
-    return ::chown(path, static_cast<uid_t>(-1), directory.group()) == 0 && ::chmod(path, 0660) == 0;
-  };
-  if (bound != 0 || (shared && !share()) || ::listen(listener_.get(), SOMAXCONN) != 0)
-    fail("cannot listen at " + path_);
-  listen(true);
-  if (!listens_) fail("cannot listen at " + path_);
-  inode_ = inode_of(path_);
+    : directory_(directory),
+      cluster_(cluster),
+      path_(agent_socket(directory, cluster)),
+      poll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  const std::size_t longest = std::max(path_.size(), directory.path_of(kMadeUnder).size());
+  if (longest >= sizeof sockaddr_un::sun_path)
+    throw std::runtime_error(fmt::format("the path {} is too long for a socket: expected at most {} bytes", path_,
+                                         sizeof sockaddr_un::sun_path - 1 - (longest - path_.size())));
+  if (!poll_) fail("cannot make a socket");
+  if (!take_name()) fail("cannot listen at " + path_);
 }
 
 QuestionServer::~QuestionServer() {
-  if (inode_of(path_) == inode_) ::unlink(path_.c_str());
+  if (has_name()) ::unlink(path_.c_str());
+}
+
+bool QuestionServer::has_name() const noexcept { return inode_of(path_) == inode_; }
+
+bool QuestionServer::is_replaced() const { return !has_name() && connect_agent(directory_, cluster_); }
+
+// Under another name first: so it is known which file is this one's, and there is a socket at any time. Only the agent
+// that comes last is asked: the name leads to it.
+bool QuestionServer::take_name() {
+  const auto number = static_cast<std::uint32_t>(platform::random_number());
+  const std::string made = directory_.path_of(fmt::format("{}{:08x}", kTemporaryPrefix, number));
+  platform::FileDescriptor listener = listening_socket(made, directory_);
+  const std::uint64_t inode = inode_of(made);
+  if (!listener || inode == 0 || ::rename(made.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(made.c_str());
+    errno = error;
+    return false;
+  }
+  inode_ = inode;
+  listener_ = std::move(listener);
+  listens_ = false;
+  listen(true);
+  return listens_;
 }
 
 bool QuestionServer::watch(int fd, std::uint64_t number) const {

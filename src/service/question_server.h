@@ -22,6 +22,12 @@ class QuestionServer {
 
   /// Readable when read() has something to do.
   int descriptor() const noexcept { return poll_.get(); }
+  /// Whether programs that ask reach this one.
+  bool has_name() const noexcept;
+  /// Whether they reach another one, which lives.
+  bool is_replaced() const;
+  /// Lets them reach this one from now on. False: it is not possible now.
+  bool take_name();
   /// Takes what has come: each question is given once. One that makes no sense ends its connection.
   std::vector<Query> read();
   /// Answers, and ends the connection. Does nothing if its other end is gone.
@@ -32,7 +38,9 @@ class QuestionServer {
   void listen(bool on);
   bool watch(int fd, std::uint64_t number) const;
 
-  std::string path_;
+  const RuntimeDirectory& directory_;
+  const std::string cluster_;
+  const std::string path_;
   std::uint64_t inode_ = 0;  // of the socket's file
   platform::FileDescriptor poll_;
   platform::FileDescriptor listener_;

@@ -121,7 +121,7 @@ void SharedMachine::each(Visit&& visit) const {
 }
 
 bool SharedMachine::superseded() const {
-  bool superseded = false;
+  bool superseded = parts_.empty() && replaced_;
   each([&](const Dictionary&, const Segment& segment) {
     const Token agent = segment.session().agent();
     if (agent != kNobody && agent != self_) superseded = true;
@@ -130,7 +130,7 @@ bool SharedMachine::superseded() const {
 }
 
 bool SharedMachine::is_abandoned() const {
-  bool lives = false;
+  bool lives = parts_.empty();  // one has answered
   each([&](const Dictionary&, const Segment& segment) {
     const Token agent = segment.session().agent();
     if (agent != kNobody && agent != self_ && world_.judge(agent) != Liveness::dead) lives = true;
@@ -240,6 +240,16 @@ Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   return all;
 }
 
+// Where there is no dictionary yet, the later agent is the one that is asked. Else it is the one that dictionaries
+// name: of two that start at once, another may have the name of the socket.
+void SharedMachine::look_at_socket() {
+  if (questions_.has_name()) return;
+  if (parts_.empty() && questions_.is_replaced())
+    replaced_ = true;
+  else if (!superseded())
+    questions_.take_name();
+}
+
 // All are attended before the session of any is judged: a new one has none, whatever its name.
 void SharedMachine::take_in_new() {
   const std::map<std::string, Part> come = attend_new();
@@ -263,6 +273,7 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
     if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
     const holdfast::Session session = segment->session();
     const Token before = session.agent();
+    if (parts_.empty() && come.empty()) look_at_socket();
     const bool is_first = std::all_of(
         come.begin(), come.end(), [this](const auto& one) { return one.second.segment->session().agent() == self_; });
     if (is_first && !superseded() && session.attend(before, self_, waiter_)) come[name] = {dictionary, segment};
@@ -311,6 +322,7 @@ void SharedMachine::turn() {
   leave_again();
   if (now >= next_look_) {
     look_at_all_ = true;
+    look_at_socket();
     dictionaries_.look_again();
     next_look_ = now + kIdleMs;
   }

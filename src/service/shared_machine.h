@@ -93,6 +93,7 @@ class SharedMachine final : public Machine {
   void each(Visit&& visit) const;
   /// A dictionary that was made, or made again, since the last turn, or that could not be opened before.
   void take_in_new();
+  void look_at_socket();
   std::map<std::string, Part> attend_new();
   static Session latest(const std::map<std::string, Part>& parts);
   /// False: it cannot begin the session; so it takes no part yet.
@@ -126,7 +127,8 @@ class SharedMachine final : public Machine {
   Session alone_;
   /// Until when a dictionary that cannot be opened may have a session that is alive.
   Milliseconds unseen_until_ = std::numeric_limits<Milliseconds>::max();
-  bool adopts_ = true;  // what stands in a dictionary that is found counts
+  bool replaced_ = false;  // by a later agent, before there was a dictionary
+  bool adopts_ = true;     // what stands in a dictionary that is found counts
   Milliseconds due_ = 0;
   Milliseconds next_look_ = 0;
   bool look_at_all_ = true;  // wanted() does not rely on hints, which may be lost

@@ -102,6 +102,12 @@ class SharedMachineTest : public DictTest {
   static void remove(const std::string& its_name) {
     EXPECT_EQ(holdfast_remove(its_name.data(), its_name.size()), HOLDFAST_OK);
   }
+  /// Whether a question comes to it.
+  bool reaches_this_agent() {
+    machine->turn();
+    const auto asked = ask_agent((**World::current()).directory(), "main", {"verify", dict_name, 0, "k"});
+    return asked && !machine->queries().empty();
+  }
   std::string path_of(const std::string& its_name) const { return directory / (its_name + ".dict"); }
 
   const LockName name;
@@ -415,6 +421,42 @@ TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is
   machine->turn();
   EXPECT_NE(machine->superseded(), !later_acts);
   EXPECT_EQ(later.ask("superseded") == "acts", later_acts);
+}
+
+TEST_F(SharedMachineTest, of_two_agents_without_a_dictionary_the_later_one_is_left) {
+  remove(dict_name);
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  OtherAgent later;
+  Dict again(dict_name, {.cluster = "main"});
+  machine->turn();  // it comes first
+  EXPECT_TRUE(machine->superseded());
+  EXPECT_FALSE(machine->is_abandoned());
+  EXPECT_EQ(later.ask("turn"), "acts");
+  EXPECT_EQ(later.ask("superseded"), "acts");
+}
+
+TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_give_way_to_one_that_has_died) {
+  remove(dict_name);
+  machine = std::make_unique<SharedMachine>(**World::current(), "main");
+  OtherAgent().kill_and_wait();
+  Dict again(dict_name, {.cluster = "main"});
+  machine->turn();
+  EXPECT_FALSE(machine->superseded());
+  EXPECT_TRUE(eventually([&] { return reaches_this_agent(); }));
+}
+
+TEST_F(SharedMachineTest, the_agent_that_is_left_can_be_asked_whichever_had_the_socket) {
+  begin();
+  const std::string path = agent_socket((**World::current()).directory(), "main");
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  EXPECT_TRUE(eventually([&] { return reaches_this_agent(); }));
+  OtherAgent later;
+  ASSERT_EQ(later.ask("turn"), "acts");
+  machine->turn();
+  ASSERT_TRUE(machine->superseded());
+  machine.reset();
+  struct stat info {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << "it is the other one's";
 }
 
 // The other one may be stopped while it makes a lock stand in that epoch, and goes on later.
