@@ -25,8 +25,8 @@ class Queue {
   /// The queue of a lock that was gained at `gained`, of which nothing is known.
   explicit Queue(Revision gained = 0) : gained_(gained) {}
 
-  /// Replaces what is known: `waiters` are all up to the revision `complete`. A look that was overtaken by a note, or by
-  /// another look, tells nothing.
+  /// Replaces what is known: `waiters` are all up to the revision `complete`. A look that was overtaken by a note, or
+  /// by another look, tells nothing.
   void learn(std::vector<Waiter> waiters, Revision complete);
   /// `first` is the first in the queue, or was when it came. One that should be listed and is not: unknown().
   void note(Waiter first);

@@ -262,7 +262,7 @@ TEST_F(StandingTest, only_an_idle_lock_is_withdrawn_without_holding_it) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
-TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_whose_time_has_passed) {
+TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_after_its_time) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0.05, &lease), HOLDFAST_OK);
