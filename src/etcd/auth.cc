@@ -1,5 +1,7 @@
 #include "etcd/auth.h"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -26,14 +28,19 @@ std::optional<std::string> read_password(const std::string& path, std::string& c
   return std::nullopt;
 }
 
+bool is_open_to_all(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && (info.st_mode & 0007) != 0;
+}
+
 constexpr std::int64_t kDenialMs = 1000;
 
 Verdict denied(std::string cause) { return {Outcome::refused, Fault::denied, false, false, std::move(cause)}; }
 
 }  // namespace
 
-Auth::Auth(Loop& loop, Http& http, Credentials credentials)
-    : loop_(loop), http_(http), credentials_(std::move(credentials)) {}
+Auth::Auth(Loop& loop, Http& http, Credentials credentials, std::function<void(const std::string&)> complain)
+    : loop_(loop), http_(http), credentials_(std::move(credentials)), complain_(std::move(complain)) {}
 
 Auth::~Auth() = default;
 
@@ -58,8 +65,11 @@ void Auth::obtain(const std::string& endpoint, std::int64_t timeout_ms, Done don
 }
 
 std::optional<std::string> Auth::request_body(std::string& cause) const {
-  const auto password = read_password(credentials_.password_file, cause);
+  const std::string& path = credentials_.password_file;
+  const auto password = read_password(path, cause);
   if (!password) return std::nullopt;
+  // It was not when the agent began, and at the next start it is refused.
+  if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users (chmod o= " + path + ")");
   auto body = encode_credentials(credentials_.user, *password);
   if (!body) cause = "was not asked: the user and the password have to be UTF-8";
   return body;

@@ -23,7 +23,8 @@ class Auth {
   /// Nothing, or why there is no token: then of `unknown`, nobody answered.
   using Done = std::function<void(const Verdict* failure)>;
 
-  Auth(Loop& loop, Http& http, Credentials credentials);
+  /// `complain`: told of what people have to know.
+  Auth(Loop& loop, Http& http, Credentials credentials, std::function<void(const std::string&)> complain);
   ~Auth();
   Auth(const Auth&) = delete;
   Auth& operator=(const Auth&) = delete;
@@ -47,6 +48,7 @@ class Auth {
   Loop& loop_;
   Http& http_;
   const Credentials credentials_;
+  const std::function<void(const std::string&)> complain_;
   std::string token_;
   bool disabled_ = false;
   Verdict denial_;  // the last one, given again for a while: to check a password costs a server much time

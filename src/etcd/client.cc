@@ -152,7 +152,7 @@ Client::Client(Loop& loop, Options options)
     : loop_(loop),
       options_(std::move(options)),
       http_(loop, options_.tls),
-      auth_(loop, http_, options_.credentials),
+      auth_(loop, http_, options_.credentials, [this](const std::string& text) { complain(text); }),
       endpoints_(options_.endpoints, options_.seed) {}
 
 Client::~Client() = default;

@@ -420,6 +420,15 @@ TEST_F(EtcdHttpTest, reads_the_password_file_each_time_and_tells_if_it_cannot) {
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
 }
 
+TEST_F(EtcdHttpTest, tells_if_the_password_file_has_become_open_to_all_and_goes_on) {
+  TokenServer server;
+  open_with_user(server.url());
+  const std::string path = directory_ / "password";
+  std::filesystem::permissions(path, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  EXPECT_TRUE(has_complained("the password file " + path + " is open to all users (chmod o= " + path + ")"));
+}
+
 TEST_F(EtcdHttpTest, does_not_let_a_server_check_a_wrong_password_for_each_request) {
   FakeServer server(
       says(400, R"({"error":"etcdserver: authentication failed, invalid user ID or password","code":3})"));
