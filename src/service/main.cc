@@ -1,15 +1,18 @@
 // The program holdfast-agent: one for each world and cluster. "holdfast agent" runs it.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -53,6 +56,13 @@ void say(const std::string& sentence) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
+/// What a running agent tells. In a file with the time: journals and supervisors stamp lines themselves.
+void report(const std::string& sentence) {
+  struct stat info {};
+  const bool in_file = ::fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
+  say(in_file ? fmt::format("{:%Y-%m-%dT%H:%M:%S%z}: {}", fmt::localtime(std::time(nullptr)), sentence) : sentence);
+}
+
 class SystemClock final : public Clock {
  public:
   Milliseconds boot_ms() const override { return etcd::boottime_ms(); }
@@ -71,7 +81,7 @@ class Signals {
     sigset_t set;
     ::sigemptyset(&set);
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
-    ::signal(SIGPIPE, SIG_IGN);  // of say(), and of the libraries that speak with the store
+    ::signal(SIGPIPE, SIG_IGN);  // of report(), and of the libraries that speak with the store
     ::sigprocmask(SIG_BLOCK, &set, nullptr);
     fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   }
@@ -92,7 +102,7 @@ etcd::Options store_options(const Config& config) {
   options.credentials = {config.user, config.password_file};
   options.timeout_ms = etcd::Options::timeout_for(config.settings.ttl_s);
   options.seed = platform::random_number();
-  options.complain = &say;
+  options.complain = &report;
   return options;
 }
 
@@ -118,7 +128,7 @@ class Service {
         signals_(signals),
         store_(loop_, store_options(config)),
         machine_(world, config.cluster),
-        engine_(store_, machine_, clock_, config.space, config.settings, &say) {
+        engine_(store_, machine_, clock_, config.space, config.settings, &report) {
     if (!machine_.trouble().empty()) warn(machine_.trouble() + ": new dictionaries are found once a second");
     for (const int fd : machine_.descriptors()) loop_.watch(fd, EPOLLIN, [this](std::uint32_t) { step(); });
     loop_.watch(signals_.descriptor(), EPOLLIN, [this](std::uint32_t) {
@@ -177,13 +187,13 @@ class Service {
   }
 
   void warn(const std::string& sentence) {
-    if (warned_.insert(sentence).second) say("warning: " + sentence);
+    if (warned_.insert(sentence).second) report("warning: " + sentence);
   }
 
   void hold_back(const std::string& sentence) {
     if (sentence == held_back_) return;
     held_back_ = sentence;
-    say(sentence);
+    report(sentence);
     engine_.hold_back(sentence);
     notify_manager("READY=1");
     notify_manager("STATUS=" + sentence);
@@ -221,7 +231,7 @@ class Service {
   }
 
   static void tell(const std::string& sentence) {
-    say(sentence);
+    report(sentence);
     notify_manager("STATUS=" + sentence);
   }
 
@@ -231,7 +241,7 @@ class Service {
     if (!begun_) return end("", EXIT_SUCCESS);
     if (engine_.vacate()) return give_back();
     if (!drains_ || draining_) return end("locks are held: the lease stays for the next agent", EXIT_SUCCESS);
-    say("locks are held: waiting for their release, and for no new one");
+    report("locks are held: waiting for their release, and for no new one");
     draining_ = true;
     engine_.drain();
   }
@@ -244,7 +254,7 @@ class Service {
 
   void end(const std::string& sentence, int status) {
     if (ended_) return;
-    if (!sentence.empty()) say(sentence);
+    if (!sentence.empty()) report(sentence);
     ended_ = true;
     status_ = status;
   }
