@@ -257,6 +257,26 @@ describe("a lock of two machines", function ()
     end)
 
 
+    it("is held by nobody of the machine where it is waited for, says `holdfast locks`", function ()
+        start_agents()
+        local here = program(one)
+        assert.equal("true", here 'return lock:trylock("key")')
+        local waits = process.start([[
+            assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
+            say(require("resty.lock"):new("jobs", { timeout = 60 }):lock("key") and "has it")
+        ]], { env = { HOLDFAST_DIR = two } })
+        local text
+        assert.truthy(command.await(function ()
+            text = select(2, command.run("locks", "--waiting", { HOLDFAST_DIR = two }))
+            return text:find "waits for"
+        end), text)
+        assert.matches('^jobs key is held by nobody of this machine: "holdfast cluster holders" tells which machine '
+                       .. "has it\n", text)
+        here 'return lock:unlock()'
+        waits:expect "has it"
+    end)
+
+
     describe("shown by `holdfast cluster`", function ()
         it("status without a name shows each dictionary, and its agent once", function ()
             start_agents()

@@ -43,6 +43,7 @@ void add_dictionary(const std::string& name, Snapshot& snapshot) {
   DictionaryLook look;
   look.name = name;
   look.trouble = found.trouble;
+  look.in_cluster = !found.cluster.empty();
   look.inode = found.file.inode;
   look.size = found.size;
   look.counts = found.counts;
