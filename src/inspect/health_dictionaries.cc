@@ -148,10 +148,21 @@ class Examination {
     holdfast_cluster state{};
     if (dictionary_.cluster.empty() || holdfast_cluster_state(dictionary_.handle, &state) != HOLDFAST_UNAVAILABLE)
       return;
-    add(Severity::error,
-        fmt::format("belongs to the cluster {}, and has no {}: no lock of it can be had", escaped(dictionary_.cluster),
-                    state.agent == 0 ? "agent" : "session at the store"),
-        state.agent == 0 ? "start holdfast-agent" : "look at the log of the agent, and at the store");
+    const std::string why = sentence(HOLDFAST_UNAVAILABLE);
+    const std::string cluster = escaped(dictionary_.cluster);
+    if (state.agent == 0)
+      return add(Severity::error,
+                 fmt::format("belongs to the cluster {}, and has no agent: no lock of it can be had", cluster),
+                 "start holdfast-agent");
+    constexpr const char* kLook = "look at the log of the agent, and at the store";
+    if (state.seconds <= 0)
+      return add(
+          Severity::error,
+          fmt::format("belongs to the cluster {}, and has no session at the store: no lock of it can be had", cluster),
+          kLook);
+    // What this machine has by now, it keeps while its session lasts.
+    add(Severity::error, fmt::format("belongs to the cluster {}, and no new lock of it can be had: {}", cluster, why),
+        kLook);
   }
 
   const Dictionary& dictionary_;
