@@ -117,8 +117,7 @@ int run_rm(const std::vector<std::string>& given) {
   world.want_openers();
   if (const auto wrong = world.apply()) return *wrong;
   std::map<std::string, bool> was_there;
-  for (const std::string& name : arguments.words())
-    was_there[name] = is_file_there(name);
+  for (const std::string& name : arguments.words()) was_there[name] = is_file_there(name);
   const HolderJudge judge;
   // Before any is judged: the first process that enters a world removes what is left there.
   auto directory = inspect::enter();
