@@ -150,10 +150,11 @@ int run_cluster(const std::vector<std::string>& given) {
   if (name == "holders") return run_holders(rest);
   if (name == "break") return run_break(rest);
   Arguments arguments(kCluster);
-  arguments.expect_words(1, SIZE_MAX, {"subcommand"});
+  arguments.expect_words(0, SIZE_MAX, {});
   if (const auto done = arguments.parse(given)) return *done;
-  return arguments.refuse(
-      fmt::format("unknown subcommand {}: expected status, holders or break", quote(arguments.word(0))));
+  constexpr const char* kExpected = "expected status, holders or break";
+  if (arguments.words().empty()) return arguments.refuse(fmt::format("no subcommand was given: {}", kExpected));
+  return arguments.refuse(fmt::format("unknown subcommand {}: {}", quote(arguments.word(0)), kExpected));
 }
 
 }  // namespace holdfast::cli
