@@ -260,8 +260,11 @@ describe("holdfast doctor", function ()
             local found, code = findings()
             assert.equal(0, code, table.concat(found, "\n"))
             for _, list in ipairs { "ls", "locks" } do
-                assert.same({ { code = 0 }, "" }, { (run(list)), select(3, run(list)) })
+                local ended, _, err = run(list)
+                assert.same({ { code = 0 }, "" }, { ended, err })
             end
+            local err = select(3, run("stat", "commands"))
+            assert.is_nil(err:find('there are: "commands"', 1, true), err)
             looks = looks + 1
         end
         assert.is_true(looks > 0)
