@@ -152,9 +152,9 @@ int run_cluster(const std::vector<std::string>& given) {
   Arguments arguments(kCluster);
   arguments.expect_words(0, SIZE_MAX, {});
   if (const auto done = arguments.parse(given)) return *done;
-  constexpr const char* kExpected = "expected status, holders or break";
-  if (arguments.words().empty()) return arguments.refuse(fmt::format("no subcommand was given: {}", kExpected));
-  return arguments.refuse(fmt::format("unknown subcommand {}: {}", quote(arguments.word(0)), kExpected));
+  if (arguments.words().empty()) return arguments.refuse("no subcommand was given: expected status, holders or break");
+  return arguments.refuse(
+      fmt::format("unknown subcommand {}: expected status, holders or break", quote(arguments.word(0))));
 }
 
 }  // namespace holdfast::cli
