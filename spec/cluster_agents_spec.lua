@@ -311,8 +311,9 @@ describe("a lock of two machines", function ()
             command.start("agent", "main", "--etcd", "http://127.0.0.1:1", { HOLDFAST_DIR = two })
             assert.truthy(command.await(function ()
                 code, out, err = run_cluster(two, "status")
-                return code == 1 and out:find(reason, 1, true) and err == 'holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the '
-                              .. "first program that opens one makes it\n"
+                return code == 1 and out:find(reason, 1, true)
+                       and err == 'holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the '
+                                  .. "first program that opens one makes it\n"
             end), out)
             code, out, err = run_cluster(two, "status", "--dir", "/nonexistent")
             assert.same({ 2, "" }, { code, out })
