@@ -257,6 +257,26 @@ describe("a lock of two machines", function ()
     end)
 
 
+    it("is held by nobody of the machine where it is waited for, says `holdfast locks`", function ()
+        start_agents()
+        local here = program(one)
+        assert.equal("true", here 'return lock:trylock("key")')
+        local waits = process.start([[
+            assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
+            say(require("resty.lock"):new("jobs", { timeout = 60 }):lock("key") and "has it")
+        ]], { env = { HOLDFAST_DIR = two } })
+        local text
+        assert.truthy(command.await(function ()
+            text = select(2, command.run("locks", "--waiting", { HOLDFAST_DIR = two }))
+            return text:find "waits for"
+        end), text)
+        assert.matches('^jobs key is held by nobody of this machine: "holdfast cluster holders" tells which machine '
+                       .. "has it\n", text)
+        here 'return lock:unlock()'
+        waits:expect "has it"
+    end)
+
+
     describe("shown by `holdfast cluster`", function ()
         it("status without a name shows each dictionary, and its agent once", function ()
             start_agents()
@@ -290,16 +310,32 @@ describe("a lock of two machines", function ()
             assert.same({ 1, "", "holdfast: no dictionary here belongs to a cluster\n" }, { code, out, err })
             command.start("agent", "main", "--etcd", "http://127.0.0.1:1", { HOLDFAST_DIR = two })
             assert.truthy(command.await(function ()
-                err = select(3, run_cluster(two, "status"))
-                return err == 'holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the '
-                              .. "first program that opens one makes it\n"
-            end), err)
+                code, out, err = run_cluster(two, "status")
+                return code == 1 and out:find(reason, 1, true)
+                       and err == 'holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the '
+                                  .. "first program that opens one makes it\n"
+            end), out)
             code, out, err = run_cluster(two, "status", "--dir", "/nonexistent")
             assert.same({ 2, "" }, { code, out })
             assert.matches("^holdfast: there is no runtime directory /nonexistent; ", err)
             code, out, err = run_cluster(two, "status", "jobs")
             assert.same({ 2, "" }, { code, out })
             assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. ", nor any other\n", err)
+        end)
+
+        it("status tells of an agent that listens before there is a dictionary", function ()
+            etcd.agent(one, "--etcd", server.url, "--namespace", space)
+            local code, out, err = run_cluster(one, "status")
+            assert.matches("^no dictionary: cluster main\n  agent: up for ", out)
+            assert.equal('holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the first '
+                         .. "program that opens one makes it\n", err)
+            assert.equal(0, code)
+            code, out = run_cluster(one, "status", "--json")
+            local told = json.decode(out)
+            assert.same({}, told.dictionaries)
+            assert.is_nil(told.agents.main.error)
+            assert.is_true(told.agents.main.requests > 0, out)
+            assert.equal(0, code)
         end)
 
         it("holders is JSON where that is asked for, in the world that --dir names", function ()

@@ -26,7 +26,7 @@ local RESULTS = {
 -- Beginnings of results, of titles of processes, and of fields of HTTP, in files that have messages as well.
 local SHOWN = {
     ["src/cli/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
-    ["src/cli/cluster_status.cc"] = { "more than 1 s", "; half within ", "session {} for " },
+    ["src/cli/cluster_status.cc"] = { "more than 1 s", "no dictionary: ", "; half within ", "session {} for " },
     ["src/cli/doctor_command.cc"] = { "all is well" },
     ["src/cli/lock_guard.cc"] = { "holdfast: guard of " },
     ["src/cli/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
@@ -97,8 +97,8 @@ local MESSAGES = messages()
 
 
 -- What the system, TLS, the parser of JSON or etcd says comes from outside.
-local FROM_OUTSIDE = { "^SSL", "^alert ", "^Connection refused", "^etcdserver: ", "^mvcc: ", "^parse error at ",
-                       "^could not load PEM client certificate", "^unable to set private key file",
+local FROM_OUTSIDE = { "^SSL", "^OpenSSL ", "^alert ", "^Connection refused", "^etcdserver: ", "^mvcc: ",
+                       "^parse error at ", "^could not load PEM client certificate", "^unable to set private key file",
                        "^error setting certificate file" }
 
 local function is_from_outside(part)

@@ -281,6 +281,10 @@ describe("holdfast agent", function ()
                 local lock = require("resty.lock"):new("jobs")
                 say(lock:trylock("other"))
             ]], { env = { HOLDFAST_DIR = machine } })))
+            local _, found = run("doctor", { HOLDFAST_DIR = machine })
+            local finding = "error\tdictionary jobs\tbelongs to the cluster main, and no new lock of it can be had: "
+                            .. 'the agent of the cluster "main" takes no new locks: it drains\t'
+            assert.truthy(found:find(finding, 1, true), found)
             assert.is_nil(agent:wait(0.1))
             assert.is_true(lives(agent))
             child:say ""

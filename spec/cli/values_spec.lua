@@ -214,11 +214,19 @@ describe("holdfast", function ()
         { { "set", "values", "a", "b", "--stdin" }, "expected a VALUE or --stdin, and not both" },
         { { "set", "values", "a", "b", "--add", "--replace" }, "--replace was given with --add or --safe" },
         { { "set", "values", "a", "b", "-t", "list" }, '--type: bad type "list": expected string, number or boolean' },
-        { { "set", "values", "a", "b", "-t", "number" }, 'bad number "b"' },
+        { { "set", "values", "a", "b", "-t", "number" },
+          'bad number "b": expected a finite decimal number, as in 7, -2.5 or 1e6' },
+        { { "set", "values", "a", "inf", "-t", "number" }, 'bad number "inf": expected a finite decimal number' },
+        { { "set", "values", "a", "-foo" }, 'unknown option "-foo"; accepted: --help' },
+        { { "locks", "-wz" }, 'unknown option "-wz"; accepted: --help' },
         { { "set", "values", "a", "yes", "-t", "boolean" }, 'bad boolean "yes": expected true or false' },
         { { "set", "values", "a", "b", "--exptime", "-1" }, '--exptime: bad time "-1": expected seconds, 0 to 1e10' },
         { { "set", "values", "a", "b", "--flags", "-1" }, '--flags: bad flags "-1": expected 0 to 4294967295' },
         { { "incr", "values", "a", "x" }, 'bad number "x"' },
+        { { "incr", "values", "a", "0x10" }, 'bad number "0x10": expected a finite decimal number' },
+        { { "incr", "values", "a", "nan", "--init", "0" }, 'bad number "nan": expected a finite decimal number' },
+        { { "incr", "values", "a", "-inf" }, 'bad number "-inf": expected a finite decimal number' },
+        { { "incr", "values", "a", "1", "--init", "inf" }, '--init: bad number "inf": expected a finite' },
         { { "incr", "values", "a", "--init", "" }, '--init: bad number ""' },
         { { "ttl", "values", "a", "nan" }, 'bad time "nan": expected seconds' },
         -- As of a variable of a shell that is not set: it is not as if nothing was given.
@@ -227,6 +235,7 @@ describe("holdfast", function ()
         { { "get", "--dir", "", "values", "a" }, '--dir: bad directory "": expected a path' },
         { { "keys", "values", "--max", "x" }, '--max: bad number "x": expected 0 or more' },
         { { "del", "values" }, "no KEY was given" },
+        { { "cluster" }, "no subcommand was given: expected status, holders or break" },
     } do
         local words, wanted = case[1], case[2]
         it("refuses: " .. table.concat(words, " "):sub(1, 60), function ()

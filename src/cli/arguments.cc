@@ -88,7 +88,8 @@ std::optional<int> Arguments::parse(const std::vector<std::string>& arguments) {
     return refuse(error.what());
   }
   for (const std::string& word : app.remaining()) {
-    if (word.size() > 1 && word.front() == '-' && !inspect::number_of(word)) return refuse(unknown_option(app, word));
+    if (word.size() > 1 && word.front() == '-' && !inspect::number_of(word))
+      return refuse(unknown_option(app, as_typed(arguments, word)));
     words_.push_back(word);
   }
   if (dashes != arguments.end()) words_.insert(words_.end(), dashes + 1, arguments.end());

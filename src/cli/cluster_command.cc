@@ -150,8 +150,9 @@ int run_cluster(const std::vector<std::string>& given) {
   if (name == "holders") return run_holders(rest);
   if (name == "break") return run_break(rest);
   Arguments arguments(kCluster);
-  arguments.expect_words(1, SIZE_MAX, {"subcommand"});
+  arguments.expect_words(0, SIZE_MAX, {});
   if (const auto done = arguments.parse(given)) return *done;
+  if (arguments.words().empty()) return arguments.refuse("no subcommand was given: expected status, holders or break");
   return arguments.refuse(
       fmt::format("unknown subcommand {}: expected status, holders or break", quote(arguments.word(0))));
 }

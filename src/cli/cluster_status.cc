@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,13 +11,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/name.h"
 #include "cli/arguments.h"
-#include "cli/descriptor.h"
+#include "cli/listening_agents.h"
 #include "cli/lock_refusal.h"
 #include "cli/message.h"
 #include "cli/print_json.h"
@@ -40,7 +37,10 @@ constexpr CommandTexts kStatus{
     R"(Shows one dictionary, or all that belong to clusters: the cluster, its agent here, how long
 the session of this machine lasts, and what the agent has done.
 
-Exit status: 0; 1 of one of them no lock can be had, or there is none; 2 trouble.)"};
+An agent that listens here is shown also before there is a dictionary of its cluster.
+
+Exit status: 0; 1 of one of them no lock can be had, or there is neither dictionary nor agent;
+2 trouble.)"};
 
 /// A dictionary of a cluster, and why no lock of it can be had; empty: it can.
 struct Member {
@@ -69,6 +69,10 @@ std::uint64_t number(const Answer& answer, const std::string& name) {
 
 // --- finding it ---
 
+Agent agent_of(const Expected<Answer>& answer) {
+  return answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};
+}
+
 /// Adds the dictionary; false if it is plain. The agent may take long to answer, so its state is that of afterwards.
 bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview) {
   Member member{name, {}, {}};
@@ -76,13 +80,18 @@ bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview
   if (code != HOLDFAST_OK && code != HOLDFAST_UNAVAILABLE) return false;
   const std::string cluster = cluster_of(member);
   if (!overview.agents.contains(cluster)) {
-    auto answer = ask_agent(dict, HOLDFAST_ASK_STATUS, {}, 0);
-    overview.agents[cluster] = answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};
+    overview.agents[cluster] = agent_of(ask_agent(dict, HOLDFAST_ASK_STATUS, {}, 0));
     code = holdfast_cluster_state(dict, &member.state);
   }
   member.trouble = code == HOLDFAST_OK ? overview.agents[cluster].trouble : holdfast_error();
   overview.members.push_back(std::move(member));
   return true;
+}
+
+/// Adds those of clusters without a dictionary here.
+void add_listening_agents(Overview& overview) {
+  for (const std::string& cluster : listening_agents())
+    if (!overview.agents.contains(cluster)) overview.agents[cluster] = agent_of(ask_listening_agent(cluster));
 }
 
 /// The dictionary of that name; without one, those of the world that belong to clusters. There are none before there is
@@ -91,7 +100,10 @@ Expected<Overview> look(const std::string& name) {
   Overview overview;
   if (const auto world = inspect::observe(); !world) {
     const bool is_to_be = inspect::is_default_directory() || std::filesystem::exists(inspect::directory_to_be());
-    if (name.empty() && world.status().code == Code::not_found && is_to_be) return overview;
+    if (name.empty() && world.status().code == Code::not_found && is_to_be) {
+      add_listening_agents(overview);
+      return overview;
+    }
     return world.status();
   }
   if (!name.empty()) {
@@ -104,32 +116,31 @@ Expected<Overview> look(const std::string& name) {
   if (!names) return names.status();
   for (const std::string& one : *names)  // one that has just been removed is none of them
     if (auto dict = inspect::attach(one)) add_member(one, *dict, overview);
+  add_listening_agents(overview);
   return overview;
 }
 
-/// Clusters with an agent that listens here: their dictionaries may be yet to be made.
-std::vector<std::string> listening_agents() {
-  constexpr std::string_view kSocket = ".agent-";
+void say_that_there_is_none(const Overview& overview) {
   std::vector<std::string> clusters;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(inspect::directory_to_be(), error)) {
-    const std::string file = entry.path().filename();
-    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-    if (!file.starts_with(kSocket) || entry.path().native().size() >= sizeof address.sun_path) continue;
-    entry.path().native().copy(static_cast<char*>(address.sun_path), sizeof address.sun_path - 1);
-    const Descriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
-      clusters.push_back(quote(file.substr(kSocket.size())));
-  }
-  std::sort(clusters.begin(), clusters.end());
-  return clusters;
+  for (const auto& [cluster, agent] : overview.agents) clusters.push_back(quote(cluster));
+  if (clusters.empty()) return say("no dictionary here belongs to a cluster");
+  say("no dictionary here belongs to a cluster; an agent listens for {}: the first program that opens one makes it",
+      fmt::join(clusters, ", "));
 }
 
-void say_that_there_is_none() {
-  std::vector<std::string> agents = listening_agents();
-  if (agents.empty()) return say("no dictionary here belongs to a cluster");
-  say("no dictionary here belongs to a cluster; an agent listens for {}: the first program that opens one makes it",
-      fmt::join(agents, ", "));
+/// Whether locks can be had: of each dictionary, and where there is yet only an agent.
+bool is_all_well(const Overview& overview) {
+  const bool members_are = std::all_of(overview.members.begin(), overview.members.end(),
+                                       [](const Member& member) { return member.trouble.empty(); });
+  const auto has_member = [&](const std::string& cluster) {
+    return std::any_of(overview.members.begin(), overview.members.end(),
+                       [&](const Member& member) { return cluster_of(member) == cluster; });
+  };
+  const bool others_are = std::all_of(overview.agents.begin(), overview.agents.end(), [&](const auto& one) {
+    const auto& [cluster, agent] = one;
+    return has_member(cluster) || (agent.trouble.empty() && !agent.answer.contains("sentence"));
+  });
+  return members_are && others_are && !overview.agents.empty();
 }
 
 // --- as text ---
@@ -169,6 +180,13 @@ std::string agent_in_words(const Answer& answer) {
   return text;
 }
 
+std::string in_words(const Agent& agent) {
+  if (!agent.trouble.empty()) return fmt::format("  {}\n", agent.trouble);
+  const auto sentence = agent.answer.find("sentence");
+  const std::string trouble = sentence != agent.answer.end() ? fmt::format("  {}\n", sentence->second) : "";
+  return trouble + agent_in_words(agent.answer);
+}
+
 std::string in_words(const Overview& overview) {
   std::string text;
   std::map<std::string, bool> shown;
@@ -180,15 +198,10 @@ std::string in_words(const Overview& overview) {
                                                                 state.epoch, state.seconds, state.machine)
                                                   : "no session";
     text += fmt::format("{}: cluster {}, {}, {}\n", inspect::escaped(member.dictionary), cluster, agent, session);
-    if (std::exchange(shown[cluster], true)) continue;
-    const Agent& answered = overview.agents.at(cluster);
-    const auto sentence = answered.answer.find("sentence");
-    if (!answered.trouble.empty())
-      text += fmt::format("  {}\n", answered.trouble);
-    else if (sentence != answered.answer.end())
-      text += fmt::format("  {}\n", sentence->second);
-    if (answered.trouble.empty()) text += agent_in_words(answered.answer);
+    if (!std::exchange(shown[cluster], true)) text += in_words(overview.agents.at(cluster));
   }
+  for (const auto& [cluster, agent] : overview.agents)
+    if (!shown.contains(cluster)) text += fmt::format("no dictionary: cluster {}\n{}", cluster, in_words(agent));
   return text;
 }
 
@@ -262,10 +275,8 @@ int run_cluster_status(const std::vector<std::string>& given) {
     print_json(to_json(overview), world.output());
   else
     print(in_words(overview));
-  if (overview.members.empty()) say_that_there_is_none();
-  const bool ok = std::all_of(overview.members.begin(), overview.members.end(),
-                              [](const Member& member) { return member.trouble.empty(); });
-  return ok && !overview.members.empty() ? exit_status::kYes : exit_status::kNo;
+  if (overview.members.empty()) say_that_there_is_none(overview);
+  return is_all_well(overview) ? exit_status::kYes : exit_status::kNo;
 }
 
 }  // namespace holdfast::cli

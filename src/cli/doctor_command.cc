@@ -77,12 +77,18 @@ bool prune(const std::vector<std::string>& names) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-void repair(Patient& patient, Findings& findings) {
+std::vector<std::string> names_to_repair(Patient& patient) {
   std::vector<std::string> names;
   for (const inspect::Dictionary& dictionary : patient.dictionaries)
     if (inspect::needs_repair(dictionary, patient)) names.push_back(dictionary.name);
-  if (names.empty()) return;
-  if (!prune(names)) findings.push_back({Severity::error, "", "the repair did not succeed", ""});
+  return names;
+}
+
+void repair(Patient& patient, Findings& findings) {
+  const std::vector<std::string> names = names_to_repair(patient);
+  if (names.empty() || prune(names)) return;
+  // One that was removed meanwhile needs none.
+  if (!names_to_repair(patient).empty()) findings.push_back({Severity::error, "", "the repair did not succeed", ""});
 }
 
 // --- printing ---

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/name.h"
@@ -12,6 +13,7 @@
 #include "cli/print_json.h"
 #include "cli/world_options.h"
 #include "inspect/ancestors.h"
+#include "inspect/dictionaries.h"
 #include "inspect/locks.h"
 #include "inspect/text.h"
 #include "inspect/waits.h"
@@ -45,9 +47,20 @@ struct Seen {
   std::string directory;
   std::vector<Lock> locks;
   Processes processes;
-  inspect::Ancestors ancestors;  // of those that wait
+  inspect::Ancestors ancestors;       // of those that wait
+  std::set<std::string> in_clusters;  // dictionaries of which other machines may hold the locks
   bool in_trouble = false;
 };
+
+Status gather(const std::string& name, const Wanted& wanted, Seen& seen) {
+  auto dict = inspect::attach(name);
+  if (!dict) return dict.status();
+  holdfast_cluster cluster{};
+  const int state = holdfast_cluster_state(*dict, &cluster);
+  if (state == HOLDFAST_OK || state == HOLDFAST_UNAVAILABLE) seen.in_clusters.insert(name);
+  const auto which = wanted.waiting ? inspect::Which::waited_for : inspect::Which::all;
+  return inspect::gather_locks(*dict, name, wanted.prefix, which, wanted.max, seen.locks);
+}
 
 std::optional<Seen> look(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
   Seen seen;
@@ -59,11 +72,9 @@ std::optional<Seen> look(WorldOptions& world, const std::vector<std::string>& na
     return std::nullopt;
   }
   seen.processes = std::move(*processes);
-  const auto which = wanted.waiting ? inspect::Which::waited_for : inspect::Which::all;
   for (const std::string& name : names.empty() ? *all : names) {
-    const Status gathered = inspect::gather_locks(name, wanted.prefix, which, wanted.max, seen.locks);
-    const bool is_gone = gathered.code == Code::not_found || gathered.code == Code::removed ||
-                         (gathered.code == Code::mismatch && inspect::is_left_by_another_world(seen.directory, name));
+    const Status gathered = gather(name, wanted, seen);
+    const bool is_gone = inspect::is_gone(seen.directory, name, static_cast<int>(gathered.code));
     if (gathered.ok() || (names.empty() && is_gone)) continue;
     seen.in_trouble = true;
     say("{}", gathered.code == Code::not_found ? gathered.message : quote_name(name) + ": " + gathered.message);
@@ -147,12 +158,14 @@ std::string branches(const inspect::WaitLine& line, const Output& output) {
   return text;
 }
 
-std::string lock_in_words(const Lock& lock, Processes& processes, const Output& output) {
+std::string lock_in_words(const Lock& lock, Seen& seen, const Output& output) {
   std::string text = inspect::escaped(lock.dictionary) + " " + output.styled(inspect::escaped(lock.key), Style::bold);
   if (!lock.trouble.empty()) return text + ": " + lock.trouble;
+  if (lock.holders.empty() && seen.in_clusters.contains(lock.dictionary))
+    return text + " is held by nobody of this machine: \"holdfast cluster holders\" tells which machine has it";
   if (lock.holders.empty()) return text + " is held by nobody";
   const holdfast_holder& first = lock.holders.front();
-  const Process& process = processes.of(first.owner);
+  const Process& process = seen.processes.of(first.owner);
   text += " is held by " + output.styled(inspect::in_words(process), style_of(process));
   if (lock.holder_count > 1) text += fmt::format(" and {} more", lock.holder_count - 1);
   text += " for " + inspect::duration_in_words(first.held);
@@ -178,7 +191,7 @@ std::string left_out_in_words(const inspect::WaitLine& line, const Output& outpu
 std::string line_in_words(const inspect::WaitLine& line, Seen& seen, const Output& output) {
   switch (line.what) {
     case inspect::WaitLine::What::lock:
-      return lock_in_words(*line.lock, seen.processes, output);
+      return lock_in_words(*line.lock, seen, output);
     case inspect::WaitLine::What::waiter:
       return waiter_in_words(*line.waiter, seen, output);
     case inspect::WaitLine::What::left_out:

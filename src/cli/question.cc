@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -28,16 +29,21 @@ Answer parse(std::string_view text) {
 Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, const std::string& key,
                            std::uint64_t revision, double seconds) {
   int fd = -1;
-  int code = holdfast_ask(dict, question, key.data(), key.size(), revision, &fd);
+  if (const int code = holdfast_ask(dict, question, key.data(), key.size(), revision, &fd); code != HOLDFAST_OK)
+    return Status{static_cast<Code>(code), holdfast_error()};
+  return await_answer(fd, seconds);
+}
+
+Expected<Answer> await_answer(int fd, double seconds) {
   std::array<char, HOLDFAST_ANSWER_MAX> text{};
   std::size_t size = text.size();
-  if (code == HOLDFAST_OK) {
-    pollfd one{fd, POLLIN, 0};
-    ::poll(&one, 1, static_cast<int>(seconds * 1e3));
-    code = holdfast_answer(fd, text.data(), &size);
-  }
-  if (code == HOLDFAST_TIMEOUT)
+  pollfd one{fd, POLLIN, 0};
+  ::poll(&one, 1, static_cast<int>(seconds * 1e3));
+  const int code = holdfast_answer(fd, text.data(), &size);
+  if (code == HOLDFAST_TIMEOUT) {
+    ::close(fd);
     return Status{Code::timeout, fmt::format("the agent did not answer within {:g} s", seconds)};
+  }
   if (code != HOLDFAST_OK) return Status{static_cast<Code>(code), holdfast_error()};
   Answer answer = parse({text.data(), size});
   if (answer["code"] == "unavailable") return Status{Code::unavailable, answer["sentence"]};

@@ -10,11 +10,16 @@
 
 namespace holdfast::cli {
 
+inline constexpr double kAnswerSeconds = 5;
+
 /// The fields of an answer, by name.
 using Answer = std::map<std::string, std::string>;
 
 /// Asks the agent about the key, and waits so many seconds for its answer. The status has a sentence for people.
 Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, const std::string& key,
-                           std::uint64_t revision, double seconds = 5);
+                           std::uint64_t revision, double seconds = kAnswerSeconds);
+
+/// Waits for the answer of an agent that was asked, and closes the descriptor.
+Expected<Answer> await_answer(int fd, double seconds = kAnswerSeconds);
 
 }  // namespace holdfast::cli

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <set>
 
 #include "base/name.h"
 #include "cli/administration.h"
@@ -53,6 +53,10 @@ int refuse(const WorldOptions& world, const std::string& directory, const Candid
   return exit_status::kNo;
 }
 
+bool is_file_there(const std::string& name) {
+  return inspect::read_dictionary_file(inspect::directory_to_be(), name, inspect::Read::status).trouble.empty();
+}
+
 struct Pruned {
   std::string name;
   std::uint32_t entries = 0;
@@ -60,20 +64,15 @@ struct Pruned {
   std::uint64_t bytes = 0;
 };
 
-std::optional<Pruned> prune(const std::string& name) {
+Expected<Pruned> prune(const std::string& name) {
   auto dict = inspect::attach(name);
-  if (!dict) {
-    say("{}", dict.status().message);
-    return std::nullopt;
-  }
+  if (!dict) return dict.status();
   Pruned pruned{name};
   holdfast_stats before{};
   holdfast_stats after{};
   holdfast_dict_stats(*dict, &before);
-  if (const int code = holdfast_flush_expired(*dict, 0, &pruned.entries); code != HOLDFAST_OK) {
-    say("{}: {}", quote_name(name), inspect::sentence(code));
-    return std::nullopt;
-  }
+  if (const int code = holdfast_flush_expired(*dict, 0, &pruned.entries); code != HOLDFAST_OK)
+    return Status{static_cast<Code>(code), quote_name(name) + ": " + inspect::sentence(code)};
   holdfast_dict_stats(*dict, &after);
   pruned.repairs = after.repairs - std::min(after.repairs, before.repairs);
   pruned.bytes = before.bytes_used - std::min(before.bytes_used, after.bytes_used);
@@ -118,9 +117,7 @@ int run_rm(const std::vector<std::string>& given) {
   world.want_openers();
   if (const auto wrong = world.apply()) return *wrong;
   std::map<std::string, bool> was_there;
-  for (const std::string& name : arguments.words())
-    was_there[name] =
-        inspect::read_dictionary_file(inspect::directory_to_be(), name, inspect::Read::status).trouble.empty();
+  for (const std::string& name : arguments.words()) was_there[name] = is_file_there(name);
   const HolderJudge judge;
   // Before any is judged: the first process that enters a world removes what is left there.
   auto directory = inspect::enter();
@@ -148,8 +145,12 @@ int run_prune(const std::vector<std::string>& given) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
   if (const auto done = arguments.parse(given)) return *done;
+  if (const auto wrong = world.apply()) return *wrong;
+  std::set<std::string> were_there;
+  for (const std::string& name : arguments.words())
+    if (is_file_there(name)) were_there.insert(name);
   std::string directory;
-  if (const auto wrong = world.enter(directory)) return *wrong;
+  if (const auto wrong = world.enter(directory)) return *wrong;  // removes what a world without processes has left
   auto names = inspect::dictionary_names();
   if (!names) {
     say("{}", names.status().message);
@@ -159,8 +160,14 @@ int run_prune(const std::vector<std::string>& given) {
   bool failed = false;
   for (const std::string& name : arguments.words().empty() ? *names : arguments.words()) {
     const auto one = prune(name);
-    if (one) pruned.push_back(*one);
-    failed = failed || !one;
+    if (one) {
+      pruned.push_back(*one);
+      continue;
+    }
+    const bool is_gone = inspect::is_gone(directory, name, static_cast<int>(one.status().code));
+    if (is_gone && (arguments.words().empty() || were_there.contains(name))) continue;
+    say("{}", one.status().message);
+    failed = true;
   }
   if (world.json())
     print_pruned_json(directory, pruned, world.output());

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -42,7 +43,9 @@ std::string read_seconds(const std::string& text, double& seconds) {
 
 std::string read_number(const std::string& text, double& to) {
   const auto number = inspect::number_of(text);
-  if (!number) return fmt::format("bad number {}", quote(text));
+  // A counter that is nan or infinite stays so, and JSON cannot show it.
+  if (!number || !std::isfinite(*number))
+    return fmt::format("bad number {}: expected a finite decimal number, as in 7, -2.5 or 1e6", quote(text));
   to = *number;
   return {};
 }

@@ -142,6 +142,12 @@ void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   });
 }
 
+/// Then another machine may hold its locks.
+bool is_in_cluster(const Snapshot& snapshot, const std::string& dictionary) {
+  return std::any_of(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
+                     [&](const inspect::DictionaryLook& look) { return look.name == dictionary && look.in_cluster; });
+}
+
 std::string lower(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -238,7 +244,7 @@ std::vector<std::string> details_of(const Snapshot& snapshot, const LockRates& r
   std::vector<std::string> lines{fmt::format("{} {}", inspect::escaped(rates.dictionary), inspect::escaped(rates.key)),
                                  fmt::format("{} waits and refusals a second", rate_in_words(rates.contention)), ""};
   if (rates.lock == nullptr || (rates.lock->holders.empty() && rates.lock->trouble.empty()))
-    lines.emplace_back("held by nobody");
+    lines.emplace_back(is_in_cluster(snapshot, rates.dictionary) ? "held by nobody of this machine" : "held by nobody");
   if (rates.lock == nullptr) return lines;
   const Lock& lock = *rates.lock;
   if (!lock.trouble.empty()) lines.push_back(inspect::escaped(lock.trouble));

@@ -59,6 +59,8 @@ Patient gather(const LookAtOpeners& openers, Findings& findings) {
   }
   patient.processes = std::move(*processes);
   patient.dictionaries = std::move(*dictionaries);
+  // One that went with the last process was not left by it.
+  std::erase_if(patient.dictionaries, [&](const Dictionary& one) { return was_removed_since(patient.directory, one); });
   patient.entered = true;
   return patient;
 }

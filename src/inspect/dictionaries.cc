@@ -15,6 +15,15 @@ Expected<holdfast_dict*> attach(const std::string& name) {
   return Status{static_cast<Code>(code), sentence(code)};
 }
 
+bool is_gone(const std::string& directory, const std::string& name, int code) {
+  if (code == HOLDFAST_NOT_FOUND) return true;
+  if (code == HOLDFAST_MISMATCH) return is_left_by_another_world(directory, name);
+  if (code != HOLDFAST_REMOVED) return false;
+  const WorldFile file = read_dictionary_file(directory, name);
+  const bool is_damaged = file.is_regular && file.trouble.empty() && (!file.is_holdfast || file.retired_by_damage);
+  return !is_damaged;
+}
+
 Dictionary look_at(const std::string& directory, const std::string& name, Read what) {
   Dictionary dictionary;
   dictionary.name = name;
@@ -24,10 +33,9 @@ Dictionary look_at(const std::string& directory, const std::string& name, Read w
     dictionary.size = holdfast_capacity(dictionary.handle);
     code = holdfast_dict_stats(dictionary.handle, &dictionary.counts);
   }
-  dictionary.is_gone = code == HOLDFAST_NOT_FOUND || code == HOLDFAST_REMOVED;
   if (code != HOLDFAST_OK) {
     dictionary.trouble = sentence(code);
-    if (code == HOLDFAST_MISMATCH) dictionary.is_gone = is_left_by_another_world(directory, name);
+    dictionary.is_gone = is_gone(directory, name, code);
     return dictionary;
   }
   holdfast_cluster cluster{};
@@ -50,6 +58,12 @@ Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& direct
     if (!dictionary.is_gone) dictionaries.push_back(std::move(dictionary));
   }
   return dictionaries;
+}
+
+bool was_removed_since(const std::string& directory, const Dictionary& dictionary) {
+  if (dictionary.handle == nullptr || !dictionary.trouble.empty()) return false;
+  holdfast_stats counts{};
+  return is_gone(directory, dictionary.name, holdfast_dict_stats(dictionary.handle, &counts));
 }
 
 void find_lockers(Dictionary& dictionary, double end) {

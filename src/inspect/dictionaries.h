@@ -45,12 +45,19 @@ struct Users {
 /// Opens the dictionary to look at it. not_found with a sentence that names those that there are.
 Expected<holdfast_dict*> attach(const std::string& name);
 
+/// Whether the outcome of a call says that the dictionary was removed meanwhile, or never was one of this world. One of
+/// which the file was cut short is still there: damaged.
+bool is_gone(const std::string& directory, const std::string& name, int code);
+
 /// Looks at one. With `trouble` if that is not possible.
 Dictionary look_at(const std::string& directory, const std::string& name, Read what);
 
 /// Looks at all, or at those that are named, but for those that go meanwhile; not_found if one is not there.
 Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
                                                        const std::vector<std::string>& names, Read what = Read::header);
+
+/// Whether one that could be looked at was removed since.
+bool was_removed_since(const std::string& directory, const Dictionary& dictionary);
 
 /// Notes which processes hold or wait for its locks. Gives up at that time, of holdfast_now().
 void find_lockers(Dictionary& dictionary, double end);

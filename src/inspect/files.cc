@@ -54,7 +54,9 @@ void take_header(WorldFile& file, const Bytes& bytes) {
   if (header.kind == FileKind::names) file.kind = WorldFile::Kind::names;
   file.persist = header.persist != 0;  // where it is in every layout
   if (!file.has_our_layout()) return;
-  file.retired = header.retired.load(std::memory_order_relaxed) != 0;
+  const std::uint32_t retired = header.retired.load(std::memory_order_relaxed);
+  file.retired = retired != 0;
+  file.retired_by_damage = (retired & kRetiredByDamage) != 0;
   file.made_mode = header.mode;
   file.made_bytes = header.size;
   file.made_inode = header.inode;
@@ -109,6 +111,7 @@ WorldFile read_file(const std::string& directory, const std::string& name, Read 
   const std::string path = directory + "/" + name;
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
+    file.is_missing = errno == ENOENT;
     file.trouble = std::strerror(errno);
     return file;
   }
@@ -116,6 +119,7 @@ WorldFile read_file(const std::string& directory, const std::string& name, Read 
   if (!file.is_regular || what == Read::status) return file;
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (fd.get() < 0) {
+    file.is_missing = errno == ENOENT;
     file.trouble = std::strerror(errno);
     return file;
   }
@@ -134,7 +138,10 @@ Expected<std::vector<WorldFile>> read_files(const std::string& directory) {
   auto names = file_names(directory);
   if (!names) return names.status();
   std::vector<WorldFile> files;
-  for (const std::string& name : *names) files.push_back(read_file(directory, name));
+  for (const std::string& name : *names) {
+    WorldFile file = read_file(directory, name);
+    if (!file.is_missing) files.push_back(std::move(file));  // else it was removed meanwhile
+  }
   return files;
 }
 

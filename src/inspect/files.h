@@ -20,6 +20,7 @@ struct WorldFile {
   std::string name;        // of the file
   std::string dictionary;  // name of the dictionary, if the file is named as one
   std::string trouble;     // why it cannot be read; empty if it can
+  bool is_missing = false;
 
   // From the file system.
   std::uint64_t device = 0;
@@ -38,6 +39,7 @@ struct WorldFile {
   Kind kind = Kind::other;
   bool persist = false;
   bool retired = false;
+  bool retired_by_damage = false;  // a part of the file was missing
   std::uint32_t made_mode = 0;
   std::uint64_t made_bytes = 0;
   std::uint64_t made_inode = 0;

@@ -21,6 +21,12 @@ struct HeldByDead {
   std::size_t waited_for = 0;
 };
 
+bool is_waited_for(const Lock& lock, Patient& patient) {
+  return std::any_of(lock.waiters.begin(), lock.waiters.end(), [&](const holdfast_waiter& waiter) {
+    return patient.processes.of(waiter.owner).life != Life::dead;
+  });
+}
+
 Expected<HeldByDead> find_held_by_dead(const Dictionary& dictionary, Patient& patient) {
   HeldByDead found;
   for (LockScan scan(dictionary.handle, dictionary.name, ""); !scan.done();) {
@@ -31,7 +37,7 @@ Expected<HeldByDead> find_held_by_dead(const Dictionary& dictionary, Patient& pa
         return patient.processes.of(holder.owner).life == Life::dead;
       });
       found.keys += of_dead ? 1 : 0;
-      found.waited_for += of_dead && lock.waiter_count != 0 ? 1 : 0;
+      found.waited_for += of_dead && is_waited_for(lock, patient) ? 1 : 0;
     }
   }
   return found;
@@ -115,7 +121,8 @@ class Examination {
       return;
     }
     if (held->keys == 0) return;
-    add(Severity::warning,
+    // What waits should have it by now. Without a waiter it is free: `holdfast lock --no-fork` always ends so.
+    add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
                     held->waited_for != 0 ? fmt::format(", {} of them waited for", held->waited_for) : ""),
         "the next to ask for one gets it; \"holdfast prune\" frees them all");
@@ -141,10 +148,21 @@ class Examination {
     holdfast_cluster state{};
     if (dictionary_.cluster.empty() || holdfast_cluster_state(dictionary_.handle, &state) != HOLDFAST_UNAVAILABLE)
       return;
-    add(Severity::error,
-        fmt::format("belongs to the cluster {}, and has no {}: no lock of it can be had", escaped(dictionary_.cluster),
-                    state.agent == 0 ? "agent" : "session at the store"),
-        state.agent == 0 ? "start holdfast-agent" : "look at the log of the agent, and at the store");
+    const std::string why = sentence(HOLDFAST_UNAVAILABLE);
+    const std::string cluster = escaped(dictionary_.cluster);
+    if (state.agent == 0)
+      return add(Severity::error,
+                 fmt::format("belongs to the cluster {}, and has no agent: no lock of it can be had", cluster),
+                 "start holdfast-agent");
+    constexpr const char* kLook = "look at the log of the agent, and at the store";
+    if (state.seconds <= 0)
+      return add(
+          Severity::error,
+          fmt::format("belongs to the cluster {}, and has no session at the store: no lock of it can be had", cluster),
+          kLook);
+    // What this machine has by now, it keeps while its session lasts.
+    add(Severity::error, fmt::format("belongs to the cluster {}, and no new lock of it can be had: {}", cluster, why),
+        kLook);
   }
 
   const Dictionary& dictionary_;
@@ -156,16 +174,20 @@ class Examination {
 }  // namespace
 
 void check_dictionary(const Dictionary& dictionary, Patient& patient, Findings& findings) {
+  const std::size_t known = findings.size();
   Examination(dictionary, patient, findings).run();
+  if (was_removed_since(patient.directory, dictionary)) findings.resize(known);  // in the middle of it
 }
 
 bool needs_repair(const Dictionary& dictionary, Patient& patient) {
   if (dictionary.handle == nullptr) return false;
   holdfast_health health{};
-  if (holdfast_check(dictionary.handle, &health, sizeof health) != HOLDFAST_OK) return true;
+  if (const int code = holdfast_check(dictionary.handle, &health, sizeof health); code != HOLDFAST_OK)
+    return !is_gone(patient.directory, dictionary.name, code);
   if (health.damaged + health.held_by_dead + health.held_by_idle != 0) return true;
   auto held = find_held_by_dead(dictionary, patient);
-  return !held || held->keys != 0;
+  if (!held) return !is_gone(patient.directory, dictionary.name, static_cast<int>(held.status().code));
+  return held->keys != 0;
 }
 
 }  // namespace holdfast::inspect

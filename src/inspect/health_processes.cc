@@ -83,8 +83,9 @@ void check_processes(Patient& patient, Findings& findings) {
                         "look again; if it stays so, locks that they held stay held"});
   if (!living.empty()) return;
   const std::string left = dictionaries_that_end(patient);
+  // A command of `holdfast lock --no-fork` always ends so, and any last process for a moment.
   if (!left.empty())
-    findings.push_back({Severity::warning, "", "no process is in this world, and these dictionaries are left: " + left,
+    findings.push_back({Severity::note, "", "no process is in this world, and these dictionaries are left: " + left,
                         "the next process that enters removes them; \"holdfast prune\" does"});
 }
 

@@ -45,11 +45,11 @@ int look(holdfast_dict* dict, Lock& lock, std::size_t most, Room& room) {
   return code;
 }
 
-Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key, Room& room) {
+Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key, Room& room, int& code) {
   Lock lock;
   lock.dictionary = dictionary;
   lock.key = key;
-  int code = look(dict, lock, kFew, room);
+  code = look(dict, lock, kFew, room);
   // More may come while it is looked at again.
   if (code == HOLDFAST_OK && std::max(lock.holder_count, lock.waiter_count) > kFew)
     code = look(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
@@ -74,7 +74,8 @@ std::string share_in_words(const holdfast_holder& holder) {
 
 Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key) {
   Room room;
-  return look_at_lock(dict, dictionary, key, room);
+  int code = HOLDFAST_OK;
+  return look_at_lock(dict, dictionary, key, room, code);
 }
 
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
@@ -86,9 +87,13 @@ Status gather_locks(const std::string& name, const std::string& prefix, Which wh
 
 Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
                     std::size_t max, std::vector<Lock>& locks) {
+  const std::size_t known = locks.size();
   LockScan scan(dict, name, prefix);
-  while (!scan.done() && locks.size() < max)
-    if (Status looked = scan.next(which, max, locks); !looked.ok()) return looked;
+  while (!scan.done() && locks.size() < max) {
+    Status looked = scan.next(which, max, locks);
+    if (looked.code == Code::removed) locks.resize(known);  // they went with it
+    if (!looked.ok()) return looked;
+  }
   return {};
 }
 
@@ -103,7 +108,9 @@ Status LockScan::next(Which which, std::size_t max, std::vector<Lock>& locks) {
   Room room;
   for (const std::string& key : keys) {
     if (locks.size() >= max) return {};
-    Lock lock = look_at_lock(dict_, name_, key, room);
+    int looked = HOLDFAST_OK;
+    Lock lock = look_at_lock(dict_, name_, key, room, looked);
+    if (looked == HOLDFAST_REMOVED) return {Code::removed, lock.trouble};
     const bool is_over = lock.holder_count == 0 && lock.waiter_count == 0 && lock.trouble.empty();
     if (is_over || (which == Which::waited_for && lock.waiter_count == 0)) continue;
     locks.push_back(std::move(lock));

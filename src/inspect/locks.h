@@ -36,7 +36,7 @@ std::string share_in_words(const holdfast_holder& holder);
 enum class Which { all, waited_for };
 
 /// Adds the dictionary's locks of which the keys begin with `prefix`, at most `max` in all; stops then. A status where
-/// a part of it cannot be looked at: what was found is there.
+/// a part of it cannot be looked at: what was found is there; `removed`: nothing of it is.
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
                     std::vector<Lock>& locks);
 /// The same, of a dictionary that is open.

@@ -43,13 +43,14 @@ void add_dictionary(const std::string& name, Snapshot& snapshot) {
   DictionaryLook look;
   look.name = name;
   look.trouble = found.trouble;
+  look.in_cluster = !found.cluster.empty();
   look.inode = found.file.inode;
   look.size = found.size;
   look.counts = found.counts;
   if (look.trouble.empty()) {
     look_at_times(found.handle, look);
     const Status status = gather_locks(found.handle, name, "", Which::all, Snapshot::kMostLocks, snapshot.locks);
-    if (status.code == Code::removed || status.code == Code::not_found) return;
+    if (is_gone(snapshot.directory, name, static_cast<int>(status.code))) return;
     if (!status.ok()) look.trouble = status.message;
   }
   snapshot.dictionaries.push_back(std::move(look));

@@ -17,6 +17,7 @@ namespace holdfast::inspect {
 struct DictionaryLook {
   std::string name;
   std::string trouble;      // why it cannot be looked at; empty if it can
+  bool in_cluster = false;  // other machines may hold its locks
   std::uint64_t inode = 0;  // of its file: another one is another dictionary
   std::uint64_t size = 0;
   holdfast_stats counts{};

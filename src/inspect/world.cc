@@ -72,6 +72,7 @@ Status no_such_dictionary(const std::string& name) {
   constexpr std::size_t kShown = 20;
   std::string text = "there is no dictionary " + quote_name(name) + " in " + directory_to_be();
   auto names = dictionary_names();
+  if (names) std::erase(*names, name);  // another may have made or removed it since it was looked for
   if (!names || names->empty()) return {Code::not_found, text + ", nor any other"};
   text += "; there are: ";
   for (std::size_t i = 0; i < names->size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + quote_name((*names)[i]);

@@ -42,11 +42,13 @@ void keep_some(View& view) {
   if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
 }
 
-/// Counts the dictionary's locks, without waiters that died, and adds them to those of the view.
-void read_locks(DictionaryView& of, View& view) {
+/// Counts the dictionary's locks, without waiters that died, and adds them to those of the view. False if it was
+/// removed meanwhile.
+bool read_locks(DictionaryView& of, View& view) {
   const std::size_t room = kLocksMost - view.lock_count;
   std::vector<inspect::Lock> locks;
   const Status listed = inspect::gather_locks(of.dictionary.name, "", inspect::Which::all, room, locks);
+  if (inspect::is_gone(view.directory, of.dictionary.name, static_cast<int>(listed.code))) return false;
   of.locks_listed = listed.ok() && locks.size() < room;
   inspect::drop_dead_waiters(locks, view.processes);
   inspect::note_lockers(of.dictionary, locks);
@@ -59,6 +61,7 @@ void read_locks(DictionaryView& of, View& view) {
   of.dictionary.all_lockers = of.locks_listed;
   view.lock_count += locks.size();
   keep_some(view);
+  return true;
 }
 
 }  // namespace
@@ -81,7 +84,7 @@ Expected<View> gather_view() {
     if (!one.dictionary.trouble.empty()) continue;
     read_times(one);
     read_cluster(one);
-    read_locks(one, view);
+    if (!read_locks(one, view)) view.dictionaries.pop_back();
   }
   ask_agents(view);
   return view;

@@ -1,0 +1,95 @@
+// Dictionaries that are removed while they are looked at, and those that are damaged instead.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "inspect/dictionaries.h"
+#include "inspect/health.h"
+#include "inspect/locks.h"
+#include "inspect/world.h"
+
+namespace holdfast::inspect {
+namespace {
+
+class Gone : public ::testing::Test {
+ protected:
+  // A process has one world for good.
+  static void SetUpTestSuite() {
+    ASSERT_NE(nullptr, ::mkdtemp(folder_.data()));
+    ::setenv("HOLDFAST_DIR", folder_.c_str(), 1);
+    ASSERT_EQ(HOLDFAST_OK, holdfast_guard_sigbus());
+  }
+  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+  void SetUp() override {
+    open("a");
+    open("b");
+    patient_.directory = folder_;
+  }
+  void TearDown() override {
+    for (const char* const name : {"a", "b"}) holdfast_remove(name, 1);
+  }
+
+  /// With a lock in it.
+  static void open(const std::string& name) {
+    const holdfast_options options{1U << 16, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+    holdfast_dict* dict = nullptr;
+    holdfast_lease lease{};
+    ASSERT_EQ(HOLDFAST_OK, holdfast_open(name.data(), name.size(), &options, &dict)) << holdfast_error();
+    ASSERT_EQ(HOLDFAST_OK, holdfast_lock_try(dict, "key", 3, 0, 0, 0, &lease));
+  }
+  static Dictionary look(const std::string& name) { return look_at(folder_, name, Read::header); }
+  static void remove(const std::string& name) {
+    ASSERT_EQ(HOLDFAST_OK, holdfast_remove(name.data(), name.size())) << holdfast_error();
+  }
+
+  static inline std::string folder_ = "/dev/shm/holdfast-test.XXXXXX";
+  Patient patient_;
+  Findings findings_;
+};
+
+TEST_F(Gone, IsNoFindingInTheMiddleOfAnExamination) {
+  const Dictionary dictionary = look("a");
+  ASSERT_EQ("", dictionary.trouble);
+  EXPECT_FALSE(was_removed_since(folder_, dictionary));
+  remove("a");
+  EXPECT_TRUE(was_removed_since(folder_, dictionary));
+  check_dictionary(dictionary, patient_, findings_);
+  EXPECT_TRUE(findings_.empty()) << findings_.front().sentence;
+  EXPECT_FALSE(needs_repair(dictionary, patient_));
+}
+
+TEST_F(Gone, TakesItsLocksAlong) {
+  std::vector<Lock> locks;
+  const Dictionary first = look("a");
+  const Dictionary second = look("b");
+  ASSERT_TRUE(gather_locks(first.handle, "a", "", Which::all, 10, locks).ok());
+  ASSERT_EQ(1U, locks.size());
+  remove("b");
+  const Status status = gather_locks(second.handle, "b", "", Which::all, 10, locks);
+  EXPECT_EQ(Code::removed, status.code);
+  EXPECT_TRUE(is_gone(folder_, "b", static_cast<int>(status.code)));
+  EXPECT_EQ(1U, locks.size());
+}
+
+TEST_F(Gone, IsNotSaidOfOneThatWasCutShort) {
+  const Dictionary dictionary = look("a");
+  std::filesystem::resize_file(folder_ + "/a.dict", 4096);
+  check_dictionary(dictionary, patient_, findings_);
+  ASSERT_FALSE(findings_.empty());
+  EXPECT_EQ(Severity::error, findings_.front().severity);
+  EXPECT_FALSE(was_removed_since(folder_, dictionary));
+}
+
+TEST_F(Gone, IsNotNamedAmongThoseThatThereAre) {
+  EXPECT_TRUE(no_such_dictionary("c").message.ends_with("; there are: \"a\", \"b\""));
+  EXPECT_TRUE(no_such_dictionary("a").message.ends_with("; there are: \"b\""));
+  remove("b");
+  EXPECT_TRUE(no_such_dictionary("a").message.ends_with(", nor any other"));
+}
+
+}  // namespace
+}  // namespace holdfast::inspect
