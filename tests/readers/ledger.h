@@ -80,7 +80,8 @@ struct Ledger {
   std::array<std::atomic<std::uint64_t>, kMixersMax> mixed;
   std::atomic<std::uint64_t> begin_ms;
   std::atomic<std::uint32_t> ready;
-  std::atomic<bool> stop;
+  std::atomic<bool> mixers_stop;
+  std::atomic<bool> writers_stop;
 
   // What mixers change in common.
   std::array<std::atomic<std::uint64_t>, kMixersMax> increments;
@@ -114,11 +115,11 @@ struct Work {
   std::uint64_t seed;
 };
 
-/// Until ledger.stop.
+/// Until ledger.writers_stop.
 void write(const Work& work, std::uint32_t writers);
 /// That many reads that find something.
 void read(const Work& work, std::uint64_t reads);
-/// Everything else that a dictionary can do, until ledger.stop.
+/// Everything else that a dictionary can do, until ledger.mixers_stop.
 void mix_in(const Work& work);
 /// Before anything else: what mixers change in common must not need room later.
 void prepare_mixed(test::Dict& dict);

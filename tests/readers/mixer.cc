@@ -217,7 +217,7 @@ std::uint64_t sum_of(const Counts& counts) {
 
 void mix_in(const Work& work) {
   Mixer mixer(work);
-  while (!work.ledger.stop.load(std::memory_order_relaxed)) {
+  while (!work.ledger.mixers_stop.load(std::memory_order_relaxed)) {
     mixer.step();
     work.ledger.mixed[work.self].fetch_add(1, std::memory_order_relaxed);
   }

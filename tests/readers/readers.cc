@@ -122,8 +122,11 @@ class Run {
       readers.push_back(start(i, [share](const Work& work) { read(work, share); }));
     if (shape_.kills && !plan_.threads) kill_writers(others, readers);
     for (auto& one : readers) finish(*one);
-    ledger_.stop.store(true);
-    for (auto& one : others) finish(*one);
+    // Writers last: the locks of one that has ended may be gone while a mixer looks for them.
+    ledger_.mixers_stop.store(true);
+    for (std::size_t i = plan_.writers; i < others.size(); ++i) finish(*others[i]);
+    ledger_.writers_stop.store(true);
+    for (std::size_t i = 0; i < plan_.writers; ++i) finish(*others[i]);
     dict_.flush_expired();  // comes to each shard, and repairs what one that was killed left
 
     if (const std::string problem = test::check_segment(dict_.segment()); !problem.empty())

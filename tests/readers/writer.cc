@@ -217,9 +217,9 @@ void write(const Work& work, std::uint32_t writers) {
   Writer writer(work);
   writer.begin();
   work.ledger.ready.fetch_add(1);
-  while (work.ledger.ready.load() < writers && !work.ledger.stop.load()) {
+  while (work.ledger.ready.load() < writers && !work.ledger.writers_stop.load()) {
   }
-  while (!work.ledger.stop.load(std::memory_order_relaxed)) writer.step();
+  while (!work.ledger.writers_stop.load(std::memory_order_relaxed)) writer.step();
 }
 
 }  // namespace holdfast::readers
