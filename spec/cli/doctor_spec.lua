@@ -229,7 +229,7 @@ describe("holdfast doctor", function ()
 
     it("warns of what a dead process holds and others wait for", function ()
         local holder = command.start("lock", "-F", "key", "--", "sleep", "3600")
-        assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- there may be no world yet
+        assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no world yet
         local waiter = command.start("lock", "key", "--", "true")
         local pid = assert(command.await(function ()
             return tonumber(output("locks", "--waiting"):match "pid (%d+) %(true%) waits for")
