@@ -1,11 +1,11 @@
 #include "cli/lock_taker.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -32,8 +32,8 @@ constexpr std::uint64_t kNewDictionaryBytes = std::uint64_t{256} << 10;
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
 constexpr int kMisfitsMax = 3;
-/// Scripts use descriptors of one or two digits by number, and a lock must not be closed by `exec 3>file`.
-constexpr int kFirstDescriptor = 512;
+/// Of a wait whose time is over when it begins anew: not 0, which is no limit.
+constexpr double kLeastWaitSeconds = 0.001;
 
 struct FreeParker {
   void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
@@ -81,15 +81,22 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   // An existing one may have any size. It may come to be between the two calls.
   int code = holdfast_attach(name.data(), name.size(), &dict);
   if (code == HOLDFAST_NOT_FOUND) code = holdfast_open(name.data(), name.size(), &wanted, &dict);
-  if (code == HOLDFAST_MISMATCH) code = holdfast_attach(name.data(), name.size(), &dict);
+  std::string error = error_or_text(code);
+  if (code == HOLDFAST_MISMATCH) {
+    code = holdfast_attach(name.data(), name.size(), &dict);
+    // One that is not there was deleted while in use, as the sentence before says.
+    if (code != HOLDFAST_NOT_FOUND) error = error_or_text(code);
+  }
   status = lock_status::kCannotOpen;
   if (code == HOLDFAST_OK) return is_of_cluster(dict, options) ? dict : nullptr;
-  say("{}", error_or_text(code));
+  say("{}", error);
   return nullptr;
 }
 
 std::optional<int> LockTaker::take() {
-  if (const int status = enter()) return status;
+  if (dict_ == nullptr) {
+    if (const int status = enter()) return status;
+  }
   const Parker parker(holdfast_parker_new());
   holdfast_wait wait{};
   wait.parker = parker.get();
@@ -97,11 +104,13 @@ std::optional<int> LockTaker::take() {
   if (wait.waiter == 0) return fail(HOLDFAST_SYSTEM);
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
-  if (options_.timeout > 0) wait.timeout = options_.timeout;
   kind_ = options_.shared ? Kind::reader : Kind::lock;
-  const double start = holdfast_now();
+  if (start_ == 0) start_ = holdfast_now();
   if (const auto status = wait_for_lock(wait)) return status;
-  if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start);
+  // The dictionary may have been removed while it waited, and made anew: that is another file. One that was deleted by
+  // hand cannot be marked again; what enter() has got still tells of it.
+  use_dictionary();
+  if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start_);
   if (!options_.why.empty())
     static_cast<void>(holdfast_lock_explain(dict_, options_.key.data(), options_.key.size(), &lease_,
                                             options_.why.data(), options_.why.size()));
@@ -116,11 +125,18 @@ int LockTaker::enter() {
     say("{}", error_or_text(code));
     return lock_status::kCannotOpen;
   }
-  hold_ = Descriptor(fd);
-  if (const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstDescriptor); high >= 0) hold_ = Descriptor(high);
+  hold_.prove_life(fd);
+  return open();
+}
+
+int LockTaker::open() {
   int status = 0;
   dict_ = open_dictionary(options_, status);
   if (dict_ == nullptr) return status;
+  if (const int code = use_dictionary(); code != HOLDFAST_OK) {
+    say("{}", error_or_text(code));
+    return lock_status::kCannotOpen;
+  }
   // It may belong to one by $HOLDFAST_CLUSTER, or as its other programs have made it.
   holdfast_cluster state{};
   const int code = holdfast_cluster_state(dict_, &state);
@@ -132,11 +148,18 @@ int LockTaker::enter() {
   return lock_status::kUsage;
 }
 
+int LockTaker::use_dictionary() {
+  std::array<int, 2> fds{};
+  const int code = holdfast_use_over_exec(dict_, fds.data());
+  if (code == HOLDFAST_OK) hold_.use_dictionary(fds);
+  return code;
+}
+
 std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
-  const double start = holdfast_now();
   const bool tries = options_.timeout == 0;
   const double patience = tries ? kAskSeconds : options_.timeout;
-  const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start + patience;
+  const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start_ + patience;
+  if (options_.timeout > 0) wait.timeout = std::max(deadline - holdfast_now(), kLeastWaitSeconds);
   for (;;) {
     int code = attempt(wait);
     // In a cluster it may be held on behalf of this attempt: by the agent, which has just got it.
@@ -151,7 +174,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
       holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
       return refuse();
     }
-    complain_of_cluster(now - start);
+    complain_of_cluster(now - start_);
     std::uint32_t woken = 0;
     holdfast_parker_sleep(wait.parker, std::min(wait.sleep, deadline - now), &woken, 1);
   }
@@ -259,6 +282,8 @@ void LockTaker::complain_of_cluster(double waited) {
   say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
 }
 
+void LockTaker::give_back() { holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_); }
+
 int LockTaker::confirm() const {
   double seconds = 0;
   const int code = holdfast_lock_remaining(dict_, options_.key.data(), options_.key.size(), &lease_, &seconds);
@@ -276,11 +301,11 @@ int LockTaker::become_command() {
   for (std::string& word : words) values.push_back(word.data());
   values.push_back(nullptr);
   ::prctl(PR_SET_PDEATHSIG, 0);
-  if (!options_.close) ::fcntl(hold_.get(), F_SETFD, 0);
+  if (!options_.close) hold_.inherit();
   ::execvp(values.front(), values.data());
   const int error = errno;
-  holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_);
-  hold_.reset();
+  give_back();
+  hold_.close();
   say("cannot run {}: {}", quote(options_.command.front()), std::strerror(error));
   return error == ENOMEM ? lock_status::kSystem : lock_status::kCannotRun;
 }

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "cli/descriptor.h"
+#include "cli/lock_hold.h"
 #include "cli/lock_options.h"
 #include "holdfast.h"
 
@@ -18,17 +18,16 @@ class LockTaker {
   explicit LockTaker(const LockOptions& options) : options_(options) {}
 
   /// Enters the world, and waits for the lock. Nothing if it is held, else the exit status, which -E may have made 0;
-  /// all else was said.
+  /// all else was said. Again after give_back(): with what is left of its time.
   std::optional<int> take();
+  void give_back();
 
   /// After a while: the exit status, 0 if the lock is still held, which may have been lost meanwhile.
   int confirm() const;
 
-  const holdfast_lease& lease() const noexcept { return lease_; }
-  /// Whether the dictionary belongs to a cluster.
-  bool in_cluster() const noexcept { return !options_.cluster.empty(); }
-  /// What proves the life of the holder.
-  const Descriptor& hold() const noexcept { return hold_; }
+  /// What it has, as of now.
+  Grant grant() const { return {lease_, holdfast_now(), in_cluster()}; }
+  const Hold& hold() const noexcept { return hold_; }
 
   /// Runs the command in place of this process. Returns if it cannot, with the exit status; the lock is free then.
   int become_command();
@@ -37,7 +36,11 @@ class LockTaker {
   /// A key has one thing at a time. What the holder has is for its duration the kind that others wait for, too.
   enum class Kind { lock, reader, writer };
 
+  /// Whether the dictionary belongs to a cluster.
+  bool in_cluster() const noexcept { return !options_.cluster.empty(); }
   int enter();
+  int open();
+  int use_dictionary();
   std::optional<int> wait_for_lock(holdfast_wait& wait);
   int attempt(holdfast_wait& wait);
   bool make_way(const holdfast_wait& wait);
@@ -54,7 +57,8 @@ class LockTaker {
   bool complained_ = false;
   holdfast_dict* dict_ = nullptr;
   holdfast_lease lease_{};
-  Descriptor hold_;
+  Hold hold_;
+  double start_ = 0;  // of the first wait: holdfast_now()
 };
 
 }  // namespace holdfast::cli
