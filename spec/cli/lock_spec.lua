@@ -106,6 +106,17 @@ describe("holdfast lock", function()
         assert.matches("^holdfast: .*/proc/x", err)
     end)
 
+    it("a relative directory is the same one for the command, wherever that goes", function()
+        local inner = ([[cd / && %s lock -n -q key -- true; echo "$? $HOLDFAST_DIR"]]):format(command.program)
+        local place, name = command.world():match("^(.*)/([^/]+)$")
+        for _, case in ipairs { { name, "" }, { "./" .. name, "--dir ./" .. name } } do
+            local line = ([[cd %s && HOLDFAST_DIR=%s exec %s lock %s key -- sh -c '%s']]):format(
+                place, case[2] == "" and case[1] or "/nonexistent", command.program, case[2], inner)
+            local _, out, err = run("-c", line, { PROGRAM = "/bin/sh" })
+            assert.equal(("1 %s/%s\n"):format(place, case[1]), out, err)
+        end
+    end)
+
     it("--user is for root: the lock is in that user's world, and the command runs as that user", function()
         local ended, _, err = run("lock", "--user", "no such user", "key", "--", "true")
         assert.same({ code = 71 }, ended)
@@ -379,6 +390,8 @@ describe("holdfast lock has the options of flock:", function()
         { { "-c", "true", "key", "--", "true" }, '-c and a command after "--" were given: expected one of them' },
         { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: a text of 128 bytes: expected at most 127" },
         { { "--agent", "key", "--", "true" }, "an agent is of a cluster: expected --cluster NAME" },
+        { { "--cluster", "main", "--agent-config", "file", "key", "--", "true" },
+          "--agent-config is for the agent that --agent starts: expected --agent" },
         { { "--cluster", "a/b", "key", "--", "true" }, 'bad cluster "a/b"' },
         { { "--cluster", "main", "-s", "key", "--", "true" }, "-s is not supported in a cluster" },
     } do

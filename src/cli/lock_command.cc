@@ -15,6 +15,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <system_error>
@@ -113,6 +114,7 @@ class Wrapper {
     if (options_.agent) {
       if (const int status = prepare_agent()) {
         agent_.stop();
+        if (agent_.signal() != 0) die_by(agent_.signal());
         return status;
       }
     }
@@ -269,6 +271,8 @@ class Wrapper {
     const std::string key = quote(options_.key);
     holdfast_cluster state{};
     const bool in_cluster = grant_.in_cluster;
+    // Of a dictionary that is gone, the cluster is not known either.
+    if (is_removed()) return removed();
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} is lost: {}", key, holdfast_error());
     if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
@@ -296,6 +300,12 @@ class Wrapper {
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
     lost_ = is_gone && !guard_.has_acted();
     if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
+  }
+
+  bool is_removed() const {
+    double seconds = 0;
+    const std::string& key = options_.key;
+    return holdfast_lock_remaining(dict_, key.data(), key.size(), &grant_.lease, &seconds) == HOLDFAST_REMOVED;
   }
 
   std::string removed() const {
@@ -337,12 +347,25 @@ class Wrapper {
 
 }  // namespace
 
+namespace {
+
+// For an agent and the command as well: what they do with holdfast is of the same world, wherever they go.
+void export_directory(const std::string& option) {
+  const char* const given = option.empty() ? std::getenv("HOLDFAST_DIR") : option.c_str();
+  if (given == nullptr || *given == '\0') return;
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  // Where that is not to be had, the library says so of a relative path. One that is absolute stays as it is.
+  ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
+}
+
+}  // namespace
+
 int run_lock_command(const std::vector<std::string>& arguments) {
   const auto parsed = parse_lock_options(arguments);
   if (const auto* const status = std::get_if<int>(&parsed)) return *status;
   const auto& options = std::get<LockOptions>(parsed);
-  // For an agent and the command as well: what they do with holdfast is of the same world.
-  if (!options.directory.empty()) ::setenv("HOLDFAST_DIR", options.directory.c_str(), 1);
+  export_directory(options.directory);
   if (const std::string wrong = options.user ? become_user(*options.user) : ""; !wrong.empty()) {
     say("{}", wrong);
     return lock_status::kSystem;

@@ -109,7 +109,7 @@ class LockParser {
     add_flag("-x,-e,--exclusive", exclusive_, "Have the lock alone (default)");
     add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Do not wait: end if another has the lock");
     add_flag("-o,--close", options_.close,
-             "The command does not inherit the descriptor that holds the lock; then only the processes\nof holdfast "
+             "The command does not inherit the descriptors that hold the lock; then only the processes\nof holdfast "
              "lock hold it");
     add_flag("-F,--no-fork", options_.no_fork,
              "Become the command, without a parent: the lock ends with the last process that has\ninherited it");
@@ -201,6 +201,8 @@ class LockParser {
     if (options_.no_fork && options_.close) return "the --no-fork and --close options are incompatible";
     if (options_.cluster.empty() && (options_.agent || !options_.agent_config.empty()))
       return "an agent is of a cluster: expected --cluster NAME";
+    if (!options_.agent && !options_.agent_config.empty())
+      return "--agent-config is for the agent that --agent starts: expected --agent";
     if (!options_.cluster.empty()) {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (std::string objection = objection_of_cluster(options_); !objection.empty()) return objection;

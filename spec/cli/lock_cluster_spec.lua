@@ -1,0 +1,88 @@
+-- `holdfast lock` in a cluster: with an agent that it starts, with one that does not answer, and what it says of both.
+
+local command, etcd, fixture, shell = require "spec.support" ("command", "etcd", "fixture", "shell")
+
+local await, read, run, said, start, write = command.await, command.read, command.run, etcd.said, command.start,
+                                             command.write
+
+local it = fixture.it_unless(etcd.missing())
+
+local STOP, CONT = 19, 18
+
+
+describe("holdfast lock in a cluster", function()
+    local server, config, dead, space
+    local spaces = 0
+
+    setup(function() server = not etcd.missing() and etcd.start() end)
+    teardown(function() return server and server:stop() end)
+
+    local function configure(name, url)
+        local text = ('{"endpoints": ["%s"], "namespace": "%s", "ttl": 60}'):format(url, space)
+        local path = write(name, text)
+        assert(shell.succeeds("chmod 600 '" .. path .. "'"))
+        return path
+    end
+
+    before_each(function()
+        command.set_up()
+        spaces = spaces + 1
+        space = "lock" .. spaces
+        config = server and configure("main.json", server.url)
+        dead = configure("dead.json", "http://127.0.0.1:1")
+    end)
+
+    after_each(command.tear_down)
+
+    local function lock(...)
+        return "lock", "--cluster", "main", ...
+    end
+
+    local function agents()
+        return shell.output("pgrep -f '^[^ ]*holdfast-agent main --config " .. command.path("") .. "' || true")
+    end
+
+    describe("with a store that does not answer", function()
+        for name, number in pairs { HUP = command.HUP, INT = command.INT, TERM = command.TERM } do
+            for _, wait in ipairs { "60", "1e9" } do
+                it(("ends by %s while it waits for %s s, and the agent with it"):format(name, wait), function()
+                    local process = start(lock("-w", wait, "--agent", "--agent-config", dead, "key", "--", "true"))
+                    assert(await(function() return agents() ~= "" end), said(process))
+                    process:signal(number)
+                    assert.same({ signal = number }, process:wait(), said(process))
+                    assert(await(function() return agents() == "" end))
+                end)
+            end
+        end
+
+        it("waits for ever, and says so once", function()
+            local process = start(lock("--agent", "--agent-config", dead, "key", "--", "true"))
+            local wanted = 'holdfast: still waiting for "key": the agent of the cluster "main" has no session at its '
+                           .. 'store for dictionary "commands.main"\n'
+            assert(await(function() return process:err() == wanted end), said(process))
+            process:signal(command.TERM)
+            assert.same({ signal = command.TERM }, process:wait())
+            assert.equal(wanted, process:err())
+        end)
+
+        it("does not wait with -n", function()
+            local ended = run(lock("-n", "--agent", "--agent-config", dead, "key", "--", "true"))
+            assert.same({ code = 75 }, ended)
+        end)
+    end)
+
+    local function hold(...)
+        local process = start(lock("--agent", "--agent-config", config, "key", "--", "sh", "-c",
+                                   "echo on; exec sleep 600", ...))
+        assert(await(function() return process:out() == "on\n" end), said(process))
+        return process
+    end
+
+    it("is told that its dictionary was removed", function()
+        local process = hold()
+        assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))
+        assert.same({ code = 76 }, process:wait())
+        assert.equal('holdfast: "key" was taken away: its dictionary "commands.main" was removed; the command gets TERM\n',
+                     process:err())
+    end)
+end)
