@@ -205,6 +205,23 @@ describe("holdfast lock", function()
         end
     end)
 
+    it("counts what was refused as refused, and as a wait only what waited", function()
+        for _, option in ipairs { "-x", "-s" } do
+            hold("exec sleep 600", option)
+            for _, how in ipairs { { "-n" }, { "-w", "0" }, { "-n", "-F" } } do
+                assert.equal(1, attempt(unpack(how)))
+            end
+            assert.same({ code = 1 }, (run("lock", "-q", "-w", "0.1", "key", "--", "true")))
+            local _, out = run("run", "--workers", "1", "-e", [[
+                local counts = assert(require("resty.shdict").open("commands"):contention())[1]
+                print(counts.key, counts.refused, counts.waits, counts.timeouts)
+            ]])
+            assert.equal("key\t3\t1\t1\n", out, option)
+            command.tear_down()
+            command.set_up()
+        end
+    end)
+
     it("names the holder where it is refused", function()
         local _, pid = hold("exec sleep 600", "--why", "weekly full")
         local ended, out, err = run("lock", "-n", "key", "--", "echo", "ran")

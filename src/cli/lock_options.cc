@@ -109,7 +109,7 @@ class LockParser {
     add_flag("-x,-e,--exclusive", exclusive_, "Have the lock alone (default)");
     add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Do not wait: end if another has the lock");
     add_flag("-o,--close", options_.close,
-             "The command does not inherit the descriptors that hold the lock, so only the processes\nof holdfast "
+             "The command does not inherit the descriptors that hold the lock; then only the processes\nof holdfast "
              "lock hold it");
     add_flag("-F,--no-fork", options_.no_fork,
              "Become the command, without a parent: the lock ends with the last process that has\ninherited it");

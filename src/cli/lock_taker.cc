@@ -32,6 +32,8 @@ constexpr std::uint64_t kNewDictionaryBytes = std::uint64_t{256} << 10;
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
 constexpr int kMisfitsMax = 3;
+/// Between attempts of -n, while a process that is stopped inside the dictionary keeps them out.
+constexpr double kTrySleepSeconds = 0.01;
 /// Of a wait whose time is over when it begins anew: not 0, which is no limit.
 constexpr double kLeastWaitSeconds = 0.001;
 
@@ -104,7 +106,7 @@ std::optional<int> LockTaker::take() {
   if (wait.waiter == 0) return fail(HOLDFAST_SYSTEM);
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
-  kind_ = options_.shared ? Kind::reader : Kind::lock;
+  kind_ = options_.shared ? Kind::reader : tries_here() && is_shared() ? Kind::writer : Kind::lock;
   if (start_ == 0) start_ = holdfast_now();
   if (const auto status = wait_for_lock(wait)) return status;
   // The dictionary may have been removed while it waited, and made anew: that is another file. One that was deleted by
@@ -183,10 +185,33 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
 int LockTaker::attempt(holdfast_wait& wait) {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
+  if (tries_here()) {
+    wait.sleep = kTrySleepSeconds;
+    return try_once();
+  }
   if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, options_.exptime, &wait, &lease_);
-  const std::uint32_t want = kind_ == Kind::reader ? 1 : static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
-  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, want, HOLDFAST_ALL_PERMITS, options_.exptime, &wait,
-                               &lease_);
+  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS,
+                               options_.exptime, &wait, &lease_);
+}
+
+// An attempt that does not wait counts as one, and not as a wait that was in vain.
+int LockTaker::try_once() {
+  const char* const key = options_.key.data();
+  const std::size_t size = options_.key.size();
+  if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, options_.exptime, 0, 0, &lease_);
+  return holdfast_permits_try(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS,
+                              options_.exptime, 0, 0, &lease_);
+}
+
+std::uint32_t LockTaker::wanted_permits() const {
+  return kind_ == Kind::reader ? 1 : static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
+}
+
+bool LockTaker::is_shared() const {
+  std::uint32_t used = 0;
+  std::uint32_t waiters = 0;
+  const int code = holdfast_permits_count(dict_, options_.key.data(), options_.key.size(), &used, &waiters);
+  return code == HOLDFAST_OK && used > 0;
 }
 
 // A request for a lock does not queue behind readers, nor one of a reader behind a lock, and neither takes what a dead

@@ -42,7 +42,13 @@ class LockTaker {
   int open();
   int use_dictionary();
   std::optional<int> wait_for_lock(holdfast_wait& wait);
+  /// Without a wait, which in a cluster needs one: the agent asks the store.
+  bool tries_here() const noexcept { return options_.timeout == 0 && !in_cluster(); }
   int attempt(holdfast_wait& wait);
+  int try_once();
+  std::uint32_t wanted_permits() const;
+  /// By any that live.
+  bool is_shared() const;
   bool make_way(const holdfast_wait& wait);
   int refuse();
   int refuse_elsewhere() const;
