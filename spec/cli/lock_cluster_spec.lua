@@ -78,6 +78,19 @@ describe("holdfast lock in a cluster", function()
         return process
     end
 
+    it("says of an agent that is stopped that it does not answer", function()
+        hold()
+        local agent = tonumber(agents())
+        command.kill(agent, STOP)
+        for _, how in ipairs { { "-n" }, { "-w", "0.5" } } do
+            local ended, _, err = run(lock("-q", how[1], how[2] or "-q", "other", "--", "true"))
+            assert.same({ code = 75 }, ended, err)
+            assert.equal('holdfast: cannot lock "other": the agent did not answer within 0.5 s\n', err)
+        end
+        command.kill(agent, CONT)
+        assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
+    end)
+
     it("is told that its dictionary was removed", function()
         local process = hold()
         assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))

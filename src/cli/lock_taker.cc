@@ -31,6 +31,8 @@ constexpr std::uint64_t kNewDictionaryBytes = std::uint64_t{256} << 10;
 /// What -n allows the agent, which needs a round trip, and a process that is stopped inside the dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
+/// For an answer that needs no store.
+constexpr double kAskAgentSeconds = 0.5;
 constexpr int kMisfitsMax = 3;
 /// Between attempts of -n, while a process that is stopped inside the dictionary keeps them out.
 constexpr double kTrySleepSeconds = 0.01;
@@ -254,17 +256,31 @@ int LockTaker::refuse() {
 // Without a word of the store nothing is known.
 int LockTaker::refuse_elsewhere() const {
   if (options_.timeout == 0) {
-    say("cannot lock {}: the store of cluster {} has not answered for {:g} s", quote(options_.key), options_.cluster,
-        kAskSeconds);
+    const std::string trouble = trouble_of_agent();
+    if (trouble.empty())
+      say("cannot lock {}: the store of cluster {} has not answered for {:g} s", quote(options_.key), options_.cluster,
+          kAskSeconds);
+    else
+      say("cannot lock {}: {}", quote(options_.key), trouble);
     return lock_status::kUnavailable;
   }
-  const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskSeconds);
+  // Its time is over; a store that is slow is given a part of it once more.
+  const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
+  const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, patience);
   if (!answer) {
     say("cannot lock {}: {}", quote(options_.key), answer.status().message);
     return lock_status::kUnavailable;
   }
   if (!options_.quiet) say("{}{}", refusal_elsewhere(options_, *answer), waited_in_words());
   return options_.conflict;
+}
+
+// An agent notes the trouble of its store after it has refused a lock for it, and before it answers the next question.
+std::string LockTaker::trouble_of_agent() const {
+  const auto answer = ask_agent(dict_, HOLDFAST_ASK_STATUS, "", 0, kAskAgentSeconds);
+  if (!answer && answer.status().code == Code::timeout) return answer.status().message;
+  holdfast_cluster state{};
+  return holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE ? error_or_text(HOLDFAST_UNAVAILABLE) : "";
 }
 
 std::string LockTaker::waited_in_words() const {
@@ -289,13 +305,16 @@ int LockTaker::fail(int code) const {
     return lock_status::kUsage;
   }
   // The reason is that of the cluster; the attempt itself has none.
-  holdfast_cluster state{};
-  if (code == HOLDFAST_UNAVAILABLE && holdfast_cluster_state(dict_, &state) == HOLDFAST_OK) {
-    say("cannot lock {}: the store of cluster {} did not answer", quote(options_.key), options_.cluster);
+  if (code == HOLDFAST_UNAVAILABLE) {
+    const std::string trouble = trouble_of_agent();
+    if (trouble.empty())
+      say("cannot lock {}: the store of cluster {} did not answer", quote(options_.key), options_.cluster);
+    else
+      say("cannot lock {}: {}", quote(options_.key), trouble);
     return lock_status::kUnavailable;
   }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
-  return code == HOLDFAST_UNAVAILABLE ? lock_status::kUnavailable : lock_status::kSystem;
+  return lock_status::kSystem;
 }
 
 // A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.

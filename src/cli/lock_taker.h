@@ -52,6 +52,8 @@ class LockTaker {
   bool make_way(const holdfast_wait& wait);
   int refuse();
   int refuse_elsewhere() const;
+  /// Why the agent, or its store, gives no lock now; empty: it is not known.
+  std::string trouble_of_agent() const;
   std::string waited_in_words() const;
   bool is_held_here() const;
   int fail(int code) const;
