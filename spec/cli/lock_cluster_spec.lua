@@ -91,6 +91,22 @@ describe("holdfast lock in a cluster", function()
         assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
     end)
 
+    it("says at once that the store's database is full", function()
+        local full = etcd.start { "--quota-backend-bytes=400000" }
+        config = configure("full.json", full.url)
+        hold()
+        local value = ("QUFB"):rep(2000)
+        assert(await(function()
+            return (full:post("/v3/kv/put", ('{"key":"%s","value":"%s"}'):format("QUFB", value)) or "")
+                       :find("database space exceeded", 1, true)
+        end))
+        local ended, _, err = run(lock("-n", "other", "--", "true"))
+        full:stop()
+        assert.same({ code = 75 }, ended, err)
+        assert.equal('holdfast: cannot lock "other": the store of the cluster "main" takes nothing new: '
+                     .. 'its database is full\n', err)
+    end)
+
     it("is told that its dictionary was removed", function()
         local process = hold()
         assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))
