@@ -512,6 +512,34 @@ describe("The lock of a command", function()
         assert.same({ code = 128 + 9 }, process:wait())
     end)
 
+    local function start_waiting(...)
+        local waits = start("lock", ...)
+        assert(await(function() return select(2, run("locks", "--waiting")):find("waits", 1, true) end), waits:err())
+        return waits
+    end
+
+    it("is waited for in the dictionary that takes the place of a removed one", function()
+        hold("exec sleep 600")
+        local waits = start_waiting("-w", "60", "key", "--", "echo", "ran")
+        assert.same({ code = 0 }, (run("rm", "--force", "commands")))
+        assert.same({ code = 0 }, waits:wait(), waits:err())
+        assert.equal("ran\n", waits:out())
+        assert.equal("", waits:err())
+    end)
+
+    for _, file in ipairs { "processes", "commands.dict" } do
+        for _, option in ipairs { "--exclusive", "--no-fork" } do
+            it(("is waited for no longer when %s is cut short, with %s"):format(file, option), function()
+                hold("exec sleep 600")
+                local waits = start_waiting(option, "-w", "60", "key", "--", "true")
+                os.execute(("truncate -s 5000 %s/%s"):format(command.world(), file))
+                assert.same({ code = 73 }, waits:wait(), waits:err())
+                assert.matches(file == "processes" and "was cut short by somebody" or "has 5000 bytes and was made with",
+                               waits:err())
+            end)
+        end
+    end
+
     -- Waits for the lock, with holdfast lock stopped before it is free; gives also the process that waits.
     local function start_stopped(...)
         local waits = start("lock", ...)

@@ -370,6 +370,8 @@ int run_lock_command(const std::vector<std::string>& arguments) {
     say("{}", wrong);
     return lock_status::kSystem;
   }
+  // Files may be cut short by others while a wait looks at them. The command does not inherit it.
+  static_cast<void>(holdfast_guard_sigbus());
   try {
     return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
   } catch (const std::exception& error) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,6 +51,11 @@ std::string error_or_text(int code) {
 }
 
 std::string program_of(const std::string& command) { return command.substr(command.rfind('/') + 1); }
+
+off_t bytes_of(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 ? info.st_size : 0;
+}
 
 /// Whether the dictionary is of the cluster that was asked for; says what is wrong.
 bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
@@ -129,6 +135,7 @@ int LockTaker::enter() {
     say("{}", error_or_text(code));
     return lock_status::kCannotOpen;
   }
+  table_bytes_ = bytes_of(fd);
   hold_.prove_life(fd);
   return open();
 }
@@ -137,8 +144,9 @@ int LockTaker::open() {
   int status = 0;
   dict_ = open_dictionary(options_, status);
   if (dict_ == nullptr) return status;
-  if (const int code = use_dictionary(); code != HOLDFAST_OK) {
-    say("{}", error_or_text(code));
+  if (const int used = use_dictionary(); used != HOLDFAST_OK) {
+    if (used == HOLDFAST_REMOVED) return open();
+    say("{}", error_or_text(used));
     return lock_status::kCannotOpen;
   }
   // It may belong to one by $HOLDFAST_CLUSTER, or as its other programs have made it.
@@ -170,6 +178,10 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     const bool held_here = in_cluster() && tries && code == HOLDFAST_LOCKED && is_held_here();
     if (held_here) code = attempt(wait);
     if (code == HOLDFAST_OK) return std::nullopt;
+    if (code == HOLDFAST_REMOVED) {
+      if (const int status = open()) return status;
+      continue;  // in the one that takes its place
+    }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     const double now = holdfast_now();
@@ -314,7 +326,8 @@ int LockTaker::fail(int code) const {
     return lock_status::kUnavailable;
   }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
-  return lock_status::kSystem;
+  const bool is_cut_short = bytes_of(hold_.descriptors()[0]) < table_bytes_;  // nobody can open a dictionary then
+  return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 
 // A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.

@@ -2,6 +2,8 @@
 // exec. So the holder that others see is the command, and nothing of holdfast runs under its identity any more.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 
 #include "cli/lock_hold.h"
@@ -66,7 +68,8 @@ class LockTaker {
   holdfast_dict* dict_ = nullptr;
   holdfast_lease lease_{};
   Hold hold_;
-  double start_ = 0;  // of the first wait: holdfast_now()
+  off_t table_bytes_ = 0;  // of the table of processes
+  double start_ = 0;       // of the first wait: holdfast_now()
 };
 
 }  // namespace holdfast::cli
