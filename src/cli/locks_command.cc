@@ -81,7 +81,8 @@ std::string or_dash(const std::string& text) { return text.empty() ? "-" : text;
 
 Style style_of(const Process& process) {
   if (process.life == inspect::Life::dead) return Style::red;
-  return process.life == inspect::Life::stopped ? Style::yellow : Style::plain;
+  const bool is_unusual = process.life == inspect::Life::stopped || process.life == inspect::Life::ended;
+  return is_unusual ? Style::yellow : Style::plain;
 }
 
 std::string end_in_words(const holdfast_holder& holder) {
