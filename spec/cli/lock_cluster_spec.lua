@@ -32,8 +32,6 @@ describe("holdfast lock in a cluster", function()
         dead = configure("dead.json", "http://127.0.0.1:1")
     end)
 
-    after_each(command.tear_down)
-
     local function lock(...)
         return "lock", "--cluster", "main", ...
     end
@@ -41,6 +39,14 @@ describe("holdfast lock in a cluster", function()
     local function agents()
         return shell.output("pgrep -f '^[^ ]*holdfast-agent main --config " .. command.path("") .. "' || true")
     end
+
+    -- An agent outlives a holdfast lock that is killed.
+    after_each(function()
+        for pid in agents():gmatch("%d+") do
+            command.kill(tonumber(pid), command.KILL)
+        end
+        command.tear_down()
+    end)
 
     describe("with a store that does not answer", function()
         for name, number in pairs { HUP = command.HUP, INT = command.INT, TERM = command.TERM } do
@@ -89,6 +95,13 @@ describe("holdfast lock in a cluster", function()
         end
         command.kill(agent, CONT)
         assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
+    end)
+
+    it("says how long a key may be", function()
+        hold()
+        local ended, _, err = run(lock("-n", ("k"):rep(2000), "--", "true"))
+        assert.same({ code = 64 }, ended)
+        assert.matches("has a key of 2%d%d%d bytes in the cluster: expected at most %d+\n$", err)
     end)
 
     it("says at once that the store's database is full", function()

@@ -312,6 +312,12 @@ int LockTaker::fail(int code) const {
     return options_.conflict;
   }
   if (code == HOLDFAST_UNSUPPORTED) {
+    // The agent knows how long it may be: the store has it with the names of the namespace and of the dictionary.
+    const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
+    if (!answer && answer.status().code == Code::unsupported) {
+      say("cannot lock {}: {}", quote(options_.key), answer.status().message);
+      return lock_status::kUsage;
+    }
     say("cannot lock {}: a key of {} bytes is too long for the store of a cluster", quote(options_.key),
         options_.key.size());
     return lock_status::kUsage;

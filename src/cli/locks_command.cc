@@ -154,7 +154,7 @@ std::string lock_in_words(const Lock& lock, Processes& processes, const Output& 
   if (lock.holders.empty()) return text + " is held by nobody";
   const holdfast_holder& first = lock.holders.front();
   const Process& process = processes.of(first.owner);
-  text += " is held by " + output.styled(inspect::in_words(process), style_of(process));
+  text += " is held by " + output.styled(inspect::in_words(process), style_of(process)) + inspect::comma_after(process);
   if (lock.holder_count > 1) text += fmt::format(" and {} more", lock.holder_count - 1);
   text += " for " + inspect::duration_in_words(first.held);
   if (first.why[0] != '\0') text += ": " + inspect::escaped(static_cast<const char*>(first.why));
@@ -165,7 +165,7 @@ std::string waiter_in_words(const holdfast_waiter& waiter, Seen& seen, const Out
   const Process& process = seen.processes.of(waiter.owner);
   const std::uint32_t parent = inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes);
   return fmt::format("{}{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
-                     parent != 0 ? fmt::format(", child of pid {},", parent) : "",
+                     parent != 0 ? fmt::format(", child of pid {},", parent) : inspect::comma_after(process),
                      waiter.watches != 0 ? "watches" : "waits", inspect::duration_in_words(waiter.waited));
 }
 

@@ -66,12 +66,20 @@ const char* life_in_words(Life life) noexcept {
   return "unknown";
 }
 
+namespace {
+
+bool is_unusual(const Process& process) noexcept { return !process.is_there() || process.life == Life::stopped; }
+
+}  // namespace
+
+const char* comma_after(const Process& process) noexcept { return process.pid != 0 && is_unusual(process) ? "," : ""; }
+
 std::string in_words(const Process& process) {
   if (process.pid == 0) return process.life == Life::dead ? "a process that is gone" : "a process that is not known";
   std::string text = fmt::format("pid {}", process.shown_pid());
   if (!process.program.empty()) text += fmt::format(" ({})", escaped(process.program));
   if (!process.host.empty()) text += fmt::format(" on {}", escaped(process.host));
-  if (!process.is_there() || process.life == Life::stopped) text += fmt::format(", {}", life_in_words(process.life));
+  if (is_unusual(process)) text += fmt::format(", {}", life_in_words(process.life));
   return text;
 }
 

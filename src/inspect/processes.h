@@ -43,6 +43,8 @@ struct Process {
 
 /// "pid 4711 (backup.sh)", with "on HOST" and "dead", "stopped" or "ended" where that is so.
 std::string in_words(const Process& process);
+/// What parts that from the rest of a sentence: a comma behind "dead", "stopped" or "ended".
+const char* comma_after(const Process& process) noexcept;
 
 class Processes {
  public:
