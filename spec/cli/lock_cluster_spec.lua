@@ -2,8 +2,7 @@
 
 local command, etcd, fixture, shell = require "spec.support" ("command", "etcd", "fixture", "shell")
 
-local await, read, run, said, start, write = command.await, command.read, command.run, etcd.said, command.start,
-                                             command.write
+local await, run, said, start, write = command.await, command.run, etcd.said, command.start, command.write
 
 local it = fixture.it_unless(etcd.missing())
 
@@ -124,7 +123,8 @@ describe("holdfast lock in a cluster", function()
         local process = hold()
         assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))
         assert.same({ code = 76 }, process:wait())
-        assert.equal('holdfast: "key" was taken away: its dictionary "commands.main" was removed; the command gets TERM\n',
+        assert.equal('holdfast: "key" was taken away: its dictionary "commands.main" was removed; '
+                     .. 'the command gets TERM\n',
                      process:err())
     end)
 end)

@@ -554,8 +554,8 @@ describe("The lock of a command", function()
                 local waits = start_waiting(option, "-w", "60", "key", "--", "true")
                 os.execute(("truncate -s 5000 %s/%s"):format(command.world(), file))
                 assert.same({ code = 73 }, waits:wait(), waits:err())
-                assert.matches(file == "processes" and "was cut short by somebody" or "has 5000 bytes and was made with",
-                               waits:err())
+                assert.matches(file == "processes" and "was cut short by somebody"
+                               or "has 5000 bytes and was made with", waits:err())
             end)
         end
     end

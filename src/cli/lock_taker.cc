@@ -37,7 +37,7 @@ constexpr double kAskAgentSeconds = 0.5;
 constexpr int kMisfitsMax = 3;
 /// Between attempts of -n, while a process that is stopped inside the dictionary keeps them out.
 constexpr double kTrySleepSeconds = 0.01;
-/// Of a wait whose time is over when it begins anew: not 0, which is no limit.
+/// Of a wait that begins anew when its time is over: not 0, which is no limit.
 constexpr double kLeastWaitSeconds = 0.001;
 
 struct FreeParker {
@@ -115,7 +115,7 @@ std::optional<int> LockTaker::take() {
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
   kind_ = options_.shared ? Kind::reader : tries_here() && is_shared() ? Kind::writer : Kind::lock;
-  if (start_ == 0) start_ = holdfast_now();
+  if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
   if (const auto status = wait_for_lock(wait)) return status;
   // The dictionary may have been removed while it waited, and made anew: that is another file. One that was deleted by
   // hand cannot be marked again; what enter() has got still tells of it.

@@ -69,7 +69,7 @@ class LockTaker {
   holdfast_lease lease_{};
   Hold hold_;
   off_t table_bytes_ = 0;  // of the table of processes
-  double start_ = 0;       // of the first wait: holdfast_now()
+  double start_ = 0;       // of the first wait, or of the last attempt without one: holdfast_now()
 };
 
 }  // namespace holdfast::cli

@@ -42,7 +42,7 @@ const std::string& own_host() {
 
 Life life_of(const ProcStat& stat) { return stat.is_stopped() ? Life::stopped : Life::alive; }
 
-/// Of one whose place is kept: /proc may hide processes of others, but not that there is one.
+/// REQUIRES: its place is kept. /proc may hide processes of others, but not that there is one.
 bool has_ended(std::uint32_t pid, const std::optional<ProcStat>& stat) {
   if (stat) return stat->state == 'Z' || stat->state == 'X';
   return pid != 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
