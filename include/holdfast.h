@@ -198,7 +198,7 @@ HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
 HOLDFAST_API int holdfast_hold_over_exec(int *fd);
 /* Ends at once what a descriptor of holdfast_hold_over_exec holds, also if others have copies of it, and closes it. The
  * process that it was made for counts as dead from then on, and must not make a call any more. Any process that has a
- * copy may do it, in the world or not. INVALID (it is not open). */
+ * copy may do it, in the world or not. The same for those of holdfast_use_over_exec. INVALID (it is not open). */
 HOLDFAST_API int holdfast_end_hold(int fd);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case). INVALID (anything else, zero, or more than 2^40
  * bytes, which is 1024g). */
@@ -236,6 +236,14 @@ HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict 
 /* [set-up] Removes the dictionary from the world, with the locks in it. Its handles, in any process, find the next
  * dictionary of that name and cluster, or give REMOVED. NOT_FOUND, INVALID (name). */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
+/* [set-up] Gives two descriptors that tell others that the dictionary is in use, as this process does while it has it
+ * open, for as long as they, or copies of them, are open anywhere. A program that holds something over exec needs these, too:
+ * the descriptor of holdfast_hold_over_exec keeps no dictionary, and where the files of the runtime directory are deleted
+ * or replaced, newcomers are refused only those dictionaries that are in use. They are of the dictionary as it is now,
+ * not of one that is made after a removal, and close at exec until the caller clears FD_CLOEXEC. End them as the hold, by
+ * holdfast_end_hold. fds[1] may be -1. On failure both are -1: MISMATCH (the name does not lead to the dictionary's file
+ * any more), REMOVED, INVALID (an observer). */
+HOLDFAST_API int holdfast_use_over_exec(holdfast_dict *dict, int fds[2]);
 
 typedef struct holdfast_value {
   int32_t type;    /* out: holdfast_type; NIL unless the code is OK or BUFFER               */

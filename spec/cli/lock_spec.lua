@@ -106,13 +106,24 @@ describe("holdfast lock", function()
         assert.matches("^holdfast: .*/proc/x", err)
     end)
 
+    it("a relative directory is the same one for the command, wherever that goes", function()
+        local inner = ([[cd / && %s lock -n -q key -- true; echo "$? $HOLDFAST_DIR"]]):format(command.program)
+        local place, name = command.world():match("^(.*)/([^/]+)$")
+        for _, case in ipairs { { name, "" }, { "./" .. name, "--dir ./" .. name } } do
+            local line = ([[cd %s && HOLDFAST_DIR=%s exec %s lock %s key -- sh -c '%s']]):format(
+                place, case[2] == "" and case[1] or "/nonexistent", command.program, case[2], inner)
+            local _, out, err = run("-c", line, { PROGRAM = "/bin/sh" })
+            assert.equal(("1 %s/%s\n"):format(place, case[1]), out, err)
+        end
+    end)
+
     it("--user is for root: the lock is in that user's world, and the command runs as that user", function()
         local ended, _, err = run("lock", "--user", "no such user", "key", "--", "true")
-        assert.same({ code = 71 }, ended)
+        assert.same({ code = 64 }, ended)
         assert.matches('^holdfast: there is no user "no such user"', err)
         ended, _, err = run("lock", "--user", "", "key", "--", "true")
-        assert.same({ code = 71 }, ended)
-        assert.equal("holdfast: an empty name of a user\n", err)
+        assert.same({ code = 64 }, ended)
+        assert.matches("^holdfast: an empty name of a user\n", err)
         if shell.output "id -u" ~= "0" then
             ended, _, err = run("lock", "--user", "root", "key", "--", "true")
             assert.same({ code = 71 }, ended)
@@ -139,6 +150,13 @@ describe("holdfast lock", function()
             holder:signal(command.TERM)
             holder:wait()
         end
+    end)
+
+    it("takes the last of an option that is given twice, as flock does", function()
+        local _, pid = hold("exec sleep 600", "--why", "first", "--why", "second", "-E", "3", "-E", "4")
+        local ended, _, err = run("lock", "-w", "600", "--wait", "0.1", "-E", "3", "-E", "4", "key", "--", "true")
+        assert.same({ code = 4 }, ended)
+        assert.matches(("is held by pid %d .*: \"second\"; waited for 0.1 s\n$"):format(pid), err)
     end)
 
     it("gives its arguments and its input to the command as they are", function()
@@ -194,6 +212,23 @@ describe("holdfast lock", function()
         end
     end)
 
+    it("counts what was refused as refused, and as a wait only what waited", function()
+        for _, option in ipairs { "-x", "-s" } do
+            hold("exec sleep 600", option)
+            for _, how in ipairs { { "-n" }, { "-w", "0" }, { "-n", "-F" } } do
+                assert.equal(1, attempt(unpack(how)))
+            end
+            assert.same({ code = 1 }, (run("lock", "-q", "-w", "0.1", "key", "--", "true")))
+            local _, out = run("run", "--workers", "1", "-e", [[
+                local counts = assert(require("resty.shdict").open("commands"):contention())[1]
+                print(counts.key, counts.refused, counts.waits, counts.timeouts)
+            ]])
+            assert.equal("key\t3\t1\t1\n", out, option)
+            command.tear_down()
+            command.set_up()
+        end
+    end)
+
     it("names the holder where it is refused", function()
         local _, pid = hold("exec sleep 600", "--why", "weekly full")
         local ended, out, err = run("lock", "-n", "key", "--", "echo", "ran")
@@ -207,12 +242,25 @@ describe("holdfast lock", function()
         assert.same({ { code = 1 }, "", "" }, { run("lock", "-n", "-q", "key", "--", "true") })
     end)
 
+    it("says that a holder has ended, and what it left running holds the lock", function()
+        local left = command.path("left")
+        assert.same({ code = 0 }, (run("lock", "-F", "key", "--", "sh", "-c", "sleep 600 & echo $! >'" .. left .. "'")))
+        local _, _, err = run("lock", "-n", "key", "--", "true")
+        assert.matches('^holdfast: "key" is held by what pid %d+ %(sh%), ended, has left running, for ', err)
+        assert.matches("\tended\t", select(2, run("locks")))
+        command.kill(tonumber(read(left)), command.KILL)
+        assert(await(is_free))
+    end)
+
     it("says that a holder is stopped", function()
         local _, pid = hold("exec sleep 600")
         command.kill(pid, STOP)
         await_state(pid, "T")
         local err = select(3, run("lock", "-n", "key", "--", "true"))
         assert.matches(('^holdfast: "key" is held by pid %d %%(sh%%), stopped, for '):format(pid), err)
+        start("lock", "key", "--", "true")
+        local held = ("is held by pid %d (sh), stopped, for "):format(pid)
+        assert(await(function() return select(2, run("locks", "--waiting")):find(held, 1, true) end))
     end)
 
     it("shows the name of a holder without what would move a terminal", function()
@@ -379,6 +427,8 @@ describe("holdfast lock has the options of flock:", function()
         { { "-c", "true", "key", "--", "true" }, '-c and a command after "--" were given: expected one of them' },
         { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: a text of 128 bytes: expected at most 127" },
         { { "--agent", "key", "--", "true" }, "an agent is of a cluster: expected --cluster NAME" },
+        { { "--cluster", "main", "--agent-config", "file", "key", "--", "true" },
+          "--agent-config is for the agent that --agent starts: expected --agent" },
         { { "--cluster", "a/b", "key", "--", "true" }, 'bad cluster "a/b"' },
         { { "--cluster", "main", "-s", "key", "--", "true" }, "-s is not supported in a cluster" },
     } do
@@ -424,6 +474,41 @@ describe("The lock of a command", function()
     before_each(command.set_up)
     after_each(command.tear_down)
 
+    -- What is deleted by hand would be made anew, with nobody in it.
+    for _, case in ipairs {
+        { "processes", "--exclusive" }, { "processes", "--exclusive", "killed" }, { "processes", "--no-fork" },
+        { "commands.dict", "--exclusive" }, { "commands.dict", "--exclusive", "killed" },
+        { "commands.dict", "--no-fork" },
+    } do
+        local file, option, killed = unpack(case)
+        it(("keeps others out though %s is deleted, with %s %s"):format(file, option, killed or ""), function()
+            os.execute("mkfifo '" .. command.path("go") .. "'")
+            local left = command.path("left")
+            local script = "sleep 600 & echo $! >'%s'; READY; read -r line <'%s'"
+            local process, pid = hold(script:format(left, command.path("go")), option)
+            local job = tonumber(read(left))
+            if killed then
+                guard_of(process)
+                process:signal(command.KILL)
+                process:wait()
+            end
+            assert(os.remove(command.world() .. "/" .. file))
+            local ended, _, err = run("lock", "-n", "key", "--", "true")
+            assert.same({ code = 73 }, ended)
+            assert.matches(file == "processes" and "is used by processes that entered by another process table"
+                           or "was deleted, moved or replaced while processes used it", err)
+            assert.same({ code = 73 }, (run("lock", "-w", "5", "other", "--", "true")))
+            write("go", "\n")
+            assert(await(function() return not command.alive(pid) end))
+            if option == "--no-fork" then
+                assert.equal(73, attempt())
+                command.kill(job, command.KILL)
+            end
+            assert(await(is_free, 10))
+            command.kill(job, command.KILL)
+        end)
+    end
+
     it("stays when holdfast lock is killed, and ends with the command", function()
         local process, pid = hold("exec sleep 600")
         process:signal(command.KILL)
@@ -447,45 +532,87 @@ describe("The lock of a command", function()
         assert.same({ code = 128 + 9 }, process:wait())
     end)
 
-    -- Stopped, it starts no guard; the command must not begin without.
+    local function start_waiting(...)
+        local waits = start("lock", ...)
+        assert(await(function() return select(2, run("locks", "--waiting")):find("waits", 1, true) end), waits:err())
+        return waits
+    end
+
+    it("is waited for in the dictionary that takes the place of a removed one", function()
+        hold("exec sleep 600")
+        local waits = start_waiting("-w", "60", "key", "--", "echo", "ran")
+        assert.same({ code = 0 }, (run("rm", "--force", "commands")))
+        assert.same({ code = 0 }, waits:wait(), waits:err())
+        assert.equal("ran\n", waits:out())
+        assert.equal("", waits:err())
+    end)
+
+    for _, file in ipairs { "processes", "commands.dict" } do
+        for _, option in ipairs { "--exclusive", "--no-fork" } do
+            it(("is waited for no longer when %s is cut short, with %s"):format(file, option), function()
+                hold("exec sleep 600")
+                local waits = start_waiting(option, "-w", "60", "key", "--", "true")
+                os.execute(("truncate -s 5000 %s/%s"):format(command.world(), file))
+                assert.same({ code = 73 }, waits:wait(), waits:err())
+                assert.matches(file == "processes" and "was cut short by somebody"
+                               or "has 5000 bytes and was made with", waits:err())
+            end)
+        end
+    end
+
+    -- Waits for the lock, with holdfast lock stopped before it is free; gives also the process that waits.
+    local function start_stopped(...)
+        local waits = start("lock", ...)
+        assert(await(function() return select(2, run("locks", "--waiting")):find("key", 1, true) end))
+        local child = assert(await(function() return children(waits.pid).holdfast end))
+        waits:signal(STOP)
+        await_state(waits.pid, "T")
+        return waits, child
+    end
+
+    -- Stopped, it starts no guard, and the command must not begin without; so it must not have the lock either.
+    it("is not had while holdfast lock is stopped, but when it goes on", function()
+        local _, pid = hold("exec sleep 600")
+        local ran = command.path "ran"
+        local waits = start_stopped("key", "--", "touch", ran)
+        command.kill(pid, command.KILL)
+        assert(await(is_free))
+        for _ = 1, 5 do
+            assert.same({ code = 0 }, (run("lock", "-w", "20", "key", "--", "true")))
+        end
+        assert.is_nil(read(ran))
+        local _, other = hold("exec sleep 600", "-w", "20")
+        waits:signal(CONT)
+        assert(await(function() return select(2, run("locks", "--waiting")):find("key", 1, true) end))
+        command.kill(other, command.KILL)
+        assert.same({ code = 0 }, waits:wait(), waits:err())
+        assert.equal("", waits:err())
+        assert.truthy(read(ran))
+        assert(await(is_free))
+    end)
+
+    it("is not had while holdfast lock is stopped, and its time passes", function()
+        local _, pid = hold("exec sleep 600")
+        local waits = start_stopped("-w", "6", "key", "--", "true")
+        command.kill(pid, command.KILL)
+        assert(await(is_free))
+        hold("exec sleep 600", "-w", "20")
+        waits:signal(CONT)
+        assert.same({ code = 1 }, waits:wait(), waits:err())
+    end)
+
     it("does not run the command without a guard where holdfast lock is stopped and killed", function()
         for _, option in ipairs { "--close", "--exclusive" } do
             local _, pid = hold("exec sleep 600")
             local ran = command.path "ran"
-            local waits = start("lock", option, "key", "--", "sh", "-c", "touch '" .. ran .. "'; exec sleep 600")
-            assert(await(function() return select(2, run("locks", "--waiting")):find("key", 1, true) end))
-            assert(await(function() return next(children(waits.pid)) end))
-            command.kill(waits.pid, STOP)
-            await_state(waits.pid, "T")
+            local waits, child = start_stopped(option, "key", "--", "sh", "-c", "touch '" .. ran .. "'; exec sleep 600")
             command.kill(pid, command.KILL)
-            assert(await(function()
-                return select(2, run("locks")):find(tostring(select(2, next(children(waits.pid)))), 1, true)
-            end))
-            assert.is_nil(read(ran))
+            assert(await(is_free))
             waits:signal(command.KILL)
+            assert(await(function() return not command.alive(child) end))
             assert(await(is_free))
             assert.is_nil(read(ran))
         end
-    end)
-
-    -- A stopped holdfast lock does not let its command begin; what it waits for may be taken away meanwhile.
-    it("that is lost before the command begins does not run it, and gives 76", function()
-        local _, pid = hold("exec sleep 600")
-        local ran = command.path "ran"
-        local waits = start("lock", "--exptime", "0.3", "key", "--", "touch", ran)
-        assert(await(function() return select(2, run("locks", "--waiting")):find("key", 1, true) end))
-        assert(await(function() return next(children(waits.pid)) end))
-        command.kill(waits.pid, STOP)
-        await_state(waits.pid, "T")
-        command.kill(pid, command.KILL)
-        assert(await(is_free))
-        command.kill(waits.pid, CONT)
-        assert.same({ code = 76 }, waits:wait(), waits:err())
-        assert.is_nil(read(ran))
-        -- One of the two processes is the first to notice.
-        local said = waits:err()
-        assert.truthy(said:find('"key" was lost before the command began\n', 1, true)
-                      or said:find('"key" has ended, after its exptime of 0.3 s', 1, true), said)
     end)
 
     it("stays while the command is stopped", function()
@@ -558,7 +685,7 @@ describe("The lock of a command", function()
     it("with --close is not in the command's hands; with --no-fork in nothing else's", function()
         local closed, pid = hold("ls -l /proc/$$/fd >'" .. command.path("fds") .. "'; READY; exec sleep 600", "--close")
         local guard = guard_of(closed)
-        assert.falsy(read("fds"):find("/processes", 1, true))
+        assert.falsy(read("fds"):find(command.world(), 1, true))
         closed:signal(command.KILL)
         closed:wait()
         assert.is_false(is_free())

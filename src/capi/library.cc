@@ -117,6 +117,19 @@ int holdfast_hold_over_exec(int* fd) {
   });
 }
 
+int holdfast_use_over_exec(holdfast_dict* dict, int fds[2]) {
+  return guarded([&]() -> int {
+    fds[0] = fds[1] = -1;
+    const Segment* const segment = unwrap(dict).segment();
+    if (segment == nullptr) return outcome(Code::removed, unwrap(dict));
+    auto kept = segment->keep_use();
+    if (!kept) return fail(kept.status());
+    fds[0] = kept->file.release();
+    fds[1] = kept->name.release();
+    return HOLDFAST_OK;
+  });
+}
+
 int holdfast_end_hold(int fd) {
   return guarded([&]() -> int {
     const Status ended = end_kept_description(fd);

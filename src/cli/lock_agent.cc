@@ -1,6 +1,7 @@
 #include "cli/lock_agent.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,7 +28,7 @@ namespace {
 constexpr double kStartSeconds = 10;
 constexpr double kLeastSeconds = 2;
 constexpr double kStopSeconds = 5;
-constexpr auto kLook = std::chrono::milliseconds(5);
+constexpr int kLookMs = 5;
 
 }  // namespace
 
@@ -36,11 +38,13 @@ void LockAgent::ensure(holdfast_dict* dict) {
   if (state.agent == 0 && (pid_ == 0 || has_ended())) start();
 }
 
+// A wait for ever goes on in the child, which says what it waits for; this one is for the agent only.
 int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   const bool is_bounded = options_.timeout != kForEver;
   const double deadline = holdfast_now() + (is_bounded ? std::max(options_.timeout, kLeastSeconds) : kStartSeconds);
   holdfast_cluster state{};
   while (holdfast_cluster_state(dict, &state) != HOLDFAST_OK) {
+    if (!is_bounded && state.agent != 0) return 0;
     if (has_ended() && !gave_way_ && state.agent == 0) {
       // It may have been another's turn in that very moment.
       holdfast_cluster_state(dict, &state);
@@ -53,7 +57,19 @@ int LockAgent::ensure_and_wait(holdfast_dict* dict) {
       say("{}", why);
       return lock_status::kUnavailable;
     }
-    std::this_thread::sleep_for(kLook);
+    signal_ = await_signal();
+    if (signal_ != 0) return lock_status::kSystem;
+  }
+  return 0;
+}
+
+int LockAgent::await_signal() const {
+  pollfd come{signals_.descriptor(), POLLIN, 0};
+  ::poll(&come, 1, kLookMs);
+  while (const std::optional<signalfd_siginfo> info = signals_.next()) {
+    const int signal = static_cast<int>(info->ssi_signo);
+    if (signal == SIGTSTP) PassedSignals::stop_here();
+    if (signal != SIGTSTP && signal != SIGCHLD && signal != SIGCONT && signal != SIGWINCH) return signal;
   }
   return 0;
 }
@@ -105,7 +121,7 @@ void LockAgent::stop() {
   if (pid_ == 0) return;
   ::kill(pid_, SIGTERM);
   const double deadline = holdfast_now() + kStopSeconds;
-  while (!has_ended() && holdfast_now() < deadline) std::this_thread::sleep_for(kLook);
+  while (!has_ended() && holdfast_now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(kLookMs));
 }
 
 }  // namespace holdfast::cli

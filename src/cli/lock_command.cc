@@ -11,18 +11,21 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/name.h"
 #include "cli/lock_agent.h"
 #include "cli/lock_guard.h"
+#include "cli/lock_hold.h"
 #include "cli/lock_options.h"
 #include "cli/lock_refusal.h"
 #include "cli/lock_taker.h"
@@ -32,6 +35,7 @@
 #include "cli/user.h"
 #include "cli/worker.h"
 #include "holdfast.h"
+#include "inspect/proc.h"
 
 namespace holdfast::cli {
 
@@ -41,81 +45,63 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How often to look whether the lock is still held, where it can be lost.
 constexpr double kLookSeconds = 0.2;
 
-struct Grant {
-  holdfast_lease lease{};
-  double time = 0;  // holdfast_now()
-  bool in_cluster = false;
-};
+/// How often a child that waits for its parent looks whether that is stopped.
+constexpr int kLookAtParentMs = 50;
 
-struct Hold {
-  Grant grant;
-  Descriptor descriptor;
-};
+// --- the child ---
 
-// --- from the child to its parent: the lease, and the descriptor that holds it ---
-
-struct Packet {
-  Grant grant;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  iovec part{&grant, sizeof grant};
-  msghdr message{};
-
-  Packet() {
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-  }
-};
-
-void send_hold(int channel, const Grant& grant, int descriptor) {
-  Packet packet;
-  packet.grant = grant;
-  cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof descriptor);
-  std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-  // A parent that is gone has no use of it.
-  static_cast<void>(::sendmsg(channel, &packet.message, MSG_NOSIGNAL));
+bool is_parent_stopped() {
+  const auto stat = inspect::read_stat(static_cast<std::uint32_t>(::getppid()));
+  return stat && stat->is_stopped();
 }
 
-/// Nothing if it has not come, or never will.
-std::optional<Hold> receive_hold(int channel) {
-  Packet packet;
-  if (::recvmsg(channel, &packet.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != sizeof packet.grant) return std::nullopt;
-  const cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return std::nullopt;
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-  return Hold{packet.grant, Descriptor(descriptor)};
+void await_parent() {
+  while (is_parent_stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(kLookAtParentMs));
 }
 
-/// In the child, which becomes the command only once the guard is there that ends the hold whatever becomes of the
-/// parent. False if the parent has died before.
-bool await_guard(int channel) {
+/// The parent says a word for each hold that it has got, once the guard is there that ends the hold whatever becomes of
+/// the parent.
+enum class Answer { guarded, stopped, gone };
+
+Answer await_answer(int channel, int look_ms) {
+  pollfd answer{channel, POLLIN, 0};
+  while (::poll(&answer, 1, look_ms) <= 0)
+    if (look_ms >= 0 && is_parent_stopped()) return Answer::stopped;
   char word = 0;
-  ssize_t got = 0;
-  do got = ::recv(channel, &word, 1, 0);
-  while (got < 0 && errno == EINTR);
-  return got == 1;
+  return ::recv(channel, &word, 1, 0) == 1 ? Answer::guarded : Answer::gone;
 }
 
-// --- the two processes ---
+/// Takes the lock, and waits until it is guarded. A parent that is stopped starts no guard, for as long as somebody
+/// pleases; so others get the lock meanwhile. Nothing if it is held and guarded, else the exit status.
+std::optional<int> take_guarded(LockTaker& taker, int channel) {
+  for (;;) {
+    if (const auto status = taker.take()) return status;
+    if (is_parent_stopped()) {
+      taker.give_back();
+      await_parent();
+      continue;
+    }
+    send_hold(channel, taker.grant(), taker.hold());
+    Answer answer = await_answer(channel, kLookAtParentMs);
+    if (answer == Answer::guarded) return std::nullopt;
+    if (answer == Answer::stopped) {
+      send_given_back(channel);
+      taker.give_back();
+      answer = await_answer(channel, -1);
+    }
+    if (answer == Answer::gone) return lock_status::kSystem;  // what it holds ends with it
+  }
+}
 
 /// In the process that becomes the command. `channel` is -1 without a parent. Returns if there is nothing to become.
 int take_and_become(const LockOptions& options, int channel) {
   LockTaker taker(options);
-  if (const auto status = taker.take()) return *status;
-  int status = 0;
-  if (channel >= 0) {
-    send_hold(channel, {taker.lease(), holdfast_now(), taker.in_cluster()}, taker.hold().get());
-    if (!await_guard(channel)) return lock_status::kSystem;  // what it holds ends with it
-    status = taker.confirm();
-  }
+  const auto refused = channel >= 0 ? take_guarded(taker, channel) : taker.take();
+  if (refused) return *refused;
+  int status = channel >= 0 ? taker.confirm() : 0;
   if (status == 0) status = taker.become_command();
   // It has given the lock back itself, which the parent must not take for a loss.
-  if (channel >= 0) static_cast<void>(::send(channel, "", 1, MSG_NOSIGNAL));
+  if (channel >= 0) send_given_back(channel);
   return status;
 }
 
@@ -128,6 +114,7 @@ class Wrapper {
     if (options_.agent) {
       if (const int status = prepare_agent()) {
         agent_.stop();
+        if (agent_.signal() != 0) die_by(agent_.signal());
         return status;
       }
     }
@@ -177,22 +164,33 @@ class Wrapper {
     ::poll(both.data(), both.size(), timeout);
   }
 
+  /// All that has come.
   void receive() {
-    if (channel_.get() < 0) return;
-    std::array<pollfd, 1> one{{{channel_.get(), POLLIN, 0}}};
-    if (::poll(one.data(), one.size(), 0) <= 0) return;
-    hold_ = receive_hold(channel_.get());
-    failure_ = std::move(channel_);
-    if (!hold_) return;
-    const bool is_guarded = guard_.start(command_, hold_->descriptor.get(), options_.key);
+    while (channel_.get() >= 0) {
+      Word word = receive_word(channel_.get());
+      if (word.kind == Word::Kind::none) return;
+      if (word.kind == Word::Kind::ended) channel_.reset();
+      if (word.kind == Word::Kind::given_back) given_back_ = true;
+      if (word.kind == Word::Kind::held) note_hold(std::move(word));
+    }
+  }
+
+  void note_hold(Word word) {
+    grant_ = word.grant;
+    hold_ = std::move(word.hold);
+    given_back_ = false;
+    const bool is_guarded = guard_.start(command_, *hold_, options_.key);
     if (!is_guarded && options_.close)
       say("cannot start the process that guards the lock: it ends with this process, {}, if that is killed",
           ::getpid());
-    static_cast<void>(::send(failure_.get(), "", 1, MSG_NOSIGNAL));  // see await_guard()
-    if (hold_->grant.in_cluster) note_session();
-    if (options_.exptime > 0) end_ = hold_->grant.time + options_.exptime;
-    if (!hold_->grant.in_cluster && options_.exptime > 0) look_at_ = end_;
+    static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
+    if (grant_.in_cluster) note_session();
+    if (options_.exptime > 0) end_ = grant_.time + options_.exptime;
+    if (!grant_.in_cluster && options_.exptime > 0) look_at_ = end_;
   }
+
+  /// The command has begun, and the lock was not given back before.
+  bool runs() const { return hold_ && !given_back_ && channel_.get() < 0; }
 
   void note_session() {
     look_at_ = holdfast_now();
@@ -243,7 +241,7 @@ class Wrapper {
     look_at_ = holdfast_now() + kLookSeconds;
     if (!attach()) return;
     if (options_.agent) agent_.ensure(dict_);
-    if (!hold_ || lost_ || is_held()) return;
+    if (!runs() || lost_ || is_held()) return;
     lost_ = true;
     ::kill(command_, SIGTERM);  // before a word of it, which may take time
     say("{}; the command gets TERM", reason_of_loss());
@@ -265,15 +263,16 @@ class Wrapper {
     if (code != HOLDFAST_OK) return false;
     return std::any_of(holders.begin(), holders.begin() + std::min<std::ptrdiff_t>(count, std::ssize(holders)),
                        [&](const holdfast_holder& holder) {
-                         return holder.owner == hold_->grant.lease.owner &&
-                                holder.sequence == hold_->grant.lease.sequence;
+                         return holder.owner == grant_.lease.owner && holder.sequence == grant_.lease.sequence;
                        });
   }
 
   std::string reason_of_loss() const {
     const std::string key = quote(options_.key);
     holdfast_cluster state{};
-    const bool in_cluster = hold_->grant.in_cluster;
+    const bool in_cluster = grant_.in_cluster;
+    // Of a dictionary that is gone, the cluster is not known either.
+    if (is_removed()) return removed();
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} is lost: {}", key, holdfast_error());
     if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
@@ -286,10 +285,10 @@ class Wrapper {
   // The lock is given back as its holder would do it, so that a waiter is told and nobody finds the dead; then the hold
   // ends also in what the command has left behind.
   void end_hold() {
-    if (!hold_) receive();
+    receive();
     if (!hold_) return;
-    if (!lost_) give_back();
-    holdfast_end_hold(hold_->descriptor.release());
+    if (!lost_ && !given_back_) give_back();
+    hold_->end();
     guard_.end();
   }
 
@@ -297,16 +296,16 @@ class Wrapper {
   void give_back() {
     const std::string& name = options_.dictionary;
     int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
-    if (code == HOLDFAST_OK)
-      code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &hold_->grant.lease);
+    if (code == HOLDFAST_OK) code = holdfast_lock_break(dict_, options_.key.data(), options_.key.size(), &grant_.lease);
     const bool is_gone = code == HOLDFAST_NOT_OWNER || code == HOLDFAST_REMOVED || code == HOLDFAST_NOT_FOUND;
-    lost_ = is_gone && has_run() && !guard_.has_acted();
+    lost_ = is_gone && !guard_.has_acted();
     if (lost_) say("{}, while the command ran", code == HOLDFAST_NOT_OWNER ? reason_of_loss() : removed());
   }
 
-  bool has_run() const {
-    char failure = 0;
-    return ::recv(failure_.get(), &failure, 1, MSG_DONTWAIT) != 1;
+  bool is_removed() const {
+    double seconds = 0;
+    const std::string& key = options_.key;
+    return holdfast_lock_remaining(dict_, key.data(), key.size(), &grant_.lease, &seconds) == HOLDFAST_REMOVED;
   }
 
   std::string removed() const {
@@ -332,9 +331,10 @@ class Wrapper {
   LockAgent agent_;
   LockGuard guard_;
   pid_t command_ = 0;
-  Descriptor channel_;  // until the hold has come
-  Descriptor failure_;  // the same from then on: what comes says that there is no command
+  Descriptor channel_;  // until the command has begun, or never will
+  Grant grant_{};
   std::optional<Hold> hold_;
+  bool given_back_ = false;  // by the child, before the command began
   holdfast_dict* dict_ = nullptr;
   std::uint32_t epoch_ = 0;  // of the cluster's session that the lock is of; 0: it is not known
   double end_ = kNever;      // of its exptime
@@ -347,16 +347,31 @@ class Wrapper {
 
 }  // namespace
 
+namespace {
+
+// For an agent and the command as well: what they do with holdfast is of the same world, wherever they go.
+void export_directory(const std::string& option) {
+  const char* const given = option.empty() ? std::getenv("HOLDFAST_DIR") : option.c_str();
+  if (given == nullptr || *given == '\0') return;
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  // Where that is not to be had, the library says so of a relative path. One that is absolute stays as it is.
+  ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
+}
+
+}  // namespace
+
 int run_lock_command(const std::vector<std::string>& arguments) {
   const auto parsed = parse_lock_options(arguments);
   if (const auto* const status = std::get_if<int>(&parsed)) return *status;
   const auto& options = std::get<LockOptions>(parsed);
-  // For an agent and the command as well: what they do with holdfast is of the same world.
-  if (!options.directory.empty()) ::setenv("HOLDFAST_DIR", options.directory.c_str(), 1);
+  export_directory(options.directory);
   if (const std::string wrong = options.user ? become_user(*options.user) : ""; !wrong.empty()) {
     say("{}", wrong);
     return lock_status::kSystem;
   }
+  // Files may be cut short by others while a wait looks at them. The command does not inherit it.
+  static_cast<void>(holdfast_guard_sigbus());
   try {
     return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
   } catch (const std::exception& error) {

@@ -11,6 +11,7 @@
 #include "cli/message.h"
 #include "cli/print_help.h"
 #include "cli/unknown_option.h"
+#include "cli/user.h"
 #include "holdfast.h"
 #include "inspect/text.h"
 
@@ -109,7 +110,7 @@ class LockParser {
     add_flag("-x,-e,--exclusive", exclusive_, "Have the lock alone (default)");
     add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Do not wait: end if another has the lock");
     add_flag("-o,--close", options_.close,
-             "The command does not inherit the descriptor that holds the lock; then only the processes\nof holdfast "
+             "The command does not inherit the descriptors that hold the lock; then only the processes\nof holdfast "
              "lock hold it");
     add_flag("-F,--no-fork", options_.no_fork,
              "Become the command, without a parent: the lock ends with the last process that has\ninherited it");
@@ -123,9 +124,11 @@ class LockParser {
   void add_values() {
     app_.add_option("-w,--wait,--timeout", timeout_, "Wait for so long at most; 0 as -n")
         ->type_name("SECONDS")
+        ->take_last()
         ->check(read_seconds);
     app_.add_option("-E,--conflict-exit-code", status_, "Exit status if the lock is not had; default: 1")
         ->type_name("STATUS")
+        ->take_last()
         ->check([this](const std::string& text) { return read_status(text, options_.conflict); });
     app_.add_option_function<std::string>(
             "-c,--command", [this](const std::string& line) { note_shell(line); },
@@ -134,20 +137,27 @@ class LockParser {
         ->trigger_on_parse();
     app_.add_option("--exptime", exptime_, "End the lock after so long, and the command by TERM; default: never")
         ->type_name("SECONDS")
+        ->take_last()
         ->check(read_seconds);
     app_.add_option("--why", options_.why, "What others are told when they ask for the lock")
         ->type_name("TEXT")
+        ->take_last()
         ->check(read_why);
     app_.add_option("--dir", options_.directory, "The runtime directory; default: $HOLDFAST_DIR, or that of the user")
         ->type_name("PATH")
+        ->take_last()
         ->check([](const std::string& path) { return path.empty() ? "bad directory \"\": expected a path" : ""; });
-    app_.add_option("--user", options_.user, "Become that user first, with the command; for root")->type_name("NAME");
+    app_.add_option("--user", options_.user, "Become that user first, with the command; for root")
+        ->type_name("NAME")
+        ->take_last();
     app_.add_option("--cluster", options_.cluster, "The cluster of which all machines share the lock")
         ->type_name("NAME")
+        ->take_last()
         ->check([](const std::string& name) { return name.empty() ? "an empty name of a cluster" : ""; });
     app_.add_option("--agent-config", options_.agent_config,
                     "Configuration of the agent that --agent starts; default: /etc/holdfast/NAME.json")
-        ->type_name("FILE");
+        ->type_name("FILE")
+        ->take_last();
   }
 
   // When it is read, and not at the end, it is known which words stand before it.
@@ -196,11 +206,16 @@ class LockParser {
   }
 
   std::string judge() {
+    if (options_.user) {
+      if (std::string wrong = check_user(*options_.user); !wrong.empty()) return wrong;
+    }
     if (unlock_) return "there is nothing to unlock: the lock ends with the command";
     if (options_.shared && exclusive_) return "-s and -x were given: expected one of them";
     if (options_.no_fork && options_.close) return "the --no-fork and --close options are incompatible";
     if (options_.cluster.empty() && (options_.agent || !options_.agent_config.empty()))
       return "an agent is of a cluster: expected --cluster NAME";
+    if (!options_.agent && !options_.agent_config.empty())
+      return "--agent-config is for the agent that --agent starts: expected --agent";
     if (!options_.cluster.empty()) {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (std::string objection = objection_of_cluster(options_); !objection.empty()) return objection;

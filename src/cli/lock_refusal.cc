@@ -28,14 +28,16 @@ std::string holder_in_words(const holdfast_holder& holder) {
   if (!processes) return process_in_words(std::to_string(holder.pid), program);
   const inspect::Process& process = processes->of(holder.owner);
   if (process.pid == 0) return process_in_words(std::to_string(holder.pid), program);
-  return inspect::in_words(process) + (process.life == inspect::Life::stopped ? "," : "");
+  if (process.life == inspect::Life::ended) return "what " + inspect::in_words(process) + ", has left running,";
+  return inspect::in_words(process) + inspect::comma_after(process);
 }
 
+/// Negative where the clock of the machine that has noted the time is ahead of this one's.
 double seconds_since(const std::string& wall_ms) {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);
   const double then = std::strtod(wall_ms.c_str(), nullptr) / 1e3;
-  return std::max(0.0, static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 - then);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9 - then;
 }
 
 }  // namespace
@@ -63,7 +65,8 @@ std::string refusal_elsewhere(const LockOptions& options, const Answer& answer) 
   if (holder["code"] != "yes") return key + " is held by another machine";
   std::string line = fmt::format("{} is held by host {}", key, inspect::escaped(holder["host"]));
   if (holder.contains("pid")) line += ", " + process_in_words(inspect::escaped(holder["pid"]), holder["program"]);
-  if (holder.contains("when")) line += " for " + inspect::duration_in_words(seconds_since(holder["when"]));
+  const double held = holder.contains("when") ? seconds_since(holder["when"]) : -1;
+  if (held >= 0) line += " for " + inspect::duration_in_words(held);
   return line + reason_in_words(holder["why"]);
 }
 

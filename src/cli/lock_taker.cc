@@ -1,11 +1,12 @@
 #include "cli/lock_taker.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -31,9 +32,13 @@ constexpr std::uint64_t kNewDictionaryBytes = std::uint64_t{256} << 10;
 /// What -n allows the agent, which needs a round trip, and a process that is stopped inside the dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
+/// For an answer that needs no store.
+constexpr double kAskAgentSeconds = 0.5;
 constexpr int kMisfitsMax = 3;
-/// Scripts use descriptors of one or two digits by number, and a lock must not be closed by `exec 3>file`.
-constexpr int kFirstDescriptor = 512;
+/// Between attempts of -n, while a process that is stopped inside the dictionary keeps them out.
+constexpr double kTrySleepSeconds = 0.01;
+/// Of a wait that begins anew when its time is over: not 0, which is no limit.
+constexpr double kLeastWaitSeconds = 0.001;
 
 struct FreeParker {
   void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
@@ -46,6 +51,11 @@ std::string error_or_text(int code) {
 }
 
 std::string program_of(const std::string& command) { return command.substr(command.rfind('/') + 1); }
+
+off_t bytes_of(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 ? info.st_size : 0;
+}
 
 /// Whether the dictionary is of the cluster that was asked for; says what is wrong.
 bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
@@ -81,15 +91,22 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   // An existing one may have any size. It may come to be between the two calls.
   int code = holdfast_attach(name.data(), name.size(), &dict);
   if (code == HOLDFAST_NOT_FOUND) code = holdfast_open(name.data(), name.size(), &wanted, &dict);
-  if (code == HOLDFAST_MISMATCH) code = holdfast_attach(name.data(), name.size(), &dict);
+  std::string error = error_or_text(code);
+  if (code == HOLDFAST_MISMATCH) {
+    code = holdfast_attach(name.data(), name.size(), &dict);
+    // One that is not there was deleted while in use, as the sentence before says.
+    if (code != HOLDFAST_NOT_FOUND) error = error_or_text(code);
+  }
   status = lock_status::kCannotOpen;
   if (code == HOLDFAST_OK) return is_of_cluster(dict, options) ? dict : nullptr;
-  say("{}", error_or_text(code));
+  say("{}", error);
   return nullptr;
 }
 
 std::optional<int> LockTaker::take() {
-  if (const int status = enter()) return status;
+  if (dict_ == nullptr) {
+    if (const int status = enter()) return status;
+  }
   const Parker parker(holdfast_parker_new());
   holdfast_wait wait{};
   wait.parker = parker.get();
@@ -97,11 +114,13 @@ std::optional<int> LockTaker::take() {
   if (wait.waiter == 0) return fail(HOLDFAST_SYSTEM);
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
-  if (options_.timeout > 0) wait.timeout = options_.timeout;
-  kind_ = options_.shared ? Kind::reader : Kind::lock;
-  const double start = holdfast_now();
+  kind_ = options_.shared ? Kind::reader : tries_here() && is_shared() ? Kind::writer : Kind::lock;
+  if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
   if (const auto status = wait_for_lock(wait)) return status;
-  if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start);
+  // The dictionary may have been removed while it waited, and made anew: that is another file. One that was deleted by
+  // hand cannot be marked again; what enter() has got still tells of it.
+  use_dictionary();
+  if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start_);
   if (!options_.why.empty())
     static_cast<void>(holdfast_lock_explain(dict_, options_.key.data(), options_.key.size(), &lease_,
                                             options_.why.data(), options_.why.size()));
@@ -116,11 +135,20 @@ int LockTaker::enter() {
     say("{}", error_or_text(code));
     return lock_status::kCannotOpen;
   }
-  hold_ = Descriptor(fd);
-  if (const int high = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstDescriptor); high >= 0) hold_ = Descriptor(high);
+  table_bytes_ = bytes_of(fd);
+  hold_.prove_life(fd);
+  return open();
+}
+
+int LockTaker::open() {
   int status = 0;
   dict_ = open_dictionary(options_, status);
   if (dict_ == nullptr) return status;
+  if (const int used = use_dictionary(); used != HOLDFAST_OK) {
+    if (used == HOLDFAST_REMOVED) return open();
+    say("{}", error_or_text(used));
+    return lock_status::kCannotOpen;
+  }
   // It may belong to one by $HOLDFAST_CLUSTER, or as its other programs have made it.
   holdfast_cluster state{};
   const int code = holdfast_cluster_state(dict_, &state);
@@ -132,17 +160,28 @@ int LockTaker::enter() {
   return lock_status::kUsage;
 }
 
+int LockTaker::use_dictionary() {
+  std::array<int, 2> fds{};
+  const int code = holdfast_use_over_exec(dict_, fds.data());
+  if (code == HOLDFAST_OK) hold_.use_dictionary(fds);
+  return code;
+}
+
 std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
-  const double start = holdfast_now();
   const bool tries = options_.timeout == 0;
   const double patience = tries ? kAskSeconds : options_.timeout;
-  const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start + patience;
+  const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start_ + patience;
+  if (options_.timeout > 0) wait.timeout = std::max(deadline - holdfast_now(), kLeastWaitSeconds);
   for (;;) {
     int code = attempt(wait);
     // In a cluster it may be held on behalf of this attempt: by the agent, which has just got it.
     const bool held_here = in_cluster() && tries && code == HOLDFAST_LOCKED && is_held_here();
     if (held_here) code = attempt(wait);
     if (code == HOLDFAST_OK) return std::nullopt;
+    if (code == HOLDFAST_REMOVED) {
+      if (const int status = open()) return status;
+      continue;  // in the one that takes its place
+    }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
     const double now = holdfast_now();
@@ -151,7 +190,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
       holdfast_lock_leave(dict_, options_.key.data(), options_.key.size(), wait.parker, wait.waiter);
       return refuse();
     }
-    complain_of_cluster(now - start);
+    complain_of_cluster(now - start_);
     std::uint32_t woken = 0;
     holdfast_parker_sleep(wait.parker, std::min(wait.sleep, deadline - now), &woken, 1);
   }
@@ -160,10 +199,33 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
 int LockTaker::attempt(holdfast_wait& wait) {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
+  if (tries_here()) {
+    wait.sleep = kTrySleepSeconds;
+    return try_once();
+  }
   if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, options_.exptime, &wait, &lease_);
-  const std::uint32_t want = kind_ == Kind::reader ? 1 : static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
-  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, want, HOLDFAST_ALL_PERMITS, options_.exptime, &wait,
-                               &lease_);
+  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS,
+                               options_.exptime, &wait, &lease_);
+}
+
+// An attempt that does not wait counts as one, and not as a wait that was in vain.
+int LockTaker::try_once() {
+  const char* const key = options_.key.data();
+  const std::size_t size = options_.key.size();
+  if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, options_.exptime, 0, 0, &lease_);
+  return holdfast_permits_try(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS,
+                              options_.exptime, 0, 0, &lease_);
+}
+
+std::uint32_t LockTaker::wanted_permits() const {
+  return kind_ == Kind::reader ? 1 : static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS);
+}
+
+bool LockTaker::is_shared() const {
+  std::uint32_t used = 0;
+  std::uint32_t waiters = 0;
+  const int code = holdfast_permits_count(dict_, options_.key.data(), options_.key.size(), &used, &waiters);
+  return code == HOLDFAST_OK && used > 0;
 }
 
 // A request for a lock does not queue behind readers, nor one of a reader behind a lock, and neither takes what a dead
@@ -206,17 +268,31 @@ int LockTaker::refuse() {
 // Without a word of the store nothing is known.
 int LockTaker::refuse_elsewhere() const {
   if (options_.timeout == 0) {
-    say("cannot lock {}: the store of cluster {} has not answered for {:g} s", quote(options_.key), options_.cluster,
-        kAskSeconds);
+    const std::string trouble = trouble_of_agent();
+    if (trouble.empty())
+      say("cannot lock {}: the store of cluster {} has not answered for {:g} s", quote(options_.key), options_.cluster,
+          kAskSeconds);
+    else
+      say("cannot lock {}: {}", quote(options_.key), trouble);
     return lock_status::kUnavailable;
   }
-  const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskSeconds);
+  // Its time is over; a store that is slow is given a part of it once more.
+  const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
+  const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, patience);
   if (!answer) {
     say("cannot lock {}: {}", quote(options_.key), answer.status().message);
     return lock_status::kUnavailable;
   }
   if (!options_.quiet) say("{}{}", refusal_elsewhere(options_, *answer), waited_in_words());
   return options_.conflict;
+}
+
+// An agent notes the trouble of its store after it has refused a lock for it, and before it answers the next question.
+std::string LockTaker::trouble_of_agent() const {
+  const auto answer = ask_agent(dict_, HOLDFAST_ASK_STATUS, "", 0, kAskAgentSeconds);
+  if (!answer && answer.status().code == Code::timeout) return answer.status().message;
+  holdfast_cluster state{};
+  return holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE ? error_or_text(HOLDFAST_UNAVAILABLE) : "";
 }
 
 std::string LockTaker::waited_in_words() const {
@@ -236,18 +312,28 @@ int LockTaker::fail(int code) const {
     return options_.conflict;
   }
   if (code == HOLDFAST_UNSUPPORTED) {
+    // The agent knows how long it may be: the store has it with the names of the namespace and of the dictionary.
+    const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
+    if (!answer && answer.status().code == Code::unsupported) {
+      say("cannot lock {}: {}", quote(options_.key), answer.status().message);
+      return lock_status::kUsage;
+    }
     say("cannot lock {}: a key of {} bytes is too long for the store of a cluster", quote(options_.key),
         options_.key.size());
     return lock_status::kUsage;
   }
   // The reason is that of the cluster; the attempt itself has none.
-  holdfast_cluster state{};
-  if (code == HOLDFAST_UNAVAILABLE && holdfast_cluster_state(dict_, &state) == HOLDFAST_OK) {
-    say("cannot lock {}: the store of cluster {} did not answer", quote(options_.key), options_.cluster);
+  if (code == HOLDFAST_UNAVAILABLE) {
+    const std::string trouble = trouble_of_agent();
+    if (trouble.empty())
+      say("cannot lock {}: the store of cluster {} did not answer", quote(options_.key), options_.cluster);
+    else
+      say("cannot lock {}: {}", quote(options_.key), trouble);
     return lock_status::kUnavailable;
   }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
-  return code == HOLDFAST_UNAVAILABLE ? lock_status::kUnavailable : lock_status::kSystem;
+  const bool is_cut_short = bytes_of(hold_.descriptors()[0]) < table_bytes_;  // nobody can open a dictionary then
+  return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 
 // A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.
@@ -258,6 +344,8 @@ void LockTaker::complain_of_cluster(double waited) {
   complained_ = true;
   say("still waiting for {}: {}", quote(options_.key), error_or_text(HOLDFAST_UNAVAILABLE));
 }
+
+void LockTaker::give_back() { holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_); }
 
 int LockTaker::confirm() const {
   double seconds = 0;
@@ -276,11 +364,11 @@ int LockTaker::become_command() {
   for (std::string& word : words) values.push_back(word.data());
   values.push_back(nullptr);
   ::prctl(PR_SET_PDEATHSIG, 0);
-  if (!options_.close) ::fcntl(hold_.get(), F_SETFD, 0);
+  if (!options_.close) hold_.inherit();
   ::execvp(values.front(), values.data());
   const int error = errno;
-  holdfast_unlock(dict_, options_.key.data(), options_.key.size(), &lease_);
-  hold_.reset();
+  give_back();
+  hold_.close();
   say("cannot run {}: {}", quote(options_.command.front()), std::strerror(error));
   return error == ENOMEM ? lock_status::kSystem : lock_status::kCannotRun;
 }

@@ -92,7 +92,8 @@ std::string or_dash(const std::string& text) { return text.empty() ? "-" : text;
 
 Style style_of(const Process& process) {
   if (process.life == inspect::Life::dead) return Style::red;
-  return process.life == inspect::Life::stopped ? Style::yellow : Style::plain;
+  const bool is_unusual = process.life == inspect::Life::stopped || process.life == inspect::Life::ended;
+  return is_unusual ? Style::yellow : Style::plain;
 }
 
 std::string end_in_words(const holdfast_holder& holder) {
@@ -166,7 +167,7 @@ std::string lock_in_words(const Lock& lock, Seen& seen, const Output& output) {
   if (lock.holders.empty()) return text + " is held by nobody";
   const holdfast_holder& first = lock.holders.front();
   const Process& process = seen.processes.of(first.owner);
-  text += " is held by " + output.styled(inspect::in_words(process), style_of(process));
+  text += " is held by " + output.styled(inspect::in_words(process), style_of(process)) + inspect::comma_after(process);
   if (lock.holder_count > 1) text += fmt::format(" and {} more", lock.holder_count - 1);
   text += " for " + inspect::duration_in_words(first.held);
   if (first.why[0] != '\0') text += ": " + inspect::escaped(static_cast<const char*>(first.why));
@@ -177,7 +178,7 @@ std::string waiter_in_words(const holdfast_waiter& waiter, Seen& seen, const Out
   const Process& process = seen.processes.of(waiter.owner);
   const std::uint32_t parent = inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes);
   return fmt::format("{}{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
-                     parent != 0 ? fmt::format(", child of pid {},", parent) : "",
+                     parent != 0 ? fmt::format(", child of pid {},", parent) : inspect::comma_after(process),
                      waiter.watches != 0 ? "watches" : "waits", inspect::duration_in_words(waiter.waited));
 }
 

@@ -117,7 +117,8 @@ Candidate judge_removal(const std::string& name, const HolderJudge& judge) {
   return candidate;
 }
 
-std::string use_in_words(const WorldOptions& world, const std::string& directory, const std::string& name) {
+std::string use_in_words(const WorldOptions& world, const std::string& directory, const std::string& name,
+                         const HolderJudge& judge) {
   auto processes = inspect::Processes::read();
   if (!processes) return processes.status().message;
   inspect::Dictionary dictionary;
@@ -135,7 +136,10 @@ std::string use_in_words(const WorldOptions& world, const std::string& directory
                        inspect::in_words(**unseen));
   if (!of_world.complete())
     return "it cannot be told whether a process has it open, as this user may not look at all of them";
-  return "a process that is not seen from here has it open";
+  // A command of `holdfast lock` uses it, but has not mapped it. (The judge does: it is asked when all others are
+  // known.)
+  const std::string objection = judge.objection(name);
+  return objection.empty() ? "a process that is not seen from here has it open" : objection;
 }
 
 }  // namespace holdfast::cli

@@ -37,7 +37,9 @@ class HolderJudge {
 /// such dictionary. REQUIRES: this process has entered the world, and has not opened the dictionary.
 Candidate judge_removal(const std::string& name, const HolderJudge& judge);
 
-/// Of one that is in use: by which processes, as far as that can be seen. The world is entered.
-std::string use_in_words(const WorldOptions& world, const std::string& directory, const std::string& name);
+/// Of one that is in use: by which processes, as far as that can be seen, or the holder of a lock in it. The world is
+/// entered.
+std::string use_in_words(const WorldOptions& world, const std::string& directory, const std::string& name,
+                         const HolderJudge& judge);
 
 }  // namespace holdfast::cli

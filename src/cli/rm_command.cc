@@ -47,8 +47,10 @@ int remove(const Candidate& candidate, bool was_there) {
   return exit_status::kTrouble;
 }
 
-int refuse(const WorldOptions& world, const std::string& directory, const Candidate& candidate) {
-  const std::string why = candidate.use.is_used ? use_in_words(world, directory, candidate.name) : candidate.objection;
+int refuse(const WorldOptions& world, const std::string& directory, const Candidate& candidate,
+           const HolderJudge& judge) {
+  const std::string why =
+      candidate.use.is_used ? use_in_words(world, directory, candidate.name, judge) : candidate.objection;
   say("dictionary {} was not removed: {}; --force removes it all the same", quote_name(candidate.name), why);
   return exit_status::kNo;
 }
@@ -135,7 +137,7 @@ int run_rm(const std::vector<std::string>& given) {
       continue;
     }
     candidate.use.close();
-    status = std::max(status, refuse(world, *directory, candidate));
+    status = std::max(status, refuse(world, *directory, candidate, judge));
   }
   return status;
 }

@@ -51,7 +51,8 @@ TopCell count_cell(std::uint64_t count, Style style = Style::plain) {
 
 Style style_of(const Process& process) {
   if (process.life == inspect::Life::dead) return Style::red;
-  return process.life == inspect::Life::stopped ? Style::yellow : Style::plain;
+  const bool is_unusual = process.life == inspect::Life::stopped || process.life == inspect::Life::ended;
+  return is_unusual ? Style::yellow : Style::plain;
 }
 
 // --- locks ---
@@ -60,7 +61,7 @@ Style style_of(const Process& process) {
 std::string holder_in_words(const Process& process, std::uint32_t count) {
   if (process.pid == 0) return "gone";
   std::string text = fmt::format("{} {}", or_dash(inspect::escaped(process.program)), process.shown_pid());
-  if (process.life == inspect::Life::dead || process.life == inspect::Life::stopped)
+  if (!process.is_there() || process.life == inspect::Life::stopped)
     text += fmt::format(", {}", inspect::life_in_words(process.life));
   if (count > 1) text += fmt::format(" +{}", count - 1);
   return text;

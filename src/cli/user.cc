@@ -45,10 +45,15 @@ bool take_groups(const User& user) {
 
 }  // namespace
 
-std::string become_user(const std::string& name, const std::function<void(uid_t)>& before) {
+std::string check_user(const std::string& name) {
   if (name.empty()) return "an empty name of a user";
+  if (find_user(name)) return {};
+  return fmt::format("there is no user {}: expected a name, or a number from 0 to 4294967294", quote(name));
+}
+
+std::string become_user(const std::string& name, const std::function<void(uid_t)>& before) {
   const std::optional<User> user = find_user(name);
-  if (!user) return fmt::format("there is no user {}: expected a name, or a number from 0 to 4294967294", quote(name));
+  if (name.empty() || !user) return check_user(name);
   const uid_t uid = user->uid;
   if (::geteuid() == uid) return {};
   if (::geteuid() != 0) return fmt::format("only root can become user {}; this is user {}", quote(name), ::geteuid());

@@ -178,6 +178,13 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
   return Status{Code::busy, "dictionary " + quote_name(name) + " is created and removed by others all the time"};
 }
 
+Expected<KeptUse> Segment::keep_use() const {
+  if (World::observes()) return World::refuse_observer();
+  auto kept = keep_dictionary_file(world_.directory(), file_name(name_), world_.id(), mapping_.file().inode);
+  if (retired()) return Status{Code::removed, "dictionary " + quote_name(name_) + " was removed"};
+  return kept;
+}
+
 void Segment::abandon() noexcept {
   if (!abandoned_) abandoned_ = mapping_.detach(kHeaderBytes);
   name_use_.reset();

@@ -17,6 +17,7 @@
 #include "platform/platform.h"
 #include "sync/record_lock.h"
 #include "sync/shmtx.h"
+#include "world/file_use.h"
 
 namespace holdfast {
 
@@ -61,6 +62,9 @@ class Segment {
   Statistics& statistics() noexcept { return statistics_; }
 
   World& world() const noexcept { return world_; }
+
+  /// See world/file_use.h. Also: removed.
+  Expected<KeptUse> keep_use() const;
 
   /// Releases the memory of a retired segment, even if readers are still in it: from now on it is all zero, and
   /// retired.

@@ -30,7 +30,7 @@ Holders living_holders(const std::vector<Lock>& locks, Processes& processes) {
   for (const Lock& lock : locks) {
     for (const holdfast_holder& holder : lock.holders) {
       const Process& process = processes.of(holder.owner);
-      if (process.pid_here != 0 && process.life != Life::dead) found[process.pid_here] = holder.owner;
+      if (process.pid_here != 0 && process.is_there()) found[process.pid_here] = holder.owner;
     }
   }
   return found;
@@ -56,7 +56,7 @@ Ancestors ancestors_of_waiters(const std::vector<Lock>& locks, Processes& proces
     for (const holdfast_waiter& waiter : lock.waiters) {
       const auto [added, is_new] = ancestors.try_emplace(waiter.owner);
       const Process& process = processes.of(waiter.owner);
-      if (is_new && process.life != Life::dead) added->second = climb(process.pid_here, holders, parents);
+      if (is_new && process.is_there()) added->second = climb(process.pid_here, holders, parents);
     }
   }
   std::erase_if(ancestors, [](const auto& each) { return each.second.empty(); });

@@ -96,8 +96,10 @@ Users users_of(const Dictionary& dictionary, const Openers& openers, Processes& 
   for (const std::uint64_t token : dictionary.lockers) {
     const Process& process = processes.of(token);
     if (process.life == Life::dead || is_opener(process.pid_here)) continue;
-    if (process.pid_here != 0) users.seen.push_back({process.pid_here, process.program});
-    users.complete = users.complete && process.pid_here != 0;  // of another pid namespace
+    // Of another pid namespace; or others have what it has left.
+    const bool is_seen = process.pid_here != 0 && process.life != Life::ended;
+    if (is_seen) users.seen.push_back({process.pid_here, process.program});
+    users.complete = users.complete && is_seen;
   }
   std::sort(users.seen.begin(), users.seen.end(),
             [](const Opener& one, const Opener& other) { return one.pid < other.pid; });

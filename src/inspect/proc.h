@@ -16,6 +16,8 @@ struct ProcStat {
   std::uint32_t parent = 0;
   double age = 0;  // seconds since the process began
   std::string program;
+
+  bool is_stopped() const noexcept { return state == 'T' || state == 't'; }  // also by a debugger
 };
 
 /// Nothing if there is no such process.

@@ -5,6 +5,8 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 
 #include "base/token.h"
 #include "inspect/proc.h"
@@ -38,7 +40,13 @@ const std::string& own_host() {
   return own;
 }
 
-Life life_of(char state) { return state == 'T' || state == 't' ? Life::stopped : Life::alive; }
+Life life_of(const ProcStat& stat) { return stat.is_stopped() ? Life::stopped : Life::alive; }
+
+/// REQUIRES: its place is kept. /proc may hide processes of others, but not that there is one.
+bool has_ended(std::uint32_t pid, const std::optional<ProcStat>& stat) {
+  if (stat) return stat->state == 'Z' || stat->state == 'X';
+  return pid != 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+}
 
 }  // namespace
 
@@ -50,19 +58,28 @@ const char* life_in_words(Life life) noexcept {
       return "stopped";
     case Life::dead:
       return "dead";
+    case Life::ended:
+      return "ended";
     case Life::unknown:
       break;
   }
   return "unknown";
 }
 
+namespace {
+
+bool is_unusual(const Process& process) noexcept { return !process.is_there() || process.life == Life::stopped; }
+
+}  // namespace
+
+const char* comma_after(const Process& process) noexcept { return process.pid != 0 && is_unusual(process) ? "," : ""; }
+
 std::string in_words(const Process& process) {
   if (process.pid == 0) return process.life == Life::dead ? "a process that is gone" : "a process that is not known";
   std::string text = fmt::format("pid {}", process.shown_pid());
   if (!process.program.empty()) text += fmt::format(" ({})", escaped(process.program));
   if (!process.host.empty()) text += fmt::format(" on {}", escaped(process.host));
-  if (process.life == Life::dead || process.life == Life::stopped)
-    text += fmt::format(", {}", life_in_words(process.life));
+  if (is_unusual(process)) text += fmt::format(", {}", life_in_words(process.life));
   return text;
 }
 
@@ -120,14 +137,15 @@ void Processes::judge(Known& known) {
   const auto stat = process.pid_here != 0 ? read_stat(process.pid_here) : std::nullopt;
   const bool fits = stat && stat->state != 'Z' && stat->state != 'X' && stat->age > process.entered - kClockSlack;
   if (asked_ > (fits ? kPatience : kLongPatience)) {
-    process.life = fits ? life_of(stat->state) : Life::unknown;
+    process.life = fits ? life_of(*stat) : Life::unknown;
     return;
   }
   const double begin = holdfast_now();
   const int code = holdfast_process_lives(process.token);
   asked_ += holdfast_now() - begin;
   if (code == HOLDFAST_NOT_FOUND) process.life = Life::dead;
-  if (code == HOLDFAST_OK) process.life = fits ? life_of(stat->state) : Life::alive;
+  if (code != HOLDFAST_OK) return;
+  process.life = fits ? life_of(*stat) : has_ended(process.pid_here, stat) ? Life::ended : Life::alive;
 }
 
 /// A place is given to another process once the one before is dead, and its tokens grow.

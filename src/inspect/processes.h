@@ -19,9 +19,10 @@
 
 namespace holdfast::inspect {
 
-/// stopped: by a signal, or by a debugger. It lives, and does not run.
-enum class Life { alive, stopped, dead, unknown };
-/// "alive", "stopped", "dead", "unknown".
+/// stopped: by a signal, or by a debugger. It lives, and does not run. ended: it is gone, and others keep what it held,
+/// as what a command of `holdfast lock --no-fork` has left running.
+enum class Life { alive, stopped, dead, unknown, ended };
+/// "alive", "stopped", "dead", "unknown", "ended".
 const char* life_in_words(Life life) noexcept;
 
 struct Process {
@@ -36,10 +37,14 @@ struct Process {
   Life life = Life::unknown;
 
   std::uint32_t shown_pid() const noexcept { return pid_here != 0 ? pid_here : pid; }
+  /// Else its pid may be that of another process now.
+  bool is_there() const noexcept { return life != Life::dead && life != Life::ended; }
 };
 
-/// "pid 4711 (backup.sh)", with "on HOST" and "dead" or "stopped" where that is so.
+/// "pid 4711 (backup.sh)", with "on HOST" and "dead", "stopped" or "ended" where that is so.
 std::string in_words(const Process& process);
+/// What parts that from the rest of a sentence: a comma behind "dead", "stopped" or "ended".
+const char* comma_after(const Process& process) noexcept;
 
 class Processes {
  public:

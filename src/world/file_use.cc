@@ -155,6 +155,19 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   return {};
 }
 
+Expected<KeptUse> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name, const WorldId& world,
+                                       std::uint64_t inode) {
+  auto file = open_world_file(directory, name, FileKind::dictionary);
+  if (!file && file.status().code == Code::not_found) return refuse_replaced(directory, name);
+  if (!file) return file.status();
+  if (file->id.inode != inode || !is_of(*file, world)) return refuse_replaced(directory, name);
+  auto held = keep_name(directory, name, inode);
+  if (!held) return held.status();
+  if (const int error = platform::try_shared_record_lock(file->fd.get(), kUseLock))
+    return Status{Code::system, "cannot lock " + directory.path_of(name) + ": " + platform::error_text(error)};
+  return KeptUse{std::move(file->fd), std::move(*held)};
+}
+
 Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();

@@ -54,6 +54,17 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
 /// Makes an adopted file part of this world and lets others in. Killed inside, the next process adopts it again.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
+/// What tells others that a dictionary's file is in use, as long as it is open anywhere: over exec, too. Each is a
+/// description of its own.
+struct KeptUse {
+  platform::FileDescriptor file;
+  platform::FileDescriptor name;  // none without an anchor
+};
+
+/// Of the file with that inode, which this process uses. mismatch: the name leads to no file any more, or to another.
+Expected<KeptUse> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name, const WorldId& world,
+                                       std::uint64_t inode);
+
 /// Retires every dictionary that is not persistent and not in use by another world, and removes temporary files of dead
 /// creators and files of names that are not of this world. The first process that enters a world does this, and the
 /// last one that leaves. Files that cannot be judged stay, so that opening them tells what is wrong. Fails if it could

@@ -90,13 +90,19 @@ struct Held {
   FileDescriptor file;
 };
 
-Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, std::uint64_t byte) {
+Expected<FileDescriptor> lock_byte(const RuntimeDirectory& directory, const std::string& name, std::uint64_t byte) {
   auto file = open_or_make_name_file(directory, byte >> kInodeBits);
   if (!file) return file.status();
   if (const int error = platform::try_shared_record_lock(file->get(), byte); error != 0) {
     return Status{Code::system,
                   "cannot lock the name of " + directory.path_of(name) + ": " + platform::error_text(error)};
   }
+  return file;
+}
+
+Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, std::uint64_t byte) {
+  auto file = lock_byte(directory, name, byte);
+  if (!file) return file.status();
   if (is_other_in_use(file->get(), byte)) return Held();
   Mapping pin = platform::pin_description(file->get(), platform::AtFork::inherit);
   if (!pin) {
@@ -138,6 +144,12 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
     if (look == kLooks) return refuse_replaced(directory, name);
     platform::sleep_until(platform::monotonic_ns() + kRetryNs);
   }
+}
+
+Expected<FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
+  if (!directory.is_anchored()) return FileDescriptor();
+  const platform::ForkGuard no_fork;
+  return lock_byte(directory, name, name_byte(name, inode));
 }
 
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name) {

@@ -37,7 +37,12 @@ Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const s
 Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name,
                                           std::uint64_t inode);
 
-/// The refusal of hold_new_name() and use_dictionary_file().
+/// The same lock by a descriptor, for as long as that is open anywhere; none without an anchor. REQUIRES: this process
+/// holds the name for that file, and the caller checks that the file has it.
+Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
+                                             std::uint64_t inode);
+
+/// The refusal of hold_new_name(), use_dictionary_file() and keep_dictionary_file().
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name);
 
 /// Notes removed files: dictionaries of an anchored directory. Otherwise it does nothing.

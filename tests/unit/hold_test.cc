@@ -1,9 +1,11 @@
-// What is held over exec, and what others end: holdfast_hold_over_exec, holdfast_end_hold, holdfast_lock_break.
+// What is held over exec, and what others end: holdfast_hold_over_exec, holdfast_use_over_exec, holdfast_end_hold,
+// holdfast_lock_break.
 // This program itself never enters a world.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -152,6 +154,89 @@ TEST(hold, is_for_a_process_that_has_not_entered) {
   });
   EXPECT_EQ(child.hear(), "exists -1");
   EXPECT_EQ(child.hear(), "ok");  // of a forked child
+}
+
+/// Uses the dictionary by descriptors alone, which it inherits over exec.
+int use_and_become_sleep(Channel& parent) {
+  std::array<int, 2> fds{};
+  int life = -1;
+  if (holdfast_hold_over_exec(&life) != HOLDFAST_OK) return 2;
+  {
+    Dict dict("d");
+    if (holdfast_use_over_exec(dict.handle, fds.data()) != HOLDFAST_OK) return 3;
+  }
+  for (const int fd : {life, fds[0], fds[1]}) {
+    if (::fcntl(fd, F_GETFD) != FD_CLOEXEC) return 4;
+    ::fcntl(fd, F_SETFD, 0);
+  }
+  parent.say("used");
+  ::execlp("sleep", "sleep", "600", nullptr);
+  return 5;
+}
+
+int open_status() {
+  Child child([](Channel&) { return Dict("d").status; });
+  return child.wait();
+}
+
+void expect_refusal_after_loss_of(const char* file) {
+  const ScratchDirectory directory;
+  Child user(&use_and_become_sleep);
+  ASSERT_EQ(user.hear(), "used");
+  ASSERT_TRUE(eventually([&] { return program_of(user.pid()) == "sleep"; }));
+  ASSERT_EQ(::unlink((directory / file).c_str()), 0);
+  EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
+  EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
+  user.kill_and_wait();
+  EXPECT_TRUE(eventually([] { return open_status() == HOLDFAST_OK; }));
+}
+
+TEST(use, outlives_exec_though_the_table_is_deleted) { expect_refusal_after_loss_of("processes"); }
+TEST(use, outlives_exec_though_the_dictionary_is_deleted) { expect_refusal_after_loss_of("d.dict"); }
+
+TEST(use, is_ended_by_any_process_that_has_copies) {
+  const ScratchDirectory directory;
+  Child user([](Channel& parent) {
+    std::array<int, 2> fds{};
+    Dict dict("d");
+    if (holdfast_use_over_exec(dict.handle, fds.data()) != HOLDFAST_OK) return 2;
+    if (::fork() == 0) {
+      parent.say("used");
+      if (parent.hear() != "end") ::_exit(1);
+      for (const int fd : fds) parent.say(holdfast_code_text(holdfast_end_hold(fd)));
+      parent.say(std::to_string(::fcntl(fds[0], F_GETFD)));
+      ::_exit(0);
+    }
+    std::array<char*, 3> words{const_cast<char*>("sleep"), const_cast<char*>("600"), nullptr};
+    for (const int fd : fds) ::fcntl(fd, F_SETFD, 0);
+    ::execvp("sleep", words.data());
+    return 3;
+  });
+  ASSERT_EQ(user.hear(), "used");
+  ASSERT_TRUE(eventually([&] { return program_of(user.pid()) == "sleep"; }));
+  ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
+  EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
+  EXPECT_EQ(user.ask("end"), "ok");
+  EXPECT_EQ(user.hear(), "ok");
+  EXPECT_EQ(user.hear(), "-1");
+}
+
+TEST(use, is_of_the_file_that_has_the_name) {
+  const ScratchDirectory directory;
+  Child child([&](Channel& parent) {
+    std::array<int, 2> fds{};
+    Dict dict("d");
+    if (::rename((directory / "d.dict").c_str(), (directory / "e.dict").c_str()) != 0) return 2;
+    parent.say(holdfast_code_text(holdfast_use_over_exec(dict.handle, fds.data())));
+    parent.say(std::to_string(fds[0]) + std::to_string(fds[1]));
+    if (::rename((directory / "e.dict").c_str(), (directory / "d.dict").c_str()) != 0) return 3;
+    parent.say(holdfast_code_text(holdfast_use_over_exec(dict.handle, fds.data())));
+    holdfast_remove("d", 1);
+    parent.say(holdfast_code_text(holdfast_use_over_exec(dict.handle, fds.data())));
+    return 0;
+  });
+  for (const char* const expected : {"mismatch", "-1-1", "ok", "removed"}) EXPECT_EQ(child.hear(), expected);
+  EXPECT_EQ(child.wait(), 0);
 }
 
 /// Takes by `take`, says the lease, and what becomes of it when it is told to go on.

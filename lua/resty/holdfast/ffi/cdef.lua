@@ -32,6 +32,7 @@ typedef struct holdfast_options {
 int holdfast_open(const char *name, size_t length, const holdfast_options *options, holdfast_dict **dict);
 int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
 int holdfast_remove(const char *name, size_t length);
+int holdfast_use_over_exec(holdfast_dict *dict, int fds[2]);
 
 typedef struct holdfast_value {
   int32_t type;

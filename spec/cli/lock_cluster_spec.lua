@@ -1,0 +1,130 @@
+-- `holdfast lock` in a cluster: with an agent that it starts, with one that does not answer, and what it says of both.
+
+local command, etcd, fixture, shell = require "spec.support" ("command", "etcd", "fixture", "shell")
+
+local await, run, said, start, write = command.await, command.run, etcd.said, command.start, command.write
+
+local it = fixture.it_unless(etcd.missing())
+
+local STOP, CONT = 19, 18
+
+
+describe("holdfast lock in a cluster", function()
+    local server, config, dead, space
+    local spaces = 0
+
+    setup(function() server = not etcd.missing() and etcd.start() end)
+    teardown(function() return server and server:stop() end)
+
+    local function configure(name, url)
+        local text = ('{"endpoints": ["%s"], "namespace": "%s", "ttl": 60}'):format(url, space)
+        local path = write(name, text)
+        assert(shell.succeeds("chmod 600 '" .. path .. "'"))
+        return path
+    end
+
+    before_each(function()
+        command.set_up()
+        spaces = spaces + 1
+        space = "lock" .. spaces
+        config = server and configure("main.json", server.url)
+        dead = configure("dead.json", "http://127.0.0.1:1")
+    end)
+
+    local function lock(...)
+        return "lock", "--cluster", "main", ...
+    end
+
+    local function agents()
+        return shell.output("pgrep -f '^[^ ]*holdfast-agent main --config " .. command.path("") .. "' || true")
+    end
+
+    -- An agent outlives a holdfast lock that is killed.
+    after_each(function()
+        for pid in agents():gmatch("%d+") do
+            command.kill(tonumber(pid), command.KILL)
+        end
+        command.tear_down()
+    end)
+
+    describe("with a store that does not answer", function()
+        for name, number in pairs { HUP = command.HUP, INT = command.INT, TERM = command.TERM } do
+            for _, wait in ipairs { "60", "1e9" } do
+                it(("ends by %s while it waits for %s s, and the agent with it"):format(name, wait), function()
+                    local process = start(lock("-w", wait, "--agent", "--agent-config", dead, "key", "--", "true"))
+                    assert(await(function() return agents() ~= "" end), said(process))
+                    process:signal(number)
+                    assert.same({ signal = number }, process:wait(), said(process))
+                    assert(await(function() return agents() == "" end))
+                end)
+            end
+        end
+
+        it("waits for ever, and says so once", function()
+            local process = start(lock("--agent", "--agent-config", dead, "key", "--", "true"))
+            local wanted = 'holdfast: still waiting for "key": the agent of the cluster "main" has no session at its '
+                           .. 'store for dictionary "commands.main"\n'
+            assert(await(function() return process:err() == wanted end), said(process))
+            process:signal(command.TERM)
+            assert.same({ signal = command.TERM }, process:wait())
+            assert.equal(wanted, process:err())
+        end)
+
+        it("does not wait with -n", function()
+            local ended = run(lock("-n", "--agent", "--agent-config", dead, "key", "--", "true"))
+            assert.same({ code = 75 }, ended)
+        end)
+    end)
+
+    local function hold(...)
+        local process = start(lock("--agent", "--agent-config", config, "key", "--", "sh", "-c",
+                                   "echo on; exec sleep 600", ...))
+        assert(await(function() return process:out() == "on\n" end), said(process))
+        return process
+    end
+
+    it("says of an agent that is stopped that it does not answer", function()
+        hold()
+        local agent = tonumber(agents())
+        command.kill(agent, STOP)
+        for _, how in ipairs { { "-n" }, { "-w", "0.5" } } do
+            local ended, _, err = run(lock("-q", how[1], how[2] or "-q", "other", "--", "true"))
+            assert.same({ code = 75 }, ended, err)
+            assert.equal('holdfast: cannot lock "other": the agent did not answer within 0.5 s\n', err)
+        end
+        command.kill(agent, CONT)
+        assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
+    end)
+
+    it("says how long a key may be", function()
+        hold()
+        local ended, _, err = run(lock("-n", ("k"):rep(2000), "--", "true"))
+        assert.same({ code = 64 }, ended)
+        assert.matches("has a key of 2%d%d%d bytes in the cluster: expected at most %d+\n$", err)
+    end)
+
+    it("says at once that the store's database is full", function()
+        local full = etcd.start { "--quota-backend-bytes=400000" }
+        config = configure("full.json", full.url)
+        hold()
+        local value = ("QUFB"):rep(2000)
+        assert(await(function()
+            return (full:post("/v3/kv/put", ('{"key":"%s","value":"%s"}'):format("QUFB", value)) or "")
+                       :find("database space exceeded", 1, true)
+        end))
+        local ended, _, err = run(lock("-n", "other", "--", "true"))
+        full:stop()
+        assert.same({ code = 75 }, ended, err)
+        assert.equal('holdfast: cannot lock "other": the store of the cluster "main" takes nothing new: '
+                     .. 'its database is full\n', err)
+    end)
+
+    it("is told that its dictionary was removed", function()
+        local process = hold()
+        assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))
+        assert.same({ code = 76 }, process:wait())
+        assert.equal('holdfast: "key" was taken away: its dictionary "commands.main" was removed; '
+                     .. 'the command gets TERM\n',
+                     process:err())
+    end)
+end)
