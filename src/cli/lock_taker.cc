@@ -114,7 +114,7 @@ std::optional<int> LockTaker::take() {
   if (wait.waiter == 0) return fail(HOLDFAST_SYSTEM);
   wait.holds = HOLDFAST_HOLDS_NOTHING;
   wait.tries = options_.timeout == 0 ? 1 : 0;
-  kind_ = options_.shared ? Kind::reader : tries_here() && is_shared() ? Kind::writer : Kind::lock;
+  begin_with_a_kind();
   if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
   if (const auto status = wait_for_lock(wait)) return status;
   // The dictionary may have been removed while it waited, and made anew: that is another file. One that was deleted by
@@ -180,6 +180,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     if (code == HOLDFAST_OK) return std::nullopt;
     if (code == HOLDFAST_REMOVED) {
       if (const int status = open()) return status;
+      begin_with_a_kind();
       continue;  // in the one that takes its place
     }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
@@ -194,6 +195,11 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
     std::uint32_t woken = 0;
     holdfast_parker_sleep(wait.parker, std::min(wait.sleep, deadline - now), &woken, 1);
   }
+}
+
+void LockTaker::begin_with_a_kind() {
+  misfits_ = 0;
+  kind_ = options_.shared ? Kind::reader : tries_here() && is_shared() ? Kind::writer : Kind::lock;
 }
 
 int LockTaker::attempt(holdfast_wait& wait) {
@@ -268,13 +274,8 @@ int LockTaker::refuse() {
 // Without a word of the store nothing is known.
 int LockTaker::refuse_elsewhere() const {
   if (options_.timeout == 0) {
-    const std::string trouble = trouble_of_agent();
-    if (trouble.empty())
-      say("cannot lock {}: the store of cluster {} has not answered for {:g} s", quote(options_.key), options_.cluster,
-          kAskSeconds);
-    else
-      say("cannot lock {}: {}", quote(options_.key), trouble);
-    return lock_status::kUnavailable;
+    return fail_unavailable(
+        fmt::format("the store of cluster {} has not answered for {:g} s", options_.cluster, kAskSeconds));
   }
   // Its time is over; a store that is slow is given a part of it once more.
   const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
@@ -311,29 +312,30 @@ int LockTaker::fail(int code) const {
     say("{}", refusal_elsewhere(options_, answer ? *answer : Answer{}));
     return options_.conflict;
   }
-  if (code == HOLDFAST_UNSUPPORTED) {
-    // The agent knows how long it may be: the store has it with the names of the namespace and of the dictionary.
-    const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
-    if (!answer && answer.status().code == Code::unsupported) {
-      say("cannot lock {}: {}", quote(options_.key), answer.status().message);
-      return lock_status::kUsage;
-    }
-    say("cannot lock {}: a key of {} bytes is too long for the store of a cluster", quote(options_.key),
-        options_.key.size());
-    return lock_status::kUsage;
-  }
+  if (code == HOLDFAST_UNSUPPORTED) return fail_for_length();
   // The reason is that of the cluster; the attempt itself has none.
   if (code == HOLDFAST_UNAVAILABLE) {
-    const std::string trouble = trouble_of_agent();
-    if (trouble.empty())
-      say("cannot lock {}: the store of cluster {} did not answer", quote(options_.key), options_.cluster);
-    else
-      say("cannot lock {}: {}", quote(options_.key), trouble);
-    return lock_status::kUnavailable;
+    return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
   const bool is_cut_short = bytes_of(hold_.descriptors()[0]) < table_bytes_;  // nobody can open a dictionary then
   return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
+}
+
+int LockTaker::fail_unavailable(const std::string& otherwise) const {
+  const std::string trouble = trouble_of_agent();
+  say("cannot lock {}: {}", quote(options_.key), trouble.empty() ? otherwise : trouble);
+  return lock_status::kUnavailable;
+}
+
+// The agent knows how long a key may be: the store has it with the names of the namespace and of the dictionary.
+int LockTaker::fail_for_length() const {
+  const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
+  const bool is_told = !answer && answer.status().code == Code::unsupported;
+  say("cannot lock {}: {}", quote(options_.key),
+      is_told ? answer.status().message
+              : fmt::format("a key of {} bytes is too long for the store of a cluster", options_.key.size()));
+  return lock_status::kUsage;
 }
 
 // A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.

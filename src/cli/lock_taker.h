@@ -48,6 +48,7 @@ class LockTaker {
   bool tries_here() const noexcept { return options_.timeout == 0 && !in_cluster(); }
   int attempt(holdfast_wait& wait);
   int try_once();
+  void begin_with_a_kind();
   std::uint32_t wanted_permits() const;
   /// By any that live.
   bool is_shared() const;
@@ -59,6 +60,9 @@ class LockTaker {
   std::string waited_in_words() const;
   bool is_held_here() const;
   int fail(int code) const;
+  /// `otherwise`: the reason if the agent tells none.
+  int fail_unavailable(const std::string& otherwise) const;
+  int fail_for_length() const;
   void complain_of_cluster(double waited);
 
   LockOptions options_;
