@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <utility>
 
 #include "cli/lock_hold.h"
 #include "cli/lock_options.h"
@@ -17,7 +18,7 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status);
 
 class LockTaker {
  public:
-  explicit LockTaker(const LockOptions& options) : options_(options) {}
+  explicit LockTaker(LockOptions options) : options_(std::move(options)) {}
 
   /// Enters the world, and waits for the lock. Nothing if it is held, else the exit status, which -E may have made 0;
   /// all else was said. Again after give_back(): with what is left of its time.

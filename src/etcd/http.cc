@@ -203,7 +203,7 @@ bool is_endpoint(const std::string& url) {
   const auto part = [&](CURLUPart which) {
     char* text = nullptr;
     ::curl_url_get(parsed.get(), which, &text, 0);
-    const std::string copy = text == nullptr ? "" : text;
+    std::string copy = text == nullptr ? "" : text;
     ::curl_free(text);
     return copy;
   };

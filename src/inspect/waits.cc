@@ -29,9 +29,10 @@ class Lines {
 
   std::vector<WaitLine> take() {
     std::uint64_t open = 0;  // bit i: a line of depth i was seen, and none of less depth since then
-    for (auto line = lines_.rbegin(); line != lines_.rend(); ++line) {
-      const std::uint64_t own = std::uint64_t{1} << line->depth;
-      line->more = open & (own | (own - 1));
+    for (std::size_t i = lines_.size(); i > 0; --i) {
+      WaitLine& line = lines_[i - 1];
+      const std::uint64_t own = std::uint64_t{1} << line.depth;
+      line.more = open & (own | (own - 1));
       open = (open & (own - 1)) | own;
     }
     if (rest_ != 0) lines_.push_back({What::left_out, 0, nullptr, nullptr, rest_});
