@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 
@@ -29,12 +30,15 @@ void make_room_for_title(int count, char** values) noexcept {
   const char* end = values[0];
   for (int i = 0; i < count; ++i)
     if (!follows(values[i], end)) return;
-  // Others keep pointers to these strings: they are copied, never freed.
-  for (char** variable = environ; *variable != nullptr && follows(*variable, end); ++variable) {
-    char* const copy = ::strdup(*variable);
-    if (copy == nullptr) return;
-    *variable = copy;
-  }
+  const char* const begin = end;
+  char** last = environ;
+  while (*last != nullptr && follows(*last, end)) ++last;
+  // Others keep pointers to these strings: the copy is never freed.
+  static char* copy = nullptr;
+  copy = static_cast<char*>(std::malloc(static_cast<std::size_t>(end - begin) + 1));
+  if (copy == nullptr) return;
+  std::copy(begin, end, copy);
+  for (char** variable = environ; variable != last; ++variable) *variable = copy + (*variable - begin);
   // The C library names the program in messages of its own.
   char* const name = ::strdup(program_invocation_name);
   if (name == nullptr) return;

@@ -78,7 +78,7 @@ class Client::Call {
       return conclude(verdict);
     }
     if (response.status != 200) return conclude(judge(response.status, response.body, client_.auth_.has_user()));
-    if (!client_.endpoints_.is_of_cluster(endpoint_, cluster_in(response.body))) {
+    if (!client_.endpoints_.is_of_cluster(endpoint_, cluster_in(response.body), boottime_ms())) {
       Verdict verdict;
       verdict.cause = "is of another cluster than etcd at " + client_.endpoints_.known_member();
       return conclude(verdict);
@@ -153,7 +153,7 @@ Client::Client(Loop& loop, Options options)
       options_(std::move(options)),
       http_(loop, options_.tls),
       auth_(loop, http_, options_.credentials, [this](const std::string& text) { complain(text); }),
-      endpoints_(options_.endpoints, options_.seed) {}
+      endpoints_(options_.endpoints, options_.seed, options_.lease_ms) {}
 
 Client::~Client() = default;
 

@@ -29,6 +29,7 @@ struct Options {
   Tls tls;
   Credentials credentials;
   std::int64_t timeout_ms = 1000;  // of one request at one endpoint
+  std::int64_t lease_ms = 10'000;  // of the leases that are asked for
   std::uint64_t seed = 0;          // of the pauses between attempts
   /// Told of what people have to know: the watch cannot be made, another endpoint is asked, requests are refused. May
   /// be empty.

@@ -11,8 +11,8 @@ std::int64_t Backoff::next_ms() {
   return std::uniform_int_distribution<std::int64_t>((step + 1) / 2, step)(random_);
 }
 
-Endpoints::Endpoints(std::vector<std::string> urls, std::uint64_t seed)
-    : urls_(std::move(urls)), clusters_(urls_.size()), backoff_(seed) {
+Endpoints::Endpoints(std::vector<std::string> urls, std::uint64_t seed, std::int64_t lease_ms)
+    : urls_(std::move(urls)), lease_ms_(lease_ms), backoff_(seed) {
   for (std::string& url : urls_)
     while (url.ends_with('/')) url.pop_back();
 }
@@ -31,17 +31,14 @@ void Endpoints::failed(std::size_t index, std::int64_t now_ms) {
   if (++failures_ % urls_.size() == 0) not_before_ms_ = now_ms + backoff_.next_ms();
 }
 
-bool Endpoints::is_of_cluster(std::size_t index, std::string_view cluster) {
+bool Endpoints::is_of_cluster(std::size_t index, std::string_view cluster, std::int64_t now_ms) {
   if (cluster.empty()) return true;  // it does not say
-  const bool is_made_anew = clusters_[index] == cluster_;
-  if (cluster != cluster_ && !cluster_.empty() && !is_made_anew) return false;
-  clusters_[index] = cluster_ = cluster;
+  const bool may_be_anew = cluster_.empty() || index == member_ || now_ms - answered_ms_ > lease_ms_;
+  if (cluster != cluster_ && !may_be_anew) return false;
+  cluster_ = cluster;
+  member_ = index;
+  answered_ms_ = now_ms;
   return true;
-}
-
-const std::string& Endpoints::known_member() const {
-  const auto found = std::find(clusters_.begin(), clusters_.end(), cluster_);
-  return urls_[found != clusters_.end() ? static_cast<std::size_t>(found - clusters_.begin()) : current_];
 }
 
 }  // namespace holdfast::etcd

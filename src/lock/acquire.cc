@@ -207,9 +207,15 @@ std::uint64_t end_of_lock(const Watch& watch) noexcept {
 }
 
 // Without a place in the queue the agent would not ask for the lock: so there is room for one, at the price of values.
-static bool makes_room_for_waiter(Transaction& change, const Attempt& attempt, const Result& result) noexcept {
-  return result.wanted && attempt.queued() != nullptr && result.blocked_by.place == 0 &&
-         change.make_room(kGranulesPerWaiter, Evict::yes) == Code::ok && LockEntry::is_whole(change);
+// The lock itself may go for it, as nobody has it yet: so there is room for both.
+static bool makes_room_for_waiter(Transaction& change, const Attempt& attempt, Result& result) noexcept {
+  constexpr std::uint32_t kAlignment = 4;  // of a lock: a cache line
+  if (!result.wanted || attempt.queued() == nullptr || result.blocked_by.place != 0) return false;
+  const std::size_t key = attempt.key.size();
+  const auto both =
+      static_cast<std::uint32_t>(granules_for(key, lock_size(key, true))) + kAlignment + kGranulesPerWaiter;
+  return change.make_room(both, Evict::yes) == Code::ok &&
+         (LockEntry::is_whole(change) || make_lock(change, result.blocked_by) == Code::ok);
 }
 
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,

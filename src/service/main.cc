@@ -101,6 +101,7 @@ etcd::Options store_options(const Config& config) {
   options.tls = {config.ca, config.cert, config.key};
   options.credentials = {config.user, config.password_file};
   options.timeout_ms = etcd::Options::timeout_for(config.settings.ttl_s);
+  options.lease_ms = config.settings.ttl_s * 1000;
   options.seed = platform::random_number();
   options.complain = &report;
   return options;

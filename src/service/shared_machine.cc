@@ -246,7 +246,7 @@ void SharedMachine::look_at_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
-  else if (!superseded())
+  else if (!superseded() && world_.directory().open())  // else the name is in another world
     questions_.take_name();
 }
 

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -457,6 +458,21 @@ TEST_F(SharedMachineTest, the_agent_that_is_left_can_be_asked_whichever_had_the_
   machine.reset();
   struct stat info {};
   EXPECT_EQ(::stat(path.c_str(), &info), 0) << "it is the other one's";
+}
+
+// As after a clean-up of the user's files: the directory of that name is another world then.
+TEST_F(SharedMachineTest, an_agent_of_a_directory_that_was_removed_leaves_the_next_one_alone) {
+  begin();
+  const std::string path = directory.path();
+  std::filesystem::rename(path, path + ".old");
+  ASSERT_EQ(::mkdir(path.c_str(), 0700), 0);
+  for (int i = 0; i < 3; ++i) {
+    machine->turn();
+    ::usleep(600'000);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(path));
+  std::filesystem::remove(path);
+  std::filesystem::rename(path + ".old", path);
 }
 
 // The other one may be stopped while it makes a lock stand in that epoch, and goes on later.

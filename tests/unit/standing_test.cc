@@ -543,6 +543,24 @@ TEST_F(StandingTest, those_that_wait_are_seen_in_a_dictionary_that_is_full_of_sm
   for (std::size_t i = 0; i < crowd.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
 }
 
+// The room for a waiter may be where the lock was just made.
+TEST_F(StandingTest, whatever_fills_a_dictionary_each_waiter_has_its_place) {
+  for (std::size_t length = 1; length <= 96; ++length) {
+    Dict full(new_name(), {.size = 64 << 10, .cluster = "main"});
+    const std::string bytes(length % 3 * 16 + 1, 'x');
+    for (int i = 0; i < 4000; ++i) ASSERT_EQ(full.set("value" + std::to_string(i), bytes), HOLDFAST_OK);
+    const std::string key(length, 'k');
+    Waiting waiting;
+    const auto is_wanted = [&] {
+      EXPECT_EQ(waiting.once(full, key, &lease), HOLDFAST_LOCKED);
+      return wanted_keys(full.dictionary(), {}) == std::vector<std::string>{key};
+    };
+    EXPECT_TRUE(is_wanted() || is_wanted()) << "key of " << length << " bytes, values of " << bytes.size();
+    EXPECT_EQ(waiting.leave(full, key), HOLDFAST_OK);
+    EXPECT_EQ(holdfast_remove(full.dictionary().name().data(), full.dictionary().name().size()), HOLDFAST_OK);
+  }
+}
+
 // A block of the chain that is released during a walk may lead elsewhere. That is rare: two seconds may not show it.
 TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
