@@ -48,7 +48,7 @@ std::vector<std::string> listening_agents() {
     const std::string file = entry.path().filename();
     if (!file.starts_with(kSocket)) continue;
     std::string cluster = file.substr(kSocket.size());
-    if (connect(cluster).get() >= 0) clusters.push_back(std::move(cluster));
+    if (check_cluster_name(cluster).ok() && connect(cluster).get() >= 0) clusters.push_back(std::move(cluster));
   }
   std::sort(clusters.begin(), clusters.end());
   return clusters;
@@ -56,6 +56,8 @@ std::vector<std::string> listening_agents() {
 
 Expected<Answer> ask_listening_agent(const std::string& cluster) {
   Descriptor socket = connect(cluster);
+  if (socket.get() < 0)
+    return Status{Code::unavailable, fmt::format("the agent of cluster {} has ended just now", quote(cluster))};
   if (::send(socket.get(), kStatusQuestion.data(), kStatusQuestion.size(), MSG_NOSIGNAL) < 0)
     return Status{Code::unavailable, fmt::format("no agent of cluster {} answers in this world: {}", quote(cluster),
                                                  std::strerror(errno))};

@@ -28,7 +28,6 @@ std::string holder_in_words(const holdfast_holder& holder) {
   if (!processes) return process_in_words(std::to_string(holder.pid), program);
   const inspect::Process& process = processes->of(holder.owner);
   if (process.pid == 0) return process_in_words(std::to_string(holder.pid), program);
-  if (process.life == inspect::Life::ended) return "what " + inspect::in_words(process) + ", has left running,";
   return inspect::in_words(process) + inspect::comma_after(process);
 }
 
