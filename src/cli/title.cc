@@ -35,7 +35,8 @@ void make_room_for_title(int count, char** values) noexcept {
   while (*last != nullptr && follows(*last, end)) ++last;
   // Others keep pointers to these strings: the copy is never freed.
   static char* copy = nullptr;
-  copy = static_cast<char*>(std::malloc(static_cast<std::size_t>(end - begin) + 1));
+  const auto size = static_cast<std::size_t>(end - begin);
+  copy = static_cast<char*>(std::malloc(size + 1));  // NOLINT(cppcoreguidelines-no-malloc): for good, or not at all
   if (copy == nullptr) return;
   std::copy(begin, end, copy);
   for (char** variable = environ; variable != last; ++variable) *variable = copy + (*variable - begin);
