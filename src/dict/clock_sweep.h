@@ -39,7 +39,7 @@ class ClockSweep {
  private:
   enum class Kind {
     free,
-    dead,    // expired, flushed, or held by nobody
+    dead,    // expired, flushed, or held by nobody, unless it is a lock of a cluster with waiters
     live,    // may be evicted
     held,    // a lock or permits in use, or the own entry: may only be moved
     node,    // of a list: lists are evicted whole, when the sweep meets their entry

@@ -78,11 +78,7 @@ class Client::Call {
       return conclude(verdict);
     }
     if (response.status != 200) return conclude(judge(response.status, response.body, client_.auth_.has_user()));
-    if (!client_.endpoints_.is_of_cluster(endpoint_, cluster_in(response.body), boottime_ms())) {
-      Verdict verdict;
-      verdict.cause = "is of another cluster than etcd at " + client_.endpoints_.known_member();
-      return conclude(verdict);
-    }
+    if (const auto stranger = client_.judge_cluster(endpoint_, response.body)) return conclude(*stranger);
     if (understand_(response.body)) {
       client_.worked(endpoint_);
       Answer answer;
@@ -198,6 +194,13 @@ void Client::leave(std::size_t endpoint, const std::string& text) {
 void Client::worked(std::size_t endpoint) {
   endpoints_.worked(endpoint);
   complaints_.clear();
+}
+
+std::optional<Verdict> Client::judge_cluster(std::size_t endpoint, const std::string& text) {
+  if (endpoints_.is_of_cluster(endpoint, cluster_in(text), boottime_ms())) return std::nullopt;
+  Verdict verdict;
+  verdict.cause = "is of another cluster than etcd at " + endpoints_.known_member();
+  return verdict;
 }
 
 void Client::complain(const std::string& text) {

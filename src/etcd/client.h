@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -70,6 +71,8 @@ class Client {
   void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
   /// It answered.
   void worked(std::size_t endpoint);
+  /// Nothing, or that the endpoint is of another cluster than the one that answered last: what it says does not count.
+  std::optional<Verdict> judge_cluster(std::size_t endpoint, const std::string& text);
   /// Tells a sentence once until something works.
   void complain(const std::string& sentence);
   /// Tells why requests are refused, once a minute, as long as they are. A lease that is gone is nothing to tell of.

@@ -90,11 +90,9 @@ void Watch::line(const std::string& text) {
     if (const auto error = decode_error(text)) verdict = judge(*error, client_.auth().has_user());
     return trouble(verdict);
   }
-  if (!client_.endpoints().is_of_cluster(endpoint_, cluster_in(text), boottime_ms())) {
-    Verdict verdict;
-    verdict.elsewhere = true;
-    verdict.cause = "is of another cluster than etcd at " + client_.endpoints().known_member();
-    return trouble(verdict);
+  if (auto stranger = client_.judge_cluster(endpoint_, text)) {
+    stranger->elsewhere = true;
+    return trouble(*stranger);
   }
   if (parsed->canceled) return trouble(judge_cancellation(parsed->reason, client_.auth().has_user()));
   client_.loop().cancel(timer_);

@@ -183,7 +183,7 @@ Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t p
     // Also where no numbers are left: it stands for its holder.
     if (is_of_this_epoch(lock) && (held || lock.has_waiters())) return Code::locked;
     stop_standing(lock);
-    if (!lock.is_free()) end_grant(lock);
+    if (!lock.is_free() && !held) end_grant(lock);
     next.watchers = has_watchers_to_wake(lock);
     return Code::ok;
   });

@@ -88,7 +88,7 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
 /// does not hold it; also the codes of unlock().
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease,
               std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// The same if nobody holds it or waits for it; else locked.
+/// The same if nobody holds it or waits for it, and ends a grant that has run out; else locked.
 Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Ends the agent's wait for a lock, and its lease if it has one; hands on what was granted to it. Else the lock would
 /// seem to be wanted here, or to be held.

@@ -24,8 +24,6 @@ namespace {
 
 constexpr std::uint64_t kListener = 0;
 constexpr std::size_t kConnectionsMax = 256;
-/// As long as the names under which sockets are made.
-constexpr const char* kMadeUnder = ".new-01234567";
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
@@ -47,6 +45,10 @@ std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
                .kind = kind->second,
                .name = {std::string(question.dictionary), std::string(question.key)},
                .revision = static_cast<Revision>(question.revision)};
+}
+
+std::string temporary_name() {
+  return fmt::format("{}{:08x}", kTemporaryPrefix, static_cast<std::uint32_t>(platform::random_number()));
 }
 
 // With `errno` if there is none. The file that bind() makes has the mode of the socket, less what the umask takes away.
@@ -81,7 +83,7 @@ QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::str
       cluster_(cluster),
       path_(agent_socket(directory, cluster)),
       poll_(::epoll_create1(EPOLL_CLOEXEC)) {
-  const std::size_t longest = std::max(path_.size(), directory.path_of(kMadeUnder).size());
+  const std::size_t longest = std::max(path_.size(), directory.path_of(temporary_name()).size());
   if (longest >= sizeof sockaddr_un::sun_path)
     throw std::runtime_error(fmt::format("the path {} is too long for a socket: expected at most {} bytes", path_,
                                          sizeof sockaddr_un::sun_path - 1 - (longest - path_.size())));
@@ -100,8 +102,7 @@ bool QuestionServer::is_replaced() const { return !has_name() && connect_agent(d
 // Under another name first: so it is known which file is this one's, and there is a socket at any time. Only the agent
 // that comes last is asked: the name leads to it.
 bool QuestionServer::take_name() {
-  const auto number = static_cast<std::uint32_t>(platform::random_number());
-  const std::string made = directory_.path_of(fmt::format("{}{:08x}", kTemporaryPrefix, number));
+  const std::string made = directory_.path_of(temporary_name());
   platform::FileDescriptor listener = listening_socket(made, directory_);
   const std::uint64_t inode = inode_of(made);
   if (!listener || inode == 0 || ::rename(made.c_str(), path_.c_str()) != 0) {

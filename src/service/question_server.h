@@ -14,7 +14,7 @@ namespace holdfast::agent {
 
 class QuestionServer {
  public:
-  /// Takes the place of an earlier agent's socket. Throws std::system_error if it cannot listen.
+  /// Takes the place of an earlier agent's socket. Throws std::runtime_error if it cannot listen.
   QuestionServer(const RuntimeDirectory& directory, const std::string& cluster);
   ~QuestionServer();
   QuestionServer(const QuestionServer&) = delete;

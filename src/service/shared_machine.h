@@ -32,7 +32,7 @@ namespace holdfast::agent {
 
 class SharedMachine final : public Machine {
  public:
-  /// From now on this process acts for the machine. Throws std::system_error if the kernel refuses what it takes.
+  /// From now on this process acts for the machine. Throws std::runtime_error if the kernel refuses what it takes.
   SharedMachine(World& world, const std::string& cluster);
   ~SharedMachine() override;
 
