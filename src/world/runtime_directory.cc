@@ -161,8 +161,8 @@ Status make_private(const std::string& path, int parent, const std::string& name
       (info.st_mode & 07777) == kPrivateMode) {
     return {};  // nothing to do; open() judges it
   }
-  const std::string link = "/proc/self/fd/" + std::to_string(made.get());
-  return ::chmod(link.c_str(), kPrivateMode) == 0 ? Status{} : explain_creation_failure(path, errno);
+  const int failed = ::chmod(("/proc/self/fd/" + std::to_string(made.get())).c_str(), kPrivateMode);
+  return failed == 0 ? Status{} : explain_creation_failure(path, errno);
 }
 
 // Made only where it would be accepted. If another process is first, that one sets the mode.
