@@ -44,8 +44,9 @@ constexpr const char* kFooter =
     R"(It serves the programs of the same user, or of the same HOLDFAST_DIR. TERM ends it: if nobody
 holds a lock its lease ends with it, else the lease stays for the next agent.
 
-Exit status: 0 after TERM, INT or HUP; 1 a fault, or a second signal; 2 the command line or the
-configuration is wrong; 3 another agent has taken over.)";
+Exit status: 0 after TERM, INT or HUP; 1 a fault, a second signal, or its runtime directory was
+removed: start it again; 2 the command line or the configuration is wrong; 3 another agent has
+taken over.)";
 
 /// A line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop it:
 /// then nothing is said.
@@ -125,6 +126,7 @@ class Service {
  public:
   Service(const Config& config, World& world, Signals& signals, bool drains)
       : config_(config),
+        directory_(world.directory().path()),
         drains_(drains),
         signals_(signals),
         store_(loop_, store_options(config)),
@@ -152,6 +154,7 @@ class Service {
  private:
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
+  static constexpr Milliseconds kLeaveMs = 500;
   static constexpr Milliseconds kAskAgainMs = 2000;
   static constexpr Milliseconds kAskLaterMs = 60'000;  // a member, once the agent works
 
@@ -212,6 +215,7 @@ class Service {
     if (machine_.is_abandoned())
       return end("another agent has acted for this machine, and lives no more", EXIT_FAILURE);
     if (machine_.superseded()) return end("another agent acts for this machine now", kSuperseded);
+    if (machine_.has_lost_its_directory()) return leave();
     if (!begun_) engine_.answer();
     if (stopping_ || !begun_) return;
     engine_.step();
@@ -247,10 +251,23 @@ class Service {
     engine_.drain();
   }
 
-  void give_back() {
+  // Another agent, which the manager starts, serves the directory that is there now. Locks that nobody holds are free
+  // for it at once; others have their holders in the old directory until the lease ends.
+  void leave() {
+    if (leaving_) return;
+    leaving_ = true;
+    report("the runtime directory " + directory_ +
+           " was removed or replaced: no program can reach this agent any more; start the agent again");
+    notify_manager("STOPPING=1");
+    if (!begun_ || stopping_ || !engine_.vacate()) return end("", EXIT_FAILURE);
+    give_back(kLeaveMs, EXIT_FAILURE);
+  }
+
+  void give_back(Milliseconds patience = kStopMs, int status = EXIT_SUCCESS) {
     stopping_ = true;
-    loop_.after(kStopMs, [this] { end("the store did not answer in time: the lease ends by itself", EXIT_SUCCESS); });
-    engine_.stop([this] { end("", EXIT_SUCCESS); });
+    loop_.after(patience,
+                [this, status] { end("the store did not answer in time: the lease ends by itself", status); });
+    engine_.stop([this, status] { end("", status); });
   }
 
   void end(const std::string& sentence, int status) {
@@ -261,6 +278,7 @@ class Service {
   }
 
   const Config& config_;
+  const std::string directory_;
   const bool drains_;
   SystemClock clock_;
   Signals& signals_;
@@ -271,6 +289,7 @@ class Service {
   bool begun_ = false;
   bool draining_ = false;
   bool stopping_ = false;
+  bool leaving_ = false;
   bool ended_ = false;
   std::uint64_t told_losses_ = 0;
   LeaseId told_lease_ = 0;

@@ -64,7 +64,7 @@ int bind_with_mode(int socket, const sockaddr_un& address, mode_t mode) {
 }
 
 // With `errno` if there is none. Nothing is changed once the file has a name: a member of the group may put a link
-// there at any time. So its mode lets in everybody whom the directory, which is closed to others, lets through.
+// there at any time. So the mode admits every user: the directory is closed to all that are not of the group.
 platform::FileDescriptor listening_socket(const std::string& path, const RuntimeDirectory& directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -246,7 +246,7 @@ void SharedMachine::look_at_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
-  else if (!superseded() && world_.directory().open())  // else the name is in another world
+  else if (!superseded() && !world_.directory().is_gone())  // else the name is in another world
     questions_.take_name();
 }
 
@@ -322,6 +322,7 @@ void SharedMachine::turn() {
   leave_again();
   if (now >= next_look_) {
     look_at_all_ = true;
+    directory_is_gone_ = world_.directory().is_gone();
     look_at_socket();
     dictionaries_.look_again();
     next_look_ = now + kIdleMs;

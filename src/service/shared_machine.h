@@ -49,6 +49,9 @@ class SharedMachine final : public Machine {
   /// Whether it is, and no other agent is left. The name of one that never was may stand there, too: that of an agent
   /// may be overwritten. What this one knows of the lease may be of old in any case.
   bool is_abandoned() const;
+  /// Whether the runtime directory of this world was removed or replaced: then no program can come to this agent. Seen
+  /// within a second.
+  bool has_lost_its_directory() const noexcept { return directory_is_gone_; }
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
   bool renew(Milliseconds from, Milliseconds to) override;
@@ -127,6 +130,7 @@ class SharedMachine final : public Machine {
   Session alone_;
   /// Until when a dictionary that cannot be opened may have a session that is alive.
   Milliseconds unseen_until_ = std::numeric_limits<Milliseconds>::max();
+  bool directory_is_gone_ = false;
   bool replaced_ = false;  // by a later agent, before there was a dictionary
   bool adopts_ = true;     // what stands in a dictionary that is found counts
   Milliseconds due_ = 0;

@@ -303,6 +303,22 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
   return fd;
 }
 
+namespace {
+
+/// Whether the path certainly leads to another file, or to none.
+bool is_elsewhere(const std::string& path, const platform::FileId& id) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT || errno == ENOTDIR;
+  return platform::FileId{.device = info.st_dev, .inode = info.st_ino} != id;
+}
+
+}  // namespace
+
+bool RuntimeDirectory::is_gone() const {
+  if (id_ != platform::FileId{} && is_elsewhere(path_, id_)) return true;
+  return is_anchored() && is_elsewhere(path_of(anchor_name_), anchor_id_);
+}
+
 void RuntimeDirectory::anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made) {
   anchor_name_ = std::move(name);
   anchor_id_ = id;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -228,6 +229,45 @@ TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_
   EXPECT_EQ(first->ask("valid k"), "ok");
   EXPECT_EQ(first->ask("unlock k"), "ok");
   EXPECT_NE(first->lock("other"), 0U);
+}
+
+// As after a clean-up by hand. What the lease of the first agent had is free at once, though that would last for
+// minutes.
+TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_serves_the_new_directory) {
+  for (const char* const removed : {"", "/*", "/processes"}) {
+    Machine a(etcd.url(), 600);
+    a.start_agent();
+    auto program = a.program();
+    ASSERT_NE(program->lock("k"), 0U) << removed;
+    ASSERT_EQ(program->ask("unlock k"), "ok") << removed;
+    const std::string command = "sh -c 'rm -rf " + a.directory() + removed + " " + a.directory() + "/.agent-main'";
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    EXPECT_EQ(a.agent().wait(), 1) << removed;
+    EXPECT_TRUE(a.has_said("was removed or replaced: no program can reach this agent any more; start the agent again"));
+    program.reset();
+    a.start_agent();
+    EXPECT_NE(a.program()->lock("k"), 0U) << removed << "\n" << a.said();
+    EXPECT_EQ(etcd.count(std::string(kSpace) + "/l/"), 1U);
+    a.agent().signal(SIGTERM);
+    EXPECT_EQ(a.agent().wait(), 0);
+    EXPECT_TRUE(eventually([&] { return etcd.count(std::string(kSpace) + "/l/") == 0; }));
+  }
+}
+
+TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock_is_held_or_the_store_is_away) {
+  Machine a(etcd.url());
+  a.start_agent();
+  const auto program = a.program();
+  ASSERT_NE(program->lock("k"), 0U);
+  ASSERT_EQ(std::system(("rm -rf " + a.directory()).c_str()), 0);
+  EXPECT_EQ(a.agent().wait(), 1);
+  EXPECT_EQ(program->ask("valid k"), "ok") << "until its deadline";
+  etcd.kill();
+  Machine b(etcd.url());
+  b.start_agent();
+  EXPECT_TRUE(eventually([&] { return exists(b.directory() + "/.agent-main"); }));
+  ASSERT_EQ(std::system(("rm -rf " + b.directory()).c_str()), 0);
+  EXPECT_EQ(b.agent().wait(), 1);
 }
 
 TEST_F(AgentsTest, an_agent_that_ends_in_order_leaves_the_lease_to_the_next_one_while_a_lock_is_held) {
