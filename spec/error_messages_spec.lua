@@ -195,7 +195,7 @@ local function helps()
     for name in text:match("\nCommands:\n(.*)"):gmatch "\n?  (%l+) [^\n]+" do
         all[#all + 1] = select(2, command.run(name, "--help"))
     end
-    for _, name in ipairs { "status", "holders", "break" } do
+    for _, name in ipairs { "status", "holders", "break", "accept-new-store" } do
         all[#all + 1] = select(2, command.run("cluster", name, "--help"))
     end
     return (table.concat(all, "\n"):gsub("%s+", " "))

@@ -38,7 +38,8 @@ std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
   static const std::map<std::string_view, Query::Kind> kinds{{"verify", Query::Kind::verify},
                                                              {"holder", Query::Kind::holder},
                                                              {"break", Query::Kind::break_lock},
-                                                             {"status", Query::Kind::status}};
+                                                             {"status", Query::Kind::status},
+                                                             {"accept", Query::Kind::accept}};
   Question question;
   if (!read_question(packet, question)) return std::nullopt;
   const auto kind = kinds.find(question.kind);

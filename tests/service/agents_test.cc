@@ -368,17 +368,6 @@ TEST_F(AgentsTest, a_lease_of_a_plain_dictionary_is_verified_without_a_store) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-/// What the command prints, and its exit status.
-std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments) {
-  const std::string command =
-      "HOLDFAST_DIR=" + machine.directory() + " " + HOLDFAST_COMMAND + " " + arguments + " 2>&1";
-  FILE* const pipe = ::popen(command.c_str(), "r");
-  std::string text;
-  for (char chunk[512]; pipe != nullptr && std::fgets(chunk, sizeof chunk, pipe) != nullptr;) text += chunk;
-  const int status = pipe != nullptr ? ::pclose(pipe) : -1;
-  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
-}
-
 TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
   Machine a(etcd.url());
   a.start_agent();
@@ -409,9 +398,10 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
               Pair(HasSubstr("is broken"), 0));
   EXPECT_TRUE(eventually([&] { return first->ask("valid k") == "not owner"; }));
   EXPECT_THAT(run_command(a, "cluster holders nothing k"), Pair(HasSubstr("nothing"), 2));
-  EXPECT_THAT(
-      run_command(a, "cluster walk"),
-      Pair(AllOf(HasSubstr("\"walk\": expected status, holders or break"), HasSubstr("holdfast cluster --help")), 2));
+  EXPECT_THAT(run_command(a, "cluster walk"),
+              Pair(AllOf(HasSubstr("\"walk\": expected status, holders, break or accept-new-store"),
+                         HasSubstr("holdfast cluster --help")),
+                   2));
 }
 
 TEST_F(AgentsTest, no_lock_can_be_had_of_an_agent_that_does_not_answer_says_the_command) {
