@@ -50,7 +50,8 @@ void Identity::judge(std::int64_t now_ms) {
     return;
   }
   if (!elected.empty() && words_.size() > 1 && is_over(elected_, now_ms)) return become(elected);
-  if (!seen.empty() && accepted_ == seen && is_over(seen_, now_ms)) become(seen);
+  const bool is_accepted = !seen.empty() && accepted_ == seen && count(known_, now_ms) < majority();
+  if (is_accepted && is_over(seen_, now_ms)) become(seen);
 }
 
 void Identity::become(const std::string& id) {

@@ -113,6 +113,16 @@ TEST(Identity, is_not_what_a_person_accepts_against_most_endpoints) {
   EXPECT_FALSE(identity.hear(0, "8", kLease));
 }
 
+TEST(Identity, is_not_what_a_person_has_accepted_while_most_endpoints_were_away) {
+  Identity identity(3, "7", kLease);
+  EXPECT_FALSE(identity.hear(0, "8", 0));
+  EXPECT_EQ(identity.accept("8", 0), Accepted::later);
+  EXPECT_TRUE(identity.hear(1, "7", 1));
+  EXPECT_TRUE(identity.hear(2, "7", 1));
+  EXPECT_FALSE(identity.hear(0, "8", kLease));
+  EXPECT_EQ(identity.known(), "7");
+}
+
 TEST(Identity, is_shown_as_etcd_shows_it) {
   EXPECT_EQ(shown_id("14841639068965178418"), "cdf818194e3a8c32");
   EXPECT_EQ(shown_id("7"), "0000000000000007");

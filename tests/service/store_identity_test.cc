@@ -111,6 +111,9 @@ TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_
                    2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main 1234"),
               Pair(HasSubstr("main: no endpoint names that store"), 1));
+  EXPECT_THAT(run_command(a, "cluster accept-new-store main xyz"), Pair(HasSubstr("bad ID \"xyz\""), 2));
+  EXPECT_THAT(run_command(a, "cluster accept-new-store other 1234"),
+              Pair(HasSubstr("no agent of cluster \"other\" listens in "), 2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main " + refused),
               Pair(StartsWith("main: the store is cluster " + refused + " of etcd from now on"), 0));
   EXPECT_NE(program->lock("k"), 0U) << a.said();
