@@ -290,7 +290,16 @@ class Service {
     if (machine_.is_abandoned())
       return end("another agent has acted for this machine, and lives no more", EXIT_FAILURE);
     if (machine_.superseded()) return end("another agent acts for this machine now", kSuperseded);
-    if (machine_.has_lost_its_directory()) return leave();
+    if (machine_.has_lost_its_directory())
+      return leave(
+          fmt::format("the runtime directory {} was removed or replaced: no program can reach this agent any "
+                      "more; start the agent again",
+                      directory_));
+    // A lock that is held there is valid until its deadline, and the next agent would not know of it.
+    if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
+      return leave(
+          "the file of a dictionary was deleted: no program can open it while this agent has it; start the agent "
+          "again");
     remember();
     if (!begun_) engine_.answer();
     if (stopping_ || !begun_) return;
@@ -329,11 +338,10 @@ class Service {
 
   // Another agent, which the manager starts, serves the directory that is there now. Locks that nobody holds are free
   // for it at once; others have their holders in the old directory until the lease ends.
-  void leave() {
+  void leave(const std::string& sentence) {
     if (leaving_) return;
     leaving_ = true;
-    report("the runtime directory " + directory_ +
-           " was removed or replaced: no program can reach this agent any more; start the agent again");
+    report(sentence);
     notify_manager("STOPPING=1");
     if (!begun_ || stopping_ || !engine_.vacate()) return end("", EXIT_FAILURE);
     give_back(kLeaveMs, EXIT_FAILURE);

@@ -254,6 +254,23 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_
   }
 }
 
+TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_nobody_holds_a_lock) {
+  Machine a(etcd.url(), 600);
+  a.start_agent();
+  auto program = a.program();
+  ASSERT_NE(program->lock("k"), 0U);
+  ASSERT_EQ(std::system(("rm " + a.directory() + "/jobs.dict").c_str()), 0);
+  sleep_ms(2500);
+  EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes") << "the next agent would not know of it";
+  EXPECT_FALSE(a.has_said("was deleted"));
+  ASSERT_EQ(program->ask("unlock k"), "ok");
+  EXPECT_EQ(a.agent().wait(), 1);
+  EXPECT_TRUE(a.has_said("the file of a dictionary was deleted: no program can open it while this agent has it"));
+  program.reset();
+  a.start_agent();
+  EXPECT_NE(a.program()->lock("k"), 0U) << a.said();
+}
+
 TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock_is_held_or_the_store_is_away) {
   Machine a(etcd.url());
   a.start_agent();
