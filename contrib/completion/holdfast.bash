@@ -1,7 +1,7 @@
 # Completion of the holdfast command for bash. Commands and options are those that --help tells of, so that there is no
 # second list of them; names of dictionaries and keys are those of the world that the line so far is about.
 
-_holdfast_commands() { holdfast --help 2>/dev/null | sed -n '/^Commands:/,$s/^  \([a-z]*\) .*/\1/p'; }
+_holdfast_commands() { holdfast --help 2>/dev/null | sed -n '/^Commands:/,$s/^  \([a-z-]*\) .*/\1/p'; }
 
 # COMMAND [SUBCOMMAND]
 _holdfast_options() { holdfast "$@" --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z0-9][a-z-]*' | tr -d ' ,'; }
@@ -87,12 +87,12 @@ _holdfast() {
     cluster:0)
       if ((COMP_CWORD == 2)); then
         _holdfast_offer < <(_holdfast_subcommands)
-      else
+      elif [[ ${subcommand[*]} != accept-new-store ]]; then
         _holdfast_offer < <(_holdfast_cluster_names)
       fi
       ;;
     cluster:1 | release:1)
-      [[ ${subcommand[*]} == status ]] || _holdfast_offer < <(_holdfast_locks "$dictionary" "$current")
+      [[ ${subcommand[*]} == @(status|accept-new-store) ]] || _holdfast_offer < <(_holdfast_locks "$dictionary" "$current")
       ;;
     lock:*) mapfile -t COMPREPLY < <(compgen -c -- "$current") ;;
   esac

@@ -99,7 +99,8 @@ describe("holdfast agent", function ()
 
         it_has_agent("a field that it does not know, and lists those that it knows", function ()
             assert_config_refused('unknown field "endpoint"; accepted are ca, cert, endpoints, key, linger_ms, '
-                                  .. "max_hold_ms, namespace, password_file, require_fixed_etcd, slice_ms, ttl, user",
+                                  .. "max_hold_ms, namespace, password_file, require_fixed_etcd, slice_ms, "
+                                  .. "state_directory, ttl, user",
                                   '"endpoint": "http://127.0.0.1:1"')
         end)
 
@@ -202,9 +203,10 @@ describe("holdfast agent", function ()
         end
 
         it_has_etcd("takes each field of its configuration", function ()
-            local path = config(([["endpoints": ["%s", "http://127.0.0.1:1"], "namespace": "fields", "ttl": 20,
-                "slice_ms": 0, "max_hold_ms": 0, "linger_ms": 1, "require_fixed_etcd": false, "ca": "%s"]])
-                :format(server.url, secret "ca.pem"), "640")
+            local path = config(([["endpoints": ["%s", "%s"], "namespace": "fields", "ttl": 20,
+                "slice_ms": 0, "max_hold_ms": 0, "linger_ms": 1, "require_fixed_etcd": false, "ca": "%s",
+                "state_directory": "%s"]])
+                :format(server.url, server.url, secret "ca.pem", machine), "640")
             local agent = etcd.agent(machine, "--config", path)
             holder()
             assert.same({ "fields/l/jobs/key" }, server:keys "fields/l/")

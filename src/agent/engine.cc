@@ -51,6 +51,8 @@ void Engine::answer() {
   for (const Query& query : machine_.queries()) {
     if (query.kind == Query::Kind::status)
       machine_.answer(query.number, status());
+    else if (query.kind == Query::Kind::accept)
+      machine_.answer(query.number, accept_ ? accept_(static_cast<std::uint64_t>(query.revision)) : Reply());
     else
       questions_.ask(query);
   }
@@ -87,6 +89,8 @@ Reply Engine::status() const {
                    {"latency_count", latency.count()}};
   for (std::size_t i = 0; i < Latency::kBounds.size(); ++i)
     reply.figures.emplace_back("latency_us_" + std::to_string(Latency::kBounds[i]), latency.within(i));
+  if (describe_store_)
+    for (auto& figure : describe_store_()) reply.figures.push_back(std::move(figure));
   return reply;
 }
 

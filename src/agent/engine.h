@@ -3,8 +3,10 @@
 // callbacks of the store.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "agent/clock.h"
 #include "agent/housekeeping.h"
@@ -28,6 +30,12 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   void start() { keeper_.start(); }
+  /// Which store there is: for status().
+  void describe_store(std::function<Figures()> describe) { describe_store_ = std::move(describe); }
+  /// What an order to take another store as the right one does.
+  void on_accept(std::function<Reply(std::uint64_t id)> accept) { accept_ = std::move(accept); }
+  /// Another store is the right one from now on: nothing of the last one's counts.
+  void store_changed(const std::string& why) { keeper_.store_went_back(why); }
   /// It is not to start yet: why, for those that ask.
   void hold_back(const std::string& reason) { reason_ = reason; }
   void step();
@@ -63,6 +71,8 @@ class Engine {
   Questions questions_;
   Housekeeping housekeeping_;
   std::function<void(const std::string&)> warn_;
+  std::function<Figures()> describe_store_;
+  std::function<Reply(std::uint64_t)> accept_;
   std::string reason_;  // why it has not been started
 };
 

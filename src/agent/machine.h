@@ -62,11 +62,11 @@ enum class Trouble { none, unanswered, no_room, no_leader, denied, refused, drai
 
 /// A question of a local program, and what it is told.
 struct Query {
-  enum class Kind { verify, holder, break_lock, status };
+  enum class Kind { verify, holder, break_lock, status, accept };
   std::uint64_t number = 0;
   Kind kind = Kind::verify;
-  LockName name;          // of status: none
-  Revision revision = 0;  // of break_lock: of the grant to break
+  LockName name;          // of status and accept: none
+  Revision revision = 0;  // of break_lock: of the grant to break; of accept: the id of a store
 };
 
 /// Numbers with their names, in an order for people.
@@ -74,8 +74,8 @@ using Figures = std::vector<std::pair<std::string, std::uint64_t>>;
 
 struct Reply {
   enum class Code {
-    yes,          // verify: it is this machine's; holder, status: here it is; break_lock: done
-    no,           // verify: it is not; holder: free; break_lock: the grant is another or none
+    yes,          // verify: it is this machine's; holder, status: here it is; break_lock, accept: done
+    no,           // verify: it is not; holder: free; break_lock: the grant is another or none; accept: see `sentence`
     unavailable,  // see `sentence`
     unsupported,  // the store cannot have such a key
   };

@@ -21,6 +21,7 @@ void Questions::ask(const Query& query) {
     case Query::Kind::break_lock:
       return break_lock(query, 0);
     case Query::Kind::status:
+    case Query::Kind::accept:
       return;  // of the engine
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
@@ -13,10 +14,12 @@
 #include "base/name.h"
 #include "cli/cluster_status.h"
 #include "cli/key_command.h"
+#include "cli/listening_agents.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
 #include "cli/question.h"
+#include "cli/world_options.h"
 #include "holdfast.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
@@ -28,9 +31,10 @@ namespace {
 constexpr CommandTexts kCluster{"cluster", "SUBCOMMAND",
                                 "Sees and repairs the locks of a cluster. The dictionaries are those of this machine.",
                                 R"(Subcommands:
-  status   Whether this machine can have locks of the cluster
-  holders  Which machine holds a lock, as the store says
-  break    Take a lock from the machine that holds it
+  status            Whether this machine can have locks of the cluster
+  holders           Which machine holds a lock, as the store says
+  break             Take a lock from the machine that holds it
+  accept-new-store  Use the store that has replaced the known one
 
 "holdfast cluster SUBCOMMAND --help" tells more of each.)"};
 
@@ -47,6 +51,17 @@ it. Programs of one machine hand the lock on without the store: the one that has
 sees that it has lost it.
 
 Exit status: 0; 1 refused: the lock has no grant of that revision; 2 trouble.)"};
+
+constexpr CommandTexts kAccept{
+    "cluster accept-new-store", "CLUSTER ID", "Uses the store that has replaced the known one.",
+    R"(An agent refuses etcd of another cluster than the one that it knows: two stores would each give
+every lock to somebody. Where the store was replaced on purpose, accept the new one on each
+machine. ID is its cluster id, as "holdfast cluster status" and the agent's log show it.
+
+The agent uses the store once it has been there for the time of a lease, so that no machine has a
+lock of the last one.
+
+Exit status: 0; 1 refused: no endpoint names that store, or most name the known one; 2 trouble.)"};
 
 /// Of a store; it counts in signed numbers of 64 bits.
 constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
@@ -141,6 +156,43 @@ int run_break(const std::vector<std::string>& given) {
   return exit_status::kYes;
 }
 
+/// As it is shown: 16 hexadecimal digits, or fewer.
+std::optional<std::uint64_t> store_id(const std::string& text) {
+  constexpr int kHexadecimal = 16;
+  std::uint64_t id = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, id, kHexadecimal);
+  return error == std::errc() && stopped == end && id != 0 ? std::optional(id) : std::nullopt;
+}
+
+int run_accept(const std::vector<std::string>& given) {
+  Arguments arguments(kAccept);
+  WorldOptions world(arguments, WorldOptions::Prints::nothing);
+  arguments.expect_words(2, 2, {"CLUSTER", "ID"});
+  if (const auto done = arguments.parse(given)) return *done;
+  const std::string cluster = arguments.word(0);
+  if (const Status bad = check_cluster_name(cluster); !bad.ok()) return arguments.refuse(bad.message);
+  const auto id = store_id(arguments.word(1));
+  if (!id)
+    return arguments.refuse(
+        fmt::format("bad ID {}: expected up to 16 hexadecimal digits, as \"holdfast cluster status\" shows",
+                    quote(arguments.word(1))));
+  if (const auto wrong = world.apply()) return *wrong;
+  auto answer = accept_store(cluster, *id);
+  if (!answer) {
+    say("{}", answer.status().message);
+    return exit_status::kTrouble;
+  }
+  const std::string sentence = (*answer)["sentence"];
+  if ((*answer)["code"] != "yes") {
+    say("{}: {}", cluster, sentence);
+    return exit_status::kNo;
+  }
+  print(fmt::format("{}: the store is cluster {:016x} of etcd from now on{}\n", cluster, *id,
+                    sentence.empty() ? "" : ": " + sentence));
+  return exit_status::kYes;
+}
+
 }  // namespace
 
 int run_cluster(const std::vector<std::string>& given) {
@@ -149,12 +201,14 @@ int run_cluster(const std::vector<std::string>& given) {
   if (name == "status") return run_cluster_status(rest);
   if (name == "holders") return run_holders(rest);
   if (name == "break") return run_break(rest);
+  if (name == "accept-new-store") return run_accept(rest);
   Arguments arguments(kCluster);
   arguments.expect_words(0, SIZE_MAX, {});
   if (const auto done = arguments.parse(given)) return *done;
-  if (arguments.words().empty()) return arguments.refuse("no subcommand was given: expected status, holders or break");
-  return arguments.refuse(
-      fmt::format("unknown subcommand {}: expected status, holders or break", quote(arguments.word(0))));
+  if (arguments.words().empty())
+    return arguments.refuse("no subcommand was given: expected status, holders, break or accept-new-store");
+  return arguments.refuse(fmt::format("unknown subcommand {}: expected status, holders, break or accept-new-store",
+                                      quote(arguments.word(0))));
 }
 
 }  // namespace holdfast::cli

@@ -176,6 +176,8 @@ std::string agent_in_words(const Answer& answer) {
                       of("requests_unanswered"));
   if (of("latency_count") > 0)
     text += fmt::format("; half within {}, 99 % within {}", time_within(answer, 0.5), time_within(answer, 0.99));
+  if (of("store_cluster") != 0) text += fmt::format("; cluster {:016x}", of("store_cluster"));
+  if (of("store_refused") != 0) text += fmt::format("; cluster {:016x} is refused", of("store_refused"));
   text += fmt::format("\n  bell: rings {}, dead {} times\n", of("bells"), of("dead_bells"));
   return text;
 }
@@ -227,6 +229,8 @@ inspect::Json to_json(const Agent& agent) {
       inspect::add_text(fields, "error", value);
     else if (name == "machine")
       inspect::add_text(fields, "machine", value);
+    else if (name == "store_cluster" || name == "store_refused")
+      fields[name] = fmt::format("{:016x}", number(agent.answer, name));
     else
       fields[name] = number(agent.answer, name);
   }

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "cli/administration.h"
 #include "cli/arguments.h"
+#include "cli/listening_agents.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
@@ -53,6 +55,29 @@ Patient gather(const WorldOptions& world, Findings& findings) {
 int status_of(const Findings& findings) {
   if (inspect::worst_of(findings) == Severity::error) return exit_status::kTrouble;
   return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
+}
+
+/// Agents that refuse a store: the rest of the examination asks nobody, and sees of that at most that there is no
+/// session.
+void look_at_stores(Findings& findings) {
+  constexpr double kPatience = 1;
+  for (const std::string& cluster : listening_agents()) {
+    auto answer = ask_listening_agent(cluster, kPatience);
+    if (!answer || !answer->contains("store_refused")) continue;
+    const auto id = [&](const char* name) {
+      return fmt::format("{:016x}", std::strtoull((*answer)[name].c_str(), nullptr, 10));
+    };
+    const std::string refused = id("store_refused");
+    const std::string sentence =
+        answer->contains("store_cluster")
+            ? fmt::format("its agent refuses cluster {} of etcd: expected {}", refused, id("store_cluster"))
+            : fmt::format("its agent refuses cluster {} of etcd: too few endpoints name it", refused);
+    findings.push_back(
+        {Severity::error, "cluster " + cluster, sentence,
+         fmt::format("take endpoints of another store out of the configuration; if the store was replaced "
+                     "on purpose: holdfast cluster accept-new-store {} {}",
+                     cluster, refused)});
+  }
 }
 
 // --- repair ---
@@ -133,6 +158,7 @@ int run_doctor(const std::vector<std::string>& given) {
     obstacles.insert(obstacles.end(), again.begin(), again.end());
     patient = std::move(after);
   }
+  look_at_stores(obstacles);
   const Findings findings = inspect::examine(patient, obstacles);
   if (world.json())
     print_json(inspect::to_json(patient, findings), world.output());

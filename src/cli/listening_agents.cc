@@ -19,14 +19,11 @@ namespace holdfast::cli {
 
 namespace {
 
-using namespace std::string_view_literals;
-
 constexpr std::string_view kSocket = ".agent-";
 // A question of cluster/question.h. holdfast_ask() needs a dictionary of the cluster.
-constexpr std::string_view kStatusQuestion =
-    "status\0"
-    "\0"
-    "0\0"sv;
+std::string question(std::string_view kind, std::uint64_t number) {
+  return fmt::format("{}{}{}{}{}", kind, '\0', '\0', number, '\0');
+}
 
 /// Connected; -1: no agent listens there.
 Descriptor connect(const std::string& cluster) {
@@ -54,14 +51,30 @@ std::vector<std::string> listening_agents() {
   return clusters;
 }
 
-Expected<Answer> ask_listening_agent(const std::string& cluster) {
+namespace {
+
+Expected<Answer> ask(const std::string& cluster, const std::string& packet, double seconds) {
   Descriptor socket = connect(cluster);
   if (socket.get() < 0)
     return Status{Code::unavailable, fmt::format("the agent of cluster {} has ended just now", quote(cluster))};
-  if (::send(socket.get(), kStatusQuestion.data(), kStatusQuestion.size(), MSG_NOSIGNAL) < 0)
+  if (::send(socket.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0)
     return Status{Code::unavailable, fmt::format("no agent of cluster {} answers in this world: {}", quote(cluster),
                                                  std::strerror(errno))};
-  return await_answer(socket.release());
+  return await_answer(socket.release(), seconds);
+}
+
+}  // namespace
+
+Expected<Answer> ask_listening_agent(const std::string& cluster, double seconds) {
+  return ask(cluster, question("status", 0), seconds);
+}
+
+Expected<Answer> accept_store(const std::string& cluster, std::uint64_t id) {
+  const std::vector<std::string> there = listening_agents();
+  if (std::find(there.begin(), there.end(), cluster) == there.end())
+    return Status{Code::unavailable, fmt::format("no agent of cluster {} listens in {}: start it", quote(cluster),
+                                                 inspect::directory_to_be())};
+  return ask(cluster, question("accept", id), kAnswerSeconds);
 }
 
 }  // namespace holdfast::cli

@@ -1,6 +1,7 @@
 // Questions to the agent of a cluster, each a packet through a socket in the runtime directory, answered by one packet.
 //
-//   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break, status (of the agent itself)
+//   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break; of the agent itself:
+//                                                         status, accept (of the store with the id REVISION)
 //   answer     lines of NAME=VALUE; the first is code=yes, code=no or code=unavailable
 //
 // The other end may be slow, or gone: nothing here waits.

@@ -149,7 +149,7 @@ Client::Client(Loop& loop, Options options)
       options_(std::move(options)),
       http_(loop, options_.tls),
       auth_(loop, http_, options_.credentials, [this](const std::string& text) { complain(text); }),
-      endpoints_(options_.endpoints, options_.seed, options_.lease_ms) {}
+      endpoints_(options_.endpoints, options_.seed) {}
 
 Client::~Client() = default;
 
@@ -197,9 +197,16 @@ void Client::worked(std::size_t endpoint) {
 }
 
 std::optional<Verdict> Client::judge_cluster(std::size_t endpoint, const std::string& text) {
-  if (endpoints_.is_of_cluster(endpoint, cluster_in(text), boottime_ms())) return std::nullopt;
+  Identity* const identity = options_.identity;
+  const std::string_view id = cluster_in(text);
+  const std::int64_t now = boottime_ms();
+  if (identity == nullptr || identity->hear(endpoint, id, now)) return std::nullopt;
   Verdict verdict;
-  verdict.cause = "is of another cluster than etcd at " + endpoints_.known_member();
+  verdict.cause = "is of another cluster than the known one: it is of " + shown_id(id) + ", expected " +
+                  shown_id(identity->known());
+  if (identity->known().empty())
+    verdict.cause = "is of cluster " + shown_id(id) + ", which " + std::to_string(identity->count(id, now)) + " of " +
+                    std::to_string(endpoints_.size()) + " endpoints name: expected a majority";
   return verdict;
 }
 

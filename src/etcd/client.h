@@ -22,6 +22,7 @@
 #include "etcd/auth.h"
 #include "etcd/endpoints.h"
 #include "etcd/http.h"
+#include "etcd/identity.h"
 
 namespace holdfast::etcd {
 
@@ -30,8 +31,9 @@ struct Options {
   Tls tls;
   Credentials credentials;
   std::int64_t timeout_ms = 1000;  // of one request at one endpoint
-  std::int64_t lease_ms = 10'000;  // of the leases that are asked for
   std::uint64_t seed = 0;          // of the pauses between attempts
+  /// Judges which store answers. None: each counts. It lives longer than the client.
+  Identity* identity = nullptr;
   /// Told of what people have to know: the watch cannot be made, another endpoint is asked, requests are refused. May
   /// be empty.
   std::function<void(const std::string& sentence)> complain;
@@ -71,7 +73,7 @@ class Client {
   void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
   /// It answered.
   void worked(std::size_t endpoint);
-  /// Nothing, or that the endpoint is of another cluster than the one that answered last: what it says does not count.
+  /// Nothing, or that the endpoint is of another cluster than the known one: what it says does not count.
   std::optional<Verdict> judge_cluster(std::size_t endpoint, const std::string& text);
   /// Tells a sentence once until something works.
   void complain(const std::string& sentence);

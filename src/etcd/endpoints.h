@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace holdfast::etcd {
@@ -28,8 +27,8 @@ class Backoff {
 
 class Endpoints {
  public:
-  /// REQUIRES: at least one. `lease_ms`: see is_of_cluster().
-  Endpoints(std::vector<std::string> urls, std::uint64_t seed, std::int64_t lease_ms = 0);
+  /// REQUIRES: at least one.
+  Endpoints(std::vector<std::string> urls, std::uint64_t seed);
 
   std::size_t size() const noexcept { return urls_.size(); }
   std::size_t current() const noexcept { return current_; }
@@ -43,19 +42,8 @@ class Endpoints {
   /// Only of the current one: others have been left already.
   void failed(std::size_t index, std::int64_t now_ms);
 
-  /// Of which cluster an endpoint says that it is. False: of another one than that which answered last, so what it says
-  /// does not count. A cluster that was made anew is another one, too: it counts at the endpoint that answered last,
-  /// and at the others once nobody has answered for so long that no lease is left.
-  bool is_of_cluster(std::size_t index, std::string_view cluster, std::int64_t now_ms);
-  /// The endpoint that answered last.
-  const std::string& known_member() const { return urls_[member_]; }
-
  private:
   std::vector<std::string> urls_;  // without a slash at the end
-  const std::int64_t lease_ms_;
-  std::string cluster_;  // of the endpoint that answered last, and when
-  std::size_t member_ = 0;
-  std::int64_t answered_ms_ = 0;
   std::size_t current_ = 0;
   std::size_t failures_ = 0;  // in a row
   std::int64_t not_before_ms_ = 0;

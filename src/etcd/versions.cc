@@ -38,6 +38,8 @@ void VersionQuestion::ask_cluster(std::size_t endpoint) {
   request.timeout_ms = client_.options().timeout_ms;
   transfers_[endpoint] = client_.http().send(std::move(request), [this, endpoint](const Response& response) {
     if (response.ended && response.status == 200) answers_[endpoint].cluster = cluster_in(response.body);
+    if (Identity* const identity = client_.options().identity; identity != nullptr)
+      identity->hear(endpoint, answers_[endpoint].cluster, boottime_ms());
     end_one();
   });
 }

@@ -153,7 +153,7 @@ class Examination {
     if (state.agent == 0)
       return add(Severity::error,
                  fmt::format("belongs to the cluster {}, and has no agent: no lock of it can be had", cluster),
-                 "start holdfast-agent");
+                 "restart holdfast-agent");
     constexpr const char* kLook = "look at the log of the agent, and at the store";
     if (state.seconds <= 0)
       return add(

@@ -74,6 +74,7 @@ const std::map<std::string, Reader>& readers() {
       {"ca", [](const Json& v, Config& c) { return read_text(v, c.ca); }},
       {"cert", [](const Json& v, Config& c) { return read_text(v, c.cert); }},
       {"key", [](const Json& v, Config& c) { return read_text(v, c.key); }},
+      {"state_directory", [](const Json& v, Config& c) { return read_text(v, c.state_directory); }},
       {"require_fixed_etcd", [](const Json& v, Config& c) { return read_flag(v, c.require_fixed_etcd); }},
       {"ttl", [](const Json& v, Config& c) { return read_number(v, kTtlMin, kTtlMax, c.settings.ttl_s); }},
       {"slice_ms", [](const Json& v, Config& c) { return read_number(v, 0, kMsMax, c.settings.slice_ms); }},
@@ -183,6 +184,9 @@ Status check_config(const Config& config, const std::string& source) {
                                       config.settings.slice_ms, config.settings.max_hold_ms));
   if (config.user.empty() != config.password_file.empty())
     return refuse(source, "user and password_file: expected both or none");
+  struct stat info {};
+  if (!config.state_directory.empty() && (::stat(config.state_directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)))
+    return refuse(source, "bad state_directory " + quote(config.state_directory) + ": expected a directory");
   if (config.cert.empty() != config.key.empty()) return refuse(source, "cert and key: expected both or none");
   const std::tuple<const char*, const std::string&, bool> files[] = {{"ca", config.ca, false},
                                                                      {"cert", config.cert, false},

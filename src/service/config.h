@@ -19,6 +19,7 @@ struct Config {
   std::string ca;  // files in PEM, as libcurl takes them
   std::string cert;
   std::string key;
+  std::string state_directory;      // where the agent keeps which store there is; empty: see service/store_memory.h
   bool require_fixed_etcd = false;  // refuse a server that may end leases early
   Settings settings;
 };

@@ -25,11 +25,13 @@
 #include "base/name.h"
 #include "base/version.h"
 #include "etcd/etcd_store.h"
+#include "etcd/identity.h"
 #include "etcd/loop.h"
 #include "service/config.h"
 #include "service/notify.h"
 #include "service/shared_machine.h"
 #include "service/standby.h"
+#include "service/store_memory.h"
 #include "world/world.h"
 
 namespace holdfast::agent {
@@ -44,8 +46,9 @@ constexpr const char* kFooter =
     R"(It serves the programs of the same user, or of the same HOLDFAST_DIR. TERM ends it: if nobody
 holds a lock its lease ends with it, else the lease stays for the next agent.
 
-Exit status: 0 after TERM, INT or HUP; 1 a fault, or a second signal; 2 the command line or the
-configuration is wrong; 3 another agent has taken over.)";
+Exit status: 0 after TERM, INT or HUP; 1 a fault, a second signal, or its runtime directory was
+removed: start it again; 2 the command line or the configuration is wrong; 3 another agent has
+taken over.)";
 
 /// A line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop it:
 /// then nothing is said.
@@ -95,41 +98,57 @@ class Signals {
   platform::FileDescriptor fd_;
 };
 
-etcd::Options store_options(const Config& config) {
+etcd::Options store_options(const Config& config, etcd::Identity& identity) {
   etcd::Options options;
+  options.identity = &identity;
   options.endpoints = config.endpoints;
   options.tls = {config.ca, config.cert, config.key};
   options.credentials = {config.user, config.password_file};
   options.timeout_ms = etcd::Options::timeout_for(config.settings.ttl_s);
-  options.lease_ms = config.settings.ttl_s * 1000;
   options.seed = platform::random_number();
   options.complain = &report;
   return options;
 }
 
-/// A sentence if they are of more than one cluster: two machines could have one lock then.
-std::string strangers_among(const std::vector<etcd::EndpointVersion>& members) {
-  const etcd::EndpointVersion* known = nullptr;
-  for (const etcd::EndpointVersion& member : members) {
-    if (member.cluster.empty()) continue;
-    if (known == nullptr) known = &member;
-    if (member.cluster != known->cluster)
-      return fmt::format("etcd at {} is of another cluster than etcd at {}: give endpoints of one", member.url,
-                         known->url);
+/// Why no store is known yet, though endpoints name one; empty: none does.
+std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
+                        Milliseconds now) {
+  const etcd::EndpointVersion* silent = nullptr;
+  std::optional<std::size_t> first;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::string id = identity.named(i, now);
+    if (id.empty() && silent == nullptr) silent = &members[i];
+    if (id.empty()) continue;
+    if (!first) first = i;
+    if (id != identity.named(*first, now))
+      return fmt::format("etcd at {} is of another cluster than etcd at {}: give endpoints of one", members[i].url,
+                         members[*first].url);
   }
-  return {};
+  if (!first || silent == nullptr) return {};
+  const std::string id = identity.named(*first, now);
+  return fmt::format("too few endpoints name the cluster {} of etcd: {} of {}, expected {}: {}", etcd::shown_id(id),
+                     identity.count(id, now), members.size(), identity.majority(),
+                     silent->trouble.empty() ? silent->url + " does not name it" : silent->trouble);
 }
 
 /// One agent, from its start to its end.
 class Service {
  public:
-  Service(const Config& config, World& world, Signals& signals, bool drains)
+  /// `known`: which store an earlier agent has kept in `memory`.
+  Service(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
+          const std::string& known)
       : config_(config),
+        directory_(world.directory().path()),
         drains_(drains),
         signals_(signals),
-        store_(loop_, store_options(config)),
+        memory_(memory),
+        remembered_(known),
+        identity_(config.endpoints.size(), known, config.settings.ttl_s * 1000),
+        store_(loop_, store_options(config, identity_)),
         machine_(world, config.cluster),
         engine_(store_, machine_, clock_, config.space, config.settings, &report) {
+    engine_.describe_store([this] { return describe_store(); });
+    engine_.on_accept([this](std::uint64_t id) { return accept(std::to_string(id)); });
     if (!machine_.trouble().empty()) warn(machine_.trouble() + ": new dictionaries are found once a second");
     for (const int fd : machine_.descriptors()) loop_.watch(fd, EPOLLIN, [this](std::uint32_t) { step(); });
     loop_.watch(signals_.descriptor(), EPOLLIN, [this](std::uint32_t) {
@@ -152,10 +171,17 @@ class Service {
  private:
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
+  static constexpr Milliseconds kLeaveMs = 500;
   static constexpr Milliseconds kAskAgainMs = 2000;
   static constexpr Milliseconds kAskLaterMs = 60'000;  // a member, once the agent works
 
+  // All members are asked again and again: another store may come, or go.
   void ask_versions() {
+    const bool is_time = clock_.boot_ms() >= next_look_ || identity_.stranger(clock_.boot_ms());
+    if (begun_ && !is_time) {
+      loop_.after(kAskAgainMs, [this] { ask_versions(); });
+      return;
+    }
     store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
@@ -163,6 +189,7 @@ class Service {
   // did not answer is asked again later.
   void judge(const std::vector<etcd::EndpointVersion>& members) {
     const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
+    const Milliseconds now = clock_.boot_ms();
     bool any_early = false;
     for (const etcd::EndpointVersion& member : members) {
       if (!member.version || !member.version->revokes_early()) continue;
@@ -177,14 +204,65 @@ class Service {
       }
       warn(sentence);
     }
-    const std::string strangers = strangers_among(members);
-    if (!strangers.empty()) begun_ ? warn(strangers) : hold_back(strangers);
+    const std::string doubt = identity_.known().empty() ? doubt_about(identity_, members, now) : std::string();
+    if (!doubt.empty()) begun_ ? warn(doubt) : hold_back(doubt);
+    warn_of_strangers(now);
     const bool any_known = std::any_of(members.begin(), members.end(), is_known);
     if (!any_known && config_.require_fixed_etcd && !begun_)
       hold_back("the version of etcd is not known: " + members.front().trouble + "; require_fixed_etcd is set");
-    if (strangers.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
-    if (!std::all_of(members.begin(), members.end(), is_known) || !begun_)
-      loop_.after(any_known && begun_ ? kAskLaterMs : kAskAgainMs, [this] { ask_versions(); });
+    if (doubt.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
+    next_look_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
+    loop_.after(kAskAgainMs, [this] { ask_versions(); });
+  }
+
+  // --- which store ---
+
+  void warn_of_strangers(Milliseconds now) {
+    const auto stranger = identity_.stranger(now);
+    if (!stranger || identity_.known().empty()) return;
+    const std::string id = etcd::shown_id(identity_.named(*stranger, now));
+    warn(
+        fmt::format("etcd at {} is of another cluster than the known one: it is of {}, expected {}; if the store was "
+                    "replaced on purpose: holdfast cluster accept-new-store {} {}",
+                    config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
+  }
+
+  /// Keeps the one that is known from now on.
+  void remember() {
+    const std::string& id = identity_.known();
+    if (id == remembered_) return;
+    if (!remembered_.empty()) {
+      const std::string sentence = fmt::format("the store is cluster {} of etcd from now on, and was {}",
+                                               etcd::shown_id(id), etcd::shown_id(remembered_));
+      report(sentence);
+      engine_.store_changed(sentence);
+    }
+    remembered_ = id;
+    if (const Status failed = memory_.write(id); !failed.ok()) warn(failed.message);
+  }
+
+  Figures describe_store() const {
+    const auto number = [](const std::string& id) { return std::strtoull(id.c_str(), nullptr, 10); };
+    const Milliseconds now = clock_.boot_ms();
+    Figures figures;
+    if (!identity_.known().empty()) figures.emplace_back("store_cluster", number(identity_.known()));
+    if (const auto stranger = identity_.stranger(now))
+      figures.emplace_back("store_refused", number(identity_.named(*stranger, now)));
+    return figures;
+  }
+
+  Reply accept(const std::string& id) {
+    using Accepted = etcd::Identity::Accepted;
+    const Accepted accepted = identity_.accept(id, clock_.boot_ms());
+    Reply reply;
+    reply.code = accepted == Accepted::done || accepted == Accepted::later ? Reply::Code::yes : Reply::Code::no;
+    if (accepted == Accepted::later)
+      reply.sentence = fmt::format("in {} s, when no lease of the last store is left", config_.settings.ttl_s);
+    else if (accepted == Accepted::unnamed)
+      reply.sentence = "no endpoint names that store: see \"holdfast cluster status\"";
+    else if (accepted == Accepted::outvoted)
+      reply.sentence = "most endpoints name the known store: take the other ones out of \"endpoints\"";
+    return reply;
   }
 
   void warn(const std::string& sentence) {
@@ -212,6 +290,17 @@ class Service {
     if (machine_.is_abandoned())
       return end("another agent has acted for this machine, and lives no more", EXIT_FAILURE);
     if (machine_.superseded()) return end("another agent acts for this machine now", kSuperseded);
+    if (machine_.has_lost_its_directory())
+      return leave(
+          fmt::format("the runtime directory {} was removed or replaced: no program can reach this agent any "
+                      "more; start the agent again",
+                      directory_));
+    // A lock that is held there is valid until its deadline, and the next agent would not know of it.
+    if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
+      return leave(
+          "the file of a dictionary was deleted: no program can open it while this agent has it; start the agent "
+          "again");
+    remember();
     if (!begun_) engine_.answer();
     if (stopping_ || !begun_) return;
     engine_.step();
@@ -247,10 +336,22 @@ class Service {
     engine_.drain();
   }
 
-  void give_back() {
+  // Another agent, which the manager starts, serves the directory that is there now. Locks that nobody holds are free
+  // for it at once; others have their holders in the old directory until the lease ends.
+  void leave(const std::string& sentence) {
+    if (leaving_) return;
+    leaving_ = true;
+    report(sentence);
+    notify_manager("STOPPING=1");
+    if (!begun_ || stopping_ || !engine_.vacate()) return end("", EXIT_FAILURE);
+    give_back(kLeaveMs, EXIT_FAILURE);
+  }
+
+  void give_back(Milliseconds patience = kStopMs, int status = EXIT_SUCCESS) {
     stopping_ = true;
-    loop_.after(kStopMs, [this] { end("the store did not answer in time: the lease ends by itself", EXIT_SUCCESS); });
-    engine_.stop([this] { end("", EXIT_SUCCESS); });
+    loop_.after(patience,
+                [this, status] { end("the store did not answer in time: the lease ends by itself", status); });
+    engine_.stop([this, status] { end("", status); });
   }
 
   void end(const std::string& sentence, int status) {
@@ -261,9 +362,13 @@ class Service {
   }
 
   const Config& config_;
+  const std::string directory_;
   const bool drains_;
   SystemClock clock_;
   Signals& signals_;
+  const StoreMemory& memory_;
+  std::string remembered_;
+  etcd::Identity identity_;
   etcd::Loop loop_;
   etcd::EtcdStore store_;
   SharedMachine machine_;
@@ -271,7 +376,9 @@ class Service {
   bool begun_ = false;
   bool draining_ = false;
   bool stopping_ = false;
+  bool leaving_ = false;
   bool ended_ = false;
+  Milliseconds next_look_ = 0;
   std::uint64_t told_losses_ = 0;
   LeaseId told_lease_ = 0;
   std::string held_back_;
@@ -286,6 +393,7 @@ struct Given {
   std::vector<std::string> endpoints;
   std::optional<std::string> space;
   std::optional<std::int64_t> ttl_s;
+  std::string state_directory;
   bool drains = false;
   bool stands_by = false;
 };
@@ -303,6 +411,7 @@ Expected<Config> config_of(const Given& given) {
   if (!given.endpoints.empty()) config.endpoints = given.endpoints;
   if (given.space) config.space = *given.space;
   if (given.ttl_s) config.settings.ttl_s = *given.ttl_s;
+  if (!given.state_directory.empty()) config.state_directory = given.state_directory;
   if (const Status bad = check_config(config, "the command line"); !bad.ok()) return bad;
   return config;
 }
@@ -318,6 +427,9 @@ void describe(CLI::App& app, Given& given) {
   app.add_option("--ttl", given.ttl_s, "Seconds after which others may have the locks of a lost machine; default: 10")
       ->check(CLI::Range(2, 3600))
       ->type_name("SECONDS");
+  app.add_option("--state", given.state_directory,
+                 "Where to keep which store the cluster has; default: $STATE_DIRECTORY, else the runtime directory")
+      ->type_name("DIRECTORY");
   app.add_flag("--drain", given.drains, "At TERM, wait until no lock is held, and get no new one")
       ->disable_flag_override();
   app.add_flag("--standby", given.stands_by, "While another agent acts for this machine, wait for its end")
@@ -353,7 +465,13 @@ int run(int count, char** values) {
     notify_manager("STATUS=cluster " + config->cluster + ": waits for the end of the agent that acts for this machine");
     if (!await_vacancy((*world)->directory(), config->cluster, signals.descriptor())) return EXIT_SUCCESS;
   }
-  return Service(*config, **world, signals, given.drains).run();
+  const StoreMemory memory(config->state_directory, (*world)->directory().path(), config->cluster);
+  const auto known = memory.read();
+  if (!known) {
+    say(known.status().message);
+    return known.status().code == Code::invalid ? kUsageError : EXIT_FAILURE;
+  }
+  return Service(*config, **world, signals, given.drains, memory, *known).run();
 }
 
 }  // namespace

@@ -27,16 +27,19 @@ constexpr std::size_t kConnectionsMax = 256;
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
+// Of what has the name itself, which others may have put there. 0: it is no socket of this user.
 std::uint64_t inode_of(const std::string& path) {
   struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+  const bool is_ours = ::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode) && info.st_uid == ::geteuid();
+  return is_ours ? info.st_ino : 0;
 }
 
 std::optional<Query> query_of(std::uint64_t number, std::string_view packet) {
   static const std::map<std::string_view, Query::Kind> kinds{{"verify", Query::Kind::verify},
                                                              {"holder", Query::Kind::holder},
                                                              {"break", Query::Kind::break_lock},
-                                                             {"status", Query::Kind::status}};
+                                                             {"status", Query::Kind::status},
+                                                             {"accept", Query::Kind::accept}};
   Question question;
   if (!read_question(packet, question)) return std::nullopt;
   const auto kind = kinds.find(question.kind);
@@ -51,7 +54,18 @@ std::string temporary_name() {
   return fmt::format("{}{:08x}", kTemporaryPrefix, static_cast<std::uint32_t>(platform::random_number()));
 }
 
-// With `errno` if there is none. The file that bind() makes has the mode of the socket, less what the umask takes away.
+// Binds the socket to a new file of exactly that mode. The umask belongs to the whole process, which makes no other
+// file at the same time.
+int bind_with_mode(int socket, const sockaddr_un& address, mode_t mode) {
+  const mode_t before = ::umask(0);
+  const int failed =
+      ::fchmod(socket, mode) != 0 || ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0;
+  ::umask(before);  // keeps `errno`
+  return failed ? -1 : 0;
+}
+
+// With `errno` if there is none. Nothing is changed once the file has a name: a member of the group may put a link
+// there at any time. So the mode admits every user: the directory is closed to all that are not of the group.
 platform::FileDescriptor listening_socket(const std::string& path, const RuntimeDirectory& directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -61,13 +75,9 @@ platform::FileDescriptor listening_socket(const std::string& path, const Runtime
   }
   std::copy(path.begin(), path.end(), static_cast<char*>(address.sun_path));
   platform::FileDescriptor listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  const bool shared = directory.sharing() == RuntimeDirectory::Sharing::group;
-  const auto share = [&] {
-    return ::chown(path.c_str(), static_cast<uid_t>(-1), directory.group()) == 0 && ::chmod(path.c_str(), 0660) == 0;
-  };
-  const bool listens = listener && ::fchmod(listener.get(), shared ? 0660 : 0600) == 0 &&
-                       ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-                       (!shared || share()) && ::listen(listener.get(), SOMAXCONN) == 0;
+  const mode_t mode = directory.sharing() == RuntimeDirectory::Sharing::group ? 0666 : 0600;
+  const bool listens =
+      listener && bind_with_mode(listener.get(), address, mode) == 0 && ::listen(listener.get(), SOMAXCONN) == 0;
   return listens ? std::move(listener) : platform::FileDescriptor();
 }
 
@@ -104,8 +114,9 @@ bool QuestionServer::is_replaced() const { return !has_name() && connect_agent(d
 bool QuestionServer::take_name() {
   const std::string made = directory_.path_of(temporary_name());
   platform::FileDescriptor listener = listening_socket(made, directory_);
-  const std::uint64_t inode = inode_of(made);
-  if (!listener || inode == 0 || ::rename(made.c_str(), path_.c_str()) != 0) {
+  const std::uint64_t inode = listener ? inode_of(made) : 0;
+  if (listener && inode == 0) errno = EEXIST;  // another file has taken the name
+  if (inode == 0 || ::rename(made.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     ::unlink(made.c_str());
     errno = error;

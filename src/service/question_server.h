@@ -41,7 +41,7 @@ class QuestionServer {
   const RuntimeDirectory& directory_;
   const std::string cluster_;
   const std::string path_;
-  std::uint64_t inode_ = 0;  // of the socket's file
+  std::uint64_t inode_ = 0;  // of the file of its socket
   platform::FileDescriptor poll_;
   platform::FileDescriptor listener_;
   bool listens_ = false;

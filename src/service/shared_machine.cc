@@ -1,5 +1,7 @@
 #include "service/shared_machine.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -246,7 +248,7 @@ void SharedMachine::look_at_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
-  else if (!superseded() && world_.directory().open())  // else the name is in another world
+  else if (!superseded() && !world_.directory().is_gone())  // else the name is in another world
     questions_.take_name();
 }
 
@@ -300,6 +302,19 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   return is_of_both || begin_in(*part.dictionary, *part.segment, all);
 }
 
+// A dictionary that is removed in order is marked before its file goes, so the mark is looked at last. One that was
+// deleted by hand stays in use by those that have it open, and as long as this agent is one of them nobody can make
+// another of that name.
+bool SharedMachine::is_file_gone() const {
+  bool gone = false;
+  each([&](const Dictionary& dictionary, const Segment& segment) {
+    struct stat info {};
+    const std::string path = world_.directory().path_of(Segment::file_name(dictionary.name()));
+    if (::lstat(path.c_str(), &info) != 0 && errno == ENOENT && !segment.retired()) gone = true;
+  });
+  return gone;
+}
+
 // --- the agent's turns ---
 
 void SharedMachine::turn() {
@@ -322,6 +337,8 @@ void SharedMachine::turn() {
   leave_again();
   if (now >= next_look_) {
     look_at_all_ = true;
+    directory_is_gone_ = world_.directory().is_gone();
+    file_is_gone_ = is_file_gone();
     look_at_socket();
     dictionaries_.look_again();
     next_look_ = now + kIdleMs;

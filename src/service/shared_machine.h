@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/machine.h"
@@ -49,6 +50,12 @@ class SharedMachine final : public Machine {
   /// Whether it is, and no other agent is left. The name of one that never was may stand there, too: that of an agent
   /// may be overwritten. What this one knows of the lease may be of old in any case.
   bool is_abandoned() const;
+  /// Whether the runtime directory of this world was removed or replaced: then no program can come to this agent. Seen
+  /// within a second.
+  bool has_lost_its_directory() const noexcept { return directory_is_gone_; }
+  /// Whether the last look, one a second, found that the file of a dictionary which takes part was deleted by hand.
+  /// Says so once for each look.
+  bool take_lost_file() noexcept { return std::exchange(file_is_gone_, false); }
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
   bool renew(Milliseconds from, Milliseconds to) override;
@@ -91,6 +98,7 @@ class SharedMachine final : public Machine {
   /// Calls `visit(dictionary, segment)` for each that takes part and is not removed.
   template <class Visit>
   void each(Visit&& visit) const;
+  bool is_file_gone() const;
   /// A dictionary that was made, or made again, since the last turn, or that could not be opened before.
   void take_in_new();
   void look_at_socket();
@@ -127,8 +135,10 @@ class SharedMachine final : public Machine {
   Session alone_;
   /// Until when a dictionary that cannot be opened may have a session that is alive.
   Milliseconds unseen_until_ = std::numeric_limits<Milliseconds>::max();
-  bool replaced_ = false;  // by a later agent, before there was a dictionary
-  bool adopts_ = true;     // what stands in a dictionary that is found counts
+  bool directory_is_gone_ = false;
+  bool file_is_gone_ = false;  // of a dictionary
+  bool replaced_ = false;      // by a later agent, before there was a dictionary
+  bool adopts_ = true;         // what stands in a dictionary that is found counts
   Milliseconds due_ = 0;
   Milliseconds next_look_ = 0;
   bool look_at_all_ = true;  // wanted() does not rely on hints, which may be lost

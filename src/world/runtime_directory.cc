@@ -161,8 +161,8 @@ Status make_private(const std::string& path, int parent, const std::string& name
       (info.st_mode & 07777) == kPrivateMode) {
     return {};  // nothing to do; open() judges it
   }
-  const std::string link = "/proc/self/fd/" + std::to_string(made.get());
-  return ::chmod(link.c_str(), kPrivateMode) == 0 ? Status{} : explain_creation_failure(path, errno);
+  const int failed = ::chmod(("/proc/self/fd/" + std::to_string(made.get())).c_str(), kPrivateMode);
+  return failed == 0 ? Status{} : explain_creation_failure(path, errno);
 }
 
 // Made only where it would be accepted. If another process is first, that one sets the mode.
@@ -301,6 +301,22 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
                   path_of(anchor_name_) + " was removed or replaced while this process used it; restart the process"};
   }
   return fd;
+}
+
+namespace {
+
+/// Whether the path certainly leads to another file, or to none.
+bool is_elsewhere(const std::string& path, const platform::FileId& id) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT || errno == ENOTDIR;
+  return platform::FileId{.device = info.st_dev, .inode = info.st_ino} != id;
+}
+
+}  // namespace
+
+bool RuntimeDirectory::is_gone() const {
+  if (id_ != platform::FileId{} && is_elsewhere(path_, id_)) return true;
+  return is_anchored() && is_elsewhere(path_of(anchor_name_), anchor_id_);
 }
 
 void RuntimeDirectory::anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made) {

@@ -50,6 +50,9 @@ class RuntimeDirectory {
   /// the anchor is gone.
   Expected<platform::FileDescriptor> open() const;
 
+  /// Whether open() fails for good: the name leads to no directory or to another one, or the anchor is gone.
+  bool is_gone() const;
+
   /// From now on open() demands that `name` in here is that file: a process must not meet others through dictionaries
   /// when the process table is no longer its own. `made` is memory of that file, mapped as long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made);

@@ -31,25 +31,6 @@ TEST(Endpoints, stick_to_one_that_works) {
   EXPECT_EQ(endpoints.current(), 1u);
 }
 
-TEST(Endpoints, count_only_if_they_are_of_the_cluster_that_answered_last) {
-  Endpoints endpoints({"http://a", "http://b"}, 1, 10'000);
-  EXPECT_TRUE(endpoints.is_of_cluster(0, "7", 1000));
-  EXPECT_TRUE(endpoints.is_of_cluster(1, "", 1000)) << "it does not say";
-  EXPECT_TRUE(endpoints.is_of_cluster(1, "7", 1000));
-  EXPECT_FALSE(endpoints.is_of_cluster(0, "8", 1000)) << "the other one has just answered, and is of 7";
-  EXPECT_EQ(endpoints.known_member(), "http://b");
-  EXPECT_TRUE(endpoints.is_of_cluster(1, "8", 1001)) << "what was made anew there";
-  EXPECT_TRUE(endpoints.is_of_cluster(0, "8", 1002));
-}
-
-TEST(Endpoints, let_another_cluster_in_when_no_lease_of_the_last_one_is_left) {
-  Endpoints endpoints({"http://a", "http://b"}, 1, 10'000);
-  EXPECT_TRUE(endpoints.is_of_cluster(0, "7", 1000));
-  EXPECT_FALSE(endpoints.is_of_cluster(1, "8", 11'000));
-  EXPECT_TRUE(endpoints.is_of_cluster(1, "8", 11'001));
-  EXPECT_FALSE(endpoints.is_of_cluster(0, "7", 11'002));
-}
-
 TEST(Endpoints, pause_when_all_failed_in_a_row) {
   Endpoints endpoints({"http://a", "http://b"}, 1);
   endpoints.failed(0, 1000);

@@ -257,41 +257,57 @@ TEST_F(EtcdHttpTest, leaves_an_endpoint_that_may_have_done_something_without_ask
   EXPECT_EQ(broken.seen().size(), 1u);
 }
 
-TEST_F(EtcdHttpTest, takes_nothing_from_a_server_of_another_cluster_than_the_one_that_it_has_used) {
-  const auto of_cluster = [](const char* id, std::atomic<bool>& answers) {
-    return [id, &answers](const FakeRequest&, FakeConnection& connection) {
-      if (!answers) return connection.close();
-      std::string body = kDone;
-      body.replace(body.find(R"("1")"), 3, '"' + std::string(id) + '"');
-      connection.answer(200, body);
-    };
+/// A server of that cluster, while it answers.
+FakeServer::Handler of_cluster(const std::atomic<int>& id, const std::atomic<bool>& answers) {
+  return [&](const FakeRequest&, FakeConnection& connection) {
+    if (!answers) return connection.close();
+    std::string body = kDone;
+    body.replace(body.find(R"("1")"), 3, '"' + std::to_string(id) + '"');
+    connection.answer(200, body);
   };
+}
+
+TEST_F(EtcdHttpTest, takes_nothing_from_a_server_of_another_cluster_than_the_known_one) {
+  const std::atomic<int> seven = 7;
+  const std::atomic<int> eight = 8;
   std::atomic<bool> one_answers = true;
-  std::atomic<bool> two_answers = true;
-  FakeServer one(of_cluster("7", one_answers));
-  FakeServer two(of_cluster("8", two_answers));
-  open(options({one.url(), two.url()}));
+  const std::atomic<bool> two_answers = true;
+  FakeServer one(of_cluster(seven, one_answers));
+  FakeServer two(of_cluster(eight, two_answers));
+  etcd::Identity identity(2, "7", 10'000);
+  etcd::Options judged = options({one.url(), two.url()});
+  judged.identity = &identity;
+  open(std::move(judged));
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   one_answers = false;
   EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
   const Answer stranger = transact(one_put());
   EXPECT_EQ(stranger.outcome, Outcome::unknown);
-  EXPECT_EQ(stranger.sentence, "etcd at " + two.url() + " is of another cluster than etcd at " + one.url());
+  EXPECT_EQ(stranger.sentence, "etcd at " + two.url() +
+                                   " is of another cluster than the known one: it is of 0000000000000008, expected "
+                                   "0000000000000007");
   one_answers = true;
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  store_.reset();
 }
 
-TEST_F(EtcdHttpTest, goes_on_with_a_cluster_that_was_made_anew) {
-  std::atomic<int> id = 7;
-  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
-    std::string body = kDone;
-    body.replace(body.find(R"("1")"), 3, '"' + std::to_string(id) + '"');
-    connection.answer(200, body);
-  });
-  open(options({server.url()}));
-  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
-  id = 8;
-  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+TEST_F(EtcdHttpTest, takes_nothing_from_a_server_that_is_one_of_several_before_most_of_them_name_its_cluster) {
+  const std::atomic<int> seven = 7;
+  const std::atomic<bool> answers = true;
+  std::atomic<bool> other_answers = false;
+  FakeServer one(of_cluster(seven, answers));
+  FakeServer two(of_cluster(seven, other_answers));
+  const std::string silent = "http://127.0.0.1:" + std::to_string(free_port());
+  etcd::Identity identity(3, "", 10'000);
+  etcd::Options judged = options({one.url(), silent, two.url()});
+  judged.identity = &identity;
+  open(std::move(judged));
+  EXPECT_THAT(transact(one_put()).sentence, HasSubstr("is of cluster 0000000000000007, which 1 of 3 endpoints name"));
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
+  other_answers = true;
+  EXPECT_TRUE(await([&] { return transact(one_put()).outcome == Outcome::answered; }));
+  EXPECT_EQ(identity.known(), "7");
+  store_.reset();
 }
 
 TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_tells_that_none_can_be_reached) {

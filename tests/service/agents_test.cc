@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -230,6 +231,62 @@ TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_
   EXPECT_NE(first->lock("other"), 0U);
 }
 
+// As after a clean-up by hand. What the lease of the first agent had is free at once, though that would last for
+// minutes.
+TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_serves_the_new_directory) {
+  for (const char* const removed : {"", "/*", "/processes"}) {
+    Machine a(etcd.url(), 600);
+    a.start_agent();
+    auto program = a.program();
+    ASSERT_NE(program->lock("k"), 0U) << removed;
+    ASSERT_EQ(program->ask("unlock k"), "ok") << removed;
+    const std::string command = "sh -c 'rm -rf " + a.directory() + removed + " " + a.directory() + "/.agent-main'";
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    EXPECT_EQ(a.agent().wait(), 1) << removed;
+    EXPECT_TRUE(a.has_said("was removed or replaced: no program can reach this agent any more; start the agent again"));
+    program.reset();
+    a.start_agent();
+    EXPECT_NE(a.program()->lock("k"), 0U) << removed << "\n" << a.said();
+    EXPECT_EQ(etcd.count(std::string(kSpace) + "/l/"), 1U);
+    a.agent().signal(SIGTERM);
+    EXPECT_EQ(a.agent().wait(), 0);
+    EXPECT_TRUE(eventually([&] { return etcd.count(std::string(kSpace) + "/l/") == 0; }));
+  }
+}
+
+TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_nobody_holds_a_lock) {
+  Machine a(etcd.url(), 600);
+  a.start_agent();
+  auto program = a.program();
+  ASSERT_NE(program->lock("k"), 0U);
+  ASSERT_EQ(std::system(("rm " + a.directory() + "/jobs.dict").c_str()), 0);
+  sleep_ms(2500);
+  EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes") << "the next agent would not know of it";
+  EXPECT_FALSE(a.has_said("was deleted"));
+  ASSERT_EQ(program->ask("unlock k"), "ok");
+  EXPECT_EQ(a.agent().wait(), 1);
+  EXPECT_TRUE(a.has_said("the file of a dictionary was deleted: no program can open it while this agent has it"));
+  program.reset();
+  a.start_agent();
+  EXPECT_NE(a.program()->lock("k"), 0U) << a.said();
+}
+
+TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock_is_held_or_the_store_is_away) {
+  Machine a(etcd.url());
+  a.start_agent();
+  const auto program = a.program();
+  ASSERT_NE(program->lock("k"), 0U);
+  ASSERT_EQ(std::system(("rm -rf " + a.directory()).c_str()), 0);
+  EXPECT_EQ(a.agent().wait(), 1);
+  EXPECT_EQ(program->ask("valid k"), "ok") << "until its deadline";
+  etcd.kill();
+  Machine b(etcd.url());
+  b.start_agent();
+  EXPECT_TRUE(eventually([&] { return exists(b.directory() + "/.agent-main"); }));
+  ASSERT_EQ(std::system(("rm -rf " + b.directory()).c_str()), 0);
+  EXPECT_EQ(b.agent().wait(), 1);
+}
+
 TEST_F(AgentsTest, an_agent_that_ends_in_order_leaves_the_lease_to_the_next_one_while_a_lock_is_held) {
   Machine a(etcd.url());
   a.start_agent();
@@ -328,17 +385,6 @@ TEST_F(AgentsTest, a_lease_of_a_plain_dictionary_is_verified_without_a_store) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-/// What the command prints, and its exit status.
-std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments) {
-  const std::string command =
-      "HOLDFAST_DIR=" + machine.directory() + " " + HOLDFAST_COMMAND + " " + arguments + " 2>&1";
-  FILE* const pipe = ::popen(command.c_str(), "r");
-  std::string text;
-  for (char chunk[512]; pipe != nullptr && std::fgets(chunk, sizeof chunk, pipe) != nullptr;) text += chunk;
-  const int status = pipe != nullptr ? ::pclose(pipe) : -1;
-  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
-}
-
 TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
   Machine a(etcd.url());
   a.start_agent();
@@ -369,9 +415,10 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
               Pair(HasSubstr("is broken"), 0));
   EXPECT_TRUE(eventually([&] { return first->ask("valid k") == "not owner"; }));
   EXPECT_THAT(run_command(a, "cluster holders nothing k"), Pair(HasSubstr("nothing"), 2));
-  EXPECT_THAT(
-      run_command(a, "cluster walk"),
-      Pair(AllOf(HasSubstr("\"walk\": expected status, holders or break"), HasSubstr("holdfast cluster --help")), 2));
+  EXPECT_THAT(run_command(a, "cluster walk"),
+              Pair(AllOf(HasSubstr("\"walk\": expected status, holders, break or accept-new-store"),
+                         HasSubstr("holdfast cluster --help")),
+                   2));
 }
 
 TEST_F(AgentsTest, no_lock_can_be_had_of_an_agent_that_does_not_answer_says_the_command) {

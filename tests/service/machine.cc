@@ -4,9 +4,11 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -203,6 +205,16 @@ std::string Machine::said() const { return read_file(scratch_ / "log"); }
 bool Machine::has_said(const std::string& part) const { return said().find(part) != std::string::npos; }
 
 std::unique_ptr<Program> Machine::program() const { return std::make_unique<Program>(directory(), clock_file()); }
+
+std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments) {
+  const std::string command =
+      "HOLDFAST_DIR=" + machine.directory() + " " + HOLDFAST_COMMAND + " " + arguments + " 2>&1";
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  for (char chunk[512]; pipe != nullptr && std::fgets(chunk, sizeof chunk, pipe) != nullptr;) text += chunk;
+  const int status = pipe != nullptr ? ::pclose(pipe) : -1;
+  return {text, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
 
 bool is_queued(EtcdServer& etcd, const std::string& key, std::size_t machines) {
   const std::string places = std::string(kSpace) + "/q/" + kJobs + "/" + key + "/";

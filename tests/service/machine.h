@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "service/leaping_clock.h"
 #include "support/process.h"
@@ -73,6 +74,9 @@ class Machine {
   ClockLeap* const clock_;
   std::unique_ptr<Child> agent_;
 };
+
+/// What the command prints on that machine, and its exit status.
+std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments);
 
 /// Waits until so many machines wait for the lock at the store.
 bool is_queued(EtcdServer& etcd, const std::string& key, std::size_t machines = 1);

@@ -471,6 +471,7 @@ TEST_F(SharedMachineTest, an_agent_of_a_directory_that_was_removed_leaves_the_ne
     ::usleep(600'000);
   }
   EXPECT_TRUE(std::filesystem::is_empty(path));
+  EXPECT_TRUE(machine->has_lost_its_directory());
   std::filesystem::remove(path);
   std::filesystem::rename(path + ".old", path);
 }

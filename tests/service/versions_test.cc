@@ -14,19 +14,27 @@ namespace {
 /// A member that tells a version, and does nothing else.
 class Member {
  public:
-  explicit Member(const char* version, std::string cluster = "7") : version_(version), cluster_(std::move(cluster)) {}
+  explicit Member(const char* version, int cluster = 7) : version_(version), cluster_(cluster) {}
   void update(const char* version) { version_ = version; }
+  void be_of(int cluster) { cluster_ = cluster; }
+  void go() { is_there_ = false; }
+  void come() { is_there_ = true; }
   std::string url() const { return server_.url(); }
   int leases_asked() { return server_.count("/v3/lease/grant"); }
 
  private:
   std::atomic<const char*> version_;
-  const std::string cluster_;
+  std::atomic<int> cluster_;
+  std::atomic<bool> is_there_ = true;
   FakeServer server_{[this](const FakeRequest& request, FakeConnection& connection) {
-    if (request.path == "/version")
+    if (!is_there_)
+      connection.close();
+    else if (request.path == "/version")
       connection.answer(200, std::string(R"({"etcdserver":")") + version_.load() + R"(","etcdcluster":"3.4.0"})");
     else if (request.path == "/v3/maintenance/status")
-      connection.answer(200, R"({"header":{"cluster_id":")" + cluster_ + R"("},"version":"3.5.0"})");
+      connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("},"version":"3.5.0"})");
+    else if (request.path == "/v3/lease/grant")
+      connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // and no lease
     else
       connection.answer(503, "{}");
   }};
@@ -60,8 +68,8 @@ TEST(VersionsTest, an_agent_that_takes_any_etcd_warns_of_each_such_member_once_a
 
 // Each would give every lock to somebody.
 TEST(VersionsTest, an_agent_does_not_begin_with_members_of_two_clusters) {
-  Member one("3.5.21", "7");
-  Member two("3.5.21", "8");
+  Member one("3.5.21", 7);
+  Member two("3.5.21", 8);
   Machine machine(one.url() + "," + two.url());
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
@@ -69,6 +77,67 @@ TEST(VersionsTest, an_agent_does_not_begin_with_members_of_two_clusters) {
                             ": give endpoints of one");
   })) << machine.said();
   EXPECT_EQ(one.leases_asked() + two.leases_asked(), 0);
+  machine.agent().kill_and_wait();
+}
+
+TEST(VersionsTest, an_agent_begins_with_the_cluster_that_most_members_are_of_and_warns_of_others) {
+  Member one("3.5.21", 7);
+  Member two("3.5.21", 8);
+  Member three("3.5.21", 7);
+  Machine machine(one.url() + "," + two.url() + "," + three.url());
+  machine.start_agent();
+  EXPECT_TRUE(eventually([&] { return one.leases_asked() + three.leases_asked() > 0; })) << machine.said();
+  EXPECT_TRUE(machine.has_said("warning: etcd at " + two.url() +
+                               " is of another cluster than the known one: it is of 0000000000000008, expected "
+                               "0000000000000007; if the store was replaced on purpose: holdfast cluster "
+                               "accept-new-store main 0000000000000008"))
+      << machine.said();
+  machine.agent().kill_and_wait();
+}
+
+TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_cluster) {
+  Member one("3.5.21");
+  Member two("3.5.21");
+  Member three("3.5.21");
+  two.go();
+  three.go();
+  Machine machine(one.url() + "," + two.url() + "," + three.url());
+  machine.start_agent();
+  EXPECT_TRUE(eventually([&] {
+    return machine.has_said(
+        "too few endpoints name the cluster 0000000000000007 of etcd: 1 of 3, expected 2: etcd at " + two.url());
+  })) << machine.said();
+  EXPECT_EQ(one.leases_asked(), 0);
+  three.come();
+  EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
+  machine.agent().kill_and_wait();
+}
+
+TEST(VersionsTest, an_agent_that_is_started_again_knows_the_cluster_of_the_last_one) {
+  Member member("3.5.21", 7);
+  Machine machine(member.url());
+  machine.start_agent();
+  EXPECT_TRUE(eventually([&] { return member.leases_asked() > 0; })) << machine.said();
+  machine.agent().kill_and_wait();
+  EXPECT_TRUE(exists(machine.directory() + "/.store-main"));
+  member.be_of(8);
+  machine.start_agent();
+  EXPECT_TRUE(eventually([&] { return machine.has_said("it is of 0000000000000008, expected 0000000000000007"); }))
+      << machine.said();
+  machine.agent().kill_and_wait();
+}
+
+TEST(VersionsTest, an_agent_looks_at_its_members_again_and_again) {
+  Member one("3.5.21");
+  Member two("3.5.21");
+  Member three("3.5.21");
+  two.go();
+  Machine machine(one.url() + "," + two.url() + "," + three.url());
+  machine.start_agent();
+  EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
+  one.be_of(8);  // which it finds at the next request there, and then asks all
+  EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " is of another cluster"); }))
+      << machine.said();
   machine.agent().kill_and_wait();
 }
 
