@@ -100,7 +100,7 @@ void install_fork_gate() noexcept {
       ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-ForkGuard::ForkGuard() noexcept {
+void ForkGuard::hold() noexcept {
   Guards& mine = guards_of_this_thread;
   // In this order, for a signal handler that forks in between.
   if (mine.count++ != 0) return;
@@ -110,7 +110,7 @@ ForkGuard::ForkGuard() noexcept {
   mine.counted = true;
 }
 
-ForkGuard::~ForkGuard() {
+void ForkGuard::let_go() noexcept {
   Guards& mine = guards_of_this_thread;
   if (mine.count == 1) {
     leave_gate();

@@ -234,7 +234,7 @@ Mapping map_to_look(int fd, std::size_t size, const LossMark& mark = {}) noexcep
 /// Pins the open file description behind `fd` with a page of address space, so that a record lock taken through it
 /// outlives the descriptor: it ends with this mapping or with the process (also by exec). A forked child has no part in
 /// it (AtFork::drop), or keeps it alive with a mapping of its own (AtFork::inherit).
-/// REQUIRES: a ForkGuard is alive, from before the lock was taken until `fd` is closed.
+/// REQUIRES: a ForkGuard is held from before the lock was taken until `fd` is closed.
 enum class AtFork { drop, inherit };
 Mapping pin_description(int fd, AtFork at_fork) noexcept;
 /// Ends a pin by the address that Mapping::release() gave.
@@ -368,8 +368,11 @@ void install_fork_gate() noexcept;
 /// ones wait for the fork: with one alive, wait for others a few milliseconds at most.
 class ForkGuard {
  public:
-  ForkGuard() noexcept;
-  ~ForkGuard();
+  ForkGuard() noexcept { hold(); }
+  ~ForkGuard() { let_go(); }
+  /// The same for what does not end with a scope. REQUIRES: the thread that holds lets go.
+  static void hold() noexcept;
+  static void let_go() noexcept;
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 };

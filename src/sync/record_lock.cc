@@ -59,14 +59,37 @@ FileDescriptor RecordLock::fresh_description() noexcept {
   return fd;
 }
 
-RecordLock::Attempt RecordLock::try_acquire(std::uint64_t byte, platform::Mapping& pin) noexcept {
+RecordLock::Attempt RecordLock::try_acquire(std::uint64_t byte, Held& held) noexcept {
   const platform::ForkGuard no_fork;
-  const FileDescriptor fd = fresh_description();
+  FileDescriptor fd = fresh_description();
   if (!fd) return Attempt::unreachable;
   const int error = platform::try_record_lock(fd.get(), byte);
   if (error != 0) return error == EAGAIN ? Attempt::held : Attempt::unreachable;
-  pin = platform::pin_description(fd.get(), platform::AtFork::drop);
-  return pin ? Attempt::acquired : Attempt::unreachable;
+  platform::Mapping pin = platform::pin_description(fd.get(), platform::AtFork::drop);
+  if (!pin) {
+    static_cast<void>(platform::record_unlock(fd.get(), byte));
+    return Attempt::unreachable;
+  }
+  platform::ForkGuard::hold();
+  held = {pin.release(), fd.release()};
+  return Attempt::acquired;
+}
+
+// The host may have closed the descriptor: then unmapping the pin unlocks. If the number now leads to another
+// description of this file, to unlock the byte there does nothing, because it is still locked through this one.
+void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
+  if (is_file(held.descriptor, id_)) {
+    static_cast<void>(platform::record_unlock(held.descriptor, byte));
+    ::close(held.descriptor);
+  }
+  platform::unpin(held.pin);
+  platform::ForkGuard::let_go();
+}
+
+// The pin is not mapped in the child.
+void RecordLock::leave_to_parent(int descriptor) noexcept {
+  if (is_file(descriptor, id_)) ::close(descriptor);
+  platform::ForkGuard::let_go();
 }
 
 }  // namespace holdfast

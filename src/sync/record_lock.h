@@ -1,8 +1,10 @@
 // The record lock behind the `file` strategy of a shmtx, and how a process reaches the segment's file for it.
 //
-// Each acquisition opens the file anew: a record lock belongs to an open file description, so threads of one process
-// exclude each other too. A mapping pins the description, and its descriptor is closed at once: a host that closes all
-// descriptors drops no lock, and a forked child holds none.
+// Each acquisition opens the file again: a record lock belongs to an open file description, so threads of one process
+// exclude each other too. A mapping, which a forked child does not inherit, pins the description: a host that closes
+// all descriptors drops no lock. The descriptor stays open for the explicit unlock, because the description may outlive
+// both: a child of posix_spawn or vfork has a copy of each descriptor until it calls exec, and no fork handler runs.
+// Forks wait until the lock is released, so no other child gets a copy.
 #pragma once
 
 #include <atomic>
@@ -29,8 +31,15 @@ class RecordLock {
   RecordLock& operator=(const RecordLock&) = delete;
 
   enum class Attempt { acquired, held, unreachable };
-  /// On success `pin` is the lock: unmapping it unlocks.
-  Attempt try_acquire(std::uint64_t byte, platform::Mapping& pin) noexcept;
+  struct Held {
+    void* pin = nullptr;
+    int descriptor = -1;  // of the same description
+  };
+  /// On success `held` is the lock, and forks wait for its release.
+  Attempt try_acquire(std::uint64_t byte, Held& held) noexcept;
+  void release(const Held& held, std::uint64_t byte) noexcept;
+  /// In a child that a signal handler of the holder has forked: gives up the child's copy of the lock's descriptor.
+  void leave_to_parent(int descriptor) noexcept;
 
  private:
   platform::FileDescriptor fresh_description() noexcept;

@@ -53,11 +53,13 @@ std::atomic<std::uint64_t> sections_of_nobody{0};
 std::atomic<std::uint64_t> robberies{0};
 
 // For a signal handler that forks inside a critical section: the child is another process and does not own what its
-// parent holds. When the child leaves the section, unlock_slow() counts a robbery and touches nothing. The pin is not
-// mapped in the child.
+// parent holds. When the child leaves the section, unlock_slow() counts a robbery and touches nothing.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
-  if (critical_section.word != 0)
-    critical_section = {.word = kLostByFork, .sections = &sections_of_nobody, .pin = nullptr, .blocker = 0};
+  if (critical_section.word == 0) return;
+  if (critical_section.file != nullptr) critical_section.file->leave_to_parent(critical_section.descriptor);
+  critical_section = {};
+  critical_section.word = kLostByFork;
+  critical_section.sections = &sections_of_nobody;
 });
 
 constexpr std::uint64_t without_waiters(std::uint64_t word) noexcept { return word & ~kShmtxWaiters; }
@@ -214,10 +216,12 @@ LockResult Shmtx::wait_for_file(std::uint64_t deadline_ns) noexcept {
   bool counted = false;
   std::uint64_t sleep_ns = kFirstPollNs;
   for (;;) {
-    platform::Mapping pin;
-    switch (file_->try_acquire(byte_, pin)) {
+    RecordLock::Held held;
+    switch (file_->try_acquire(byte_, held)) {
       case RecordLock::Attempt::acquired: {
-        critical_section.pin = pin.release();
+        critical_section.file = file_;
+        critical_section.pin = held.pin;
+        critical_section.descriptor = held.descriptor;
         HOLDFAST_FAILPOINT("shmtx.record_locked");
         // Acquire: pairs with the release in unlock_slow(), for readers of the word; the kernel orders the rest.
         critical_section.word |= shmtx_internal::begin_section(*critical_section.sections);
@@ -251,8 +255,8 @@ void Shmtx::unlock_slow() noexcept {
     break;
   }
   if (mine.word == 0 || without_waiters(seen) != mine.word) robberies.fetch_add(1, std::memory_order_relaxed);
-  // Unpin after clearing the word, so that the next owner finds it clear.
-  if (mine.pin != nullptr) platform::unpin(mine.pin);
+  // Unlock after clearing the word, so that the next owner finds it clear.
+  if (mine.file != nullptr) mine.file->release({mine.pin, mine.descriptor}, byte_);
   if (mine.word != 0) shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   critical_section = {};

@@ -66,8 +66,10 @@ namespace shmtx_internal {
 struct CriticalSection {
   std::uint64_t word;                    // what the thread put into the shmtx, or tries to; 0: outside
   std::atomic<std::uint64_t>* sections;  // of the process
-  void* pin;                             // strategy `file`: the mapping that holds the record lock
-  std::uint32_t blocker;                 // owner bits of the word at which the last attempt timed out
+  RecordLock* file;                      // strategy `file`, and it holds the record lock; else null
+  void* pin;                             // of the record lock, as is the descriptor: see RecordLock::Held
+  int descriptor;
+  std::uint32_t blocker;  // owner bits of the word at which the last attempt timed out
 };
 extern constinit thread_local CriticalSection critical_section __attribute__((tls_model("initial-exec")));
 

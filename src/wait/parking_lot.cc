@@ -89,8 +89,9 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
     }
     slot.looks = lot_.looks_;
     slot.ready = false;
-    // The thread of a foreign loop may be busy elsewhere while the wake thread looks.
-    waiter.rests = has_slept_ && !readiness_.is_open() && !connection_.is_open();
+    // The thread of a foreign loop may be busy elsewhere while the wake thread looks, and nothing looks while the
+    // process exits.
+    waiter.rests = has_slept_ && !readiness_.is_open() && !connection_.is_open() && !lot_.closed_;
     waiter.arrival = slot.arrival;
     waiter.place = slot.place;
   });

@@ -1,11 +1,12 @@
 // Makes calls where a host may make its last ones. Says where each went well; ends with 1 where one did not.
 //
-//   late_calls WHERE     key, thread_local, static, atexit, on_exit, quick_exit, outlive, fork, holds, contend
+//   late_calls WHERE     key, thread_local, static, atexit, on_exit, quick_exit, outlive, fork, holds, contend, death
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -176,6 +177,31 @@ void hold_at_the_end() {
   say("held\n");
 }
 
+/// Waits for a lock whose holder is killed during the wait.
+void wait_for_a_dead_holder() {
+  int ready[2];
+  check(::pipe(ready) == 0, "pipe");
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    holdfast_lease lease{};
+    const char said = try_lock("held", &lease) == HOLDFAST_OK ? 'y' : 'n';
+    if (::write(ready[1], &said, 1) != 1) _exit(2);
+    for (;;) ::pause();
+  }
+  char said = 'n';
+  check(::read(ready[0], &said, 1) == 1 && said == 'y', "the holder");
+  std::thread killer([holder] {
+    ::usleep(300'000);  // the wait has begun
+    ::kill(holder, SIGKILL);
+  });
+  holdfast_lease lease{};
+  const int code = holdfast_lock(dict, "held", 4, 8, 0, &lease);
+  killer.join();
+  ::waitpid(holder, nullptr, 0);
+  check(code == HOLDFAST_OK, "a wait for a lock of a process that was killed");
+  say("inherited\n");
+}
+
 struct AtEndOfProcess {
   ~AtEndOfProcess() {
     if (where == "static") call_at("static");
@@ -216,6 +242,9 @@ int main_of(std::string_view place) {
     pthread_exit(nullptr);
   } else if (place == "holds") {
     check(try_lock("kept", &kept) == HOLDFAST_OK, "a lock");
+  } else if (place == "death") {
+    std::atexit(wait_for_a_dead_holder);
+    call();  // its wait registers the exit handler that ends all looks at holders, which so comes first
   } else if (place == "contend") {
     holdfast_lease lease{};
     check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "what is held");
@@ -242,6 +271,6 @@ int main(int count, char** values) {
   if (where == "atexit") std::atexit([] { call_at("atexit, set before the library was used"); });
   const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
   check(holdfast_open("late", 4, &options, &dict) == HOLDFAST_OK, "open");
-  if (where != "thread_local" && where != "key") call();
+  if (where != "thread_local" && where != "key" && where != "death") call();
   return main_of(where);
 }

@@ -80,6 +80,9 @@ TEST(late_calls, go_well_in_a_forked_child_and_at_its_end) {
 // In two static destructors, of which one comes after the functions of atexit.
 TEST(late_calls, find_every_lock_held_that_a_process_holds_while_it_exits) { expect_calls("holds", times(2, "held")); }
 
+// The wait lasts for 8 s at most.
+TEST(late_calls, find_in_functions_of_atexit_that_a_holder_was_killed) { expect_calls("death", times(1, "inherited")); }
+
 TEST(calls_without_memory, give_a_code_and_a_sentence_in_a_thread_that_has_made_none) {
   const Outcome result = run(NO_MEMORY, "first");
   EXPECT_EQ(result.status, 0);

@@ -1,11 +1,17 @@
 // One suite over the three strategies, with real processes. Every participant is a Child that enters the world.
 #include "sync/shmtx.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -64,6 +70,44 @@ class Participant {
   platform::Mapping mapping_;
   std::unique_ptr<RecordLock> file_lock_;
   std::optional<Shmtx> mutex_;
+};
+
+/// A child of posix_spawn that is held up before exec: it has copies of all descriptors, and no fork handler has run.
+/// It goes on when this ends.
+class HeldUpChild {
+ public:
+  explicit HeldUpChild(std::string fifo) : fifo_(std::move(fifo)) {
+    if (::mkfifo(fifo_.c_str(), 0600) != 0) throw std::runtime_error("cannot make " + fifo_);
+    thread_ = std::thread([this] { spawn(); });
+    if (!eventually([this] { return has_child(); })) throw std::runtime_error("posix_spawn made no child");
+  }
+  ~HeldUpChild() {
+    const int writer = ::open(fifo_.c_str(), O_WRONLY);
+    thread_.join();
+    ::close(writer);
+  }
+
+ private:
+  void spawn() {
+    task_ = static_cast<int>(::syscall(SYS_gettid));
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 99, fifo_.c_str(), O_RDONLY, 0);
+    std::string program = "true";
+    std::array<char*, 2> arguments{program.data(), nullptr};
+    pid_t pid = 0;
+    if (::posix_spawnp(&pid, "true", &actions, nullptr, arguments.data(), environ) == 0) ::waitpid(pid, nullptr, 0);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+  bool has_child() const {
+    std::ifstream children("/proc/self/task/" + std::to_string(task_) + "/children");
+    int pid = 0;
+    return static_cast<bool>(children >> pid);
+  }
+
+  const std::string fifo_;
+  std::atomic<int> task_{0};
+  std::thread thread_;
 };
 
 template <MutexStrategy value>
@@ -231,6 +275,24 @@ TYPED_TEST(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwa
   owner.signal(SIGCONT);
   EXPECT_EQ("robberies 0", owner.ask("unlock"));
   EXPECT_EQ("acquired", other.hear());
+}
+
+TYPED_TEST(ShmtxTest, an_unlock_frees_it_though_a_spawned_child_has_copies_of_all_descriptors) {
+  Started other("ready", TestFixture::obey);
+  Child owner([](Channel& parent) {
+    Participant self(TestFixture::kStrategy);
+    parent.say(text_of(self.mutex().try_lock()));
+    const HeldUpChild child(self.world().directory().path_of("fifo"));
+    self.mutex().unlock();
+    parent.say("unlocked");
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ("acquired", owner.hear());
+  ASSERT_EQ("unlocked", owner.hear());
+  EXPECT_EQ("acquired", other.ask("try"));
+  owner.say("end");
+  EXPECT_EQ(0, owner.wait());
 }
 
 TYPED_TEST(ShmtxTest, entering_again_in_the_same_thread_is_busy) {
