@@ -161,6 +161,26 @@ row("elapsed", function ()
     equal(1, elapsed(original_lock))
 end)
 
+-- In a phase that can wait. spec/hosts/nginx_phases_spec.lua has the others.
+row("replaced ngx.sleep", function ()
+    local HOST = "resty.holdfast.host.nginx_sleep"
+    local native, host, calls = ngx.sleep, package.loaded[HOST], 0
+    ngx.sleep = function (seconds)
+        calls = calls + 1
+        native(seconds)
+    end
+    package.loaded[HOST] = nil
+    local theirs_then, ours_then = assert(loadfile("bench/support/peer_lock.lua"))(), require(HOST)
+    ngx.sleep, package.loaded[HOST] = native, host
+
+    local held = theirs_then:new("rows_locks")
+    held:lock(KEY)
+    theirs_then:new("rows_locks", { timeout = 0.002 }):lock(KEY)
+    held:unlock()
+    equal(true, calls > 0)
+    equal(false, ours_then.is_yieldable())
+end)
+
 row("unlock after exptime", function ()
     local first, second = lock_of { exptime = 0.01 }, lock_of()
     lose(first, second)
