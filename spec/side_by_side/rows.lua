@@ -354,6 +354,15 @@ row("opening", function ()
     equal(true, blocks * size >= bytes, "its memory")
 end)
 
+-- spec/hosts/nginx_values_spec.lua reloads.
+row("changed size of a zone", function ()
+    local handle = assert(shdict.open("rows_sized", { size = "200k" }))  -- as of before a reload
+    assert(resty_lock:new("rows_sized")):trylock(KEY)
+    equal(handle, shdict.find("rows_sized"))
+    equal(204800, handle:capacity())
+    equal(102400, ngx.shared.rows_sized:capacity())
+end)
+
 row("methods taken early", function ()
     refused('bad "zone" argument', theirs.get, ours, KEY)
 end)
