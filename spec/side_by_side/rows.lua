@@ -188,6 +188,12 @@ row("unlock after exptime", function ()
     equal(true, second:valid())
     second:unlock()
 
+    first, second = lock_of { exptime = 0.5, renew = true }, lock_of { timeout = 0 }
+    first:lock(KEY)
+    ngx.sleep(0.6)
+    same('nil, "timeout"', second:lock(KEY))
+    equal(1, first:unlock())
+
     first, second = original_lock:new("rows_locks", { exptime = 0.01 }), original_lock:new("rows_locks")
     lose(first, second)
     equal(1, first:unlock())
