@@ -52,15 +52,17 @@ void ProcessEnd::wait() const noexcept {
 
 namespace {
 
-/// All of a file of /proc; empty if it cannot be read.
-std::string read_all(const char* path) {
+/// All of a file of /proc. An errno value.
+int read_all(const char* path, std::string& text) {
   const FileDescriptor fd(::open(path, O_RDONLY | O_CLOEXEC));
-  std::string text;
+  if (!fd) return errno;
   std::array<char, 4096> part;
-  ssize_t got = 0;
-  while (fd && (got = uninterrupted([&] { return ::read(fd.get(), part.data(), part.size()); })) > 0)
+  for (;;) {
+    const ssize_t got = uninterrupted([&] { return ::read(fd.get(), part.data(), part.size()); });
+    if (got < 0) return errno;
+    if (got == 0) return 0;
     text.append(part.data(), static_cast<std::size_t>(got));
-  return text;
+  }
 }
 
 void close_from(unsigned first, unsigned last) noexcept {
@@ -101,21 +103,25 @@ struct MapsLine {
   FileId file;
 };
 
-/// Memory that others change is not to be kept for them: another file may be in use as long as it is mapped.
-void unmap_shared_but(const FileId& kept) {
-  const std::string maps = read_all("/proc/self/maps");
+/// A dictionary is in use as long as it is mapped, and memory of the host is taken. An errno value.
+int unmap_shared_but(const FileId& kept) {
+  std::string maps;
+  if (const int error = read_all("/proc/self/maps", maps)) return error;
   std::size_t next = 0;
   for (std::size_t at = 0; at < maps.size(); at = next) {
     next = std::min(maps.find('\n', at), maps.size() - 1) + 1;
     const MapsLine line(maps.c_str() + at);
+    if (!line.shared || line.file == kept) continue;
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
-    if (line.shared && line.file != kept) ::munmap(reinterpret_cast<void*>(line.begin), line.end - line.begin);
+    if (::munmap(reinterpret_cast<void*>(line.begin), line.end - line.begin) != 0) return errno;
   }
+  return 0;
 }
 
 /// Writes over the command line that ps and top show. By the kernel, which fails where there is no such memory.
 void set_command_line(const char* text) {
-  const std::string stat = read_all("/proc/self/stat");
+  std::string stat;
+  if (read_all("/proc/self/stat", stat) != 0) return;
   const std::size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return;
   constexpr int kArgBegin = 48;          // fields of proc(5), counted from 1; the name is the second
@@ -145,7 +151,7 @@ void set_command_line(const char* text) {
 [[noreturn]] void begin_apart(const Apart& apart) noexcept {
   try {
     close_all_but(apart.descriptor);
-    unmap_shared_but(apart.file);
+    if (const int error = unmap_shared_but(apart.file)) ::_exit(error);
     if (!apart.begin(apart.argument)) ::_exit(0);
     const pid_t pid = ::fork();
     if (pid != 0) ::_exit(pid < 0 ? errno : 0);
@@ -163,7 +169,6 @@ void set_command_line(const char* text) {
 }  // namespace
 
 int start_apart(const Apart& apart) noexcept {
-  if (::access("/proc/self/maps", R_OK) != 0) return errno;
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
