@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <set>
 #include <string>
@@ -14,6 +16,7 @@
 #include "platform/platform.h"
 #include "support/dict.h"
 #include "support/process.h"
+#include "support/refused_call.h"
 #include "world/file_use.h"
 
 namespace holdfast::test {
@@ -46,11 +49,16 @@ void read() {
   if (dict.get(kKey) != text("value")) ::_exit(4);
 }
 
+void work_without_pidfd() {
+  if (!refuse_call(SYS_pidfd_open, ENOSYS)) ::_exit(4);
+  work();
+}
+
 /// As a master that never uses a dictionary: runs a worker for each line that it hears, and says the worker's status.
 int master(Channel& parent) {
   for (std::string order = parent.hear(); order != "(end)"; order = parent.hear()) {
     if (order == "end") return 0;
-    parent.say(std::to_string(run_worker(order == "store" ? work : read)));
+    parent.say(std::to_string(run_worker(order == "read" ? read : order == "store" ? work : work_without_pidfd)));
   }
   return 0;
 }
@@ -128,6 +136,29 @@ TEST(keeper, leaves_a_world_in_which_others_are) {
   parent.kill_and_wait();
   EXPECT_TRUE(eventually([&] { return keepers_of(directory).empty(); }));
   EXPECT_EQ(other.ask("read"), "value");
+}
+
+TEST(keeper, ends_with_the_parent_also_where_the_kernel_has_no_pidfd) {
+  const ScratchDirectory directory;
+  Child parent(&master);
+  EXPECT_EQ(parent.ask("store without pidfd"), "0");
+  EXPECT_EQ(parent.ask("read"), "0");
+  EXPECT_TRUE(exists(directory / kFile));
+  parent.kill_and_wait();
+  EXPECT_TRUE(eventually([&] { return !exists(directory / kFile); }));
+}
+
+TEST(keeper, is_refused_with_a_sentence_where_nothing_can_be_forked) {
+  const ScratchDirectory directory;
+  Child child([](Channel& test) {
+    Dict dict("d");
+    if (!refuse_call(SYS_clone, EAGAIN)) return 1;
+    test.say(std::to_string(holdfast_keep_for(::getppid())) + " " + holdfast_error());
+    return dict.set(kKey, "value") == HOLDFAST_OK ? 0 : 2;
+  });
+  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_SYSTEM) + " cannot start a process that keeps " + directory.path() +
+                              ": Resource temporarily unavailable");
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(keeper, is_refused_for_a_process_that_is_no_parent) {
