@@ -200,6 +200,14 @@ HOLDFAST_API int holdfast_hold_over_exec(int *fd);
  * process that it was made for counts as dead from then on, and must not make a call any more. Any process that has a
  * copy may do it, in the world or not. The same for those of holdfast_use_over_exec. INVALID (it is not open). */
 HOLDFAST_API int holdfast_end_hold(int fd);
+/* [set-up] Keeps the dictionaries of the world until the parent of this process ends, also while no other process is in
+ * the world. For the workers of a master that uses no dictionary itself: values outlive the workers, as those of
+ * nginx's ngx.shared do. One small process, "holdfast-keeper", does it for each parent. It is forked when there
+ * is none, so call this early, while the process is small: it keeps what the process has in private memory now. It has
+ * none of the process's descriptors and shared mappings, is no child of the process, takes no signals, and ends with
+ * `parent`; then the world ends, unless a process is in it. INVALID (`parent` is not getppid(); an observer), SYSTEM (no
+ * process can be forked; no /proc). */
+HOLDFAST_API int holdfast_keep_for(int parent);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case). INVALID (anything else, zero, or more than 2^40
  * bytes, which is 1024g). */
 HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);

@@ -29,7 +29,7 @@ describe("the table of differences", function ()
 
     it("has rows that are true, and no other differences are known", function ()
         local dictionaries = { rows_locks = "1m", rows_small = "100k", rows_values = "256k", rows_large = "8m",
-                               rows_later = "1m", [("n"):rep(251)] = "100k" }
+                               rows_later = "1m", rows_sized = "100k", [("n"):rep(251)] = "100k" }
         local child = nginx.start("spec/side_by_side/rows.lua", dictionaries)
         local shown, told = {}, {}
         for _, name in ipairs(names_in_table()) do

@@ -101,6 +101,9 @@ function unopened.__index(dict, field)
     if not opened then
         error(format("holdfast: cannot open dictionary %s: %s", quote(name), err), 0)
     end
+    if zone == dict then  -- installed in its place
+        nginx_zones.keep_values()
+    end
     if opened ~= dict then  -- ngx.shared has another by now, or it is open already
         promised[name] = nil
         rawset(dict, 1, opened[1])

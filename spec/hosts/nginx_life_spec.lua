@@ -358,6 +358,21 @@ describe("the life of nginx", function ()
         end)
     end)
 
+    -- nginx closes all connections then, that to the wake thread, too.
+    it("worker_shutdown_timeout ends a worker with waiters, and the log complains of nothing", function ()
+        local here = start { main = "worker_shutdown_timeout 100ms;" }
+        local script = process.start(SCRIPT .. "say(lock:lock('key')); hear()")
+        assert.equal("0", script:hear())
+        local waiter = here:connect()
+        waiter:send("/wait")
+        await_waiters(1)
+        local worker = here:workers()[1]
+        here:signal("QUIT")
+        site.await("the worker exits", function () return not site.alive(worker) end, PATIENCE)
+        assert.falsy(here:log():find("holdfast: ", 1, true), here:log())
+        await_waiters(0)
+    end)
+
     it("two nginx share a dictionary and its locks", function ()
         local one, other = start(), start()
         site.storm(function (number) return (number % 2 == 0 and one or other):connect() end, "/count", 200)

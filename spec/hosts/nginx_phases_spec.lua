@@ -1,4 +1,4 @@
--- Where in nginx one can wait for a lock, and what is said where not.
+-- Where in nginx one can wait for a lock, and what is said where not. Tests host/nginx_sleep.lua.
 
 local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 local resty_rwlock = require "resty.rwlock"
@@ -232,6 +232,58 @@ describe("in nginx", function ()
         site.start { http = "init_by_lua_block {" .. PROBE .. " probe 'init' }" }
         assert_raises("init", "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and "
                               .. "there ngx.timer.at(0, ...)")
+    end)
+
+
+    -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve requests.
+    local BLOCKING_SLEEP = [[
+        local ffi = require "ffi"
+        ffi.cdef "int usleep(unsigned int microseconds);"
+        local native, where = ngx.sleep, { init = true, init_worker = true }
+        function ngx.sleep(seconds)
+            if not where[ngx.get_phase()] then
+                return native(seconds)
+            end
+            ffi.C.usleep(seconds * 1e6)
+        end
+    ]]
+
+    it("one can wait where the program has replaced ngx.sleep by a function that works there", function ()
+        local here = site.start {
+            http = "init_by_lua_block {" .. BLOCKING_SLEEP .. PROBE .. [[
+                    probe "init"
+                }
+                init_worker_by_lua_block { probe "init_worker" }]],
+            locations = { ["/probe"] = {
+                directives = "set_by_lua_block $probed { probe 'set' return '' }",
+                content = "probe 'content' ngx.print 'done'",
+            } },
+        }
+        assert.equal("done", (here:get("/probe")))
+        for _, phase in ipairs { "init", "init_worker", "content" } do
+            assert_waits(phase)
+        end
+        assert_raises("set", "API disabled in the context of set_by_lua*")
+    end)
+
+
+    it("workers that start wait for each other where ngx.sleep is replaced", function ()
+        site.start {
+            workers = 3,
+            http = "init_by_lua_block {" .. BLOCKING_SLEEP .. [[}
+                init_worker_by_lua_block {
+                    local dict = require("resty.shdict").open("spec_phases")
+                    local lock = assert(require("resty.lock"):new("spec_phases", { timeout = 20 }))
+                    if lock:lock("start") then
+                        dict:set("together", dict:get("together") or dict:incr("inside", 1, 0) > 1)
+                        ngx.sleep(0.05)
+                        dict:incr("inside", -1)
+                        dict:incr("started", lock:unlock(), 0)
+                    end
+                }]],
+        }
+        site.await("all have started", function () return dict:get("started") == 3 end)
+        assert.is_false(dict:get("together"))
     end)
 
 

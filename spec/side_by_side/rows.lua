@@ -161,12 +161,38 @@ row("elapsed", function ()
     equal(1, elapsed(original_lock))
 end)
 
+-- In a phase that can wait. spec/hosts/nginx_phases_spec.lua has the others.
+row("replaced ngx.sleep", function ()
+    local HOST = "resty.holdfast.host.nginx_sleep"
+    local native, host, calls = ngx.sleep, package.loaded[HOST], 0
+    ngx.sleep = function (seconds)
+        calls = calls + 1
+        native(seconds)
+    end
+    package.loaded[HOST] = nil
+    local theirs_then, ours_then = assert(loadfile("bench/support/peer_lock.lua"))(), require(HOST)
+    ngx.sleep, package.loaded[HOST] = native, host
+
+    local held = theirs_then:new("rows_locks")
+    held:lock(KEY)
+    theirs_then:new("rows_locks", { timeout = 0.002 }):lock(KEY)
+    held:unlock()
+    equal(true, calls > 0)
+    equal(false, ours_then.is_yieldable())
+end)
+
 row("unlock after exptime", function ()
     local first, second = lock_of { exptime = 0.01 }, lock_of()
     lose(first, second)
     same('nil, "not owner"', first:unlock())
     equal(true, second:valid())
     second:unlock()
+
+    first, second = lock_of { exptime = 0.5, renew = true }, lock_of { timeout = 0 }
+    first:lock(KEY)
+    ngx.sleep(0.6)
+    same('nil, "timeout"', second:lock(KEY))
+    equal(1, first:unlock())
 
     first, second = original_lock:new("rows_locks", { exptime = 0.01 }), original_lock:new("rows_locks")
     lose(first, second)
@@ -332,6 +358,15 @@ row("opening", function ()
     local blocks, size = pipe:read("*n", "*n")
     pipe:close()
     equal(true, blocks * size >= bytes, "its memory")
+end)
+
+-- spec/hosts/nginx_values_spec.lua reloads.
+row("changed size of a zone", function ()
+    local handle = assert(shdict.open("rows_sized", { size = "200k" }))  -- as of before a reload
+    assert(resty_lock:new("rows_sized")):trylock(KEY)
+    equal(handle, shdict.find("rows_sized"))
+    equal(204800, handle:capacity())
+    equal(102400, ngx.shared.rows_sized:capacity())
 end)
 
 row("methods taken early", function ()

@@ -137,6 +137,15 @@ int holdfast_end_hold(int fd) {
   });
 }
 
+int holdfast_keep_for(int parent) {
+  return guarded([&]() -> int {
+    auto world = World::current();
+    if (!world) return fail(world.status());
+    const Status kept = (*world)->keep_for(parent);
+    return kept.ok() ? static_cast<int>(HOLDFAST_OK) : fail(kept);
+  });
+}
+
 int holdfast_parse_size(const char* text, size_t length, uint64_t* bytes) {
   return guarded([&]() -> int {
     auto size = parse_size({text, length});

@@ -59,7 +59,8 @@ add_executable(holdfast_command ${command_sources})
 set_source_files_properties(cli/command_line.cc cli/arguments.cc PROPERTIES COMPILE_OPTIONS $<$<NOT:$<CONFIG:Debug>>:-O1>)
 # The command uses the library as any other host does, and so do the Lua files it runs: there is one copy per process.
 # It looks for it beside itself, as in the build folder, then from the folder it is installed in. LuaRocks moves what
-# was installed, hence the last place.
+# was installed, hence the last place. Of libraries outside of the system's folders, as a LuaJIT of OpenResty, it keeps
+# the folder.
 cmake_path(ABSOLUTE_PATH HOLDFAST_CLIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE clibdir)
 cmake_path(RELATIVE_PATH clibdir BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR} OUTPUT_VARIABLE clibdir)
 set_target_properties(
@@ -67,7 +68,8 @@ set_target_properties(
   PROPERTIES OUTPUT_NAME holdfast
              RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
              BUILD_WITH_INSTALL_RPATH ON
-             INSTALL_RPATH "$ORIGIN;$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1")
+             INSTALL_RPATH "$ORIGIN;$ORIGIN/${clibdir};$ORIGIN/../lib/lua/5.1"
+             INSTALL_RPATH_USE_LINK_PATH ON)
 target_link_libraries(holdfast_command PRIVATE holdfast_look PkgConfig::LUAJIT CLI11::CLI11)
 if(has_screen)
   set_source_files_properties(cli/top_command.cc PROPERTIES COMPILE_DEFINITIONS HOLDFAST_TOP=1)

@@ -357,6 +357,40 @@ bool is_alone_with_background_threads() noexcept;
 /// What ps and top call the calling thread; at most 15 characters.
 void name_this_thread(const char* name) noexcept;
 
+// --- other processes (process.cc) -----------------------------------------------------------------------
+
+/// Tells of the end of a process, whosever it is.
+class ProcessEnd {
+ public:
+  /// ESRCH: there is none. REQUIRES: the caller checks afterwards that the number is still that process's.
+  int open(pid_t pid) noexcept;
+  /// Returns when it has ended. Where the kernel has no pidfd this takes up to a second more, or as long as another
+  /// process has the number.
+  void wait() const noexcept;
+  int descriptor() const noexcept { return fd_.get(); }
+
+ private:
+  FileDescriptor fd_;
+  pid_t pid_ = 0;
+};
+
+/// What start_apart() starts.
+struct Apart {
+  const char* name;      // at most 15 characters, for ps and top
+  int descriptor;        // it keeps this one; -1: none
+  FileId file;           // it keeps shared mappings of this file
+  bool (*begin)(void*);  // false: there is nothing to do
+  void (*body)(void*);   // what begin() opened is open there
+  void* argument;
+};
+
+/// Forks a process that the host has nothing to do with: no child of its own, in another session, all signals blocked.
+/// It has the caller's private memory, but none of its descriptors and shared mappings except those named, so it keeps
+/// no port, file or dictionary in use. It ends when body(argument) returns, by _exit(). begin(argument) runs before, in
+/// a process that start_apart() waits for.
+/// An errno value: EAGAIN, ENOMEM; ENOENT, EACCES: without /proc/self/maps it cannot give the mappings back.
+int start_apart(const Apart& apart) noexcept;
+
 // --- forks (fork_gate.cc) -------------------------------------------------------------------------------
 
 /// Makes forks wait for ForkGuards, once. Call it before installing fork handlers that take a mutex when the library is

@@ -412,6 +412,27 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
   return pin;
 }
 
+// --- keepers ---------------------------------------------------------------------------------------------
+
+// Linux gives no process a number of more than 22 bits, and the inode of a namespace has 32.
+static std::uint64_t keeper_lock(pid_t pid) noexcept {
+  constexpr unsigned kPidBits = 22;
+  return kKeeperLocks + ((pid_namespace() & 0xFFFFFFFFU) << kPidBits) + static_cast<std::uint64_t>(pid);
+}
+
+bool ProcessTable::has_keeper(pid_t pid) noexcept {
+  const int fd = probe_descriptor();
+  const std::uint64_t byte = keeper_lock(pid);
+  std::uint64_t holder = platform::kNoHolder;
+  return fd >= 0 && platform::find_record_lock(fd, byte, 1, holder) == 0 && holder == byte;
+}
+
+FileDescriptor ProcessTable::become_keeper(pid_t pid) const {
+  auto fd = open_file(O_RDWR);
+  if (!fd || platform::try_record_lock(fd->get(), keeper_lock(pid)) != 0) return {};
+  return std::move(*fd);
+}
+
 // --- asking ----------------------------------------------------------------------------------------------
 
 int ProcessTable::probe_descriptor() noexcept {

@@ -8,6 +8,7 @@
 //   kPresenceLock        shared: the world lives. Fork inherits it, unlike a slot: a child without an identity is in
 //                        the world too (a server that forks into the background must not lose what it stored)
 //   kSlotLocks + slot    that process lives
+//   kKeeperLocks + pid   a process keeps the world until the process with that number ends (World::keep_for)
 //
 // If none of them is held, the boot id and the time namespace in the header tell whether the file still means
 // something. A table in use is joined whatever its boot id, as containers have boot ids of their own. A copy of a
@@ -47,6 +48,7 @@ inline constexpr std::uint64_t kTableLock = std::uint64_t{1} << 39;
 inline constexpr std::uint64_t kPresenceLock = kUseLock;
 static_assert(kPresenceLock == kTableLock + 1);
 inline constexpr std::uint64_t kSlotLocks = std::uint64_t{1} << 40;
+inline constexpr std::uint64_t kKeeperLocks = std::uint64_t{1} << 60;
 inline constexpr std::uint32_t kMailboxEntries = 64;
 inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 
@@ -201,6 +203,12 @@ class ProcessTable {
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
   /// Keeps the world alive until the result is unmapped here and in every child forked meanwhile.
   Expected<platform::Mapping> stay_present(const Lock& held);
+
+  /// Whether the world has a keeper for the process of that number, in this pid namespace. Unknown counts as no.
+  bool has_keeper(pid_t pid) noexcept;
+  /// Makes this process the one keeper for that process, as long as the result is open. Nothing: there is one already,
+  /// or it cannot be known.
+  platform::FileDescriptor become_keeper(pid_t pid) const;
 
   /// Slots that processes hold, ascending.
   std::vector<std::uint32_t> held_slots();

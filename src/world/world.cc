@@ -1,5 +1,7 @@
 #include "world/world.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -97,7 +99,10 @@ struct WorldMaker {
   }
 
   static void leave() noexcept {
-    if (World* const world = the_world.load(std::memory_order_acquire)) world->leave();
+    World* const world = the_world.load(std::memory_order_acquire);
+    if (world == nullptr) return;
+    // Without a token it is a child that never did anything here.
+    if (const Token self = world->known_token(); self != kNobody) world->leave(slot_of(self));
   }
 
   static void install_handlers() {
@@ -240,13 +245,51 @@ Token World::enter_again() noexcept {
   return kNobody;
 }
 
+namespace {
+
+struct Keeper {
+  World* world;
+  pid_t parent;
+  platform::ProcessEnd end;
+  platform::FileDescriptor only_one;
+};
+
+}  // namespace
+
+// The keeper is a fork, so it has this process's presence from its first instruction on, and no slot: it holds nothing.
+// Killed, it is missed by the next process that calls this.
+Status World::keep_for(pid_t parent) {
+  if (observes()) return refuse_observer();
+  if (token() == kNobody) return last_failure();
+  if (table_->has_keeper(parent)) return {};
+  Keeper keeper{this, parent, {}, {}};
+  const int unknown = parent > 0 ? keeper.end.open(parent) : 0;
+  // Asked last: a parent that lives now had its number when its end was opened. 0: it is in another pid namespace.
+  if (parent <= 0 || ::getppid() != parent)
+    return {Code::invalid, "process " + std::to_string(parent) + " is not the parent of this process"};
+  if (unknown != 0)
+    return {Code::system, "cannot watch process " + std::to_string(parent) + ": " + platform::error_text(unknown)};
+  const auto begin = [](void* argument) {
+    auto& self = *static_cast<Keeper*>(argument);
+    self.only_one = self.world->table_->become_keeper(self.parent);
+    return static_cast<bool>(self.only_one);
+  };
+  const auto stay = [](void* argument) {
+    auto& self = *static_cast<Keeper*>(argument);
+    self.end.wait();
+    self.world->leave(std::nullopt);
+  };
+  const int error =
+      platform::start_apart({"holdfast-keeper", keeper.end.descriptor(), table_->file(), begin, stay, &keeper});
+  if (error == 0) return {};
+  return {Code::system, "cannot start a process that keeps " + directory_.path() + ": " + platform::error_text(error)};
+}
+
 // The slot stays until the kernel takes it: other threads may still be inside critical sections, and this process keeps
 // what it holds. So remove nothing beside another process that exits, and nothing under threads of this one: the next
 // process that enters does it.
-void World::leave() noexcept {
+void World::leave(std::optional<std::uint32_t> slot) noexcept {
   try {
-    const Token self = known_token();
-    if (self == kNobody) return;  // a child that never did anything here
     const platform::LongMutex::Hold only_one(entering);
     for (int look = 1; look <= kLeaveLooks; ++look) {
       {
@@ -254,7 +297,7 @@ void World::leave() noexcept {
         if (!lock) return;
         presence_.reset();
         if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;
-        if (!ProcessTable::anybody_alive(*lock, slot_of(self))) {
+        if (!ProcessTable::anybody_alive(*lock, slot)) {
           static_cast<void>(retire_unpersistent_files(directory_, table_->id()));
           return;
         }

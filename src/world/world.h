@@ -5,15 +5,19 @@
 // way. The token lies in a page that fork wipes, so a child has no identity until it needs one. No pid decides
 // anything.
 //
-// Lifetime: a world lives while a process is in it, or a child that one of them forked. The first process to enter an
+// Lifetime: a world lives while a process is in it, a child that one of them forked, or a keeper, which stays until a
+// given process ends. The first process to enter an
 // empty world retires every dictionary that is not persistent. The last one that exits in an orderly way does so
 // itself, so that no memory stays behind. Entering, leaving and that decision happen under the table's own record lock.
 #pragma once
+
+#include <sys/types.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +52,10 @@ class World {
   /// Enters, and gives a descriptor that keeps this process's slot and presence as long as it is open anywhere: over
   /// exec, too, after which no code acts for the slot. exists: the process has a slot already.
   static Expected<platform::FileDescriptor> enter_to_exec();
+
+  /// Keeps the world until the parent of this process ends, also while no other process is in it: by a process of its
+  /// own, the keeper, unless there is one for that parent. invalid: `parent` is not this process's parent.
+  Status keep_for(pid_t parent);
 
   /// This process's token; enters (again) after a fork. kNobody on failure, with the reason in last_failure(). A
   /// failure counts for 0.1 s to 1 s: a process that cannot enter is told so at once, and costs others nothing.
@@ -137,7 +145,8 @@ class World {
   /// Tells the calling thread why this process could not enter.
   void tell_failure() const noexcept;
   bool is_too_early() const noexcept;
-  void leave() noexcept;
+  /// Ends this process's presence, and the world if no other process is in it. `slot`: its own, if it has one.
+  void leave(std::optional<std::uint32_t> slot) noexcept;
 
   // Constant after construction.
   RuntimeDirectory directory_;

@@ -194,6 +194,7 @@ TEST(observer, is_refused_every_change) {
     EXPECT_EQ(holdfast_hold_over_exec(&fd), HOLDFAST_INVALID);
     std::array<int, 2> fds{};
     EXPECT_EQ(holdfast_use_over_exec(dict.handle, fds.data()), HOLDFAST_INVALID);
+    EXPECT_EQ(holdfast_keep_for(::getppid()), HOLDFAST_INVALID);
     Child child([](Channel&) {
       Dict inherited("d");
       return inherited.set("k", "w") == HOLDFAST_INVALID && inherited.get("k") == text("v") ? 0 : 1;

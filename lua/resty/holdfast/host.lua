@@ -36,6 +36,7 @@ local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and
 -- cqueues know their coroutines, and only the scheduler knows a task that runs inside a coroutine of cqueues. For the
 -- others any coroutine may be theirs.
 local DETECTED = {
+    { host = in_nginx and require "resty.holdfast.host.nginx_sleep" },
     { host = in_nginx and require "resty.holdfast.host.nginx" },
     { host = require "resty.holdfast.host.scheduler" },
     { library = "cqueues", adapter = "resty.holdfast.host.cqueues" },

@@ -1,6 +1,7 @@
 -- Puts dictionaries of holdfast into ngx.shared, for code that walks it (exporters, status pages). Manual:
 -- docs/resty.shdict.md.
 
+local nginx_zones = require "resty.holdfast.dictionary.nginx_zones"
 local quote = require("resty.holdfast.core").quote
 local shdict = require "resty.shdict"
 
@@ -16,6 +17,9 @@ local function install(zones, name)
         return nil, "dictionary " .. quote(name) .. ": " .. err
     end
     zones[name] = dict
+    if rawget(dict, 1) then  -- open, not in the master
+        nginx_zones.keep_values()
+    end
     return true
 end
 
@@ -41,6 +45,9 @@ function _M.install(...)
     end
     if count == 0 then
         local name, dict = next(shdict.shared)
+        if name then
+            nginx_zones.keep_values()
+        end
         while name do
             zones[name] = dict
             name, dict = next(shdict.shared, name)

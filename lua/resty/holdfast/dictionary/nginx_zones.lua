@@ -1,8 +1,10 @@
 -- The zones that nginx.conf declares by lua_shared_dict, for a lock that names one.
 
-local quote = require("resty.holdfast.core").quote
+local core = require "resty.holdfast.core"
+local warn_once = require("resty.holdfast.host.warning").once
 
-local format, pcall, rawget, type = string.format, pcall, rawget, type
+local C, INVALID, OK, quote, sentence = core.C, core.INVALID, core.OK, core.quote, core.sentence
+local format, pcall, rawget, require, type = string.format, pcall, rawget, require, type
 
 local DEFAULT_SIZE = 1024 * 1024
 local PAGE = 4096
@@ -46,12 +48,37 @@ function _M.before_workers()
 end
 
 
+-- The process id of the master, if this is a worker of one.
+local function master()
+    local known, process = pcall(require, "ngx.process")
+    if not known or type(process) ~= "table" or not process.get_master_pid or process.type() == "single" then
+        return nil
+    end
+    return process.get_master_pid()
+end
+
+
+-- Keeps the values of this worker's dictionaries as long as nginx keeps those of its zones: until the master ends.
+-- INVALID: it has ended already.
+function _M.keep_values()
+    local asked, pid = pcall(master)
+    if not asked or not pid then
+        return
+    end
+    local code = C.holdfast_keep_for(pid)
+    if code ~= OK and code ~= INVALID then
+        warn_once("values of dictionaries may be lost when nginx reloads: " .. sentence(code))
+    end
+end
+
+
 -- Logs a changed size, which counts only when the dictionary is made.
 function _M.compare_sizes(name, declared, found)
     local log, level = field(ngx, "log"), field(ngx, "WARN")
     if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then
-        log(level, format("holdfast: dictionary %s is there with %d bytes, not the %d of lua_shared_dict; it gets a "
-                          .. "new size when no process has used it for a moment", quote(name), found, declared))
+        log(level, format("holdfast: dictionary %s is there with %d bytes, not the %d of lua_shared_dict; a reload "
+                          .. "keeps the old size: restart nginx, and end other programs that use its runtime directory",
+                          quote(name), found, declared))
     end
 end
 

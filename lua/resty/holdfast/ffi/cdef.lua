@@ -17,6 +17,7 @@ int holdfast_name_program(const char *name, size_t length);
 int holdfast_hold_over_exec(int *fd);
 int holdfast_end_hold(int fd);
 int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
+int holdfast_keep_for(int parent);
 int holdfast_parse_size(const char *text, size_t length, uint64_t *bytes);
 
 typedef struct holdfast_dict holdfast_dict;

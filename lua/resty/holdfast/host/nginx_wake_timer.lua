@@ -114,7 +114,8 @@ local function is_over(now)
 end
 
 
--- Reads until there are no more waiters.
+-- Reads until there are no more waiters, or until worker_shutdown_timeout closes all connections of a worker that is
+-- about to exit.
 local function attend(connection)
     local look_at = 0
     repeat
@@ -133,6 +134,9 @@ local function attend(connection)
         end
         local bytes, err = connection:receiveany(BYTES)
     until not bytes and err ~= "timeout"
+    if exiting() then
+        return true
+    end
     return nil, "the connection to the wake thread is closed"
 end
 
