@@ -177,7 +177,7 @@ void hold_at_the_end() {
   say("held\n");
 }
 
-/// Waits for a lock whose holder is killed during the wait.
+/// Waits for a lock. The process that holds it is killed during the wait.
 void wait_for_a_dead_holder() {
   int ready[2];
   check(::pipe(ready) == 0, "pipe");
