@@ -431,7 +431,8 @@ typedef enum holdfast_held {
 
 typedef struct holdfast_holder {
   uint64_t owner;    /* token of the process                                                             */
-  uint64_t sequence; /* fencing number of the grant                                                      */
+  uint64_t sequence; /* fencing number of the grant; 0: the process is about to take the lock, and has   */
+                     /* no lease yet                                                                     */
   double held;       /* seconds since the grant                                                          */
   double remaining;  /* seconds until it expires; 0 if it never does                                     */
   uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and its slot is reused       */

@@ -23,7 +23,7 @@ namespace {
 // Returns not_owner for a value, not_found if there is no entry.
 template <class OnLock, class OnPermits>
 Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, OnPermits&& on_permits,
-                std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
+                std::uint64_t patience_ns) noexcept {
   return dictionary.transact(
       key,
       [&](Transaction& change) {
@@ -32,6 +32,21 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
         return change.exists() ? Code::not_owner : Code::not_found;
       },
       patience_ns);
+}
+
+// The same for what changes the grant of `lease`: `on_lock` runs only if that is the present grant and complete; else
+// the code is that of judge_grant().
+template <class OnLock, class OnPermits>
+Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
+                OnPermits&& on_permits) noexcept {
+  return dictionary.transact(key, [&](Transaction& change) {
+    if (change.is(EntryType::permits)) return on_permits(PermitsEntry(change));
+    if (!change.is(EntryType::lock)) return change.exists() ? Code::not_owner : Code::not_found;
+    const LockEntry lock = LockEntry::of(change);
+    const Code code = judge_grant(change, lease);
+    if (code == Code::not_found && !is_of_this_epoch(lock)) return Code::not_owner;
+    return code == Code::ok ? on_lock(lock) : code;
+  });
 }
 
 // The code for a lease that this process does not have: system if its identity was lost with the table of processes.
@@ -125,15 +140,16 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
 
 namespace {
 
-// Of a lease of any process: its owner releases the lock's word without the mutex, but not while it is frozen here.
+// The lease may be any process's. Its owner releases the lock's word without the mutex, but not while it is frozen
+// here.
 Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   Chosen next;
   Since since{};
   HeldKind kind = HeldKind::lock;
-  const Code code = with_entry(
-      dictionary, key,
+  const Code code = with_grant(
+      dictionary, key, lease,
       [&](const LockEntry& lock) {
-        if (!lock.held_by(lease) || lock.flushed()) return Code::not_owner;
+        if (lock.flushed()) return Code::not_owner;
         const bool lost = !is_of_this_epoch(lock);
         since.bits = lock.fields.since.load(kRelaxed);
         end_grant(lock);
@@ -178,12 +194,15 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
   const std::uint64_t end = end_of_lease(exptime);
   bool waiters_misled = false;  // their looks and sleeps are planned for a later end
-  const Code code = with_entry(
-      dictionary, key,
+  const Code code = with_grant(
+      dictionary, key, lease,
       [&](const LockEntry& lock) {
+        const std::uint32_t flush = lock.segment.flush_epoch();
         if (!is_of_this_epoch(lock)) return Code::not_owner;
+        if (!lock.live(flush)) return Code::not_found;
         waiters_misled = (lock.has_waiters() || lock.has_watchers()) && ends_earlier(end, lock.end_ms());
-        return lock.extend(lease, end);
+        lock.extend(end, flush);
+        return Code::ok;
       },
       [&](const PermitsEntry& permits) {
         std::uint64_t before = end;
@@ -198,11 +217,10 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
-  const Code code = with_entry(
-      dictionary, key,
+  const Code code = with_grant(
+      dictionary, key, lease,
       [&](const LockEntry& lock) {
-        if (!lock.held_by(lease) || !lock.live(lock.segment.flush_epoch()) || !is_of_this_epoch(lock))
-          return Code::not_owner;
+        if (!lock.live(lock.segment.flush_epoch()) || !is_of_this_epoch(lock)) return Code::not_owner;
         lock.name_holder(task);
         return Code::ok;
       },
