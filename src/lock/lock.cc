@@ -7,6 +7,7 @@
 #include "dict/wait_queue.h"
 #include "lock/acquire.h"
 #include "lock/count.h"
+#include "lock/late_release.h"
 #include "lock/permits_entry.h"
 #include "lock/standing.h"
 #include "lock/trace.h"
@@ -38,15 +39,18 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
 // the code is that of judge_grant().
 template <class OnLock, class OnPermits>
 Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
-                OnPermits&& on_permits) noexcept {
-  return dictionary.transact(key, [&](Transaction& change) {
-    if (change.is(EntryType::permits)) return on_permits(PermitsEntry(change));
-    if (!change.is(EntryType::lock)) return change.exists() ? Code::not_owner : Code::not_found;
-    const LockEntry lock = LockEntry::of(change);
-    const Code code = judge_grant(change, lease);
-    if (code == Code::not_found && !is_of_this_epoch(lock)) return Code::not_owner;
-    return code == Code::ok ? on_lock(lock) : code;
-  });
+                OnPermits&& on_permits, std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
+  return dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (change.is(EntryType::permits)) return on_permits(PermitsEntry(change));
+        if (!change.is(EntryType::lock)) return change.exists() ? Code::not_owner : Code::not_found;
+        const LockEntry lock = LockEntry::of(change);
+        const Code code = judge_grant(change, lease);
+        if (code == Code::not_found && !is_of_this_epoch(lock)) return Code::not_owner;
+        return code == Code::ok ? on_lock(lock) : code;
+      },
+      patience_ns);
 }
 
 // The code for a lease that this process does not have: system if its identity was lost with the table of processes.
@@ -79,6 +83,8 @@ Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request
       return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
     });
   }
+  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
+    return lock_try_slowly(dictionary, key, request, Quiet::unclear, lease);
   if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, HeldKind::lock);
   return result_of_try(code, blocked_by);
 }
@@ -142,7 +148,7 @@ namespace {
 
 // The lease may be any process's. Its owner releases the lock's word without the mutex, but not while it is frozen
 // here.
-Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   Since since{};
   HeldKind kind = HeldKind::lock;
@@ -161,7 +167,8 @@ Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) n
         const Code given = permits.give_back(lease, since);
         if (given == Code::ok) next = permits.offer(dictionary.world());
         return given;
-      });
+      },
+      patience_ns);
   if (code == Code::ok) {
     count_hold(dictionary, kind, since);
     trace_release(dictionary, key, lease);
@@ -172,21 +179,27 @@ Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) n
 
 }  // namespace
 
-Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) {
     const Code code = code_of_no_owner(dictionary.world());
     if (code == Code::not_owner) lease = {};
     return code;
   }
-  const Code code = release(dictionary, key, lease);
+  const Code code = release(dictionary, key, lease, patience_ns);
   if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
+  return code;
+}
+
+Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+  const Code code = unlock(dictionary, key, lease, kAttemptPatienceNs);
+  if (lease.owner != kNobody && LateReleases::get().add(dictionary, key, lease)) lease = {};
   return code;
 }
 
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   if (dictionary.world().token() == kNobody) return Code::system;
-  return lease.owner == kNobody ? Code::not_owner : release(dictionary, key, lease);
+  return lease.owner == kNobody ? Code::not_owner : release(dictionary, key, lease, kMutexPatienceNs);
 }
 
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept {

@@ -7,6 +7,7 @@
 #include "dict/expiry.h"
 #include "dict/probes.h"
 #include "lock/count.h"
+#include "lock/late_release.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
 #include "lock/trace.h"
@@ -359,6 +360,8 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsRequ
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     return attempt_permits(dictionary, {key, request, self, nullptr}, dead, lease, blocked_by);
   });
+  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
+    return permits_try(dictionary, key, request, lease);
   if (code == Code::locked && !request.request.waits_next) count_refusal(dictionary, key, held_kind(request.kind));
   return result_of_try(code, blocked_by);
 }
