@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.
-constinit thread_local bool is_inside = false;
+constinit thread_local bool is_inside{false};
 static_assert(std::is_trivially_destructible_v<decltype(is_inside)>);
 
 // Whether nothing is left to do. A process that has lost its identity can give nothing back any more.

@@ -1,5 +1,5 @@
-// Late releases: leases of this process whose release was refused, mostly because a process is stopped inside the
-// shard, and whose owners do not come again (holdfast_unlock_for_certain).
+// Late releases: leases of this process that could not be given back, mostly because a process is stopped inside the
+// shard, for callers that do not come again (holdfast_unlock_for_certain).
 //
 // A thread tries again until each lease is given back or lost, then it ends. Where no thread can be started, the next
 // call that finds something held tries them. A forked child inherits notes of its parent's leases: it drops each at the

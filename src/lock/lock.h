@@ -38,8 +38,8 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
 /// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// The same for a caller that does not come again: clears the lease, unless there is no memory. One whose release is
-/// refused is given back later (lock/late_release.h).
+/// The same for a caller that does not come again: clears the lease, unless there is no memory. What is refused now is
+/// given back later (lock/late_release.h).
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
