@@ -250,6 +250,7 @@ class PermitsAttempt {
     if (!looked_) name_owners(permits);
     if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
     blocked_by_.end_ms = next_end_;
+    if (first.block != 0 && permits.has(attempt_.what.want)) give_up_on(first);
     blocked_by_.place = 0;
     if (attempt_.waiter != nullptr) {
       Waiter waiter = *attempt_.waiter;
@@ -257,6 +258,14 @@ class PermitsAttempt {
       blocked_by_.place = permits.queue().add(waiter, permits.fields.overtakes.load(kRelaxed));
     }
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
+  }
+
+  // The permits lie idle until the first waiter comes, or has not come in time: try again then.
+  void give_up_on(const Head& first) noexcept {
+    const std::uint64_t claim_ns = holdfast::claim_ns(first.waiter);
+    const std::uint64_t left_ns = claim_ns - std::min(claim_ns, first.woken_ns);
+    const std::uint64_t late_ms = (platform::monotonic_ns() + left_ns) / kNsPerMs + 1;
+    if (ends_earlier(late_ms, blocked_by_.end_ms)) blocked_by_.end_ms = late_ms;
   }
 
   void name_owners(const PermitsEntry& permits) noexcept {
