@@ -401,6 +401,12 @@ HOLDFAST_API int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_
  * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
  * with any other code the lock is still held, and the call may be made again. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
+/* [attempt] As holdfast_unlock, for a caller that does not come again: a finaliser, the end of a scope. If it is refused
+ * (TIMEOUT, BUSY, CORRUPT, SYSTEM), the library takes the lease over: a thread of its own, or where none can be started
+ * a later call that finds something held, tries again until the lock is given back or lost. So the lease is cleared in
+ * any case, unless there is no memory for it. */
+HOLDFAST_API int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length,
+                                             holdfast_lease *lease);
 /* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. It is for what repairs, and for
  * a parent that gives back what its child holds over exec: the holder is not told, but learns it as it learns of any
  * other loss. holdfast_lock_holder has what a lease is made of. NOT_OWNER (that grant has ended). */
@@ -431,7 +437,8 @@ typedef enum holdfast_held {
 
 typedef struct holdfast_holder {
   uint64_t owner;    /* token of the process                                                             */
-  uint64_t sequence; /* fencing number of the grant                                                      */
+  uint64_t sequence; /* fencing number of the grant; 0: the process is about to take the lock, and has   */
+                     /* no lease yet                                                                     */
   double held;       /* seconds since the grant                                                          */
   double remaining;  /* seconds until it expires; 0 if it never does                                     */
   uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and its slot is reused       */

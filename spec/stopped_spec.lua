@@ -171,6 +171,68 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.matches('why: "to be told"', told)
     end)
 
+    describe("a release that nobody repeats is made up for when the process goes on:", function ()
+        local function new(kind)
+            local options = { exptime = 0, timeout = 60 }
+            for name, value in pairs(kind.options or {}) do
+                options[name] = value
+            end
+            return assert(require(kind.class):new("spec_stopped", options))
+        end
+
+        -- A process that waits for the key, so that no release goes past the mutex. It says how its wait has ended.
+        local function start_waiter(kind, object)
+            local waiter = process.start(([[
+                local object = require(%q):new("spec_stopped", { timeout = 60, %s })
+                local taken, err = object[%q](object, "key")
+                say(taken and "got it" or err)
+            ]]):format(kind.class, kind.options and "permits = 1" or "", kind.wanted))
+            local deadline = scheduler.now() + SEARCH
+            while object:waiters("key") == 0 and scheduler.now() < deadline do
+                none.sleep(0.001)
+            end
+            assert.equal(1, object:waiters("key"))
+            return waiter
+        end
+
+        -- How an object of each kind takes the key, and how another one wants it meanwhile.
+        local KINDS = {
+            { name = "a lock", class = "resty.lock", take = "lock", with = "with", wanted = "lock" },
+            { name = "a reader", class = "resty.rwlock", take = "rdlock", with = "with_rd", wanted = "wrlock" },
+            { name = "a writer", class = "resty.rwlock", take = "wrlock", with = "with_wr", wanted = "rdlock" },
+            { name = "a permit", class = "resty.semaphore", take = "wait", with = "with", wanted = "wait",
+              options = { permits = 1 } },
+        }
+
+        for _, kind in ipairs(KINDS) do
+            it(kind.name .. " of `with`", function ()
+                local object, child, waiter = new(kind), nil, nil
+                assert.equal("done", object[kind.with](object, "key", function ()
+                    waiter = start_waiter(kind, object)
+                    child = stop_inside()
+                    return "done"
+                end))
+                child:kill(process.CONT)
+                assert.equal("got it", waiter:hear())
+                child:kill()
+                child:wait()
+                assert.truthy(object[kind.take](object, "another key"))
+            end)
+
+            it(kind.name .. " whose object is collected", function ()
+                local object = new(kind)
+                assert(object[kind.take](object, "key"))
+                local waiter = start_waiter(kind, object)
+                local child = stop_inside()
+                object = nil  -- luacheck: ignore 311
+                collectgarbage()
+                collectgarbage()
+                child:kill(process.CONT)
+                assert.equal("got it", waiter:hear())
+            end)
+        end
+    end)
+
     it("a lock is not lost and can be released, though it cannot be prolonged", function ()
         local lost = false
         local lock = assert(resty_lock:new("spec_stopped", { on_lost = function () lost = true end }))

@@ -31,6 +31,8 @@ namespace detail {
 /// anyway: so wait until it goes on, or is killed.
 inline void unlock_for_certain(holdfast_dict* dict, const std::string& key, holdfast_lease& raw) noexcept {
   while (holdfast_unlock(dict, key.data(), key.size(), &raw) == HOLDFAST_TIMEOUT) continue;
+  // Refused for another reason: the library tries again.
+  if (raw.owner != 0) holdfast_unlock_for_certain(dict, key.data(), key.size(), &raw);
 }
 
 }  // namespace detail

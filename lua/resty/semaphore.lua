@@ -18,7 +18,7 @@ local is_duration, key_string = core.is_duration, core.key_string
 local read_call = options.read_call
 local tonumber, type = tonumber, type
 
-local BUSY, LOCKED, OK, TIMEOUT = core.BUSY, core.LOCKED, core.OK, core.TIMEOUT
+local LOCKED, OK = core.LOCKED, core.OK
 local INFINITY = math.huge
 -- Any coroutine may post a permit.
 local NOBODY = require("resty.holdfast.tasks.task_ids").NOBODY
@@ -129,16 +129,49 @@ function _M.wait(self, key, opts)
 end
 
 
--- Gives back the oldest permit. The code; TIMEOUT and BUSY have changed nothing.
-local function give_one_back(own, key)
+-- Gives back the oldest permit. The code, and whether the object still has the permit: then nothing has changed.
+-- `for_certain`: nobody comes again for it, so that the library tries again if it is refused now.
+local function give_one_back(own, key, for_certain)
     local grant = own[own.first]
-    local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
-    if code ~= TIMEOUT and code ~= BUSY then
-        own[own.first] = nil
-        own.first = own.first + 1
-        empty(grant)
+    local code
+    if for_certain then
+        code = C.holdfast_unlock_for_certain(grant.dict, key, #key, grant.lease)
+    else
+        code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
     end
-    return code
+    if code ~= OK and grant.lease.owner ~= 0 then
+        return code, true
+    end
+    own[own.first] = nil
+    own.first = own.first + 1
+    empty(grant)
+    return code, false
+end
+
+
+-- Gives back the oldest `n` permits of the key: true, or nil and the reason.
+local function give_back_permits(self, key, n, for_certain)
+    local own = self.held[key]
+    if not own or own.last - own.first + 1 < n then
+        return nil, "not owner"
+    end
+    local err
+    for _ = 1, n do
+        local code, still_held = give_one_back(own, key, for_certain)
+        if code ~= OK then
+            err = err or reason(code)
+        end
+        if still_held then
+            break
+        end
+    end
+    if own.first > own.last then
+        self.held[key] = nil
+    end
+    if err then
+        return nil, err
+    end
+    return true
 end
 
 
@@ -149,31 +182,11 @@ function _M.post(self, key, n)
     elseif type(n) ~= "number" or not (n >= 1 and n < INFINITY) or n % 1 ~= 0 then
         error("bad number of permits to post: a whole number, 1 or more, expected, got " .. describe(n), 2)
     end
-    local err
-    key, err = key_string(key)
-    if not key then
+    local text, err = key_string(key)
+    if not text then
         return nil, err
     end
-    local own = self.held[key]
-    if not own or own.last - own.first + 1 < n then
-        return nil, "not owner"
-    end
-    for _ = 1, n do
-        local code = give_one_back(own, key)
-        if code ~= OK then
-            err = err or reason(code)
-            if code == TIMEOUT or code == BUSY then
-                break
-            end
-        end
-    end
-    if own.first > own.last then
-        self.held[key] = nil
-    end
-    if err then
-        return nil, err
-    end
-    return true
+    return give_back_permits(self, text, n, false)
 end
 
 
@@ -227,7 +240,7 @@ _M.with = with.method("with", {
     end,
     take = function (self, key, opts) return self:wait(key, opts) end,
     keep = function (_, key) return key end,
-    give_back = function (self, key) self:post(key) end,
+    give_back = function (self, key) give_back_permits(self, key_string(key), 1, true) end,
 })
 
 

@@ -53,6 +53,16 @@ int holdfast_unlock(holdfast_dict* dict, const char* key, size_t key_length, hol
   });
 }
 
+int holdfast_unlock_for_certain(holdfast_dict* dict, const char* key, size_t key_length, holdfast_lease* lease) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    Lease held{lease->owner, lease->sequence};
+    const Code code = unlock_for_certain(unwrap(dict), {key, key_length}, held);
+    *lease = {held.owner, held.sequence};
+    return outcome(code, unwrap(dict));
+  });
+}
+
 int holdfast_lock_break(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;

@@ -255,7 +255,7 @@ bool LockTaker::make_way(const holdfast_wait& wait) {
   holdfast_lease of_dead{};
   if (holdfast_lock_holder(dict_, key, size, &holder) != HOLDFAST_OK || holder.alive != 0) return false;
   if (holdfast_lock_try(dict_, key, size, 0, 0, 0, &of_dead) != HOLDFAST_OK) return false;
-  holdfast_unlock(dict_, key, size, &of_dead);
+  holdfast_unlock_for_certain(dict_, key, size, &of_dead);
   return true;
 }
 

@@ -118,7 +118,7 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   const std::string share = inspect::share_in_words(*holder);
   const std::string kind = inspect::kind_in_words(lock);
   row.emplace_back(kind == share ? kind : kind + ", " + share, Style::plain,
-                   fmt::format("{}\t{}\t{}", kind, share, holder->sequence));
+                   fmt::format("{}\t{}\t{}", kind, share, inspect::token_in_words(*holder)));
   row.emplace_back(inspect::in_words(process), style_of(process),
                    fmt::format("{}\t{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
                                or_dash(inspect::escaped(process.host)), inspect::life_in_words(process.life)));

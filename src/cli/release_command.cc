@@ -29,8 +29,11 @@ std::string holders_in_words(const inspect::Lock& lock, inspect::Processes& proc
   std::string text;
   for (std::size_t i = 0; i < lock.holders.size() && i < kShown; ++i) {
     const holdfast_holder& holder = lock.holders[i];
-    text += fmt::format("{}with token {} by {} for {}", i == 0 ? "" : "; ", holder.sequence,
-                        inspect::in_words(processes.of(holder.owner)), inspect::duration_in_words(holder.held));
+    const std::string who = inspect::in_words(processes.of(holder.owner));
+    text += i == 0 ? "" : "; ";
+    text += holder.sequence != 0 ? fmt::format("with token {} by {} for {}", holder.sequence, who,
+                                               inspect::duration_in_words(holder.held))
+                                 : fmt::format("by {}, which is about to take it and has no token yet", who);
   }
   if (lock.holder_count > kShown) text += fmt::format("; and {} more", lock.holder_count - kShown);
   return text;

@@ -254,7 +254,7 @@ std::vector<std::string> details_of(const Snapshot& snapshot, const LockRates& r
         holder.remaining > 0 ? "ends in " + inspect::duration_in_words(holder.remaining) : "without end";
     lines.push_back(fmt::format("held by {} as {} for {}, {}, token {}", inspect::in_words(snapshot.user(holder.owner)),
                                 inspect::share_in_words(holder), inspect::duration_in_words(holder.held), end,
-                                holder.sequence));
+                                inspect::token_in_words(holder)));
     if (holder.why[0] != '\0') lines.push_back("  " + inspect::escaped(static_cast<const char*>(holder.why)));
   }
   for (const holdfast_waiter& waiter : lock.waiters)

@@ -31,7 +31,7 @@ constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
 }
 
 constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32_t traits) noexcept {
-  const std::uint32_t claim = ticks(claim_ns(delay_in(traits)));
+  const std::uint32_t claim = ticks(claim_ns(delay_in(traits), (traits & kFair) != 0));
   return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
@@ -212,7 +212,7 @@ bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
 std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
   // It had a place and has lost it, not by a repair: it was dropped while it was on its way.
   const bool had_place = waiter.place != 0 && waiter.place == place_of(static_cast<std::uint32_t>(waiter.place));
-  if (!is_here(waiter)) return had_place ? claim_ns(waiter.delay_ns) : 0;
+  if (!is_here(waiter)) return had_place ? kMissed : 0;
   const std::uint32_t woken = fields(static_cast<std::uint32_t>(waiter.place)).woken.load(kRelaxed);
   return woken != 0 ? ns_of(ticks(platform::monotonic_ns()) - woken) + 1 : 0;
 }

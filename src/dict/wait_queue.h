@@ -27,8 +27,13 @@ inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// How long a waiter that was woken may take to come: this, or twice its known delay if that is longer. After that it
 /// leaves the queue, until it queues again.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
-/// The longest delay that is recorded of a waiter.
+/// The same where its delay is not known yet. A loop that was never woken may be a slow one, and several of them may
+/// come together.
+inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
+/// The longest delay that is recorded of a waiter, and the shortest: 0 is one that is not known.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
+inline constexpr std::uint64_t kDelayMinNs = 4'096;
+inline constexpr std::uint64_t kMissed = ~std::uint64_t{0};
 
 struct Waiter {
   Token owner = kNobody;      // the waiting process
@@ -52,9 +57,12 @@ struct WakeTarget {
 };
 constexpr WakeTarget wake_target(const Waiter& waiter) noexcept { return {waiter.owner, waiter.number}; }
 
-constexpr std::uint64_t claim_ns(std::uint64_t delay_ns) noexcept {
+/// How long what is granted to such a waiter is kept for it.
+constexpr std::uint64_t claim_ns(std::uint64_t delay_ns, bool fair) noexcept {
+  if (delay_ns < kDelayMinNs && !fair) return kFirstClaimNs;
   return 2 * delay_ns > kClaimNs ? 2 * delay_ns : kClaimNs;
 }
+inline std::uint64_t claim_ns(const Waiter& waiter) noexcept { return claim_ns(waiter.delay_ns, waiter.fair); }
 
 /// The first of a queue, as seen without the mutex.
 struct Glimpse {
@@ -114,7 +122,8 @@ class WaitQueue {
   }
   /// Makes it the first from now on, unless it is already: those before it stand aside.
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  /// How long the waiter, which has come, took after it was woken; 0: it was not woken.
+  /// How long the waiter, which has come, took after it was woken; 0: it was not woken; kMissed: it was dropped
+  /// meanwhile, and it is not known when it was woken.
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void note_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }

@@ -28,7 +28,7 @@ Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text
 
 Json to_json(const holdfast_holder& holder, Processes& processes) {
   Json json = to_json(processes.of(holder.owner));
-  json["token"] = holder.sequence;
+  json["token"] = holder.sequence != 0 ? Json(holder.sequence) : Json();
   json["share"] = share_in_words(holder);
   json["permits"] = holder.permits == HOLDFAST_ALL_PERMITS ? Json() : Json(holder.permits);
   json["since"] = time_ago(holder.held);

@@ -72,6 +72,10 @@ std::string share_in_words(const holdfast_holder& holder) {
   return counted(holder.permits, "permit", "permits");
 }
 
+std::string token_in_words(const holdfast_holder& holder) {
+  return holder.sequence != 0 ? std::to_string(holder.sequence) : "-";
+}
+
 Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key) {
   Room room;
   int code = HOLDFAST_OK;

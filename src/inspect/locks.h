@@ -32,6 +32,8 @@ struct Lock {
 const char* kind_in_words(const Lock& lock) noexcept;
 /// How it is held: "lock", "read", "write", "3 permits".
 std::string share_in_words(const holdfast_holder& holder);
+/// Its token; "-" while it is about to take the lock and has none yet.
+std::string token_in_words(const holdfast_holder& holder);
 
 enum class Which { all, waited_for };
 

@@ -21,7 +21,7 @@ WakeTarget choose(const LockEntry& lock, const Head& head, std::uint64_t now_ns)
 
 WakeTarget reserve(const LockEntry& lock, const Turn& turn) noexcept {
   const Waiter& waiter = turn.first.waiter;
-  lock.grant(waiter.owner, {.exptime = static_cast<double>(claim_ns(waiter.delay_ns)) / 1e9}, waiter.number);
+  lock.grant(waiter.owner, {.exptime = static_cast<double>(claim_ns(waiter)) / 1e9}, waiter.number);
   return choose(lock, turn.first, turn.now_ns);
 }
 
@@ -32,7 +32,7 @@ void note_reserved_time(const LockEntry& lock) noexcept {
   const std::uint64_t since_ms = Since{lock.fields.since.load(kRelaxed)}.ms();
   if (now_ms <= since_ms) return;
   Word64& sum = lock.shard.header().lock_reserved_ms;
-  sum.store(sum.load(kRelaxed) + std::min(now_ms - since_ms, claim_ns(kDelayMaxNs) / 1'000'000), kRelaxed);
+  sum.store(sum.load(kRelaxed) + std::min(now_ms - since_ms, claim_ns(kDelayMaxNs, false) / 1'000'000), kRelaxed);
 }
 
 // Takes the waiter out of the queue. The next one is the first from now on, not only from the next release on.

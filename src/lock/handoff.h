@@ -17,7 +17,8 @@
 // - when it comes: it is present, looks for a moment for the next release, and that is granted to it;
 // - before it comes: once it has been the first for kShare times as long as it still needs, so that at most one part in
 //   kShare of the time is lost.
-// No waiter stands aside for a fair request, and a fair waiter does not stand aside: strict order has its price.
+// No waiter stands aside for a fair request, and a fair waiter does not stand aside: strict order has its price. A
+// waiter of a loop of which nothing is known counts as prompt, but has kFirstClaimNs to come.
 #pragma once
 
 #include <algorithm>

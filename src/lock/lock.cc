@@ -7,6 +7,7 @@
 #include "dict/wait_queue.h"
 #include "lock/acquire.h"
 #include "lock/count.h"
+#include "lock/late_release.h"
 #include "lock/permits_entry.h"
 #include "lock/standing.h"
 #include "lock/trace.h"
@@ -23,13 +24,31 @@ namespace {
 // Returns not_owner for a value, not_found if there is no entry.
 template <class OnLock, class OnPermits>
 Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, OnPermits&& on_permits,
-                std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
+                std::uint64_t patience_ns) noexcept {
   return dictionary.transact(
       key,
       [&](Transaction& change) {
         if (change.is(EntryType::permits)) return on_permits(PermitsEntry(change));
         if (change.is(EntryType::lock)) return on_lock(LockEntry::of(change));
         return change.exists() ? Code::not_owner : Code::not_found;
+      },
+      patience_ns);
+}
+
+// The same for what changes the grant of `lease`: `on_lock` runs only if that is the present grant and complete; else
+// the code is that of judge_grant().
+template <class OnLock, class OnPermits>
+Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
+                OnPermits&& on_permits, std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
+  return dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (change.is(EntryType::permits)) return on_permits(PermitsEntry(change));
+        if (!change.is(EntryType::lock)) return change.exists() ? Code::not_owner : Code::not_found;
+        const LockEntry lock = LockEntry::of(change);
+        const Code code = judge_grant(change, lease);
+        if (code == Code::not_found && !is_of_this_epoch(lock)) return Code::not_owner;
+        return code == Code::ok ? on_lock(lock) : code;
       },
       patience_ns);
 }
@@ -64,6 +83,8 @@ Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request
       return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
     });
   }
+  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
+    return lock_try_slowly(dictionary, key, request, Quiet::unclear, lease);
   if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, HeldKind::lock);
   return result_of_try(code, blocked_by);
 }
@@ -125,15 +146,16 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
 
 namespace {
 
-// Of a lease of any process: its owner releases the lock's word without the mutex, but not while it is frozen here.
-Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+// The lease may be any process's. Its owner releases the lock's word without the mutex, but not while it is frozen
+// here.
+Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   Since since{};
   HeldKind kind = HeldKind::lock;
-  const Code code = with_entry(
-      dictionary, key,
+  const Code code = with_grant(
+      dictionary, key, lease,
       [&](const LockEntry& lock) {
-        if (!lock.held_by(lease) || lock.flushed()) return Code::not_owner;
+        if (lock.flushed()) return Code::not_owner;
         const bool lost = !is_of_this_epoch(lock);
         since.bits = lock.fields.since.load(kRelaxed);
         end_grant(lock);
@@ -145,7 +167,8 @@ Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) n
         const Code given = permits.give_back(lease, since);
         if (given == Code::ok) next = permits.offer(dictionary.world());
         return given;
-      });
+      },
+      patience_ns);
   if (code == Code::ok) {
     count_hold(dictionary, kind, since);
     trace_release(dictionary, key, lease);
@@ -156,21 +179,27 @@ Code release(Dictionary& dictionary, std::string_view key, const Lease& lease) n
 
 }  // namespace
 
-Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) {
     const Code code = code_of_no_owner(dictionary.world());
     if (code == Code::not_owner) lease = {};
     return code;
   }
-  const Code code = release(dictionary, key, lease);
+  const Code code = release(dictionary, key, lease, patience_ns);
   if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
+  return code;
+}
+
+Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+  const Code code = unlock(dictionary, key, lease, kAttemptPatienceNs);
+  if (lease.owner != kNobody && LateReleases::get().add(dictionary, key, lease)) lease = {};
   return code;
 }
 
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   if (dictionary.world().token() == kNobody) return Code::system;
-  return lease.owner == kNobody ? Code::not_owner : release(dictionary, key, lease);
+  return lease.owner == kNobody ? Code::not_owner : release(dictionary, key, lease, kMutexPatienceNs);
 }
 
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept {
@@ -178,12 +207,15 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
   const std::uint64_t end = end_of_lease(exptime);
   bool waiters_misled = false;  // their looks and sleeps are planned for a later end
-  const Code code = with_entry(
-      dictionary, key,
+  const Code code = with_grant(
+      dictionary, key, lease,
       [&](const LockEntry& lock) {
+        const std::uint32_t flush = lock.segment.flush_epoch();
         if (!is_of_this_epoch(lock)) return Code::not_owner;
+        if (!lock.live(flush)) return Code::not_found;
         waiters_misled = (lock.has_waiters() || lock.has_watchers()) && ends_earlier(end, lock.end_ms());
-        return lock.extend(lease, end);
+        lock.extend(end, flush);
+        return Code::ok;
       },
       [&](const PermitsEntry& permits) {
         std::uint64_t before = end;
@@ -198,11 +230,10 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept {
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
-  const Code code = with_entry(
-      dictionary, key,
+  const Code code = with_grant(
+      dictionary, key, lease,
       [&](const LockEntry& lock) {
-        if (!lock.held_by(lease) || !lock.live(lock.segment.flush_epoch()) || !is_of_this_epoch(lock))
-          return Code::not_owner;
+        if (!lock.live(lock.segment.flush_epoch()) || !is_of_this_epoch(lock)) return Code::not_owner;
         lock.name_holder(task);
         return Code::ok;
       },

@@ -36,7 +36,11 @@ Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& requ
 Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
 /// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
-inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
+inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
+                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+/// The same for a caller that does not come again: clears the lease, unless there is no memory. What is refused now is
+/// given back later (lock/late_release.h).
+Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
 /// Gives the lease another end. ok, not_owner, not_found, timeout, busy, removed, system.
@@ -49,7 +53,7 @@ Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease,
 /// The two, where the quiet way is not enough. `quiet`: what that has come to.
 Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Quiet quiet,
                      Lease& lease) noexcept;
-Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
+Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept;
 
 /// As lock_try(), for a request that `make() -> Request` makes where it is needed.
 template <class Make>
@@ -66,13 +70,13 @@ inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request
   return lock_try(dictionary, key, request.exptime, request.holder_task, lease, [&] { return request; });
 }
 
-inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
+inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   if (lease.owner == dictionary.world().known_token() && lease.owner != kNobody &&
       unlock_quietly(dictionary, key, lease)) [[likely]] {
     lease = {};
     return Code::ok;
   }
-  return unlock_slowly(dictionary, key, lease);
+  return unlock_slowly(dictionary, key, lease, patience_ns);
 }
 
 }  // namespace holdfast

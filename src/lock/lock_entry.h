@@ -91,15 +91,6 @@ struct LockEntry {
     commit(entry.expiry, expiry_word(end_ms, flush));
   }
 
-  /// Gives this lease another end. not_owner: another lease holds the lock; not_found: none does.
-  Code extend(const Lease& lease, std::uint64_t end_ms) const noexcept {
-    const std::uint32_t flush = segment.flush_epoch();
-    if (is_free() || !live(flush)) return Code::not_found;
-    if (!held_by(lease)) return Code::not_owner;
-    extend(end_ms, flush);
-    return Code::ok;
-  }
-
   /// Grants the free lock to `owner`; returns its fencing number. `reserved`: the number of the waiter that must claim
   /// it; 0: it is claimed.
   // Write all fields of a grant while the lock is free; the store of the word is the commit. One that is reserved is
@@ -169,5 +160,16 @@ struct LockEntry {
     return {numbers.first, static_cast<std::uint32_t>(last)};
   }
 };
+
+/// Judges the lease before an operation changes its grant. ok: it is the present grant, which is complete. not_owner:
+/// it is not. not_found: nobody has the lock. timeout: its owner is about to write the grant's fields; the operation
+/// must return that, so that it runs again (Transaction::is_settled()). REQUIRES: the transaction found a lock.
+// An expired lease is the present grant until another takes its place.
+inline Code judge_grant(Transaction& change, const Lease& lease) noexcept {
+  const LockEntry lock = LockEntry::of(change);
+  if (lock.is_free()) return Code::not_found;
+  if (!lock.held_by(lease)) return lock.live(change.flush_epoch()) ? Code::not_owner : Code::not_found;
+  return change.is_settled() ? Code::ok : Code::timeout;
+}
 
 }  // namespace holdfast

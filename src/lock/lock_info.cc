@@ -19,6 +19,12 @@ namespace {
 void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
   const EntryView& view = change.view();
   const LockEntry lock = LockEntry::of(change);
+  // Nobody may use a lease before its grant is complete: name the process only.
+  if (!wait_until_complete(lock.fields)) {
+    holder.lease.owner = lock.owner();
+    holder.since_ns = platform::monotonic_ns();
+    return;
+  }
   holder.lease = {lock.owner(), lock.sequence()};
   holder.since_ns = Since{lock.fields.since.load(kRelaxed)}.ns();
   holder.end_ms = lock.end_ms();
@@ -58,7 +64,10 @@ Code write_reason(Transaction& change, const Lease& lease, std::string_view reas
   const EntryView& view = change.view();
   Arena& arena = change.arena();
   const bool is_lock = view.type == EntryType::lock;
-  if (is_lock && !is_held_by(view.lock(), lease)) return Code::not_owner;
+  if (is_lock) {
+    const Code code = judge_grant(change, lease);
+    if (code != Code::ok) return code == Code::not_found ? Code::not_owner : code;
+  }
   HolderList records = is_lock ? reason_of(change.shard(), arena, view) : holders_of(change.shard(), arena, view);
   HolderList::Cursor at = is_lock ? HolderList::Cursor(records) : records.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;

@@ -14,7 +14,7 @@ namespace holdfast {
 
 /// A holder, as it was found at one instant.
 struct HolderInfo {
-  Lease lease;
+  Lease lease;  // its number is 0 while the grant is incomplete (dict/lock_word.h)
   HeldKind kind = HeldKind::lock;
   std::uint64_t since_ns = 0;
   std::uint64_t end_ms = 0;                   // dict/expiry.h: 0 is never

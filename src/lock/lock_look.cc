@@ -98,9 +98,9 @@ bool Look::look_at_lock(const EntryView& view) noexcept {
   for (int i = 0; i < kLooks && !whole; ++i) whole = copy_grant(view, seen, holder, sense);
   if (seen.word.is_free()) return sense;
   if (!whole || !seen.complete) {
-    // It is about to be taken by the owner of the word, and has no end yet.
+    // The owner of the word is about to take it. Nobody may use the lease before the grant is complete.
     holder = {};
-    holder.lease = {segment_.world().token_of(seen.word.owner()), seen.sequence};
+    holder.lease.owner = segment_.world().token_of(seen.word.owner());
     holder.since_ns = platform::monotonic_ns();
   } else if (!is_live(seen.expiry, segment_.flush_epoch())) {
     return sense;

@@ -7,6 +7,7 @@
 #include "dict/expiry.h"
 #include "dict/probes.h"
 #include "lock/count.h"
+#include "lock/late_release.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
 #include "lock/trace.h"
@@ -249,6 +250,7 @@ class PermitsAttempt {
     if (!looked_) name_owners(permits);
     if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
     blocked_by_.end_ms = next_end_;
+    if (first.block != 0 && permits.has(attempt_.what.want)) give_up_on(first);
     blocked_by_.place = 0;
     if (attempt_.waiter != nullptr) {
       Waiter waiter = *attempt_.waiter;
@@ -256,6 +258,14 @@ class PermitsAttempt {
       blocked_by_.place = permits.queue().add(waiter, permits.fields.overtakes.load(kRelaxed));
     }
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
+  }
+
+  // The permits lie idle until the first waiter comes, or has not come in time: try again then.
+  void give_up_on(const Head& first) noexcept {
+    const std::uint64_t claim_ns = holdfast::claim_ns(first.waiter);
+    const std::uint64_t left_ns = claim_ns - std::min(claim_ns, first.woken_ns);
+    const std::uint64_t late_ms = (platform::monotonic_ns() + left_ns) / kNsPerMs + 1;
+    if (ends_earlier(late_ms, blocked_by_.end_ms)) blocked_by_.end_ms = late_ms;
   }
 
   void name_owners(const PermitsEntry& permits) noexcept {
@@ -359,6 +369,8 @@ Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsRequ
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     return attempt_permits(dictionary, {key, request, self, nullptr}, dead, lease, blocked_by);
   });
+  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
+    return permits_try(dictionary, key, request, lease);
   if (code == Code::locked && !request.request.waits_next) count_refusal(dictionary, key, held_kind(request.kind));
   return result_of_try(code, blocked_by);
 }

@@ -50,6 +50,18 @@ bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept {
   return now_ns - waiter.arrival > kOvertakeNs && parker.promptness().may_look(now_ns);
 }
 
+bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept {
+  const std::uint64_t now_ns = platform::monotonic_ns();
+  if (delay_ns == kMissed)
+    parker.promptness().note_missed(claim_ns(waiter), now_ns);
+  else
+    parker.promptness().note_delay(delay_ns, now_ns);
+  if (waiter.delay_ns != 0) return false;
+  waiter.delay_ns = parker.promptness().delay_ns();
+  waiter.present = may_be_present(parker, waiter);
+  return !is_prompt(waiter);
+}
+
 // Do not look for a release by this process: the holder may be a task that waits for this very thread.
 void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept {
   const Watch& watch = blocked_by.watch;
@@ -75,6 +87,7 @@ Code settle_wait(const WaitStep& step, const Waiter& waiter, Code code, const Bl
     step.sleep = kSleepMax;  // it still has its place, and what it watches
     return code;
   }
+  parker.promptness().note_step(platform::monotonic_ns());
   const std::size_t loops = 1 + parker.watch(waiter.number, blocked_by.watch, blocked_by.place) / kPollersPerSleep;
   const bool rests = waiter.rests && blocked_by.watch.kind != nullptr && blocked_by.watch.kind->sees_all;
   step.sleep = blocked_by.place == 0 || !parker.attended() ? kSleepPolling * static_cast<double>(loops)

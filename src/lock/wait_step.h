@@ -33,7 +33,7 @@ struct BlockedBy {
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
   std::uint64_t place = 0;              // the waiter's place in the queue
   Watch watch;
-  std::uint64_t delay_ns = 0;  // how long the waiter took to come after it was woken; 0: it was not woken
+  std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
   bool refused = false;        // a spin has found the lock held at least once
 };
@@ -63,6 +63,10 @@ inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
 /// next step.
 Code settle_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
+/// Notes how long the waiter took to come, as WaitQueue::delay_of() says. Whether that is the first that is known of
+/// its loop, and the loop is a slow one: then `waiter` says so now.
+bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
+
 /// Whether the waiter of a slow loop may look for its turn for a moment, to be present (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
 /// Looks until an attempt may succeed, or the moment is over.
@@ -91,7 +95,9 @@ Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Req
     return result;
   };
   Code code = try_past_the_dead(world, self, blocked_by, try_once);
-  if (blocked_by.delay_ns != 0) parker.promptness().note_delay(blocked_by.delay_ns, platform::monotonic_ns());
+  // The queue was told that nothing is known of its loop. Now there is.
+  if (blocked_by.delay_ns != 0 && learns_to_be_slow(parker, waiter, blocked_by.delay_ns) && code == Code::locked)
+    code = try_past_the_dead(world, self, blocked_by, try_once);
   if (waiter.present && code == Code::locked) {
     look_for_turn(world, parker, waiter, blocked_by);
     waiter.present = false;

@@ -16,15 +16,29 @@ class Promptness {
  public:
   /// The running mean. It follows longer delays faster than shorter ones: a loop that looks by itself may have been
   /// woken shortly before, by chance.
+  // 0: nothing is known yet.
   std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
   /// Notes that a waiter came `ns` after it was woken. Where the loop slept meanwhile, counts only the time after its
   /// sleep: a thread that has to wait for a processor is not a busy one.
   void note_delay(std::uint64_t ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t mean = delay_ns();
-    const std::uint64_t counted = std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
+    const std::uint64_t counted = counted_of(ns, now_ns);
     const std::uint64_t weight = counted > mean ? kWeightOfLonger : kWeightOfShorter;
-    delay_ns_.store(mean - mean / weight + counted / weight, kRelaxed);
+    delay_ns_.store(std::max(mean - mean / weight + counted / weight, kDelayMinNs), kRelaxed);
   }
+  /// Notes that a waiter came so late that it had lost its place, which it kept for `claim_ns`. It was woken at some
+  /// time after the last step of a wait here.
+  // Where nothing was known it counts in full: several slow loops that come together would keep the others waiting for
+  // long if each of them missed its turn again and again until it is known.
+  void note_missed(std::uint64_t claim_ns, std::uint64_t now_ns) noexcept {
+    const std::uint64_t ns = std::max(claim_ns, now_ns - stepped_ns_.load(kRelaxed));
+    if (delay_ns() == 0)
+      delay_ns_.store(std::max(counted_of(ns, now_ns), kDelayMinNs), kRelaxed);
+    else
+      note_delay(ns, now_ns);
+  }
+  /// Notes the end of a step of a wait.
+  void note_step(std::uint64_t now_ns) noexcept { stepped_ns_.store(now_ns, kRelaxed); }
   /// Notes that the loop slept, and was woken for a waiter.
   void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
 
@@ -35,12 +49,17 @@ class Promptness {
   }
 
  private:
+  std::uint64_t counted_of(std::uint64_t ns, std::uint64_t now_ns) const noexcept {
+    return std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
+  }
+
   static constexpr std::uint64_t kWeightOfLonger = 4;
   static constexpr std::uint64_t kWeightOfShorter = 32;
   static constexpr std::uint64_t kRest = 16;
 
   std::atomic<std::uint64_t> delay_ns_{0};
   std::atomic<std::uint64_t> awake_ns_{0};
+  std::atomic<std::uint64_t> stepped_ns_{0};
   std::atomic<std::uint64_t> rested_ns_{0};
 };
 

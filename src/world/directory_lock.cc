@@ -1,19 +1,16 @@
 #include "world/directory_lock.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "world/backoff.h"
+
 namespace holdfast {
-
-namespace {
-
-constexpr std::uint64_t kRetryNs = kNsPerMs;
-
-}  // namespace
 
 Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::string& path, std::uint64_t patience_ns) {
   const std::uint64_t deadline = platform::monotonic_ns() + patience_ns;
-  for (;;) {
+  for (Backoff backoff;;) {
     int error = 0;
     {
       // The guard is in the object, so that no fork comes between locking and owning, and forks do not wait below.
@@ -30,7 +27,7 @@ Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::stri
       return Status{Code::busy, "directory " + path + " has been locked by another process for " +
                                     std::to_string(patience_ns / kNsPerSecond) + " s (is one stopped?)"};
     }
-    platform::sleep_until(now + kRetryNs);
+    platform::sleep_until(std::min(now + backoff.next_ns(), deadline));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "base/name.h"
 #include "platform/platform.h"
+#include "world/backoff.h"
 #include "world/boot.h"
 #include "world/name_file.h"
 #include "world/name_use.h"
@@ -25,7 +27,6 @@ namespace {
 using platform::Mapping;
 
 constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
-constexpr std::uint64_t kRetryNs = kNsPerMs;
 /// A process that is about to be refused also holds the lock for a moment: look so often before believing in users.
 constexpr int kLooks = 5;
 
@@ -87,7 +88,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
   const std::uint64_t deadline = platform::monotonic_ns() + kPatienceNs;
   int users_seen = 0;
   int others_seen = 0;
-  for (;;) {
+  for (Backoff backoff;;) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     if (!file) return file.status();
     const bool ours = is_of(*file, world);
@@ -120,7 +121,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= deadline)
       return Status{Code::busy, path + " has been locked by another process for 5 s; is it stopped?"};
-    platform::sleep_until(now + kRetryNs);
+    platform::sleep_until(std::min(now + backoff.next_ns(), deadline));
   }
 }
 

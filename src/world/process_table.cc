@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "base/failpoint.h"
+#include "world/backoff.h"
 #include "world/boot.h"
 
 namespace holdfast {
@@ -25,7 +26,8 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-constexpr std::uint64_t kRetryNs = kNsPerMs / 2;
+/// Between two attempts at the table's lock, where nobody is noted to have it.
+constexpr std::uint64_t kRetryNs = kNsPerMs;
 
 /// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary
 /// may still hold, name no process here.
@@ -267,9 +269,13 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 
 // --- the table's lock ------------------------------------------------------------------------------------
 
-Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const {
-  const std::uint64_t deadline = platform::monotonic_ns() + patience_ns;
-  for (;;) {
+// Waiters sleep on the holder's pid, in the order in which they came: hundreds of processes that are forked together
+// neither starve nor keep the holder from a processor. A holder that dies wakes nobody, so each sleep is bounded.
+Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const {
+  const std::uint64_t start_ns = platform::monotonic_ns();
+  std::uint64_t passed_on_ns = start_ns;  // when the lock was last seen to have another holder
+  std::uint32_t last_holder = header().lock_holder.load(std::memory_order_relaxed);
+  for (Backoff backoff;;) {
     // A fresh description for each attempt, and no fork while it exists: a child that shared it would hold the lock.
     auto guard = std::make_unique<platform::ForkGuard>();
     auto fd = open_file(O_RDWR);
@@ -284,24 +290,42 @@ Expected<ProcessTable::Lock> ProcessTable::lock(std::uint64_t patience_ns) const
     if (error != EAGAIN) {
       return Status{Code::system, "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
     }
-    const std::uint64_t now = platform::monotonic_ns();
-    if (now >= deadline) {
-      const std::uint32_t holder = header().lock_holder.load(std::memory_order_relaxed);
-      return Status{Code::busy, directory_.path_of(kTableName) + " has been locked for " +
-                                    std::to_string(patience_ns / kNsPerMs) + " ms by " +
-                                    (holder != 0 ? "process " + std::to_string(holder) : "another process") +
-                                    "; is it stopped?"};
-    }
     fd->reset();
     guard.reset();
-    platform::sleep_until(now + kRetryNs);
+    const std::uint64_t now = platform::monotonic_ns();
+    const std::uint32_t holder = header().lock_holder.load(std::memory_order_relaxed);
+    if (std::exchange(last_holder, holder) != holder) passed_on_ns = now;
+    const std::uint64_t stopped_ns = passed_on_ns + patience.with_one_ns;
+    const std::uint64_t end_ns = start_ns + patience.in_all_ns;
+    if (now >= stopped_ns) return refuse_while_locked(patience.with_one_ns, holder);
+    if (now >= end_ns) return refuse_while_others_enter(patience.in_all_ns);
+    const std::uint64_t until_ns = std::min({now + backoff.next_ns(), stopped_ns, end_ns});
+    if (holder == 0 || platform::futex_wait(header().lock_holder, holder, until_ns) == platform::WaitResult::failed) {
+      platform::sleep_until(std::min(until_ns, now + kRetryNs));
+    }
   }
+}
+
+Status ProcessTable::refuse_while_locked(std::uint64_t patience_ns, std::uint32_t holder) const {
+  return {Code::busy, directory_.path_of(kTableName) + " has been locked for " +
+                          std::to_string(patience_ns / kNsPerMs) + " ms by " +
+                          (holder != 0 ? "process " + std::to_string(holder) : "another process") + "; is it stopped?"};
+}
+
+Status ProcessTable::refuse_while_others_enter(std::uint64_t patience_ns) const {
+  return {Code::busy, "cannot lock " + directory_.path_of(kTableName) + " within " +
+                          std::to_string(patience_ns / kNsPerMs) +
+                          " ms: other processes enter one after the other; try again"};
 }
 
 std::string ProcessTable::path() const { return directory_.path_of(kTableName); }
 
+// Wakes the next one behind the close: before that it would find the lock taken.
 ProcessTable::Lock::~Lock() {
-  if (fd_) holder_->store(0, std::memory_order_relaxed);
+  if (!fd_) return;
+  holder_->store(0, std::memory_order_relaxed);
+  fd_.reset();
+  platform::futex_wake(*holder_, 1);
 }
 
 // --- entering --------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 /// The header page of the table.
 struct TableHeader {
   FileHeader file;
-  alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock; for people
+  alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; those that wait sleep on it
   Word64 unjudged;                 // times that judge() could not tell; for people
   alignas(64) FencingMemory fencing;
   alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none was opened
@@ -187,8 +187,13 @@ class ProcessTable {
     platform::FileDescriptor fd_;
     std::atomic<std::uint32_t>* holder_;  // pid of the holder, for the sentence of a timeout
   };
-  /// `busy` after `patience_ns`, naming the holder, which may be stopped.
-  Expected<Lock> lock(std::uint64_t patience_ns) const;
+  /// How long to wait for the table's lock.
+  struct Patience {
+    std::uint64_t with_one_ns;  // while one process has it, which may be stopped
+    std::uint64_t in_all_ns;    // while it passes from one process to the next
+  };
+  /// `busy` after the patience.
+  Expected<Lock> lock(const Patience& patience) const;
 
   /// Takes a free slot for this process, for as long as it lives, and gives its token. mismatch: this process has
   /// another clock than the table.
@@ -227,6 +232,8 @@ class ProcessTable {
   /// wait look for a death (wait/death_watch.h).
   Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;
+  Status refuse_while_locked(std::uint64_t patience_ns, std::uint32_t holder) const;
+  Status refuse_while_others_enter(std::uint64_t patience_ns) const;
   void describe_self(ProcessSlot& slot) const noexcept;
 
   RuntimeDirectory directory_;

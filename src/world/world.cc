@@ -20,15 +20,15 @@ namespace holdfast {
 
 namespace {
 
+/// While processes enter one after the other, as hundreds of forked children may.
 constexpr std::uint64_t kEnterPatienceNs = 5 * kNsPerSecond;
-/// A forked child enters inside a call, and hundreds of children may, one after the other.
-/// After a failure wait for less: the holder of the table's lock may be stopped.
+/// A forked child enters inside a call: the holder of the table's lock may be stopped. After a failure wait for less.
 constexpr std::uint64_t kFirstPatienceOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainPatienceNs = kNsPerSecond / 20;
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters would do it.
-constexpr std::uint64_t kLeavePatienceNs = kNsPerSecond / 2;
+constexpr ProcessTable::Patience kLeavePatience{kNsPerSecond / 2, kNsPerSecond / 2};
 /// How often to look, once a millisecond, whether another process that exits at the same time is gone.
 constexpr int kLeaveLooks = 250;
 
@@ -174,7 +174,7 @@ Code World::last_failure_code() noexcept { return failure_of_this_thread; }
 Status World::last_failure() { return {failure_of_this_thread, platform::kept_sentence(platform::About::entering)}; }
 
 Status World::enter(std::uint64_t patience_ns) {
-  auto lock = table_->lock(patience_ns);
+  auto lock = table_->lock({patience_ns, kEnterPatienceNs});
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence: it does not find its own world dead. Nor does it end the
   // world of an exiting process, which may hold locks until its last instruction.
@@ -293,7 +293,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
     const platform::LongMutex::Hold only_one(entering);
     for (int look = 1; look <= kLeaveLooks; ++look) {
       {
-        auto lock = table_->lock(kLeavePatienceNs);
+        auto lock = table_->lock(kLeavePatience);
         if (!lock) return;
         presence_.reset();
         if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kHeld = 100e-6;   // seconds
 constexpr double kMeasured = 2.0;  // seconds
+constexpr int kLearnt = 5;         // rounds after which loops are known to be slow
 
 /// Written by the processes of one run.
 struct Ledger {
@@ -100,17 +101,19 @@ struct Outcome {
 
 class ConvoyTest : public DeathTest {
  protected:
-  Outcome run(int slow_loops, int round_ms) {
+  /// Measures from the round `from` on; 0: from the first hold on, for a second.
+  Outcome run(int slow_loops, int round_ms, int from) {
     const SharedLedger ledger;
     std::vector<std::unique_ptr<Child>> children;
     children.push_back(std::make_unique<Child>([&](Channel&) { return run_fast(GetParam(), dict, *ledger); }));
     for (int i = 0; i < slow_loops; ++i)
       children.push_back(
           std::make_unique<Child>([&](Channel&) { return run_slow(GetParam(), dict, *ledger, round_ms); }));
-    sleep_ms(5 * round_ms);  // it takes some rounds until they are known to be slow
+    if (from == 0) EXPECT_TRUE(eventually([&ledger] { return ledger->held_ns != 0; }));
+    sleep_ms(from * round_ms);
     const std::uint64_t held = ledger->held_ns;
     const double start = now();
-    sleep_ms(static_cast<int>(kMeasured * 1000));
+    sleep_ms(from == 0 ? 1000 : static_cast<int>(kMeasured * 1000));
     const double in_use = static_cast<double>(ledger->held_ns - held) / 1e9 / (now() - start);
     const Outcome outcome{in_use, ledger->longest, ledger->slow};
     ledger->stop = true;
@@ -119,14 +122,14 @@ class ConvoyTest : public DeathTest {
   }
 
   /// A machine that stalls may spoil a run, but not each of several.
-  void expect_no_convoy(int slow_loops, int round_ms) {
+  void expect_no_convoy(int slow_loops, int round_ms, int from = kLearnt) {
     constexpr int kRuns = 4;
     // It is nearly all of it where the processes have processors, and was 0.03 to 0.5 where the key was kept for the
     // absent.
     constexpr double kInUse = 0.6;
     const double kWaitMax = std::max(1.0, 0.02 * round_ms);
     for (int i = 1;; ++i) {
-      const Outcome outcome = run(slow_loops, round_ms);
+      const Outcome outcome = run(slow_loops, round_ms, from);
       RecordProperty("in_use_" + std::to_string(i), std::to_string(outcome.in_use));
       if (outcome.in_use >= kInUse && outcome.slow > 0 && outcome.longest <= kWaitMax) return;
       if (i < kRuns) continue;
@@ -146,6 +149,9 @@ TEST_P(ConvoyTest, a_loop_that_looks_every_30_ms_does_not_make_the_others_wait) 
 TEST_P(ConvoyTest, four_loops_that_look_every_30_ms_do_not_either) { expect_no_convoy(4, 30); }
 TEST_P(ConvoyTest, a_loop_that_looks_every_5_ms_does_not_either) { expect_no_convoy(1, 5); }
 TEST_P(ConvoyTest, a_loop_that_is_slower_than_a_claim_lasts_does_not_and_gets_its_turn) { expect_no_convoy(1, 100); }
+
+// Fails if it is kept for 50 ms for each of them before anything is known of their loops.
+TEST_P(ConvoyTest, eight_loops_that_come_together_do_not_in_their_first_second) { expect_no_convoy(8, 100, 0); }
 
 }  // namespace
 }  // namespace holdfast::test

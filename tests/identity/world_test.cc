@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "identity/participant.h"
 #include "support/started.h"
@@ -285,6 +288,39 @@ TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_rea
   EXPECT_EQ(parent_process.hear(), "1000");
   EXPECT_EQ(parent_process.hear(), "in time");
   EXPECT_THAT(parent_process.hear(), HasSubstr("is it stopped?"));
+}
+
+// Fails if all of them try for the table's lock again and again: its holder hardly gets a processor then.
+TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
+  in_process([] {
+    constexpr int kChildren = 600;
+    Dict dict("dict", {.size = 4 << 20});
+    ASSERT_EQ(dict.status, HOLDFAST_OK);
+    int go[2];
+    ASSERT_EQ(::pipe2(go, O_CLOEXEC), 0);
+    std::vector<pid_t> children;
+    for (int i = 0; i < kChildren; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::close(go[1]);
+        char byte = 0;
+        static_cast<void>(::read(go[0], &byte, 1));  // until the parent closes it
+        const int code = dict.set("key " + std::to_string(i), "entered");
+        ::usleep(200'000);  // it has its place in the world for a while
+        ::_exit(code);
+      }
+      if (child > 0) children.push_back(child);
+    }
+    ::close(go[0]);
+    ::close(go[1]);
+    std::map<int, int> codes;
+    for (const pid_t child : children) {
+      int status = -1;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ++codes[WIFEXITED(status) ? WEXITSTATUS(status) : -1];
+    }
+    EXPECT_EQ(codes, (std::map<int, int>{{HOLDFAST_OK, kChildren}}));
+  });
 }
 
 // A newcomer with another seed would look for the lock elsewhere, and find it free.

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "dict/guard.h"
 #include "interleave/failpoint.h"
@@ -314,6 +316,83 @@ TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_
   });
   EXPECT_EQ(taker.ask("unlock"), "ok");
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
+}
+
+// Fails if what changes a grant by its lease does not look whether that is complete, or if anybody is told the lease.
+TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_is_not_robbed_by_its_lease) {
+  Started taker = taker_at("quiet.taken");
+  meanwhile([](TheDict& dict) {
+    const LockWord word = load_word_of(dict.lock("key"));
+    const holdfast_lease lease{dict.segment().world().token_of(word.owner()), sequence_of(dict.lock("key"), word)};
+    EXPECT_EQ(holdfast_lock_break(dict.handle, "key", 3, &lease), HOLDFAST_TIMEOUT);
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
+    holdfast_holder holder{};
+    EXPECT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
+    EXPECT_EQ(holder.owner, lease.owner);
+    EXPECT_EQ(holder.sequence, 0U);
+    EXPECT_EQ(holder.remaining, 0) << "it has no end yet";
+    std::uint32_t holders = 0;
+    std::uint32_t waiters = 0;
+    EXPECT_EQ(holdfast_look(dict.handle, "key", 3, &holder, 1, &holders, nullptr, sizeof(holdfast_waiter), 0, &waiters),
+              HOLDFAST_OK);
+    EXPECT_EQ(holders, 1U);
+    EXPECT_EQ(holder.owner, lease.owner);
+    EXPECT_EQ(holder.sequence, 0U);
+    const holdfast_lease told{holder.owner, holder.sequence};
+    EXPECT_EQ(holdfast_lock_break(dict.handle, "key", 3, &told), HOLDFAST_NOT_OWNER);
+    expect_sound(dict);
+  });
+  EXPECT_EQ(taker.ask("go on"), "ok");
+  meanwhile([](TheDict& dict) {
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
+    EXPECT_GT(dict.ttl("key"), kLong / 2);
+    holdfast_holder holder{};
+    EXPECT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
+    EXPECT_GT(holder.sequence, 0U);
+  });
+  EXPECT_EQ(taker.ask("unlock"), "ok");
+}
+
+// The same from other threads of its process, which may have guessed the lease.
+TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
+  meanwhile([](TheDict& dict) {
+    ASSERT_TRUE(dict.make_lock());
+    constexpr std::uint32_t kTask = 77;
+    std::vector<int> codes(4, HOLDFAST_OK);
+    at_failpoint("quiet.taken", [&] {
+      const LockWord word = load_word_of(dict.lock("key"));
+      const holdfast_lease lease{dict.segment().world().token(), sequence_of(dict.lock("key"), word)};
+      holdfast_lease given_back = lease;
+      std::vector<std::thread> threads;
+      threads.emplace_back([&] { codes[0] = dict.renew("key", lease, 1); });
+      threads.emplace_back([&] { codes[1] = dict.adopt("key", lease, kTask); });
+      threads.emplace_back([&] { codes[2] = dict.explain("key", lease, "too early"); });
+      threads.emplace_back([&] { codes[3] = holdfast_unlock(dict.handle, "key", 3, &given_back); });
+      for (std::thread& thread : threads) thread.join();
+    });
+    EXPECT_EQ(dict.try_lock("key", kLong), HOLDFAST_OK);
+    EXPECT_EQ(codes, std::vector<int>(4, HOLDFAST_TIMEOUT));
+    EXPECT_EQ(dict.renew("key", dict.lease, kLong), HOLDFAST_OK);
+    EXPECT_EQ(dict.unlock("key"), HOLDFAST_OK);
+    expect_sound(dict);
+  });
+}
+
+TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_goes_on_when_its_process_is_killed) {
+  Started taker = taker_at("quiet.taken");
+  Started breaker("at settle.alive", [](Channel& parent) {
+    TheDict dict;
+    const LockWord word = load_word_of(dict.lock("key"));
+    const holdfast_lease lease{dict.segment().world().token_of(word.owner()), sequence_of(dict.lock("key"), word)};
+    pause_at("settle.alive", parent);
+    parent.say(holdfast_code_text(holdfast_lock_break(dict.handle, "key", 3, &lease)));
+    EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK);
+    expect_sound(dict);
+    return 0;
+  });
+  taker.kill_and_wait();
+  EXPECT_EQ(breaker.ask("go on"), "not owner");
+  EXPECT_EQ(breaker.wait(), 0);
 }
 
 // Its owner looks twice, and memory is released each time. Somebody takes the grant for one that was overwritten, and

@@ -3,7 +3,7 @@
 
    Up to two keys, with entries in up to two places of memory; PROCESSES processes, which take and release the lock of a
    key ROUNDS times, quietly or under the mutex; a Sweeper, which moves and removes entries, stores values over
-   locks and into free memory; and Fate, which kills, ends leases and takes waiters' patience, at any step of any of
+   locks and into free memory, and ends grants of others by their lease; and Fate, which kills, ends leases and takes waiters' patience, at any step of any of
    them. Every access of a word that is used without the mutex is a step of its own. What only the owner of the mutex
    uses (queues, chains as it sees them, free memory) is joined to a step beside it. A killed process is followed by a
    new one with the next generation. The functions that a step stands for are named beside it.
@@ -80,7 +80,10 @@
 #ifndef VALUES
 #define VALUES 0 /* values that come into free memory or go */
 #endif
-#define SWEEPS (LOOKS + MOVES + REMOVALS + SETS + VALUES)
+#ifndef BREAKS
+#define BREAKS 0 /* grants that another process ends by their lease */
+#endif
+#define SWEEPS (LOOKS + MOVES + REMOVALS + SETS + VALUES + BREAKS)
 #ifndef TICKS_PER_KILL
 #define TICKS_PER_KILL 2
 #endif
@@ -689,7 +692,7 @@ end:
 
 #if SWEEPS
 proctype Sweeper() {
-  byte me = SWEEPER, key, at, to, owner, number, next, until, looks, moves, removals, sets, values;
+  byte me = SWEEPER, key, at, to, owner, number, next, until, looks, moves, removals, sets, values, breaks;
   bit slow_before, complete;
 
   {
@@ -735,13 +738,14 @@ next_sweep:
        epoch++;
        atomic { content[at] = 0; give_mutex(); goto next_sweep }
 #endif
-#if LOOKS + MOVES + REMOVALS + SETS
+#if LOOKS + MOVES + REMOVALS + SETS + BREAKS
     :: atomic {
          if
          :: looks < LOOKS -> looks++; complete = 0
          :: moves < MOVES -> moves++; to = 1
          :: removals < REMOVALS -> removals++; to = 2
          :: sets < SETS -> sets++; to = 3
+         :: breaks < BREAKS -> breaks++; to = 4
          fi
        }
 #endif
@@ -761,6 +765,7 @@ next_sweep:
       :: to == 1 -> goto move
       :: to == 2 -> goto remove
       :: to == 3 -> goto set
+      :: to == 4 -> goto break_grant
       fi
     }
 
@@ -849,6 +854,27 @@ cut:
     }
     atomic { give_mutex(); goto next_sweep }
 
+break_grant: /* break_lease(); renew() and the others write where this ends the grant. The lease is any process's. */
+    atomic {
+#ifdef MUTANT_INCOMPLETE_BROKEN
+      complete = 1;
+#else
+      complete = (owner == FREE || granted[at] == number || !LIVES(owner));
+#endif
+      if
+      :: owner != FREE && complete
+      :: else -> slow_before = 0; goto leave_it /* judge_grant(): it waits, outside */
+      fi
+    }
+    atomic { end_grant_of(); inside[key] = 0 }
+    d_step {
+      if
+      :: HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1
+      :: else
+      fi;
+      slow_before = 0
+    }
+
 leave_it: /* A sweep thaws only what it has frozen itself. */
     if
     :: slow_before
@@ -861,7 +887,7 @@ end:
     d_step {
       doomed[me] = 0; over[me] = 1;
       key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; slow_before = 0; complete = 0;
-      looks = 0; moves = 0; removals = 0; sets = 0; values = 0
+      looks = 0; moves = 0; removals = 0; sets = 0; values = 0; breaks = 0
     }
   }
 }

@@ -180,6 +180,9 @@ TEST_IN_TIME(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_kee
     Waiting first;
     Waiting second;
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+    release(&held);
+    ASSERT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "so it is known to come at once";
+    ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
     ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
     if (kept) sleep_ms(1);
     release(&held);

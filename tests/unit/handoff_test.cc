@@ -209,7 +209,23 @@ TEST_F(HandoffTest, how_long_a_waiter_took_to_come_is_known_when_it_comes) {
 TEST_F(HandoffTest, one_that_has_lost_its_place_came_too_late) {
   const Waiter waiter = add(1, 0);
   ASSERT_TRUE(queue().remove(waiter));
-  EXPECT_GE(queue().delay_of(waiter), kClaimNs);
+  EXPECT_EQ(queue().delay_of(waiter), kMissed);
+}
+
+// Fails if it is kept as long for them as for those that always came at once.
+TEST_F(HandoffTest, it_is_kept_for_a_moment_for_one_of_which_nothing_is_known) {
+  const auto kept_ms = [this](std::uint64_t delay_ns, bool fair) {
+    const Waiter waiter = add(1, delay_ns, kMs, fair);
+    offer(*lock, world);
+    EXPECT_EQ(reserved_for(), 1U);
+    const std::uint64_t end_ms = expiry_ms(lock->entry.expiry.load(kRelaxed));
+    lock->free();
+    queue().remove(waiter);
+    return end_ms - platform::monotonic_ns() / kMs;
+  };
+  EXPECT_LE(kept_ms(0, false), kFirstClaimNs / kMs + 1);
+  EXPECT_GT(kept_ms(kDelayMinNs, false), kFirstClaimNs / kMs + 1);
+  EXPECT_GT(kept_ms(0, true), kFirstClaimNs / kMs + 1) << "strict order";
 }
 
 constexpr std::uint64_t kNow = 1'000'000 * kMs;
@@ -244,6 +260,23 @@ TEST(promptness, looking_takes_a_small_part_of_the_time) {
   promptness.note_look(kMs, 100'000);
   EXPECT_FALSE(promptness.may_look(2 * kMs));
   EXPECT_TRUE(promptness.may_look(3 * kMs));
+}
+
+TEST(promptness, a_prompt_loop_is_not_one_of_which_nothing_is_known) {
+  Promptness promptness;
+  promptness.note_delay(1, kNow);
+  EXPECT_GE(promptness.delay_ns(), kDelayMinNs);
+  EXPECT_LE(promptness.delay_ns(), kPromptNs);
+}
+
+// Fails if a missed claim counts as long as the claim was.
+TEST(promptness, one_that_came_too_late_may_have_been_woken_after_its_last_step) {
+  Promptness promptness;
+  promptness.note_step(kNow);
+  promptness.note_missed(kFirstClaimNs, kNow + 3 * kSlow);
+  EXPECT_EQ(promptness.delay_ns(), 3 * kSlow) << "it is known at once";
+  promptness.note_missed(kClaimNs, kNow + 3 * kSlow);
+  EXPECT_EQ(promptness.delay_ns(), 3 * kSlow);
 }
 
 }  // namespace

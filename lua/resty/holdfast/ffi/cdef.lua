@@ -100,6 +100,7 @@ int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, d
 int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
                   holdfast_lease *lease);
 int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
+int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
 int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease);
 int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
                         double exptime);

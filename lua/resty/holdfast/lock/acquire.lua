@@ -178,7 +178,7 @@ local function keep(self, request, grant, elapsed, why)
     local key = memo[request.key_id]
     if self.cdata then
         -- Another coroutine got a lock with this object meanwhile.
-        C.holdfast_unlock(request.handle, key, #key, grant.lease)
+        C.holdfast_unlock_for_certain(request.handle, key, #key, grant.lease)
         give_back(grant)
         return nil, "locked"
     end

@@ -19,8 +19,7 @@ local error, setmetatable, tonumber, type = error, setmetatable, tonumber, type
 local finish, loss, lost, restart = renewal.finish, renewal.loss, renewal.lost, renewal.restart
 local read_call, read_time = options.read_call, options.read_time
 
-local BUSY, NOT_FOUND, NOT_OWNER = core.BUSY, core.NOT_FOUND, core.NOT_OWNER
-local OK, REMOVED, TIMEOUT = core.OK, core.REMOVED, core.TIMEOUT
+local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
 local INFINITY, KEY_MAX = math.huge, core.KEY_MAX
 
 local methods = {}
@@ -105,13 +104,10 @@ local function held_by(self, method)
 end
 
 
-function methods.unlock(self)
-    local grant, key = held_by(self, "unlock")
-    if not grant then
-        return nil, "unlocked"
-    end
-    local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
-    if code == TIMEOUT or code == BUSY then
+-- Concludes a release: what unlock() returns. The library clears the lease when the lock is given back or lost, and
+-- when it gives the lock back later.
+local function conclude(self, grant, key, code)
+    if code ~= OK and grant.lease.owner ~= 0 then
         -- Nothing has changed; the caller may try again.
         return nil, reason(code)
     end
@@ -122,10 +118,20 @@ function methods.unlock(self)
         return 1
     end
     local err = reason(code)
-    if watch then
+    if watch and (code == NOT_OWNER or code == REMOVED) then
         lost(watch, self, key, err)
     end
     return nil, err
+end
+
+
+function methods.unlock(self)
+    local grant, key = held_by(self, "unlock")
+    if not grant then
+        return nil, "unlocked"
+    end
+    local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
+    return conclude(self, grant, key, code)
 end
 
 
@@ -247,11 +253,13 @@ function methods.waiters(self, key)
 end
 
 
--- Releases only what `with` has taken: the function may have unlocked it, and locked another key.
+-- Releases only what `with` has taken: the function may have unlocked it, and locked another key. Nobody comes again
+-- for it: if the release is refused now, the library tries again.
 local function give_back(self, token)
-    local grant = self.cdata
+    local grant, key = held_by(self, "with")
     if grant and tonumber(grant.lease.sequence) == token then
-        self:unlock()
+        local code = C.holdfast_unlock_for_certain(grant.dict, key, #key, grant.lease)
+        conclude(self, grant, key, code)
     end
 end
 

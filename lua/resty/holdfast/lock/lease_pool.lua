@@ -28,12 +28,11 @@ end
 
 
 -- The library compares the lease with the holder's: a lock with another holder, or a parent process's, stays as it is.
--- A lock that cannot be released now lapses.
 local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then
         local key = memo[key_id]
-        C.holdfast_unlock(grant.dict, key, #key, grant.lease)
+        C.holdfast_unlock_for_certain(grant.dict, key, #key, grant.lease)
         grant.key_id = 0
         unref_obj(key_id)
         local task_id = grant.task_id

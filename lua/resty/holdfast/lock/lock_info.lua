@@ -34,7 +34,7 @@ local function describe(found)
         since = C.holdfast_now() - found.held,
         held = found.held,
         remaining = found.remaining == 0 and INFINITY or found.remaining,
-        token = tonumber(found.sequence),
+        token = found.sequence > 0 and tonumber(found.sequence) or nil,
         waiters = found.waiters,
         permits = tonumber(found.permits),
         writes = found.permits == ALL_PERMITS or nil,

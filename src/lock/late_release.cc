@@ -1,0 +1,108 @@
+#include "lock/late_release.h"
+
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "lock/lock.h"
+#include "lock/wait_step.h"
+#include "platform/platform.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+/// Between two rounds in which something was refused. The wait for the mutex is most of a round.
+constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
+
+// A signal handler that interrupts a call here must not wait for its own thread.
+constinit thread_local bool is_inside{false};
+static_assert(std::is_trivially_destructible_v<decltype(is_inside)>);
+
+// Whether nothing is left to do. A process that has lost its identity can give nothing back any more.
+bool is_over(World& world, Code code) noexcept {
+  return code == Code::ok || code == Code::not_owner || code == Code::removed || world.lost();
+}
+
+}  // namespace
+
+LateReleases& LateReleases::get() noexcept {
+  alignas(LateReleases) static std::byte storage[sizeof(LateReleases)];
+  static auto* const releases = new (storage) LateReleases;
+  return *releases;
+}
+
+// Make it when the library is loaded: a child forked while another thread makes it would wait for that thread for ever.
+[[maybe_unused]] const bool kLateReleasesMade = (LateReleases::get(), true);
+
+// Runs change() on the list; false if this thread is inside already.
+template <class Change>
+bool LateReleases::change_list(Change&& change) noexcept {
+  if (std::exchange(is_inside, true)) return false;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  {
+    const platform::LongMutex::Hold lock(mutex_);
+    const platform::ForkGuard no_fork;  // a child must not find the list in the middle of a change
+    change();
+    count_.store(pending_.size(), kRelaxed);
+  }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  is_inside = false;
+  return true;
+}
+
+bool LateReleases::add(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  std::list<Pending> one;
+  try {
+    one.push_back({dictionary, std::string(key), lease});
+  } catch (...) {
+    return false;
+  }
+  return change_list([&] {
+    pending_.splice(pending_.end(), one);
+    const Token self = dictionary.world().known_token();
+    if (thread_of_ != self && platform::start_thread(&run, this) == 0) thread_of_ = self;
+  });
+}
+
+// Takes all out of the list meanwhile, so that no two threads try one lease.
+bool LateReleases::run_round(std::uint64_t patience_ns) noexcept {
+  std::list<Pending> mine;
+  if (!change_list([&] { mine.swap(pending_); })) return false;
+  bool any_over = false;
+  for (auto at = mine.begin(); at != mine.end();) {
+    const Code code = unlock_slowly(at->dictionary, at->key, at->lease, patience_ns);
+    const bool over = is_over(at->dictionary.world(), code);
+    any_over = any_over || over;
+    at = over ? mine.erase(at) : std::next(at);
+  }
+  if (!mine.empty()) change_list([&] { pending_.splice(pending_.begin(), mine); });
+  return any_over;
+}
+
+bool LateReleases::is_done() noexcept {
+  bool done = false;
+  change_list([&] {
+    done = pending_.empty();
+    if (done) thread_of_ = kNobody;
+  });
+  return done;
+}
+
+void* LateReleases::run(void* argument) noexcept {
+  auto& releases = *static_cast<LateReleases*>(argument);
+  platform::name_this_thread("holdfast-unlock");
+  HOLDFAST_FAILPOINT("late_release.thread");
+  for (;;) {
+    releases.run_round(kAttemptPatienceNs);
+    if (releases.is_done()) break;
+    platform::sleep_until(platform::monotonic_ns() + kBetweenRoundsNs);
+  }
+  platform::background_thread_ends();
+  return nullptr;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,102 @@
+// Releases that were refused, as a process is stopped inside the shard, and that nobody repeats.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "dict/guard.h"
+#include "support/dict.h"
+#include "support/started.h"
+#include "support/waiting.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint32_t kPermits = 1;
+
+class TheDict : public Dict {
+ public:
+  TheDict() : Dict("late", {.size = 32768}) {}  // one shard
+
+  int take() { return holdfast_permits_try(handle, "key", 3, HOLDFAST_SEMAPHORE, 1, kPermits, 0, 0, 0, &lease); }
+  int give_back() { return holdfast_unlock_for_certain(handle, "key", 3, &lease); }
+  std::uint32_t used() {
+    std::uint32_t used = 0;
+    std::uint32_t waiters = 0;
+    EXPECT_EQ(holdfast_permits_count(handle, "key", 3, &used, &waiters), HOLDFAST_OK);
+    return used;
+  }
+
+  holdfast_lease lease{};
+};
+
+class LateRelease : public testing::Test {
+ protected:
+  /// A process inside the shard, until it hears something: as one that was stopped there.
+  static Started stopped_inside() {
+    return {"inside", [](Channel& parent) {
+              TheDict dict;
+              const ShardGuard guard(dict.segment().shards()[0]);
+              parent.say("inside");
+              parent.hear();
+              return guard.held() ? 0 : 1;
+            }};
+  }
+
+  const ScratchDirectory directory_;
+};
+
+TEST_F(LateRelease, comes_when_the_process_goes_on_without_another_call) {
+  in_process([] {
+    TheDict dict;
+    ASSERT_EQ(dict.take(), HOLDFAST_OK);
+    Started stopped = stopped_inside();
+    EXPECT_EQ(dict.give_back(), HOLDFAST_TIMEOUT);
+    EXPECT_EQ(dict.lease.owner, 0U) << "the library has it";
+    Started watcher("watches", [](Channel& parent) {
+      TheDict other;
+      parent.say("watches");
+      const bool came_free = eventually([&other] { return other.used() == 0; });
+      parent.say(came_free ? "free" : "still held");
+      return 0;
+    });
+    stopped.say("go on");
+    EXPECT_EQ(watcher.hear(), "free");
+  });
+}
+
+TEST_F(LateRelease, is_not_needed_where_nobody_is_in_the_way) {
+  in_process([] {
+    TheDict dict;
+    ASSERT_EQ(dict.take(), HOLDFAST_OK);
+    const holdfast_lease lease = dict.lease;
+    EXPECT_EQ(dict.give_back(), HOLDFAST_OK);
+    EXPECT_EQ(dict.used(), 0U);
+    dict.lease = lease;
+    EXPECT_EQ(dict.give_back(), HOLDFAST_NOT_OWNER);
+    EXPECT_EQ(dict.lease.owner, 0U);
+  });
+}
+
+// The note is inherited; the lease is not.
+TEST_F(LateRelease, of_a_parent_is_left_to_it) {
+  in_process([] {
+    TheDict dict;
+    ASSERT_EQ(dict.take(), HOLDFAST_OK);
+    Started stopped = stopped_inside();
+    EXPECT_EQ(dict.give_back(), HOLDFAST_TIMEOUT);
+    Child child([&dict](Channel& parent) {
+      parent.say("forked");
+      parent.hear();
+      EXPECT_TRUE(eventually([&dict] { return dict.take() == HOLDFAST_OK; }));
+      EXPECT_EQ(dict.give_back(), HOLDFAST_OK);
+      return ::testing::Test::HasFailure() ? 1 : 0;
+    });
+    EXPECT_EQ(child.hear(), "forked");
+    stopped.say("go on");
+    child.say("go on");
+    EXPECT_EQ(child.wait(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::test
