@@ -319,6 +319,12 @@ describe("holdfast serve", function ()
         os.execute("chmod 600 " .. command.write("token", "short"))
         assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
         assert.matches("No such file", refusal("--token-file", "/nowhere/token"))
+        -- It served without a token.
+        assert.matches("token%-file: no file was named", refusal("--token-file", ""))
+        assert.matches("token%-file: no file was named", refusal("--token-file="))
+        -- Nobody is told to change the mode of what is no token.
+        assert.matches('token file "/tmp" is no file', refusal("--token-file", "/tmp"))
+        assert.matches("expected one line of 16 to 512", refusal("--token-file", "/etc/passwd"))
         assert.matches("bad number \"65\": expected 0 to 64", refusal("--keys", "65"))
         local _, port = serve()
         assert.matches("^holdfast: cannot listen on 127%.0%.0%.1:" .. port .. ": Address already in use\n$",
