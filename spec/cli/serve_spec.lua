@@ -105,6 +105,19 @@ describe("holdfast serve", function ()
         assert.truthy(body:find('holdfast_locks_held{dictionary="cache",kind="lock"} 1\n', 1, true))
     end)
 
+    it("counts the dictionaries that programs are refused: overwritten, or deleted while in use", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        local function refused()
+            return tonumber(get(port, "/metrics"):match "\nholdfast_dictionaries_unreadable (%d+)\n")
+        end
+        assert.equal(0, refused())
+        os.execute(("rm %s/cache.dict"):format(command.world()))
+        assert.truthy(command.await(function () return refused() == 1 end))
+        command.write(command.world() .. "/none.dict", "nothing")
+        assert.truthy(command.await(function () return refused() == 2 end))
+    end)
+
     it("has metrics that promtool accepts", function ()
         if not shell.succeeds "command -v promtool >/dev/null" then
             return pending "promtool is not installed"
