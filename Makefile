@@ -37,7 +37,7 @@ demo-cluster: ## the same with etcd: three machines share locks while a holder, 
 	@$(MAKE) --no-print-directory all
 	@examples/cluster/run $(BUILD)
 
-check: ## the quick part of the tests, within two minutes: unit tests, and specs without nginx, etcd and the command
+check: ## the quick part of the tests, two minutes after the build: unit tests, and specs without nginx, etcd and the command
 	@scripts/setup check
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile) --target unit_tests holdfast_parts

@@ -1,4 +1,5 @@
--- README.md and the documents that show programs: what they show happens. The manuals have a spec of their own.
+-- README.md and the documents that show programs: what they show happens, also to a reader that runs it a second time.
+-- The manuals have a spec of their own.
 
 local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 
@@ -10,6 +11,6 @@ for page in PAGES:gmatch("%S+") do
         before_each(command.set_up)
         after_each(command.tear_down)
 
-        snippets.claims(path, "happens: ")
+        snippets.claims(path, "happens, twice: ", nil, 2)
     end)
 end

@@ -110,6 +110,23 @@ holdfast: bad option "timeout" to new: nan; ignored
                 ]])
         end)
 
+        it("says once that a timeout beside an exptime of 0 is no wait, as in the original", function ()
+            local text = 'holdfast: bad option "timeout" to %s: %s is cut down to exptime, which is 0, so the lock '
+                .. "does not wait; leave timeout out to wait for 5 seconds, or give exptime = math.huge, which never "
+                .. "expires either\n"
+            assert.equal(text:format("new", 3) .. text:format("lock", 0.5), told [[
+                local holder = new()
+                assert(holder:lock("key"))
+                local lock = new({ exptime = 0, timeout = 3 })
+                assert(lock.timeout == 0 and select(2, lock:lock("key")) == "timeout")
+                assert(select(2, new({ exptime = 0 }):lock("key", { timeout = 0.5 })) == "timeout")
+                new({ exptime = 0, timeout = 0 })
+                new({ exptime = math.huge, timeout = 3 })
+                new({ exptime = 0 }):lock("other", { timeout = 1, exptime = 5 })
+                assert(holder:unlock())
+            ]])
+        end)
+
         it("refuses options of the wrong type or value, at the line that called", function ()
             local message = expect.refusal_of(resty_lock, "spec_locks")
             for _, name in ipairs { "exptime", "timeout" } do

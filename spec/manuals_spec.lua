@@ -35,7 +35,7 @@ for path, module in pairs(MANUALS) do
             assert.matches("^output", sections[1][2].mark)
         end)
 
-        snippets.claims(path, "shows what happens: ")
+        snippets.claims(path, "shows what happens: ", nil, 2)
 
         it("describes every function of the module", function ()
             local internal = INTERNAL[module] or {}

@@ -107,6 +107,16 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(0, select(2, parse((metrics())))['holdfast_locks_held{' .. labels .. "}"])
     end)
 
+    it("counts the dictionaries that cannot be opened", function ()
+        local function unreadable() return (select(2, parse((metrics())))).holdfast_dictionaries_unreadable end
+        assert.equal(0, unreadable())
+        local path = os.getenv("HOLDFAST_DIR") .. "/spec_unreadable.dict"
+        command.write(path, "nothing")
+        local found = unreadable()
+        os.remove(path)
+        assert.equal(1, found)
+    end)
+
     it("counts the locks of each dictionary now and then, if there is not the time for all at once", function ()
         local more = { "spec_metrics_left", "spec_metrics_out", "spec_metrics_for", "spec_metrics_good" }
         for _, name in ipairs(more) do

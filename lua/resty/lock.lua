@@ -10,6 +10,8 @@ local refs = require "resty.holdfast.lock.refs"
 local shdict = require "resty.shdict"
 local take = require("resty.holdfast.lock.acquire").take
 
+local warn_once = require("resty.holdfast.host.warning").once
+
 local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
 local find_dict = shdict.find
 local find_holder = require("resty.holdfast.lock.cluster_holder").find
@@ -56,11 +58,22 @@ local function show(module, name)
 end
 
 
+-- As in the original, a given timeout is cut down to exptime, also to 0, which means never there. Returns it.
+local function cut_down(timeout, exptime, method)
+    if exptime == 0 and timeout > 0 then
+        warn_once('bad option "timeout" to ' .. method .. ": " .. timeout
+                  .. " is cut down to exptime, which is 0, so the lock does not wait; leave timeout out to wait for 5"
+                  .. " seconds, or give exptime = math.huge, which never expires either")
+    end
+    return min(timeout, exptime)
+end
+
+
 -- As in the original, timeout and first step are cut down where they are given.
 local function clamp(times)
     local timeout, step = times.timeout, times.step
     if timeout then
-        timeout = min(timeout, times.exptime)
+        timeout = cut_down(timeout, times.exptime, "new")
         step = step and min(step, timeout)
     end
     return times.exptime, timeout or 5, step or 0.001, times.ratio, times.max_step
@@ -113,7 +126,7 @@ local function locker(certain)
             given_exptime, given_timeout, why = read_call(opts, "lock", LOCK_OPTIONS)
             exptime = given_exptime or exptime
             if given_timeout then
-                timeout = min(given_timeout, exptime)
+                timeout = cut_down(given_timeout, exptime, "lock")
                 step = min(step, timeout)
             end
         end

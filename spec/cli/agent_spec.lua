@@ -48,12 +48,20 @@ describe("holdfast agent", function ()
     describe("refuses", function ()
         it_has_agent("a command line that is wrong", function ()
             for _, case in ipairs {
-                { "CLUSTER is required" },
+                { "no CLUSTER was given" },
                 { 'bad cluster "a/b": expected 1 to 63', "a/b" },
                 { 'bad cluster ".."', "..", "--etcd", "http://127.0.0.1:1" },
                 { "--walk", "main", "--walk" },
-                { "--ttl: Value 1 not in range 2 to 3600", "main", "--etcd", "http://127.0.0.1:1", "--ttl", "1" },
-                { "--ttl: Value 3601 not in range 2 to 3600", "main", "--etcd", "http://127.0.0.1:1", "--ttl", "3601" },
+                { '--ttl: bad time "1": expected whole seconds, 2 to 3600', "main", "--ttl", "1" },
+                { '--ttl: bad time "3601": expected whole seconds, 2 to 3600', "main", "--ttl", "3601" },
+                { '--ttl: bad time "5s": expected whole seconds', "main", "--ttl", "5s" },
+                { '--ttl: bad time "": expected whole seconds', "--ttl=", "main" },
+                { "--ttl: no SECONDS was given", "main", "--ttl" },
+                { "--config: no file was named", "--config=", "main", "--etcd", "http://127.0.0.1:1" },
+                { "--etcd: no endpoints: expected URLs", "--etcd=", "main" },
+                { 'unknown option "--frob"; accepted: --help, ', "main", "--frob" },
+                { 'unexpected "other"', "main", "other", "--etcd", "http://127.0.0.1:1" },
+                { 'unexpected "--drain=3": --drain takes no value', "main", "--drain=3" },
                 { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL of a scheme, a host and a port, as '
                   .. '"https://host:2379"',
                   "main", "--etcd", "127.0.0.1:2379" },
@@ -86,6 +94,14 @@ describe("holdfast agent", function ()
                 assert_config_refused(field .. ": " .. path .. " is open to all users",
                                       URLS .. ("," .. '"%s": "%s", %s'):format(field, path, other))
             end
+        end)
+
+        it_has_agent("what is no configuration, and advises no other mode of it", function ()
+            local path = write("passwd", "root:x:0:0\n")
+            local ended, _, err = run("agent", "main", "--config", path)
+            assert.same({ code = 2 }, ended)
+            assert.truthy(err:find(path .. ": parse error at line 1", 1, true), err)
+            assert.falsy(err:find "chmod", err)
         end)
 
         it_has_agent("what is no JSON object, and names the place", function ()
@@ -136,6 +152,11 @@ describe("holdfast agent", function ()
                 { "bad ca 1: expected a string", URLS .. ', "ca": 1' },
                 { "bad cert 1: expected a string", URLS .. ', "cert": 1' },
                 { "bad key 1: expected a string", URLS .. ', "key": 1' },
+                { 'bad user "": expected a string that is not empty', URLS .. ', "user": ""' },
+                { 'bad password_file "": expected a string that is not', URLS .. ', "password_file": ""' },
+                { 'bad ca "": expected a string that is not empty', URLS .. ', "ca": ""' },
+                { 'bad cert "": expected a string that is not empty', URLS .. ', "cert": "", "key": ""' },
+                { 'bad key "": expected a string that is not empty', URLS .. ', "key": ""' },
                 { "user and password_file: expected both or none", URLS .. ', "user": "me"' },
                 { "user and password_file: expected both or none", URLS .. ', "password_file": "/p"' },
                 { "cert and key: expected both or none", URLS .. ', "cert": "/c"' },
@@ -147,6 +168,24 @@ describe("holdfast agent", function ()
                 assert_config_refused(unpack(case))
             end
         end)
+    end)
+
+    it_has_agent("warns of a password that goes over a network without encryption, and of no other", function ()
+        local login = (', "user": "me", "password_file": "%s"'):format(secret "password")
+        local function warning(endpoint)
+            local path = config(('"endpoints": ["%s"]'):format(endpoint) .. login)
+            local agent = start("agent", "main", "--config", path)
+            assert(command.await(function () return (agent:err() or ""):find "etcd at http" end), agent:err())
+            agent:signal(command.KILL)
+            agent:wait()
+            return agent:err():match "warning: [^\n]*"
+        end
+        -- An address of no network: nothing is sent anywhere.
+        assert.equal("warning: the password of etcd's user me goes to http://0.0.0.1:1 without encryption: "
+                     .. "give https://", warning "http://0.0.0.1:1")
+        for _, url in ipairs { "http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://0.0.0.1:1" } do
+            assert.is_nil(warning(url))
+        end
     end)
 
     it_has_agent("tells its options, and its version", function ()

@@ -150,7 +150,7 @@ describe("holdfast run --agent", function ()
         { "--agent-config and 0 clusters were given: expected one, by --agent CLUSTER", "--agent-config", "file" },
         { "--agent-config and 2 clusters were given: expected one, by --agent CLUSTER",
           "--agent", "a", "--agent", "b", "--agent-config", "file" },
-        { "--agent: 1 required CLUSTER missing", "--agent" },
+        { "--agent: no CLUSTER was given", "--agent" },
     } do
         fixture.it_unless(nil)("is refused: " .. case[1], function ()
             local words = { "run", unpack(case, 2) }

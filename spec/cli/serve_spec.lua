@@ -105,6 +105,19 @@ describe("holdfast serve", function ()
         assert.truthy(body:find('holdfast_locks_held{dictionary="cache",kind="lock"} 1\n', 1, true))
     end)
 
+    it("counts the dictionaries that programs are refused: overwritten, or deleted while in use", function ()
+        keep(MEMBERS .. "ready()")
+        local _, port = serve()
+        local function refused()
+            return tonumber(get(port, "/metrics"):match "\nholdfast_dictionaries_unreadable (%d+)\n")
+        end
+        assert.equal(0, refused())
+        os.execute(("rm %s/cache.dict"):format(command.world()))
+        assert.truthy(command.await(function () return refused() == 1 end))
+        command.write(command.world() .. "/none.dict", "nothing")
+        assert.truthy(command.await(function () return refused() == 2 end))
+    end)
+
     it("has metrics that promtool accepts", function ()
         if not shell.succeeds "command -v promtool >/dev/null" then
             return pending "promtool is not installed"
@@ -319,6 +332,12 @@ describe("holdfast serve", function ()
         os.execute("chmod 600 " .. command.write("token", "short"))
         assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
         assert.matches("No such file", refusal("--token-file", "/nowhere/token"))
+        -- It served without a token.
+        assert.matches("token%-file: no file was named", refusal("--token-file", ""))
+        assert.matches("token%-file: no file was named", refusal("--token-file="))
+        -- Nobody is told to change the mode of what is no token.
+        assert.matches('token file "/tmp" is no file', refusal("--token-file", "/tmp"))
+        assert.matches("expected one line of 16 to 512", refusal("--token-file", "/etc/passwd"))
         assert.matches("bad number \"65\": expected 0 to 64", refusal("--keys", "65"))
         local _, port = serve()
         assert.matches("^holdfast: cannot listen on 127%.0%.0%.1:" .. port .. ": Address already in use\n$",

@@ -13,7 +13,7 @@ local REFUSED = {
     { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
     { { "run" }, "no script was given, and no -e" },
     { { "run", "--" }, "no script was given, and no -e" },
-    { { "run", "-e" }, "-e: 1 required CODE missing" },
+    { { "run", "-e" }, "-e: no CODE was given" },
     { { "run", "-e", "print(1)", "SCRIPT" }, "-e and the script" },
     { { "run", "-e", "print(1)", "a.lua" },
         '-e and the script "a.lua" were given: expected one of them; arguments of -e follow "--"' },
@@ -22,7 +22,11 @@ local REFUSED = {
         'unknown option "--fast"; accepted: --help, -e, --workers, --dict, --agent, --agent-config, --grace, '
         .. "--respawn" },
     { { "run", "-n", "SCRIPT" }, 'unknown option "-n"; accepted: --help' },
-    { { "run", "--workers" }, "--workers: 1 required N missing" },
+    { { "run", "--workers" }, "--workers: no N was given" },
+    { { "run", "--workers=", "SCRIPT" }, '--workers: bad number ""' },
+    { { "run", "--respawn=1", "SCRIPT" }, 'unexpected "--respawn=1": --respawn takes no value' },
+    { { "run", "--agent-config=", "SCRIPT" }, "--agent-config: no file was named" },
+    { { "--version=1" }, 'unexpected "--version=1": --version takes no value' },
     { { "run", "--workers", "0", "SCRIPT" }, '--workers: bad number "0": expected 1 to 1023' },
     { { "run", "--workers", "1024", "SCRIPT" },
       '--workers: bad number "1024": expected 1 to 1023 (a runtime directory has room for 1024 processes)' },
@@ -105,6 +109,27 @@ describe("The command line", function()
             assert.truthy(err:find("holdfast: " .. case[2], 1, true), err)
         end)
     end
+
+    it("may have an empty value in the same word, which is no other than one in the next", function()
+        for _, line in ipairs {
+            "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
+            "ls --dir", "ls --user", "ls --color", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
+            "set --exptime NAME KEY VALUE", "set --flags NAME KEY VALUE", "release --token NAME KEY",
+            "incr --init NAME KEY", "incr --init-ttl NAME KEY", "cluster break --revision NAME KEY", "lock --wait KEY",
+            "lock --exptime KEY", "lock --dir KEY", "lock --user KEY", "lock --cluster KEY", "lock --agent-config KEY",
+            "lock --conflict-exit-code KEY",
+        } do
+            local before, option, after = line:match "^(.-) (%-%-%S+) ?(.*)$"
+            local function said(value)
+                local words = ('"%s" %s %s%s %s -- true'):format(command.program, before, option, value, after)
+                local _, out, err = command.run("-c", words, { PROGRAM = "/bin/sh" })
+                return out .. err
+            end
+            local apart = said " ''"
+            assert.equal(apart, said "=", line)
+            assert.falsy(apart:find "required", apart)
+        end
+    end)
 
     it("explains itself on standard output", function()
         for _, arguments in ipairs({ { "--help" }, { "-h" } }) do

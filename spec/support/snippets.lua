@@ -8,6 +8,10 @@
 --   <!-- output -->            what the block before has printed; "like" in place of numbers that differ each time:
 --   <!-- output like -->       numbers stand for any numbers, also long hexadecimal ones
 --   <!-- output unordered -->  its lines, in any order
+--   <!-- output first -->      what it prints in the first run of the section only, where a section is run twice
+--   <!-- output again -->      what it prints in the second run
+--   <!-- output once -->       what it prints in the first run; nothing in the second; two that run at the same time
+--                              print it once
 --   <!-- answers: PATHS -->    what the nginx before has answered to these requests, one after the other
 --   <!-- not run: REASON -->   leave it alone
 --   <!-- needs: COMMAND -->    leave it and what follows in its section alone where the command fails
@@ -170,14 +174,50 @@ local function compare(block, shown, where)
 end
 
 
-local function run_blocks(section, path)
-    local printed = ""
+-- Runs a line of sh in the folder of the test: what it printed.
+local function run_line(line, env, forgives, where)
+    local ended, out, err = command.run("-ec", "cd '" .. command.path("") .. "'; " .. line, env)
+    assert.same({ code = 0 }, ended, where .. err)
+    assert.equal("", forgives and err:gsub(forgives, "") or err, where .. "something on standard error")
+    return out
+end
+
+
+-- Two processes of the same program, in an empty world.
+local AT_THE_SAME_TIME = [[
+run() { (%s); }
+run & first=$!
+run & second=$!
+wait $first
+wait $second
+]]
+
+local function compare_once(block, printed, run, round, where)
+    if round == 1 then
+        compare(block, printed, where)
+        return
+    end
+    assert.equal("", printed, where .. "a second run prints something")
+    assert(shell.succeeds("find " .. command.world() .. " -mindepth 1 -delete"))
+    compare(block, run_line(AT_THE_SAME_TIME:format(run.line), run.env, nil, where), where)
+end
+
+
+-- `mark` is that of an output. Those of another round are not looked at.
+local function is_of_round(mark, round)
+    local wanted = mark:find("first", 1, true) and 1 or mark:find("again", 1, true) and 2
+    return not wanted or wanted == round
+end
+
+
+local function run_blocks(section, path, round)
+    local printed, run = "", nil
     local env = environment()
     for name, value in pairs(section.env or {}) do
         env[name] = value
     end
     for _, block in ipairs(section) do
-        local where = path .. ":" .. block.line .. ": "
+        local where = path .. ":" .. block.line .. ": " .. (round > 1 and "run once more: " or "")
         local file, paths = mark_argument(block, "file"), mark_argument(block, "answers")
         local needed = mark_argument(block, "needs")
         if needed and not shell.succeeds(needed .. " 2>/dev/null") then
@@ -188,26 +228,28 @@ local function run_blocks(section, path)
             compare(block, ask(paths), where)
         elseif is_site(block) then
             start_site(block, where)
+        elseif block.mark and block.mark:find("^output once") then
+            compare_once(block, printed, run, round, where)
         elseif block.mark and block.mark:find("^output") then
-            compare(block, printed, where)
+            if is_of_round(block.mark, round) then
+                compare(block, printed, where)
+            end
         else
             local line, script = command_of(block)
             if line then
                 command.write(script, block.text)
-                local ended, out, err = command.run("-ec", "cd '" .. command.path("") .. "'; " .. line, env)
-                assert.same({ code = 0 }, ended, where .. err)
-                err = section.forgives and err:gsub(section.forgives, "") or err
-                assert.equal("", err, where .. "something on standard error")
-                printed = out
+                run = { line = line, env = env }
+                printed = run_line(line, env, section.forgives, where)
             end
         end
     end
 end
 
 
--- Runs the blocks of a section one after the other in one folder and one world. An error names the line.
-function _M.run(section, path)
-    local ok, err = pcall(run_blocks, section, path)
+-- Runs the blocks of a section one after the other in one folder and one world, which may have seen an earlier round.
+-- An error names the line.
+function _M.run(section, path, round)
+    local ok, err = pcall(run_blocks, section, path, round or 1)
     site.clean_up()
     if not ok then
         error(err, 0)
@@ -217,14 +259,16 @@ end
 
 -- A claim for each section of a file: what it shows happens. The claim begins with `text`. prepare(section), if given,
 -- may change the blocks, set variables of their environment in section.env, and a pattern in section.forgives of what
--- they may write on standard error.
-function _M.claims(path, text, prepare)
+-- they may write on standard error. `rounds`: how often the section is run in its world, as a reader might.
+function _M.claims(path, text, prepare, rounds)
     for _, section in ipairs(_M.sections(path)) do
         busted.it(text .. section.heading, function ()
             if prepare then
                 prepare(section)
             end
-            _M.run(section, path)
+            for round = 1, rounds or 1 do
+                _M.run(section, path, round)
+            end
         end)
     end
 end

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/name.h"
+#include "cli/command_words.h"
 #include "cli/message.h"
 #include "cli/print_help.h"
 #include "cli/unknown_option.h"
@@ -68,6 +69,13 @@ void Arguments::add_value(const char* names, const char* type, const char* text,
   });
 }
 
+void Arguments::add_file(const char* names, const char* text, std::string& path) {
+  add_value(names, "FILE", text, [&path](const std::string& given) {
+    path = given;
+    return refuse_no_file(given);
+  });
+}
+
 void Arguments::expect_words(std::size_t least, std::size_t most, std::vector<const char*> names) {
   least_ = least;
   most_ = most;
@@ -78,14 +86,15 @@ void Arguments::expect_words(std::size_t least, std::size_t most, std::vector<co
 std::optional<int> Arguments::parse(const std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   std::vector<std::string> own(arguments.begin(), dashes);
-  std::reverse(own.begin(), own.end());  // as CLI11 takes it
   CLI::App& app = parser_->app;
+  if (const std::string wrong = split_values(app, own); !wrong.empty()) return refuse(wrong);
+  std::reverse(own.begin(), own.end());  // as CLI11 takes it
   try {
     app.parse(own);
   } catch (const CLI::Success& success) {
     return print_help(app, success);
   } catch (const CLI::ParseError& error) {
-    return refuse(error.what());
+    return refuse(in_words(app, error));
   }
   for (const std::string& word : app.remaining()) {
     if (word.size() > 1 && word.front() == '-' && !inspect::number_of(word))

@@ -35,6 +35,8 @@ class Arguments {
   using Read = std::function<std::string(const std::string&)>;
   void add_value(const char* names, const char* type, const char* text, Read read);
   void add_value(const char* names, const char* type, const char* text, std::string& value);
+  /// A FILE, which an empty path is not.
+  void add_file(const char* names, const char* text, std::string& path);
 
   /// How many words there are to be, and what they are called.
   void expect_words(std::size_t least, std::size_t most, std::vector<const char*> names);

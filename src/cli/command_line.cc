@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/name.h"
+#include "cli/command_words.h"
 #include "cli/commands.h"
 #include "cli/descriptor.h"
 #include "cli/message.h"
@@ -89,7 +90,7 @@ std::string read_agent(const std::string& text, std::vector<std::string>& agents
 
 std::string read_agent_config(const std::string& text, std::string& path) {
   path = text;
-  return text.empty() ? "no file was named" : "";
+  return refuse_no_file(text);
 }
 
 /// As lines of one script: a second one sees the local variables of the first.
@@ -140,13 +141,16 @@ class Parser {
   Parsed parse(const std::vector<std::string>& arguments) {
     const Parts parts = split(arguments);
     std::vector<std::string> own = parts.own;
+    const bool is_run = !own.empty() && own.front() == run_->get_name();
+    if (const std::string wrong = split_values(is_run ? *run_ : app_, own); !wrong.empty())
+      return refuse(wrong, is_run);
     std::reverse(own.begin(), own.end());  // as CLI11 takes it
     try {
       app_.parse(own);
     } catch (const CLI::Success& success) {
       return Done{print_help(app_, success)};
     } catch (const CLI::ParseError& error) {
-      return refuse(error.what());
+      return refuse(in_words(*run_, error));
     }
     if (!run_->parsed()) return refuse_command(arguments);
     for (const std::string& extra : run_->remaining()) return refuse(unknown_option(extra, *run_));
@@ -224,8 +228,10 @@ class Parser {
     return refuse(fmt::format("unknown command \"{}\"; accepted: {}", arguments.front(), names_of_commands()));
   }
 
-  Parsed refuse(const std::string& reason) const {
-    say("{}\nTry \"holdfast {}--help\".", reason, run_->parsed() ? "run " : "");
+  Parsed refuse(const std::string& reason) const { return refuse(reason, run_->parsed()); }
+
+  static Parsed refuse(const std::string& reason, bool is_run) {
+    say("{}\nTry \"holdfast {}--help\".", reason, is_run ? "run " : "");
     return Done{kUsageError};
   }
 

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/name.h"
+#include "cli/command_words.h"
 #include "cli/message.h"
 #include "cli/print_help.h"
 #include "cli/unknown_option.h"
@@ -26,11 +27,13 @@ constexpr int kStatusMax = 255;
 
 constexpr const char* kUsageLines =
     "Usage: holdfast lock [OPTIONS] [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
-    "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n";
+    "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
+    "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n";
 
 constexpr const char* kFooter =
     R"(The lock is held as long as the command runs, also if `holdfast lock` is killed. The
 command finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is made where there is none.
+A KEY that begins with "-" stands between "--" and "--".
 
 Exit status: that of the command, 128 + n if signal n ended it; else
    1  another has the lock, or the time is over (see -E)
@@ -83,17 +86,25 @@ class LockParser {
   std::variant<LockOptions, int> parse(const std::vector<std::string>& arguments) {
     const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
     std::vector<std::string> own(arguments.begin(), dashes);
+    if (const std::string wrong = split_values(app_, own); !wrong.empty()) return refuse(wrong);
     std::reverse(own.begin(), own.end());  // as CLI11 takes it
     try {
       app_.parse(own);
     } catch (const CLI::Success& success) {
       return print_help(app_, success);
     } catch (const CLI::ParseError& error) {
-      return refuse(error.what());
+      return refuse(in_words(app_, error));
     }
-    const bool has_dashes = dashes != arguments.end();
-    if (has_dashes) options_.command.assign(dashes + 1, arguments.end());
-    std::string wrong = read_names();
+    std::string wrong = sort_words();
+    // Without a name before them, the dashes end the options: names follow, and then the command behind other dashes.
+    auto command = dashes;
+    if (wrong.empty() && names_.empty() && dashes != arguments.end()) {
+      command = std::find(dashes + 1, arguments.end(), "--");
+      if (command != arguments.end() || app_.count("--command") != 0) names_.assign(dashes + 1, command);
+    }
+    const bool has_dashes = command != arguments.end();
+    if (has_dashes) options_.command.assign(command + 1, arguments.end());
+    if (wrong.empty()) wrong = read_names();
     if (wrong.empty()) wrong = read_command(has_dashes);
     if (wrong.empty()) wrong = judge();
     if (!wrong.empty()) return refuse(wrong);
@@ -157,7 +168,8 @@ class LockParser {
     app_.add_option("--agent-config", options_.agent_config,
                     "Configuration of the agent that --agent starts; default: /etc/holdfast/NAME.json")
         ->type_name("FILE")
-        ->take_last();
+        ->take_last()
+        ->check(refuse_no_file);
   }
 
   // When it is read, and not at the end, it is known which words stand before it.
@@ -174,11 +186,15 @@ class LockParser {
     return "unexpected " + quote(names_[before]) + " after -c COMMAND: expected the command as one word, in quotes";
   }
 
-  std::string read_names() {
+  std::string sort_words() {
     for (const std::string& word : app_.remaining()) {
       if (word.size() > 1 && word.front() == '-') return unknown_option(app_, word);
       names_.push_back(word);
     }
+    return {};
+  }
+
+  std::string read_names() {
     if (names_.empty()) return "no key was given";
     if (std::string stray = stray_word(); !stray.empty()) return stray;
     if (names_.size() > 2) return "unexpected " + quote(names_[2]) + ": the command follows \"--\"";

@@ -84,8 +84,7 @@ int run_serve(const std::vector<std::string>& given) {
   Wanted wanted;
   arguments.add_value("--listen", "ADDRESS", "Number and port; default: 127.0.0.1:9145. Port 0: any that is free",
                       wanted.listen);
-  arguments.add_value("--token-file", "FILE", "Ask for the token in FILE: Authorization: Bearer TOKEN",
-                      wanted.token_file);
+  arguments.add_file("--token-file", "Ask for the token in FILE: Authorization: Bearer TOKEN", wanted.token_file);
   arguments.add_value("--keys", "N", "Metrics of the N keys with the most contention, 0 to 64; default: 0",
                       [&](const std::string& text) {
                         const auto number = inspect::whole_number_of(text);

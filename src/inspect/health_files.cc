@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "inspect/health.h"
+#include "inspect/names.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
+#include "world/name_use.h"
 
 namespace holdfast::inspect {
 
@@ -87,26 +89,33 @@ void check_file(const Patient& patient, const WorldFile& file, const std::string
     findings.push_back(other_world(patient, file));
 }
 
-bool is_as_made(const WorldFile& file, const std::string& world, std::uint64_t note) {
-  return file.trouble.empty() && file.is_regular && file.kind == WorldFile::Kind::names && file.has_our_layout() &&
-         file.made_inode == file.inode && file.made_bytes == file.bytes && file.links == 1 &&
-         (file.mode & ~file.made_mode) == 0 && file.world == world && note == note_of_name_file(file.inode);
-}
-
-/// Files of names in use: without one that was made, it cannot be told which names are.
-void check_name_files(const Patient& patient, const std::string& world, Findings& findings) {
-  const auto notes = read_name_file_notes(patient.directory);
-  for (std::size_t number = 0; number < notes.size(); ++number) {
-    if (!is_note_of_name_file(notes[number])) continue;
-    const std::string name = name_file_name(number);
-    const auto file = std::find_if(patient.files.begin(), patient.files.end(),
-                                   [&](const WorldFile& one) { return one.name == name; });
-    const bool is_missing = file == patient.files.end();
-    if (!is_missing && is_as_made(*file, world, notes[number])) continue;
-    findings.push_back({Severity::error, name,
+/// Files of names in use: without one that was made, nobody knows which names are.
+void check_name_files(const Names& names, Findings& findings) {
+  for (const auto& [number, is_missing] : names.unsound())
+    findings.push_back({Severity::error, name_file_name(number),
                         fmt::format("{}: dictionaries of some names cannot be opened",
                                     is_missing ? "was deleted or moved" : "is not the file that was made here"),
-                        "end all processes that use the directory; the next one makes it anew"});
+                        is_missing ? "end all processes that use the directory; the next one makes it anew"
+                                   : "end all processes that use the directory, and remove it"});
+}
+
+/// The name of a file that was deleted while it was mapped, if a process that did not make it has it open.
+std::string deleted_name(const Patient& patient, std::uint64_t byte) {
+  for (const auto& [inode, name] : patient.openers.deleted())
+    if (name_byte(name, inode) == byte) return name;
+  return {};
+}
+
+void check_lost_names(const Patient& patient, const Names& names, Findings& findings) {
+  for (const std::uint64_t byte : names.lost()) {
+    WorldFile file;
+    file.inode = byte % (std::uint64_t{1} << kNameInodeBits);
+    file.name = deleted_name(patient, byte);
+    findings.push_back({Severity::error, file.name.empty() ? patient.directory : file.name,
+                        fmt::format("{} was deleted or moved while it was in use, and programs that come are refused "
+                                    "its name; {}",
+                                    file.name.empty() ? "a dictionary" : "the file", users(patient, file)),
+                        "end these processes, or start them again together"});
   }
 }
 
@@ -143,7 +152,9 @@ void check_files(const Patient& patient, Findings& findings) {
     else
       check_file(patient, file, world, findings);
   }
-  if (!world.empty()) check_name_files(patient, world, findings);
+  const Names names = Names::read(patient.directory, patient.files);
+  check_name_files(names, findings);
+  check_lost_names(patient, names, findings);
 }
 
 }  // namespace holdfast::inspect

@@ -11,6 +11,7 @@
 #include "holdfast.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
+#include "world/world_file.h"
 
 namespace holdfast::inspect {
 
@@ -19,10 +20,20 @@ namespace {
 constexpr int kDeviceField = 3;
 constexpr int kInodeField = 4;
 
+/// The name of the file, if the line of /proc/PID/maps has a deleted file of a dictionary in that directory.
+std::string deleted_dictionary(std::string_view line, const std::string& directory) {
+  constexpr std::string_view kDeleted = " (deleted)";
+  const std::size_t path = line.find(" " + directory + "/");
+  if (path == std::string_view::npos || !line.ends_with(kDeleted)) return {};
+  line.remove_suffix(kDeleted.size());
+  line.remove_prefix(path + directory.size() + 2);
+  return line.ends_with(kDictionarySuffix) ? std::string(line) : std::string();
+}
+
 }  // namespace
 
 // A file that is mapped twice is noted once.
-void Openers::add(std::uint32_t pid, const std::string& maps, const std::string& device) {
+void Openers::add(std::uint32_t pid, const std::string& maps, const std::string& device, const std::string& directory) {
   for (std::string_view rest = maps; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
@@ -32,6 +43,7 @@ void Openers::add(std::uint32_t pid, const std::string& maps, const std::string&
     if (!inode) continue;
     std::vector<std::uint32_t>& pids = pids_of_[*inode];
     if (pids.empty() || pids.back() != pid) pids.push_back(pid);
+    if (std::string name = deleted_dictionary(line, directory); !name.empty()) deleted_[*inode] = std::move(name);
   }
 }
 
@@ -48,7 +60,7 @@ Openers Openers::read(const std::string& directory, const std::vector<std::uint3
     }
     const auto maps = read_whole(fmt::format("/proc/{}/maps", pid));
     if (maps)
-      openers.add(pid, *maps, name);
+      openers.add(pid, *maps, name, directory);
     else if (read_stat(pid))
       openers.closed_.push_back(pid);
   }

@@ -16,15 +16,19 @@ class Openers {
 
   /// The pids that have that file, in order.
   const std::vector<std::uint32_t>& of(std::uint64_t inode) const;
+  /// Names of files of dictionaries that were deleted or moved while these processes had them mapped, by inode. A
+  /// process that has made its file knows it by no name.
+  const std::map<std::uint64_t, std::string>& deleted() const noexcept { return deleted_; }
   /// Whether all were looked at: some may be closed to this user, or time was over.
   bool complete() const noexcept { return in_time_ && closed_.empty(); }
   /// What is asked concerns these processes only: that others are closed does not matter.
   void limit_to(const std::vector<std::uint32_t>& pids);
 
  private:
-  void add(std::uint32_t pid, const std::string& maps, const std::string& device);
+  void add(std::uint32_t pid, const std::string& maps, const std::string& device, const std::string& directory);
 
   std::map<std::uint64_t, std::vector<std::uint32_t>> pids_of_;
+  std::map<std::uint64_t, std::string> deleted_;
   std::vector<std::uint32_t> closed_;
   bool in_time_ = true;
 };

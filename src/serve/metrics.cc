@@ -40,6 +40,7 @@ const std::vector<Family>& families() {
       {"holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster."},
       {"holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here."},
       {"holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it."},
+      {"holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs are refused: holdfast doctor."},
       {"holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives."},
       {"holdfast_words_mended_total", "counter", "Overwritten words that were put right."},
       {"holdfast_agent_up", "gauge", "1 if the agent of the cluster answers."},
@@ -178,6 +179,7 @@ std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat forma
     add_cluster(one, metrics);
   }
   for (const auto& [cluster, agent] : view.agents) add_agent(cluster, agent, metrics);
+  metrics.add("holdfast_dictionaries_unreadable", {}, as_double(view.unreadable));
   if (world != nullptr) {
     metrics.add("holdfast_lives_unknown_total", {}, as_double(world->lives_unknown));
     metrics.add("holdfast_words_mended_total", {}, as_double(world->words_mended));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "inspect/names.h"
 #include "inspect/world.h"
 
 namespace holdfast::serve {
@@ -86,6 +87,10 @@ Expected<View> gather_view() {
     read_cluster(one);
     if (!read_locks(one, view)) view.dictionaries.pop_back();
   }
+  std::vector<std::string> troubled;
+  for (const DictionaryView& one : view.dictionaries)
+    if (!one.dictionary.trouble.empty()) troubled.push_back(one.dictionary.name);
+  view.unreadable = inspect::count_refused(view.directory, troubled);
   ask_agents(view);
   return view;
 }

@@ -50,6 +50,7 @@ struct View {
   std::vector<inspect::Lock> locks;  // at most kLocksShown
   std::uint64_t lock_count = 0;      // of all
   std::map<std::string, AgentView> agents;
+  std::size_t unreadable = 0;  // dictionaries that programs that come are refused
 };
 
 Expected<View> gather_view();

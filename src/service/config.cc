@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -25,8 +26,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kTtlMin = 2;
-constexpr std::int64_t kTtlMax = 3600;
 constexpr Milliseconds kMsMax = 60'000;
 constexpr const char* kTextsWanted = "expected a list of one string or more";
 
@@ -36,6 +35,12 @@ std::string read_text(const Json& value, std::string& to) {
   if (!value.is_string()) return "expected a string";
   to = value.get<std::string>();
   return {};
+}
+
+// An empty one would count as none: "ca": "" would be any CA of the system.
+std::string read_name(const Json& value, std::string& to) {
+  if (std::string bad = read_text(value, to); !bad.empty()) return bad;
+  return to.empty() ? "expected a string that is not empty" : "";
 }
 
 std::string read_texts(const Json& value, std::vector<std::string>& to) {
@@ -69,12 +74,12 @@ const std::map<std::string, Reader>& readers() {
   static const std::map<std::string, Reader> all{
       {"endpoints", [](const Json& v, Config& c) { return read_texts(v, c.endpoints); }},
       {"namespace", [](const Json& v, Config& c) { return read_text(v, c.space); }},
-      {"user", [](const Json& v, Config& c) { return read_text(v, c.user); }},
-      {"password_file", [](const Json& v, Config& c) { return read_text(v, c.password_file); }},
-      {"ca", [](const Json& v, Config& c) { return read_text(v, c.ca); }},
-      {"cert", [](const Json& v, Config& c) { return read_text(v, c.cert); }},
-      {"key", [](const Json& v, Config& c) { return read_text(v, c.key); }},
-      {"state_directory", [](const Json& v, Config& c) { return read_text(v, c.state_directory); }},
+      {"user", [](const Json& v, Config& c) { return read_name(v, c.user); }},
+      {"password_file", [](const Json& v, Config& c) { return read_name(v, c.password_file); }},
+      {"ca", [](const Json& v, Config& c) { return read_name(v, c.ca); }},
+      {"cert", [](const Json& v, Config& c) { return read_name(v, c.cert); }},
+      {"key", [](const Json& v, Config& c) { return read_name(v, c.key); }},
+      {"state_directory", [](const Json& v, Config& c) { return read_name(v, c.state_directory); }},
       {"require_fixed_etcd", [](const Json& v, Config& c) { return read_flag(v, c.require_fixed_etcd); }},
       {"ttl", [](const Json& v, Config& c) { return read_number(v, kTtlMin, kTtlMax, c.settings.ttl_s); }},
       {"slice_ms", [](const Json& v, Config& c) { return read_number(v, 0, kMsMax, c.settings.slice_ms); }},
@@ -106,8 +111,8 @@ Status check_file(const std::string& path, bool secret) {
   return {};
 }
 
-Expected<std::string> read_closed_file(const std::string& path) {
-  if (Status bad = check_file(path, true); !bad.ok()) return bad;
+Expected<std::string> read_file(const std::string& path) {
+  if (Status bad = check_file(path, false); !bad.ok()) return bad;
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
@@ -153,11 +158,14 @@ Config default_config(const std::string& cluster) {
 }
 
 Expected<Config> read_config(const std::string& cluster, const std::string& path) {
-  const auto text = read_closed_file(path);
+  const auto text = read_file(path);
   if (!text)
     return Status{text.status().code, "no configuration of cluster " + quote(cluster) + ": " + text.status().message};
   auto root = parse(*text, path);
   if (!root) return root.status();
+  // Behind the look at its content: nobody is told to close a file that is no configuration.
+  if (const Status bad = check_file(path, true); !bad.ok())
+    return Status{bad.code, "no configuration of cluster " + quote(cluster) + ": " + bad.message};
   Config config = default_config(cluster);
   for (const auto& [name, value] : root->items()) {
     const auto reader = readers().find(name);
@@ -168,6 +176,19 @@ Expected<Config> read_config(const std::string& cluster, const std::string& path
   }
   if (const Status bad = check_config(config, path); !bad.ok()) return bad;
   return config;
+}
+
+std::string endpoint_in_clear(const Config& config) {
+  if (config.user.empty()) return {};
+  const auto is_in_clear = [](const std::string& url) {
+    constexpr const char* kOwn[] = {"http://127.", "http://localhost:", "http://[::1]:"};
+    const std::string scheme = "https://";
+    const bool is_tls = url.size() > scheme.size() && ::strncasecmp(url.c_str(), scheme.c_str(), scheme.size()) == 0;
+    return !is_tls &&
+           std::none_of(std::begin(kOwn), std::end(kOwn), [&](const char* own) { return url.starts_with(own); });
+  };
+  const auto found = std::find_if(config.endpoints.begin(), config.endpoints.end(), is_in_clear);
+  return found != config.endpoints.end() ? *found : "";
 }
 
 Status check_config(const Config& config, const std::string& source) {

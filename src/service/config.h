@@ -31,6 +31,11 @@ std::string config_path(const std::string& cluster);
 Expected<Config> read_config(const std::string& cluster, const std::string& path);
 /// The defaults of a cluster, and this machine's name.
 Config default_config(const std::string& cluster);
+/// An endpoint to which the password of etcd's user would go without encryption and over a network; empty: none.
+std::string endpoint_in_clear(const Config& config);
+/// What "ttl" may be, in seconds.
+inline constexpr std::int64_t kTtlMin = 2;
+inline constexpr std::int64_t kTtlMax = 3600;
 /// Refuses what no file and no command line may say, and files that are not there or are open to all users.
 Status check_config(const Config& config, const std::string& source);
 

@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <exception>
@@ -24,6 +25,8 @@
 #include "agent/engine.h"
 #include "base/name.h"
 #include "base/version.h"
+#include "cli/command_words.h"
+#include "cli/unknown_option.h"
 #include "etcd/etcd_store.h"
 #include "etcd/identity.h"
 #include "etcd/loop.h"
@@ -41,6 +44,8 @@ namespace {
 constexpr int kUsageError = 2;
 /// Another agent acts for this machine now. A manager that starts services anew should not start this one.
 constexpr int kSuperseded = 3;
+
+constexpr const char* kTryHelp = "\nTry \"holdfast agent --help\".";
 
 constexpr const char* kFooter =
     R"(It serves the programs of the same user, or of the same HOLDFAST_DIR. TERM ends it: if nobody
@@ -149,6 +154,9 @@ class Service {
         engine_(store_, machine_, clock_, config.space, config.settings, &report) {
     engine_.describe_store([this] { return describe_store(); });
     engine_.on_accept([this](std::uint64_t id) { return accept(std::to_string(id)); });
+    if (const std::string url = endpoint_in_clear(config); !url.empty())
+      warn(
+          fmt::format("the password of etcd's user {} goes to {} without encryption: give https://", config.user, url));
     if (!machine_.trouble().empty()) warn(machine_.trouble() + ": new dictionaries are found once a second");
     for (const int fd : machine_.descriptors()) loop_.watch(fd, EPOLLIN, [this](std::uint32_t) { step(); });
     loop_.watch(signals_.descriptor(), EPOLLIN, [this](std::uint32_t) {
@@ -416,20 +424,34 @@ Expected<Config> config_of(const Given& given) {
   return config;
 }
 
+std::string read_ttl(const std::string& text) {
+  std::int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  if (is_number && seconds >= kTtlMin && seconds <= kTtlMax) return {};
+  return fmt::format("bad time {}: expected whole seconds, {} to {}", quote(text), kTtlMin, kTtlMax);
+}
+
 void describe(CLI::App& app, Given& given) {
   app.set_version_flag("--version", std::string("holdfast-agent ") + kVersion, "Print the version and exit");
-  app.add_option("CLUSTER", given.cluster, "Name of the cluster")->required();
-  app.add_option("--config", given.path, "Configuration; default: /etc/holdfast/CLUSTER.json")->type_name("FILE");
+  app.add_option("CLUSTER", given.cluster, "Name of the cluster");
+  app.allow_extras();
+  app.add_option("--config", given.path, "Configuration; default: /etc/holdfast/CLUSTER.json")
+      ->type_name("FILE")
+      ->check(cli::refuse_no_file);
   app.add_option("--etcd", given.endpoints, "Servers, separated by commas, in place of the file's")
       ->delimiter(',')
-      ->type_name("URL");
+      ->allow_extra_args(false)  // else an empty one takes the next word
+      ->type_name("URL")
+      ->check([](const std::string& url) { return url.empty() ? "no endpoints: expected URLs" : ""; });
   app.add_option("--namespace", given.space, "Of all keys at etcd; default: holdfast/CLUSTER")->type_name("PREFIX");
   app.add_option("--ttl", given.ttl_s, "Seconds after which others may have the locks of a lost machine; default: 10")
-      ->check(CLI::Range(2, 3600))
-      ->type_name("SECONDS");
+      ->type_name("SECONDS")
+      ->check(read_ttl);
   app.add_option("--state", given.state_directory,
                  "Where to keep which store the cluster has; default: $STATE_DIRECTORY, else the runtime directory")
-      ->type_name("DIRECTORY");
+      ->type_name("DIRECTORY")
+      ->check([](const std::string& path) { return path.empty() ? "bad directory \"\": expected a path" : ""; });
   app.add_flag("--drain", given.drains, "At TERM, wait until no lock is held, and get no new one")
       ->disable_flag_override();
   app.add_flag("--standby", given.stands_by, "While another agent acts for this machine, wait for its end")
@@ -437,18 +459,36 @@ void describe(CLI::App& app, Given& given) {
   app.footer(kFooter);
 }
 
+/// What is wrong with the words of a command line, once its options are read.
+std::string judge_words(const CLI::App& app, const Given& given) {
+  for (const std::string& word : app.remaining())
+    return word.size() > 1 && word.front() == '-' ? cli::unknown_option(app, word) : "unexpected " + quote(word);
+  return given.cluster.empty() ? "no CLUSTER was given" : "";
+}
+
+/// The exit status where there is nothing left to do.
+std::optional<int> read_command_line(CLI::App& app, const Given& given, std::vector<std::string> words) try {
+  std::string wrong = cli::split_values(app, words);
+  if (wrong.empty()) {
+    std::reverse(words.begin(), words.end());  // as CLI11 takes it
+    app.parse(words);
+    wrong = judge_words(app, given);
+  }
+  if (wrong.empty()) return std::nullopt;
+  say(wrong + kTryHelp);
+  return kUsageError;
+} catch (const CLI::Success& success) {
+  return app.exit(success);
+} catch (const CLI::ParseError& error) {
+  say(cli::in_words(app, error) + kTryHelp);
+  return kUsageError;
+}
+
 int run(int count, char** values) {
   CLI::App app("Keeps the locks of a cluster for the programs of this machine.", "holdfast agent");
   Given given;
   describe(app, given);
-  try {
-    app.parse(count, values);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
-  } catch (const CLI::ParseError& error) {
-    say(fmt::format("{}\nTry \"holdfast agent --help\".", error.what()));
-    return kUsageError;
-  }
+  if (const auto done = read_command_line(app, given, {values + std::min(count, 1), values + count})) return *done;
   auto config = config_of(given);
   if (!config) {
     say(config.status().message);

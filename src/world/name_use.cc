@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/hash.h"
 #include "world/name_file.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
@@ -18,7 +17,7 @@ namespace {
 using platform::FileDescriptor;
 using platform::Mapping;
 
-constexpr int kInodeBits = 26;
+constexpr int kInodeBits = kNameInodeBits;
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kInodeBits;
 /// A process that opened a file just before its removal holds its byte for a moment: look so often.
 constexpr int kLooks = 5;
@@ -113,11 +112,6 @@ Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, 
 }
 
 }  // namespace
-
-std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
-  const std::uint64_t hash = hash_key(name.data(), name.size(), 0) >> (kInodeBits + 2);
-  return kNameLocks + (hash << kInodeBits | inode % kInodes);
-}
 
 Expected<Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return Mapping();

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "platform/platform.h"
 
@@ -25,8 +26,12 @@ class RuntimeDirectory;
 
 /// Names have the bytes from here to the last that can be locked: 36 bits of hash, 26 of the inode.
 inline constexpr std::uint64_t kNameLocks = std::uint64_t{1} << 62;
+inline constexpr int kNameInodeBits = 26;
 /// The byte of that file under that name.
-std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept;
+inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
+  const std::uint64_t hash = hash_key(name.data(), name.size(), 0) >> (kNameInodeBits + 2);
+  return kNameLocks + (hash << kNameInodeBits | inode % (std::uint64_t{1} << kNameInodeBits));
+}
 
 /// One look: the lock, or an empty mapping if another file of that name is in use, even for a moment.
 /// `directory`: anchored to the table; without an anchor there are no names in use, and the result is empty.

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "world/directory_name.h"
+#include "world/name_file.h"
+#include "world/world_file.h"
 
 namespace holdfast {
 
@@ -177,16 +179,29 @@ Status create_directory(const std::string& path) {
   return errno == EEXIST ? Status{} : explain_creation_failure(path, errno);
 }
 
+// Whether nothing but a world is in the directory, so that its mode is ours to advise on. HOLDFAST_DIR may name any.
+bool has_only_a_world(const std::string& path) {
+  const auto is_of_a_world = [](std::string_view name) {
+    return name == "processes" || name.ends_with(kDictionarySuffix) || name.starts_with(kNameFilePrefix) ||
+           name.starts_with(kTemporaryPrefix) || name.starts_with(".agent-");
+  };
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))
+    if (!is_of_a_world(entry->path().filename().native())) return false;
+  return !error;
+}
+
 Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharing sharing) {
   if (sharing == RuntimeDirectory::Sharing::group) {
     // A sticky bit keeps the first process of a new world from removing others' files.
     if ((mode & (0777 | S_ISVTX) & ~kGroupMode) == 0) return {};
-    return refuse(path, "has mode " + octal(mode) +
-                            "; with HOLDFAST_SHARE=group at most 0770 is accepted: chmod 0770 it, or name another one");
+    const char* const mend = has_only_a_world(path) ? "chmod 0770 it, or name another one" : "name another one";
+    return refuse(path, "has mode " + octal(mode) + "; with HOLDFAST_SHARE=group at most 0770 is accepted: " + mend);
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};
   // One that is sticky is meant for all, as /dev/shm itself is.
-  const std::string chmod = (mode & S_ISVTX) == 0 ? "chmod 700 " + path + ", or " : "";
+  const bool may_close = (mode & S_ISVTX) == 0 && has_only_a_world(path);
+  const std::string chmod = may_close ? "chmod 700 " + path + ", or " : "";
   const std::string mend = is_of_group(mode) ? kShareIt : chmod;
   return refuse(path, "has mode " + octal(mode) + ", expected 0700: others must not get in; " + mend +
                           "name another one: export HOLDFAST_DIR=" + place_to_suggest());

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -176,6 +177,20 @@ TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
     EXPECT_EQ(is_of_group, has(status, "set HOLDFAST_SHARE=group")) << status.message;
     EXPECT_EQ(may_close, has(status, "chmod 700 " + scratch_.path() + ", or name another")) << status.message;
   }
+  ::chmod(scratch_.path().c_str(), 0700);
+}
+
+TEST_F(Directory, nobody_is_told_to_change_the_mode_of_one_that_has_other_things) {
+  ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0755));
+  for (const char* const ours : {"processes", "jobs.dict", "names-07"}) std::ofstream(scratch_ / ours).put('x');
+  EXPECT_TRUE(has(refusal(scratch_.path()), "chmod 700 " + scratch_.path()));
+  std::ofstream(scratch_ / "notes").put('x');
+  const Status status = refusal(scratch_.path());
+  EXPECT_FALSE(has(status, "chmod")) << status.message;
+  EXPECT_TRUE(has(status, "; name another one: export HOLDFAST_DIR=")) << status.message;
+  const Status shared = RuntimeDirectory::at(scratch_.path(), RuntimeDirectory::Sharing::group).status();
+  EXPECT_FALSE(has(shared, "chmod")) << shared.message;
+  EXPECT_TRUE(has(shared, "accepted: name another one")) << shared.message;
   ::chmod(scratch_.path().c_str(), 0700);
 }
 

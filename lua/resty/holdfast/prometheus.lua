@@ -51,6 +51,7 @@ local FAMILIES = {
     { "holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster." },
     { "holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here." },
     { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
+    { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs are refused: holdfast doctor." },
     { "holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives." },
     { "holdfast_words_mended_total", "counter", "Overwritten words that were put right." },
 }
@@ -194,11 +195,15 @@ local function collect(settings)
     names = from_the_one_left_out(names)
     left_out = nil
     local families = {}
+    local unreadable = 0
     local world
     local deadline = lock_counts.computed() + PATIENCE_FOR_ALL
     for _, name in ipairs(names) do
         local dict = shdict.open(name)
         local stats = dict and dict:stats()
+        if not dict then
+            unreadable = unreadable + 1
+        end
         if stats then  -- else it was removed meanwhile, or cannot be used: the other dictionaries still count
             local labels = { "dictionary", name }
             add(families, "holdfast_dictionary_capacity_bytes", labels, dict:capacity())
@@ -212,6 +217,7 @@ local function collect(settings)
             world = stats
         end
     end
+    add(families, "holdfast_dictionaries_unreadable", {}, unreadable)
     if world then  -- counts of the whole world, the same in each dictionary
         add(families, "holdfast_lives_unknown_total", {}, world.lives_unknown)
         add(families, "holdfast_words_mended_total", {}, world.words_mended)
