@@ -10,12 +10,14 @@
 // the name's file, after that mark and before the name goes. A lost note keeps newcomers out until the last user of the
 // removed file has looked; it never lets them in.
 //
-// The locks are pinned by a mapping, inherited by fork, and go when the dictionary is unmapped.
+// The locks are pinned by a mapping, inherited by fork, and go when the dictionary is unmapped. A use that outlives
+// exec has a file of its own (world/kept_file.h), which is looked for once there was one in this world.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "base/hash.h"
 #include "base/status.h"
 #include "platform/platform.h"
 
@@ -25,8 +27,12 @@ class RuntimeDirectory;
 
 /// Names have the bytes from here to the last that can be locked: 36 bits of hash, 26 of the inode.
 inline constexpr std::uint64_t kNameLocks = std::uint64_t{1} << 62;
+inline constexpr int kInodeBits = 26;
 /// The byte of that file under that name.
-std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept;
+inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
+  const std::uint64_t hash = hash_key(name.data(), name.size(), 0) >> (kInodeBits + 2);
+  return kNameLocks + (hash << kInodeBits | inode % (std::uint64_t{1} << kInodeBits));
+}
 
 /// One look: the lock, or an empty mapping if another file of that name is in use, even for a moment.
 /// `directory`: anchored to the table; without an anchor there are no names in use, and the result is empty.
@@ -37,8 +43,8 @@ Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const s
 Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name,
                                           std::uint64_t inode);
 
-/// The same lock by a descriptor, for as long as that is open anywhere; none without an anchor. REQUIRES: this process
-/// holds the name for that file, and the caller checks that the file has it.
+/// Says the same by a descriptor, for as long as that is open anywhere, and that the file is in use; none without an
+/// anchor. REQUIRES: this process holds the name for that file, and the caller checks that the file has it.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 
