@@ -43,7 +43,7 @@
  *     process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
  *     thread may give it back, and it outlives the thread that took it. Each thread that waits has its own parker, as
  *     parker_sleep tells of all waiters of a parker; a call marked [wait] has one. Do not cancel a thread inside a
- *     call.
+ *     call. A thread with a stack of 32 KB can make every call.
  *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. It is a
  *     process of its own: the parent's leases are NOT_OWNER there, and the parent's parkers have no waiters. A runtime
  *     directory takes at most 1,024 processes; one more can only read, and every other call gives it SYSTEM.
