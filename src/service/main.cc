@@ -27,6 +27,7 @@
 #include "etcd/etcd_store.h"
 #include "etcd/identity.h"
 #include "etcd/loop.h"
+#include "platform/standard_descriptors.h"
 #include "service/config.h"
 #include "service/notify.h"
 #include "service/shared_machine.h"
@@ -479,6 +480,7 @@ int run(int count, char** values) {
 }  // namespace holdfast::agent
 
 int main(int count, char** values) try {
+  holdfast::occupy_standard_descriptors();
   return holdfast::agent::run(count, values);
 } catch (const std::exception& error) {
   holdfast::agent::say(error.what());
