@@ -605,7 +605,11 @@ Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std:
 Liveness ProcessTable::judge_hold(std::uint32_t index, std::uint64_t generation,
                                   std::uint64_t generation_mask) noexcept {
   const std::uint64_t current = generation_of_slot(index);
-  if (current == kNeverUsed) return Liveness::unknown;
+  if (current == kNeverUsed) {  // or its words were overwritten
+    const auto& words = slots()[index].generations;
+    const auto is_zero = [](const auto& word) { return word.load(std::memory_order_relaxed) == 0; };
+    return std::all_of(words.begin(), words.end(), is_zero) ? Liveness::dead : Liveness::unknown;
+  }
   if ((current & generation_mask) != generation) return Liveness::dead;
   const Kept kept = find_life(directory_, make_token(index, current));
   if (kept == Kept::locked) return Liveness::alive;
