@@ -169,10 +169,7 @@ Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& 
   return keep_name(directory, name, inode);
 }
 
-Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world,
-                                 const std::function<void()>& begin) {
-  if (is_anything_kept(directory)) return {};
-  if (begin) begin();
+Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory_fd->get()), ::closedir);
@@ -182,15 +179,15 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   // First: one that is missing while it counts as made would be refused, also if this process is killed here.
   forget_name_files(directory);
   std::vector<std::string> dictionaries;
-  bool has_leftovers = false;
+  bool has_kept_files = false;
   while (const dirent* const entry = ::readdir(stream.get())) {
     const std::string name = entry->d_name;
     const bool is_foreign = is_name_file(name) && !is_sound_name_file(directory, name);
     if (name.starts_with(kTemporaryPrefix) || is_foreign) ::unlinkat(fd, name.c_str(), 0);
     if (is_dictionary_file(name)) dictionaries.push_back(name);
-    has_leftovers = has_leftovers || is_kept_file(name);
+    has_kept_files = has_kept_files || is_kept_file(name);
   }
-  if (has_leftovers) remove_leftovers(directory, Leftovers::all);
+  if (has_kept_files) remove_leftovers(directory, Leftovers::all);
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
@@ -198,6 +195,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     if (!file || file->header().persist != 0) continue;
     // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
     if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;
+    if (has_kept_files && is_use_kept(directory, name_byte(name, file->id.inode))) continue;
     // What cannot be removed stays for the next process that finds none present. Do not wait here for a stopped
     // process: others wait for the table's lock, which the caller has.
     if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;

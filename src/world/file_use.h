@@ -18,7 +18,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -63,10 +62,8 @@ Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& 
 
 /// Retires every dictionary that is not persistent and not in use by another world, and removes temporary files of dead
 /// creators and files of names that are not of this world. The first process that enters a world does this, and the
-/// last one that leaves. Files that cannot be judged stay, so that opening them tells what is wrong. Does nothing as
-/// long as a program keeps anything over exec; else calls `begin` first. Fails if it could not begin. REQUIRES: the
-/// process table's record lock, and no other process present.
-Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world,
-                                 const std::function<void()>& begin = {});
+/// last one that leaves. Files that cannot be judged stay, so that opening them tells what is wrong. Fails if it could
+/// not begin. REQUIRES: the process table's record lock, and no other process present.
+Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world);
 
 }  // namespace holdfast

@@ -458,7 +458,8 @@ bool ProcessTable::anybody_alive(const Lock& held, std::optional<std::uint32_t> 
   return !is_free(0, index) || !is_free(std::min(index + 1, kSlots), kSlots);
 }
 
-void ProcessTable::end_holds(const Lock& held, Ended which) noexcept {
+bool ProcessTable::end_holds(const Lock& held, Ended which) {
+  bool is_any_alive = false;
   for (std::uint32_t index = 0; index < kSlots; ++index) {
     const std::uint64_t generation = generation_of_slot(index);
     std::uint64_t holder = platform::kNoHolder;
@@ -466,10 +467,15 @@ void ProcessTable::end_holds(const Lock& held, Ended which) noexcept {
     if (platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder) != 0) continue;
     if (holder != platform::kNoHolder) continue;
     const Token token = make_token(index, generation);
-    if (which == Ended::known && find_life(directory_, token) != Kept::ended) continue;
+    const Kept kept = find_life(directory_, token);
+    is_any_alive = is_any_alive || kept == Kept::locked || kept == Kept::unknown;
+    // One that is missing was deleted by hand, and its program may live.
+    const bool is_gone = kept == Kept::missing && which == Ended::all && !is_anything_kept(directory_);
+    if (kept != Kept::ended && !is_gone) continue;
     set_generation(index, generation_behind(generation, false));
     forget_life(directory_, token);
   }
+  return is_any_alive;
 }
 
 Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {

@@ -220,10 +220,10 @@ class ProcessTable {
   static bool anybody_present(const Lock& held) noexcept;
   /// Whether any process but `own` has a slot: one that exits is no longer present, but may still hold locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
-  /// Frees the slots of programs that have kept their life over exec and have ended. all: no program keeps anything
-  /// now, so those with a missing file have ended, too.
+  /// Frees the slots of programs that have kept their life over exec and have ended. all: also of those with a missing
+  /// file, if no program keeps anything. Returns whether one of this world lives, or may live.
   enum class Ended { known, all };
-  void end_holds(const Lock& held, Ended which) noexcept;
+  bool end_holds(const Lock& held, Ended which);
   /// Keeps the world alive until the result is unmapped here and in every child forked meanwhile.
   Expected<platform::Mapping> stay_present(const Lock& held);
 

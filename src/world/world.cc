@@ -178,9 +178,9 @@ Status World::enter(std::uint64_t patience_ns) {
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence: it does not find its own world dead. Nor does it end the
   // world of an exiting process, which may hold locks until its last instruction.
-  if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt)) {
-    const auto begin = [&] { table_->end_holds(*lock, ProcessTable::Ended::all); };
-    if (Status tidy = retire_unpersistent_files(directory_, table_->id(), begin); !tidy.ok()) return tidy;
+  if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt) &&
+      !table_->end_holds(*lock, ProcessTable::Ended::all)) {
+    if (Status tidy = retire_unpersistent_files(directory_, table_->id()); !tidy.ok()) return tidy;
   }
   if (!presence_) {
     auto presence = table_->stay_present(*lock);
@@ -299,8 +299,8 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
         presence_.reset();
         if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;
         if (!ProcessTable::anybody_alive(*lock, slot)) {
-          const auto begin = [&] { table_->end_holds(*lock, ProcessTable::Ended::all); };
-          static_cast<void>(retire_unpersistent_files(directory_, table_->id(), begin));
+          if (table_->end_holds(*lock, ProcessTable::Ended::all)) return;
+          static_cast<void>(retire_unpersistent_files(directory_, table_->id()));
           return;
         }
       }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "support/dict.h"
+#include "support/name_files.h"
 #include "support/process.h"
 
 namespace holdfast::test {
@@ -283,8 +284,8 @@ int use_and_become_sleep(Channel& parent) {
   return 5;
 }
 
-int open_status() {
-  Child child([](Channel&) { return Dict("d").status; });
+int open_status(const std::string& name = "d") {
+  Child child([&](Channel&) { return Dict(name).status; });
   return child.wait();
 }
 
@@ -301,6 +302,17 @@ void expect_refusal_after_loss_of(const char* file) {
 }
 
 TEST(use, outlives_exec_though_the_table_is_deleted) { expect_refusal_after_loss_of("processes"); }
+
+TEST(use, over_exec_is_in_the_way_of_no_other_dictionary_of_the_next_world) {
+  const ScratchDirectory directory;
+  Child user(&use_and_become_sleep);
+  ASSERT_EQ(user.hear(), "used");
+  ASSERT_TRUE(eventually([&] { return program_of(user.pid()) == "sleep"; }));
+  ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
+  EXPECT_EQ(open_status(name_beside("d")), HOLDFAST_OK);
+  EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
+}
+
 TEST(use, outlives_exec_though_the_dictionary_is_deleted) { expect_refusal_after_loss_of("d.dict"); }
 
 TEST(use, is_ended_by_any_process_that_has_copies) {

@@ -16,9 +16,8 @@
 
 #include "holdfast.h"
 #include "support/dict.h"
+#include "support/name_files.h"
 #include "support/process.h"
-#include "world/name_file.h"
-#include "world/name_use.h"
 
 namespace holdfast::test {
 namespace {
@@ -61,21 +60,13 @@ TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_what_is_there) {
   EXPECT_EQ(next.wait(), HOLDFAST_OK);
 }
 
-/// Another dictionary with the same file of names in use: a limited process can make none.
-std::string name_beside(const std::string& name) {
-  const auto file_of = [](const std::string& one) { return (name_byte(one + ".dict", 0) >> kInodeBits) % kNameFiles; };
-  int number = 0;
-  while (file_of("n" + std::to_string(number)) != file_of(name)) ++number;
-  return "n" + std::to_string(number);
-}
-
 TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
   const ScratchDirectory directory;
   Child maker([](Channel&) { return Dict("kept", {.persist = true}).set("k", "v"); });
   ASSERT_EQ(maker.wait(), HOLDFAST_OK);
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
   Child other([](Channel& parent) {  // of the next world
-    Dict dict(name_beside("kept"));
+    Dict dict(name_beside("kept"));  // a limited process can make no file of names in use
     parent.say("there");
     parent.hear();
     return 0;
