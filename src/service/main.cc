@@ -86,6 +86,7 @@ class Signals {
     ::sigemptyset(&set);
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
     ::signal(SIGPIPE, SIG_IGN);  // of report(), and of the libraries that speak with the store
+    ::signal(SIGXFSZ, SIG_IGN);  // to write beyond ulimit -f is an error then
     ::sigprocmask(SIG_BLOCK, &set, nullptr);
     fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   }
