@@ -43,7 +43,7 @@
  *     process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
  *     thread may give it back, and it outlives the thread that took it. Each thread that waits has its own parker, as
  *     parker_sleep tells of all waiters of a parker; a call marked [wait] has one. Do not cancel a thread inside a
- *     call.
+ *     call. A thread with a stack of 32 KB can make every call.
  *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. It is a
  *     process of its own: the parent's leases are NOT_OWNER there, and the parent's parkers have no waiters. A runtime
  *     directory takes at most 1,024 processes; one more can only read, and every other call gives it SYSTEM.
@@ -191,14 +191,21 @@ HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
 /* [set-up] Enters the world, and gives a descriptor that proves the life of this process as the process itself does:
  * what the process holds stays held as long as the descriptor, or a copy of it, is open anywhere. So it stays held over
  * exec, and after the end of the process, if the new program or a child inherits the descriptor. It closes at exec
- * until the caller clears FD_CLOEXEC. It has no other use: do not read, write or lock it.
+ * until the caller clears FD_CLOEXEC. The new program may be one of another user: the descriptor is of an empty file,
+ * open for reading, and gives no way to anything of the world. It has no other use: do not lock it.
  * Call it before the process does anything else with this library; a forked child may call it, too, if it has made no
  * call that changes anything. From exec on nobody acts for what is held: so end all other threads that make calls
  * before, and close the parkers. EXISTS (the process is in the world already). */
 HOLDFAST_API int holdfast_hold_over_exec(int *fd);
-/* Ends at once what a descriptor of holdfast_hold_over_exec holds, also if others have copies of it, and closes it. The
- * process that it was made for counts as dead from then on, and must not make a call any more. Any process that has a
- * copy may do it, in the world or not. The same for those of holdfast_use_over_exec. INVALID (it is not open). */
+/* [set-up] The same: fds[0] is that descriptor. fds[1] proves the same life once more, for a keeper: another process of
+ * this program that ends the hold with the new program, say. While a keeper has fds[1], programs of another layout of
+ * the files see the hold, too, and so do processes that can no longer open files of the runtime directory. It is a way
+ * into the world: leave its FD_CLOEXEC set, and send it to processes of this user only. Both have to be ended. */
+HOLDFAST_API int holdfast_hold_with_keeper(int fds[2]);
+/* Ends at once what a descriptor of the two calls above holds, also if others have copies of it, and closes it. When both
+ * are ended, and the process that they were made for has become another program or ended, it counts as dead. Any process
+ * that has a copy may do it, in the world or not. The same for those of holdfast_use_over_exec. INVALID (it is not
+ * open). */
 HOLDFAST_API int holdfast_end_hold(int fd);
 /* [set-up] Keeps the dictionaries of the world until the parent of this process ends, also while no other process is in
  * the world. For the workers of a master that uses no dictionary itself: values outlive the workers, as those of
@@ -245,12 +252,12 @@ HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict 
  * dictionary of that name and cluster, or give REMOVED. NOT_FOUND, INVALID (name). */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
 /* [set-up] Gives two descriptors that tell others that the dictionary is in use, as this process does while it has it
- * open, for as long as they, or copies of them, are open anywhere. A program that holds something over exec needs these, too:
- * the descriptor of holdfast_hold_over_exec keeps no dictionary, and where the files of the runtime directory are deleted
- * or replaced, newcomers are refused only those dictionaries that are in use. They are of the dictionary as it is now,
- * not of one that is made after a removal, and close at exec until the caller clears FD_CLOEXEC. End them as the hold, by
- * holdfast_end_hold. fds[1] may be -1. On failure both are -1: MISMATCH (the name does not lead to the dictionary's file
- * any more), REMOVED, INVALID (an observer). */
+ * open, for as long as they, or copies of them, are open anywhere; fds[1] may be -1, where one is enough. A program that
+ * holds something over exec needs these, too: the descriptor of holdfast_hold_over_exec keeps no dictionary, and where the
+ * files of the runtime directory are deleted or replaced, newcomers are refused only those dictionaries that are in use.
+ * They are of the dictionary as it is now, not of one that is made after a removal, close at exec until the caller clears
+ * FD_CLOEXEC, and give no way to anything of the world. End them as the hold, by holdfast_end_hold. On failure both are
+ * -1: MISMATCH (the name does not lead to the dictionary's file any more), REMOVED, INVALID (an observer). */
 HOLDFAST_API int holdfast_use_over_exec(holdfast_dict *dict, int fds[2]);
 
 typedef struct holdfast_value {

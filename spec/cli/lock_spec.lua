@@ -697,6 +697,37 @@ describe("The lock of a command", function()
         end
     end)
 
+    it("gives the command no file of the world but empty ones, to read only", function()
+        local process, pid = hold("exec sleep 600")
+        local program = [[
+            cd /proc/%d/fd || exit
+            for fd in *; do
+                case $(readlink "$fd") in
+                %s/*) echo "$(stat -Lc '%%s bytes, mode %%a,' "$fd") $(grep ^flags: "../fdinfo/$fd")" ;;
+                esac
+            done
+        ]]
+        local list = assert(io.popen(program:format(pid, command.world())))
+        local lines = list:read "*a"
+        list:close()
+        local count = 0
+        for line in lines:gmatch "[^\n]+" do
+            assert.truthy(line:find "^0 bytes, mode 400, flags:%s*%d*[04]$", line)  -- the last digit has the access
+            count = count + 1
+        end
+        assert.equal(2, count)
+        command.kill(pid, command.KILL)
+        process:wait()
+    end)
+
+    it("is taken for a command where standard input, output and error are closed", function()
+        local ran = command.path "ran"
+        local line = ([[exec %s lock key -- sh -c 'echo on >"%s"; exit 7' <&- >&- 2>&-]]):format(command.program, ran)
+        local process = start("-c", line, { PROGRAM = "/bin/sh" })
+        assert.same({ code = 7 }, process:wait())
+        assert.equal("on\n", read(ran))
+    end)
+
     it("with --close is not in the command's hands; with --no-fork in nothing else's", function()
         local closed, pid = hold("ls -l /proc/$$/fd >'" .. command.path("fds") .. "'; READY; exec sleep 600", "--close")
         local guard = guard_of(closed)

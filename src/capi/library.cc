@@ -110,9 +110,20 @@ int holdfast_name_program(const char* name, size_t length) {
 int holdfast_hold_over_exec(int* fd) {
   return guarded([&]() -> int {
     *fd = -1;
-    auto proof = World::enter_to_exec();
-    if (!proof) return fail(proof.status());
-    *fd = proof->release();
+    auto life = World::enter_to_exec();
+    if (!life) return fail(life.status());
+    *fd = life->program.release();
+    return HOLDFAST_OK;
+  });
+}
+
+int holdfast_hold_with_keeper(int fds[2]) {
+  return guarded([&]() -> int {
+    fds[0] = fds[1] = -1;
+    auto life = World::enter_to_exec();
+    if (!life) return fail(life.status());
+    fds[0] = life->program.release();
+    fds[1] = life->keeper.release();
     return HOLDFAST_OK;
   });
 }
@@ -124,8 +135,7 @@ int holdfast_use_over_exec(holdfast_dict* dict, int fds[2]) {
     if (segment == nullptr) return outcome(Code::removed, unwrap(dict));
     auto kept = segment->keep_use();
     if (!kept) return fail(kept.status());
-    fds[0] = kept->file.release();
-    fds[1] = kept->name.release();
+    fds[0] = kept->release();
     return HOLDFAST_OK;
   });
 }

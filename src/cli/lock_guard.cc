@@ -59,8 +59,8 @@ void await_parent(int parent) {
   ::setsid();
   set_title(fmt::format("holdfast: guard of {}", key));
   ::prctl(PR_SET_NAME, "holdfast-guard");
-  const auto [life, file, name] = hold.descriptors();
-  close_all_but({child, parent, life, file, name});
+  const auto [life, keeper, use] = hold.descriptors();
+  close_all_but({child, parent, life, keeper, use});
   if (::chdir("/") != 0) std::_Exit(EXIT_FAILURE);
   pollfd ended{child, POLLIN, 0};
   while (::poll(&ended, 1, -1) <= 0) continue;

@@ -41,19 +41,25 @@ Descriptor Hold::out_of_the_way(int fd) {
   return high >= 0 ? Descriptor(high) : std::move(given);
 }
 
+void Hold::prove_life(const std::array<int, 2>& fds) {
+  life_ = out_of_the_way(fds[0]);
+  keeper_ = out_of_the_way(fds[1]);
+}
+
 void Hold::use_dictionary(const std::array<int, 2>& fds) {
   // What it used before is closed only now: the dictionary may be the same.
-  file_ = out_of_the_way(fds[0]);
-  name_ = out_of_the_way(fds[1]);
+  use_ = out_of_the_way(fds[0]);
+  Descriptor none(fds[1]);  // one tells it all
 }
 
 void Hold::inherit() const {
-  for (const int fd : descriptors())
+  for (const int fd : {life_.get(), use_.get()})
     if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
 }
 
+// The keeper's last: it tells those that wait.
 void Hold::end() {
-  for (Descriptor* const one : {&life_, &file_, &name_})
+  for (Descriptor* const one : {&life_, &use_, &keeper_})
     if (one->get() >= 0) holdfast_end_hold(one->release());
 }
 
@@ -85,8 +91,8 @@ Word receive_word(int channel) {
   std::array<int, kDescriptors> fds{-1, -1, -1};
   std::memcpy(fds.data(), CMSG_DATA(header), std::min(sizeof fds, header->cmsg_len - CMSG_LEN(0)));
   Word word{.kind = Word::Kind::held, .grant = packet.grant};
-  word.hold.prove_life(fds[0]);
-  word.hold.use_dictionary({fds[1], fds[2]});
+  word.hold.prove_life({fds[0], fds[1]});
+  word.hold.use_dictionary({fds[2], -1});
   return word;
 }
 

@@ -14,17 +14,21 @@ struct Grant {
   bool in_cluster = false;
 };
 
-/// The proof that the holder lives, and what tells others that its dictionary is in use. All three are needed:
-/// processes that do not find the dictionary in use make it anew, with nobody in it.
+/// The proof that the holder lives, and what tells others that its dictionary is in use. Both are needed: processes
+/// that do not find the dictionary in use make a new one, with nobody in it. The command inherits these two. The third
+/// proves the life once more, to programs of other versions and to processes that cannot open files of the world any
+/// more; it is for processes of this program only, as it is a way into the world.
 class Hold {
  public:
-  /// Takes them from holdfast_hold_over_exec, and from holdfast_use_over_exec.
-  void prove_life(int fd) { life_ = out_of_the_way(fd); }
+  /// Takes them from holdfast_hold_with_keeper, and from holdfast_use_over_exec.
+  void prove_life(const std::array<int, 2>& fds);
   void use_dictionary(const std::array<int, 2>& fds);
 
   /// -1 for what there is not.
-  std::array<int, 3> descriptors() const { return {life_.get(), file_.get(), name_.get()}; }
-  /// What this process becomes has them, too.
+  std::array<int, 3> descriptors() const { return {life_.get(), keeper_.get(), use_.get()}; }
+  /// Of the table of processes.
+  int keeper() const { return keeper_.get(); }
+  /// What this process becomes has what is meant for it.
   void inherit() const;
   /// Nobody holds by them any more, wherever else they are open.
   void end();
@@ -35,8 +39,8 @@ class Hold {
   static Descriptor out_of_the_way(int fd);
 
   Descriptor life_;
-  Descriptor file_;
-  Descriptor name_;
+  Descriptor keeper_;
+  Descriptor use_;
 };
 
 /// What comes from the child. given_back: it does not hold now, and the command has not begun. ended: nothing more

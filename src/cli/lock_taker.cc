@@ -130,13 +130,13 @@ std::optional<int> LockTaker::take() {
 int LockTaker::enter() {
   const std::string program = program_of(options_.command.front());
   if (!program.empty()) holdfast_name_program(program.data(), program.size());
-  int fd = -1;
-  if (const int code = holdfast_hold_over_exec(&fd); code != HOLDFAST_OK) {
+  std::array<int, 2> fds{};
+  if (const int code = holdfast_hold_with_keeper(fds.data()); code != HOLDFAST_OK) {
     say("{}", error_or_text(code));
     return lock_status::kCannotOpen;
   }
-  table_bytes_ = bytes_of(fd);
-  hold_.prove_life(fd);
+  hold_.prove_life(fds);
+  table_bytes_ = bytes_of(hold_.keeper());
   return open();
 }
 
@@ -318,7 +318,7 @@ int LockTaker::fail(int code) const {
     return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
-  const bool is_cut_short = bytes_of(hold_.descriptors()[0]) < table_bytes_;  // nobody can open a dictionary then
+  const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // nobody can open a dictionary then
   return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 

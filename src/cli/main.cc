@@ -15,6 +15,7 @@
 #include "cli/run_options.h"
 #include "cli/title.h"
 #include "holdfast.h"
+#include "platform/standard_descriptors.h"
 
 namespace holdfast::cli {
 
@@ -45,6 +46,7 @@ int run_command(const Subcommand& command, const std::vector<std::string>& argum
 
 int main(int count, char** values) try {
   using namespace holdfast::cli;
+  holdfast::occupy_standard_descriptors();
   const std::vector<std::string> arguments(values + 1, values + count);
   make_room_for_title(count, values);
   const std::vector<std::string> rest(arguments.begin() + (arguments.empty() ? 0 : 1), arguments.end());

@@ -1,6 +1,7 @@
 #include "dict/names.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -41,8 +42,10 @@ std::optional<std::string> dictionary_of_file(std::string_view file) {
 
 Expected<std::vector<std::string>> dictionary_names(World& world) {
   const std::string& path = world.directory().path();
-  const std::unique_ptr<DIR, Close> directory(::opendir(path.c_str()));
+  platform::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, Close> directory(fd ? ::fdopendir(fd.get()) : nullptr);
   if (directory == nullptr) return unreadable(path);
+  fd.release();  // the stream owns it now
   std::vector<std::string> names;
   errno = 0;
   while (const dirent* const entry = ::readdir(directory.get())) {

@@ -84,7 +84,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   if (!used) return used.status();
   const OpenedFile* const file = &used->file;
   // Check everything in the private copy of the header, and compute the geometry from that copy.
-  const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page.data());
+  const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
   const std::uint64_t size = header.file.size - kStatisticsBytes;  // of a smaller file, too much
   if (size < kSizeMin || size > kSizeMax || size != round_size(size))
     return Status{Code::corrupt,
@@ -178,7 +178,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
   return Status{Code::busy, "dictionary " + quote_name(name) + " is created and removed by others all the time"};
 }
 
-Expected<KeptUse> Segment::keep_use() const {
+Expected<platform::FileDescriptor> Segment::keep_use() const {
   if (World::observes()) return World::refuse_observer();
   auto kept = keep_dictionary_file(world_.directory(), file_name(name_), world_.id(), mapping_.file().inode);
   if (retired()) return Status{Code::removed, "dictionary " + quote_name(name_) + " was removed"};

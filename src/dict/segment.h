@@ -64,7 +64,7 @@ class Segment {
   World& world() const noexcept { return world_; }
 
   /// See world/file_use.h. Also: removed.
-  Expected<KeptUse> keep_use() const;
+  Expected<platform::FileDescriptor> keep_use() const;
 
   /// Releases the memory of a retired segment, even if readers are still in it: from now on it is all zero, and
   /// retired.

@@ -15,6 +15,7 @@
 
 #include "base/name.h"
 #include "inspect/descriptor.h"
+#include "world/kept_file.h"
 #include "world/world_file.h"
 
 namespace holdfast::inspect {
@@ -84,7 +85,7 @@ std::string dictionary_of(const std::string& file) {
   return decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).value_or("");
 }
 
-/// In order, but for what is not born yet.
+/// In order, but for what is not born yet, and for what programs keep over exec.
 Expected<std::vector<std::string>> file_names(const std::string& directory) {
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
   if (stream == nullptr)
@@ -92,7 +93,8 @@ Expected<std::vector<std::string>> file_names(const std::string& directory) {
   std::vector<std::string> names;
   while (const dirent* const entry = ::readdir(stream.get())) {
     const std::string name = entry->d_name;
-    if (name != "." && name != ".." && !name.starts_with(kTemporaryPrefix)) names.push_back(name);
+    const bool is_of_no_content = name.starts_with(kTemporaryPrefix) || is_kept_file(name);
+    if (name != "." && name != ".." && !is_of_no_content) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -60,7 +60,7 @@ enum class Read { status, header };
 WorldFile read_file(const std::string& directory, const std::string& name, Read what = Read::header);
 /// The file of a dictionary.
 WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary, Read what = Read::header);
-/// All of them by name, but for what is not born yet (.new-*).
+/// All of them by name, but for what is not born yet (.new-*), and for what programs keep over exec (hold-*, use-*).
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
 /// The dictionaries that files are named for, in order. It opens none: some may be no dictionaries of this world.
 Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);

@@ -15,6 +15,14 @@ namespace holdfast::platform {
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
+int above_standard(int fd) noexcept {
+  const int above = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int saved = errno;
+  ::close(fd);
+  errno = saved;
+  return above;
+}
+
 void FileDescriptor::reset(int fd) noexcept {
   if (fd_ >= 0) {
     const int saved = errno;  // a destructor on an error path must not hide the reason

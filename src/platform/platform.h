@@ -46,11 +46,16 @@ std::string error_text(int error);
 
 // --- descriptors and files (descriptor.cc) -------------------------------------------------------------
 
-/// Owns one descriptor.
+/// The same description under a number above those of standard input, output and error, which are not free to use
+/// though the host has closed them: its next log line would go there. Closes `fd`. -1 on failure.
+int above_standard(int fd) noexcept;
+
+/// Owns one descriptor, which is none of 0 to 2. All that this library opens becomes one at once.
 class FileDescriptor {
  public:
   FileDescriptor() noexcept = default;
-  explicit FileDescriptor(int fd) noexcept : fd_(fd) {}
+  /// Empty also if `fd` is one of 0 to 2, and no other number is free.
+  explicit FileDescriptor(int fd) noexcept : fd_(fd < 0 || fd > 2 ? fd : above_standard(fd)) {}
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
     if (this != &other) reset(other.release());

@@ -47,7 +47,7 @@ Dictionaries::Kind Dictionaries::kind_of(const std::string& file) const {
   auto opened = look_at_world_file(world_.directory(), file, FileKind::dictionary);
   if (!opened) return opened.status().code == Code::not_found ? Kind::other : Kind::unknown;
   if (opened->header().retired.load(kRelaxed) != 0) return Kind::other;
-  const auto& header = *reinterpret_cast<const DictionaryHeader*>(opened->page.data());
+  const auto& header = *reinterpret_cast<const DictionaryHeader*>(opened->page->data());
   if (!is_cluster_name_sound(header.cluster)) return Kind::unknown;
   return cluster_name(header.cluster) == cluster_ ? Kind::ours : Kind::other;
 }

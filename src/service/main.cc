@@ -30,6 +30,7 @@
 #include "etcd/etcd_store.h"
 #include "etcd/identity.h"
 #include "etcd/loop.h"
+#include "platform/standard_descriptors.h"
 #include "service/config.h"
 #include "service/notify.h"
 #include "service/shared_machine.h"
@@ -90,6 +91,7 @@ class Signals {
     ::sigemptyset(&set);
     for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
     ::signal(SIGPIPE, SIG_IGN);  // of report(), and of the libraries that speak with the store
+    ::signal(SIGXFSZ, SIG_IGN);  // to write beyond ulimit -f is an error then
     ::sigprocmask(SIG_BLOCK, &set, nullptr);
     fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   }
@@ -519,6 +521,7 @@ int run(int count, char** values) {
 }  // namespace holdfast::agent
 
 int main(int count, char** values) try {
+  holdfast::occupy_standard_descriptors();
   return holdfast::agent::run(count, values);
 } catch (const std::exception& error) {
   holdfast::agent::say(error.what());

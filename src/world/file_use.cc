@@ -7,15 +7,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/atomic.h"
 #include "base/name.h"
 #include "platform/platform.h"
 #include "world/backoff.h"
 #include "world/boot.h"
+#include "world/kept_file.h"
 #include "world/name_file.h"
 #include "world/name_use.h"
 #include "world/runtime_directory.h"
@@ -44,7 +47,7 @@ bool has_our_clock(const FileHeader& header) noexcept {
 bool read_again(OpenedFile& file) noexcept {
   struct stat info;
   if (::fstat(file.fd.get(), &info) != 0 || info.st_nlink == 0) return false;
-  if (::pread(file.fd.get(), file.page.data(), file.page.size(), 0) != static_cast<ssize_t>(file.page.size()))
+  if (::pread(file.fd.get(), file.page->data(), file.page->size(), 0) != static_cast<ssize_t>(file.page->size()))
     return false;
   return file.header().retired.load(std::memory_order_relaxed) == 0;
 }
@@ -94,7 +97,8 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     const bool ours = is_of(*file, world);
     std::unique_ptr<platform::ForkGuard> no_fork;
     if (!ours) no_fork = std::make_unique<platform::ForkGuard>();
-    const Taken taken = try_take(file->fd.get(), ours);
+    Taken taken = try_take(file->fd.get(), ours);
+    if (taken == Taken::alone && is_use_kept(directory, name_byte(name, file->id.inode))) taken = Taken::shared;
     if (taken == Taken::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
     const bool wanted = ours || (taken == Taken::alone && file->header().persist != 0);
     if (!ours && wanted && !has_our_clock(file->header())) return refuse_other_clock(path);
@@ -140,33 +144,29 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   header.time_namespace = this_boot().time_namespace;
   header.inode = file.id.inode;
   header.world = world;
+  // Not by a system call: for a process over its file size limit that is SIGXFSZ.
+  const Mapping page = platform::map_shared(file.fd.get(), kHeaderBytes, loss_mark(FileKind::dictionary));
+  if (!page) return {Code::system, "cannot write the header of a dictionary: " + platform::error_text(errno)};
   const auto write = [&](std::size_t at, std::size_t size) {
-    const auto* const from = reinterpret_cast<const std::byte*>(&header) + at;
-    return ::pwrite(file.fd.get(), from, size, static_cast<off_t>(at)) == static_cast<ssize_t>(size);
+    std::memcpy(page.data() + at, reinterpret_cast<const std::byte*>(&header) + at, size);
+    crash_order();
   };
-  // The world last: until then the file belongs to another.
-  if (!write(offsetof(FileHeader, boot), sizeof header.boot) ||
-      !write(offsetof(FileHeader, time_namespace), sizeof header.time_namespace) ||
-      !write(offsetof(FileHeader, inode), sizeof header.inode) ||
-      !write(offsetof(FileHeader, world), sizeof header.world)) {
-    return {Code::system, "cannot write the header of a dictionary: " + platform::error_text(errno)};
-  }
+  write(offsetof(FileHeader, boot), sizeof header.boot);
+  write(offsetof(FileHeader, time_namespace), sizeof header.time_namespace);
+  write(offsetof(FileHeader, inode), sizeof header.inode);
+  write(offsetof(FileHeader, world), sizeof header.world);  // until then the file belongs to another
   const int error = platform::try_shared_record_lock(file.fd.get(), kUseLock);  // in place of the exclusive one
   if (error != 0) return {Code::system, "cannot lock a dictionary: " + platform::error_text(error)};
   return {};
 }
 
-Expected<KeptUse> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name, const WorldId& world,
-                                       std::uint64_t inode) {
+Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
+                                                        const WorldId& world, std::uint64_t inode) {
   auto file = open_world_file(directory, name, FileKind::dictionary);
   if (!file && file.status().code == Code::not_found) return refuse_replaced(directory, name);
   if (!file) return file.status();
   if (file->id.inode != inode || !is_of(*file, world)) return refuse_replaced(directory, name);
-  auto held = keep_name(directory, name, inode);
-  if (!held) return held.status();
-  if (const int error = platform::try_shared_record_lock(file->fd.get(), kUseLock))
-    return Status{Code::system, "cannot lock " + directory.path_of(name) + ": " + platform::error_text(error)};
-  return KeptUse{std::move(file->fd), std::move(*held)};
+  return keep_name(directory, name, inode);
 }
 
 Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world) {
@@ -179,12 +179,15 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   // First: one that is missing while it counts as made would be refused, also if this process is killed here.
   forget_name_files(directory);
   std::vector<std::string> dictionaries;
+  bool has_kept_files = false;
   while (const dirent* const entry = ::readdir(stream.get())) {
     const std::string name = entry->d_name;
     const bool is_foreign = is_name_file(name) && !is_sound_name_file(directory, name);
     if (name.starts_with(kTemporaryPrefix) || is_foreign) ::unlinkat(fd, name.c_str(), 0);
     if (is_dictionary_file(name)) dictionaries.push_back(name);
+    has_kept_files = has_kept_files || is_kept_file(name);
   }
+  if (has_kept_files) remove_leftovers(directory, Leftovers::all);
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
@@ -192,6 +195,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     if (!file || file->header().persist != 0) continue;
     // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
     if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;
+    if (has_kept_files && is_use_kept(directory, name_byte(name, file->id.inode))) continue;
     // What cannot be removed stays for the next process that finds none present. Do not wait here for a stopped
     // process: others wait for the table's lock, which the caller has.
     if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;

@@ -13,7 +13,8 @@
 //   it is a copy       | this process would not know of    | what it says of processes is dropped and its data stays,
 //                      | each other                        | but refused in another time namespace: its clock differs
 //
-// The decision is made again once the lock is held.
+// The decision is made again once the lock is held. A use that outlives exec is no lock on the file, which could be
+// read and written then: it has a file of its own (world/kept_file.h).
 #pragma once
 
 #include <cstdint>
@@ -54,16 +55,10 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
 /// Makes an adopted file part of this world and lets others in. Killed inside, the next process adopts it again.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
-/// What tells others that a dictionary's file is in use, as long as it is open anywhere: over exec, too. Each is a
-/// description of its own.
-struct KeptUse {
-  platform::FileDescriptor file;
-  platform::FileDescriptor name;  // none without an anchor
-};
-
-/// Of the file with that inode, which this process uses. mismatch: the name leads to no file any more, or to another.
-Expected<KeptUse> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name, const WorldId& world,
-                                       std::uint64_t inode);
+/// Tells others that the file with that inode, which this process uses, is in use, as long as the descriptor is open
+/// anywhere: over exec, too. None without an anchor. mismatch: the name leads to no file any more, or to another.
+Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
+                                                        const WorldId& world, std::uint64_t inode);
 
 /// Retires every dictionary that is not persistent and not in use by another world, and removes temporary files of dead
 /// creators and files of names that are not of this world. The first process that enters a world does this, and the

@@ -35,7 +35,7 @@ std::size_t number_in(std::string_view name) noexcept {
 
 bool is_sound(const RuntimeDirectory& directory, const OpenedFile& file, std::size_t number) noexcept {
   std::uint64_t own = 0;
-  std::memcpy(&own, file.page.data() + kNumberOffset, sizeof own);
+  std::memcpy(&own, file.page->data() + kNumberOffset, sizeof own);
   return file.header().world == directory.world() && file.header().inode == file.id.inode && own == number;
 }
 

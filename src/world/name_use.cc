@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "world/kept_file.h"
 #include "world/name_file.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
@@ -17,8 +18,7 @@ namespace {
 using platform::FileDescriptor;
 using platform::Mapping;
 
-constexpr int kInodeBits = kNameInodeBits;
-constexpr std::uint64_t kInodes = std::uint64_t{1} << kInodeBits;
+constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
 /// A process that opened a file just before its removal holds its byte for a moment: look so often.
 constexpr int kLooks = 5;
 constexpr std::uint64_t kRetryNs = kNsPerMs;
@@ -40,8 +40,11 @@ Notes read_notes(int file) noexcept {
 }
 
 void write_note(int file, std::size_t place, std::uint64_t byte) noexcept {
-  const std::size_t at = kRemovedNotesOffset + place * sizeof byte;
-  if (::pwrite(file, &byte, sizeof byte, static_cast<off_t>(at)) < 0) return;  // newcomers are refused for longer
+  // Not by a system call: for a process over its file size limit that is SIGXFSZ.
+  const Mapping page = platform::map_shared(file, kHeaderBytes);
+  if (!page) return;  // newcomers are refused for longer
+  // Relaxed: a note of its own, see above.
+  reinterpret_cast<Word64*>(page.data() + kRemovedNotesOffset)[place].store(byte, kRelaxed);
 }
 
 bool is_noted(int file, std::uint64_t byte) noexcept {
@@ -90,7 +93,7 @@ struct Held {
 };
 
 Expected<FileDescriptor> lock_byte(const RuntimeDirectory& directory, const std::string& name, std::uint64_t byte) {
-  auto file = open_or_make_name_file(directory, byte >> kInodeBits);
+  auto file = open_or_make_name_file(directory, byte >> kNameInodeBits);
   if (!file) return file.status();
   if (const int error = platform::try_shared_record_lock(file->get(), byte); error != 0) {
     return Status{Code::system,
@@ -103,6 +106,10 @@ Expected<Held> hold(const RuntimeDirectory& directory, const std::string& name, 
   auto file = lock_byte(directory, name, byte);
   if (!file) return file.status();
   if (is_other_in_use(file->get(), byte)) return Held();
+  // Relaxed, and behind the look at the locks: the word is stored before exec ends the lock of a use that is kept.
+  const std::uint64_t first = byte & ~(kInodes - 1);
+  const bool was_any_kept = directory.kept_uses().load(kRelaxed) != 0;
+  if (was_any_kept && is_other_use_kept(directory, first, first + kInodes, byte)) return Held();
   Mapping pin = platform::pin_description(file->get(), platform::AtFork::inherit);
   if (!pin) {
     return Status{Code::system,
@@ -142,8 +149,8 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
 
 Expected<FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode) {
   if (!directory.is_anchored()) return FileDescriptor();
-  const platform::ForkGuard no_fork;
-  return lock_byte(directory, name, name_byte(name, inode));
+  directory.kept_uses().store(1, kRelaxed);  // before it is kept: see hold()
+  return keep_use(directory, name_byte(name, inode));
 }
 
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name) {
@@ -153,7 +160,7 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 }
 
 Expected<FileDescriptor> RemovedNote::open(const RuntimeDirectory& directory, const std::string& name) {
-  auto file = open_name_file(directory, name_byte(name, 0) >> kInodeBits);
+  auto file = open_name_file(directory, name_byte(name, 0) >> kNameInodeBits);
   const bool is_in_want = !file && (file.status().code == Code::system || file.status().code == Code::no_memory);
   // Else no name of the file is in use, or no newcomer is let in anyway. So a removal needs no memory.
   return file || is_in_want ? std::move(file) : FileDescriptor();
@@ -169,9 +176,11 @@ Expected<RemovedNote> RemovedNote::prepare(const RuntimeDirectory& directory, co
 
 void RemovedNote::write(std::uint64_t inode) noexcept {
   if (directory_ == nullptr) return;
+  const std::uint64_t byte = name_byte(name_, inode);
   // A process that has opened the dictionary since prepare() may have made the file. One that comes after the mark
   // finds it.
   try {
+    if (directory_->kept_uses().load(kRelaxed) != 0) forget_uses(*directory_, byte);
     if (!file_) {
       if (auto opened = open(*directory_, name_)) file_ = std::move(*opened);
     }
@@ -179,7 +188,6 @@ void RemovedNote::write(std::uint64_t inode) noexcept {
     return;  // no memory for a path: newcomers are refused for longer
   }
   if (!file_) return;
-  const std::uint64_t byte = name_byte(name_, inode);
   if (is_noted(file_.get(), byte)) return;
   const Notes notes = read_notes(file_.get());
   for (std::size_t step = 0; step < kProbe; ++step) {

@@ -10,7 +10,8 @@
 // the name's file, after that mark and before the name goes. A lost note keeps newcomers out until the last user of the
 // removed file has looked; it never lets them in.
 //
-// The locks are pinned by a mapping, inherited by fork, and go when the dictionary is unmapped.
+// The locks are pinned by a mapping, inherited by fork, and go when the dictionary is unmapped. A use that outlives
+// exec has a file of its own (world/kept_file.h), which is looked for once there was one in this world.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,8 @@ Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const s
 Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name,
                                           std::uint64_t inode);
 
-/// The same lock by a descriptor, for as long as that is open anywhere; none without an anchor. REQUIRES: this process
-/// holds the name for that file, and the caller checks that the file has it.
+/// Says the same by a descriptor, for as long as that is open anywhere, and that the file is in use; none without an
+/// anchor. REQUIRES: this process holds the name for that file, and the caller checks that the file has it.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 

@@ -16,6 +16,7 @@
 #include "base/failpoint.h"
 #include "world/backoff.h"
 #include "world/boot.h"
+#include "world/kept_file.h"
 
 namespace holdfast {
 
@@ -111,30 +112,32 @@ std::string comm_of(const ProcessSlot& slot) {
 
 namespace {
 
-constinit thread_local bool keeps_description{false};
-constinit thread_local int kept_description{-1};
-static_assert(std::is_trivially_destructible_v<decltype(keeps_description)>);
-static_assert(std::is_trivially_destructible_v<decltype(kept_description)>);
+constinit thread_local bool keeps_life{false};
+constinit thread_local int kept_for_program{-1};
+constinit thread_local int kept_for_keeper{-1};
+static_assert(std::is_trivially_destructible_v<decltype(keeps_life)>);
+static_assert(std::is_trivially_destructible_v<decltype(kept_for_program)>);
 
 }  // namespace
 
-KeptSlotDescription::KeptSlotDescription() noexcept { keeps_description = true; }
+KeepLife::KeepLife() noexcept { keeps_life = true; }
 
-KeptSlotDescription::~KeptSlotDescription() {
-  keeps_description = false;
-  take().reset();
+KeepLife::~KeepLife() {
+  keeps_life = false;
+  take();
 }
 
-FileDescriptor KeptSlotDescription::take() const noexcept {
-  return FileDescriptor(std::exchange(kept_description, -1));
+KeptLife KeepLife::take() const noexcept {
+  return {FileDescriptor(std::exchange(kept_for_program, -1)), FileDescriptor(std::exchange(kept_for_keeper, -1))};
 }
 
 Status end_kept_description(int fd) {
   if (const int error = platform::record_unlock_all(fd))
     return {Code::invalid, "bad descriptor " + std::to_string(fd) + ": " + platform::error_text(error)};
-  // Processes that wait are told when a description of the table is closed (wait/death_watch.h). This one stays open
+  // Processes that wait are told when a description of the table is closed (wait/death_watch.h). A keeper's stays open
   // where others have it.
-  platform::reopen(fd, O_RDWR | O_CLOEXEC).reset();
+  if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0 && (flags & O_ACCMODE) == O_RDWR)
+    platform::reopen(fd, O_RDWR | O_CLOEXEC).reset();
   FileDescriptor(fd).reset();
   return {};
 }
@@ -146,7 +149,7 @@ namespace {
 // Under the table's lock, so that no process enters a table that is about to go.
 Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const int error = platform::try_record_lock(file.fd.get(), kTableLock);
-  if (error == EAGAIN || (error == 0 && platform::has_record_locks(file.fd.get())))
+  if (error == EAGAIN || (error == 0 && (platform::has_record_locks(file.fd.get()) || is_anything_kept(directory))))
     return {};  // a process has entered meanwhile
   if (error != 0) {
     return {Code::system, "cannot lock " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
@@ -174,8 +177,11 @@ Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
 
 /// Whether an opened table still means something. If not, and it is not in use, retires it.
 Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
-  const bool in_use = platform::has_record_locks(file.fd.get());
-  usable = is_genuine(file) && has_our_clock(file) && (in_use || is_same_boot(file.header().boot, this_boot().id));
+  const bool is_sound = is_genuine(file) && has_our_clock(file);
+  usable = is_sound && is_same_boot(file.header().boot, this_boot().id);
+  if (usable) return {};
+  const bool in_use = platform::has_record_locks(file.fd.get()) || is_anything_kept(directory);
+  usable = is_sound && in_use;
   if (usable) return {};
   return in_use ? refuse_table(directory, file) : retire_table(directory, file);
 }
@@ -243,7 +249,7 @@ ProcessTable::ProcessTable(RuntimeDirectory directory, platform::Mapping mapping
       mapping_(std::move(mapping)),
       id_(header().file.world),
       time_namespace_(header().file.time_namespace) {
-  directory_.anchor(kTableName, mapping_.file(), id_, header().name_files.data());
+  directory_.anchor(kTableName, mapping_.file(), id_, header().name_files.data(), &header().kept_uses);
 }
 
 bool ProcessTable::is_current() const noexcept {
@@ -344,6 +350,22 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
   for (auto& entry : slot.mail) entry.store(0, std::memory_order_relaxed);
 }
 
+namespace {
+
+/// The next one that says whether the process keeps its life over exec.
+std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
+  const std::uint64_t next = (before + 1) & kGenerationMask;
+  const std::uint64_t fitting = is_of_hold(next) == keeps ? next : (next + 1) & kGenerationMask;
+  return fitting == kNeverUsed ? 2 : fitting;
+}
+
+}  // namespace
+
+void ProcessTable::set_generation(std::uint32_t index, std::uint64_t generation) noexcept {
+  // Release: a reader of this generation (World::slot) sees what was stored before, as the empty mailbox.
+  for (auto& word : slots()[index].generations) word.store(generation, std::memory_order_release);
+}
+
 // The slot's lock is free, and under the table's lock no other process can take it: its last owner is dead. So raise
 // the generation before taking the lock: the old one means a dead process from then on. Killed or stopped in between,
 // this process has only skipped a number.
@@ -351,10 +373,17 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
   ProcessSlot& slot = slots()[index];
   describe_self(slot);
   const std::uint64_t before = generation_of_slot(index);
-  const std::uint64_t next = before == kNeverUsed ? first_generation(id_) : (before + 1) & kGenerationMask;
-  const std::uint64_t generation = next == kNeverUsed ? 1 : next;
-  // Release: a reader of this generation (World::slot) sees the description and the empty mailbox.
-  for (auto& word : slot.generations) word.store(generation, std::memory_order_release);
+  const std::uint64_t generation =
+      generation_behind(before == kNeverUsed ? first_generation(id_) - 1 : before, keeps_life);
+  FileDescriptor program;
+  if (keeps_life) {
+    auto kept = keep_life(directory_, make_token(index, generation));
+    if (!kept) return kept.status();
+    program = std::move(*kept);
+  }
+  set_generation(index, generation);
+  // Behind that: a file that is missing while its generation counts was deleted by hand.
+  if (is_of_hold(before)) forget_life(directory_, make_token(index, before));
 
   HOLDFAST_FAILPOINT("enter.generation_raised");
   const int error = platform::try_record_lock(fd.get(), kSlotLocks + index);
@@ -365,12 +394,13 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
   HOLDFAST_FAILPOINT("enter.record_locked");
   platform::Mapping pin = platform::pin_description(fd.get(), platform::AtFork::drop);
   if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
-  if (keeps_description) {
+  if (keeps_life) {
     if (const int refused = platform::try_shared_record_lock(fd.get(), kPresenceLock)) {
       return Status{Code::system,
                     "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(refused)};
     }
-    kept_description = fd.release();
+    kept_for_keeper = fd.release();
+    kept_for_program = program.release();
   }
   fd.reset();
   std::uint64_t holder = platform::kNoHolder;
@@ -388,6 +418,10 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
                                       directory_.path_of(kTableName) + " (" + std::to_string(time_namespace_) +
                                       "), where the clock is another; choose another HOLDFAST_DIR"};
   }
+  if (keeps_life) {
+    end_holds(held, Ended::known);
+    remove_leftovers(directory_, Leftovers::uses);
+  }
   auto fd = open_file(O_RDWR);
   if (!fd) return fd.status();
   // A random start spreads the wear of generations over the slots.
@@ -399,7 +433,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
       return Status{Code::system, "record locks do not work on " + directory_.path_of(kTableName) + ": " +
                                       platform::error_text(error)};
     }
-    if (holder != platform::kNoHolder) continue;
+    if (holder != platform::kNoHolder || may_be_held(index)) continue;
     return take_slot(held, std::move(*fd), index);
   }
   return Status{Code::system, "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
@@ -422,6 +456,26 @@ bool ProcessTable::anybody_alive(const Lock& held, std::optional<std::uint32_t> 
   };
   const std::uint32_t index = own.value_or(kSlots);
   return !is_free(0, index) || !is_free(std::min(index + 1, kSlots), kSlots);
+}
+
+bool ProcessTable::end_holds(const Lock& held, Ended which) {
+  bool is_any_alive = false;
+  for (std::uint32_t index = 0; index < kSlots; ++index) {
+    const std::uint64_t generation = generation_of_slot(index);
+    std::uint64_t holder = platform::kNoHolder;
+    if (!is_of_hold(generation)) continue;
+    if (platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder) != 0) continue;
+    if (holder != platform::kNoHolder) continue;
+    const Token token = make_token(index, generation);
+    const Kept kept = find_life(directory_, token);
+    is_any_alive = is_any_alive || kept == Kept::locked || kept == Kept::unknown;
+    // One that is missing was deleted by hand, and its program may live.
+    const bool is_gone = kept == Kept::missing && which == Ended::all && !is_anything_kept(directory_);
+    if (kept != Kept::ended && !is_gone) continue;
+    set_generation(index, generation_behind(generation, false));
+    forget_life(directory_, token);
+  }
+  return is_any_alive;
 }
 
 Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
@@ -485,9 +539,10 @@ Status ProcessTable::prepare_to_judge() noexcept {
 }
 
 Status ProcessTable::judge_trouble() noexcept {
-  if (probe_descriptor() >= 0) return {};
   Status why = prepare_to_judge();
   try {
+    // For files of what is kept over exec.
+    if (auto opened = directory_.open_as_it_is(); why.ok() && !opened) why = opened.status();
     if (!why.ok()) why.message = "it cannot be told whether the process in the way lives: " + why.message;
   } catch (...) {
     why.message.clear();  // no memory for a sentence
@@ -540,13 +595,38 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
 Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept {
   if (index >= kSlots) return Liveness::dead;
   const Kernel kernel = ask(index);
-  if (kernel == Kernel::free) return Liveness::dead;
+  if (kernel == Kernel::free) {
+    const Liveness kept = is_of_hold(generation) ? judge_hold(index, generation, generation_mask) : Liveness::dead;
+    if (kept != Liveness::unknown) return kept;
+  }
   if (kernel == Kernel::holds) {
     const std::uint64_t current = generation_of_slot(index);
     if (current != kNeverUsed) return (current & generation_mask) == generation ? Liveness::alive : Liveness::dead;
   }
   if (!only_looks_) header().unjudged.fetch_add(1, std::memory_order_relaxed);
   return Liveness::unknown;
+}
+
+// As long as its file is locked, its generation does not change.
+Liveness ProcessTable::judge_hold(std::uint32_t index, std::uint64_t generation,
+                                  std::uint64_t generation_mask) noexcept {
+  const std::uint64_t current = generation_of_slot(index);
+  if (current == kNeverUsed) {  // or its words were overwritten
+    const auto& words = slots()[index].generations;
+    const auto is_zero = [](const auto& word) { return word.load(std::memory_order_relaxed) == 0; };
+    return std::all_of(words.begin(), words.end(), is_zero) ? Liveness::dead : Liveness::unknown;
+  }
+  if ((current & generation_mask) != generation) return Liveness::dead;
+  const Kept kept = find_life(directory_, make_token(index, current));
+  if (kept == Kept::locked) return Liveness::alive;
+  if (kept == Kept::ended) return Liveness::dead;
+  // A successor removes the file after it has raised the generation.
+  return generation_of_slot(index) == current ? Liveness::unknown : Liveness::dead;
+}
+
+bool ProcessTable::may_be_held(std::uint32_t index) noexcept {
+  const std::uint64_t generation = generation_of_slot(index);
+  return is_of_hold(generation) && judge_hold(index, generation, kGenerationMask) != Liveness::dead;
 }
 
 std::vector<std::uint32_t> ProcessTable::held_slots() {
@@ -565,6 +645,12 @@ std::vector<std::uint32_t> ProcessTable::held_slots() {
     result.push_back(index);
     ranges.emplace_back(first, index);
     ranges.emplace_back(index + 1, end);
+  }
+  std::sort(result.begin(), result.end());
+  const auto locked = static_cast<std::ptrdiff_t>(result.size());
+  for (std::uint32_t index = 0; index < kSlots; ++index) {
+    const bool is_locked = std::binary_search(result.begin(), result.begin() + locked, index);
+    if (!is_locked && may_be_held(index)) result.push_back(index);
   }
   std::sort(result.begin(), result.end());
   return result;

@@ -10,6 +10,10 @@
 //   kSlotLocks + slot    that process lives
 //   kKeeperLocks + pid   a process keeps the world until the process with that number ends (World::keep_for)
 //
+// A process that has become another program by exec, and still holds, has no lock here but what a keeper has of it: its
+// life is a file of its own (world/kept_file.h). Its generation is odd; others are even, and no such file is looked
+// for.
+//
 // If none of them is held, the boot id and the time namespace in the header tell whether the file still means
 // something. A table in use is joined whatever its boot id, as containers have boot ids of their own. A copy of a
 // table is refused: its header names another inode.
@@ -57,6 +61,7 @@ struct TableHeader {
   FileHeader file;
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; those that wait sleep on it
   Word64 unjudged;                 // times that judge() could not tell; for people
+  Word64 kept_uses;                // not 0: a use of a dictionary was kept over exec (world/name_use.h)
   alignas(64) FencingMemory fencing;
   alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none was opened
 };
@@ -116,19 +121,28 @@ std::uint64_t pid_namespace() noexcept;
 /// returns whether this is the first.
 bool name_program(std::string_view name) noexcept;
 
-/// While it lives, this thread's enter() also keeps the description that has the slot's lock, with a shared lock for
-/// presence: what inherits it keeps both.
-class KeptSlotDescription {
- public:
-  KeptSlotDescription() noexcept;
-  ~KeptSlotDescription();
-  KeptSlotDescription(const KeptSlotDescription&) = delete;
-  KeptSlotDescription& operator=(const KeptSlotDescription&) = delete;
-  /// None if this thread has not entered since.
-  platform::FileDescriptor take() const noexcept;
+/// Whether a process with such a generation keeps its life over exec.
+constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
+
+/// By what a process lives on over exec. Either is enough, as long as it is open anywhere.
+struct KeptLife {
+  platform::FileDescriptor program;  // for the program: it gives no way into the world (world/kept_file.h)
+  platform::FileDescriptor keeper;   // of the table, with the locks on the slot and for presence; never for a program
 };
 
-/// Gives back what a kept description holds, whatever else has it open, and closes the descriptor. invalid.
+/// While it lives, this thread's enter() keeps the process's life over exec.
+class KeepLife {
+ public:
+  KeepLife() noexcept;
+  ~KeepLife();
+  KeepLife(const KeepLife&) = delete;
+  KeepLife& operator=(const KeepLife&) = delete;
+  /// None if this thread has not entered since.
+  KeptLife take() const noexcept;
+};
+
+/// Gives back what a description of a KeptLife or of a use holds, whatever else has it open, and closes the descriptor.
+/// invalid.
 Status end_kept_description(int fd);
 
 /// This process's view of the table. Thread-safe; the slots are shared with all processes.
@@ -206,6 +220,10 @@ class ProcessTable {
   static bool anybody_present(const Lock& held) noexcept;
   /// Whether any process but `own` has a slot: one that exits is no longer present, but may still hold locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
+  /// Frees the slots of programs that have kept their life over exec and have ended. all: also of those with a missing
+  /// file, if no program keeps anything. Returns whether one of this world lives, or may live.
+  enum class Ended { known, all };
+  bool end_holds(const Lock& held, Ended which);
   /// Keeps the world alive until the result is unmapped here and in every child forked meanwhile.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
@@ -226,6 +244,10 @@ class ProcessTable {
   /// Whether a process holds the byte of that slot.
   Kernel ask(std::uint32_t index) noexcept;
   Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
+  void set_generation(std::uint32_t index, std::uint64_t generation) noexcept;
+  /// Of a slot that no process locks.
+  Liveness judge_hold(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
+  bool may_be_held(std::uint32_t index) noexcept;
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
   /// A new description of the table's file, for O_RDWR or O_RDONLY. When one for writing is closed, all processes that

@@ -289,7 +289,7 @@ Status RuntimeDirectory::judge(const struct stat& info) const {
   return judge_mode(path_, info.st_mode & 07777, sharing_);
 }
 
-Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
+Expected<platform::FileDescriptor> RuntimeDirectory::open_as_it_is() const {
   if (path_.empty()) return Status{Code::invalid, "no runtime directory was chosen"};
   const bool user_changed = ::geteuid() != user_;
   platform::FileDescriptor fd(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -310,7 +310,14 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
     return Status{Code::system, "runtime directory " + path_ +
                                     " was removed and made again while this process used it; restart the process"};
   }
-  if (!anchor_name_.empty() && (::fstatat(fd.get(), anchor_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+  return fd;
+}
+
+Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
+  auto fd = open_as_it_is();
+  if (!fd) return fd;
+  struct stat info;
+  if (!anchor_name_.empty() && (::fstatat(fd->get(), anchor_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
                                 platform::FileId{.device = info.st_dev, .inode = info.st_ino} != anchor_id_)) {
     return Status{Code::system,
                   path_of(anchor_name_) + " was removed or replaced while this process used it; restart the process"};
@@ -334,11 +341,12 @@ bool RuntimeDirectory::is_gone() const {
   return is_anchored() && is_elsewhere(path_of(anchor_name_), anchor_id_);
 }
 
-void RuntimeDirectory::anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made) {
+void RuntimeDirectory::anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept) {
   anchor_name_ = std::move(name);
   anchor_id_ = id;
   world_ = world;
   made_name_files_ = made;
+  kept_uses_ = kept;
 }
 
 Expected<platform::FileDescriptor> RuntimeDirectory::open_anchor(int access) const {

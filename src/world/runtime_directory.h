@@ -49,19 +49,24 @@ class RuntimeDirectory {
   /// A fresh descriptor of the directory, judged again; refused also when another directory has taken the name, or when
   /// the anchor is gone.
   Expected<platform::FileDescriptor> open() const;
+  /// The same, whatever has become of the anchor.
+  Expected<platform::FileDescriptor> open_as_it_is() const;
 
   /// Whether open() fails for good: the name leads to no directory or to another one, or the anchor is gone.
   bool is_gone() const;
 
   /// From now on open() demands that `name` in here is that file: a process must not meet others through dictionaries
-  /// when the process table is no longer its own. `made` is memory of that file, mapped as long as names are opened.
-  void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made);
+  /// when the process table is no longer its own. `made` and `kept` are memory of that file, mapped as long as names
+  /// are opened.
+  void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
   /// A fresh description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
   Expected<platform::FileDescriptor> open_anchor(int access) const;
   /// For world/name_file.h. REQUIRES: is_anchored().
   const WorldId& world() const noexcept { return world_; }
   Word64* made_name_files() const noexcept { return made_name_files_; }
+  /// For world/name_use.h. REQUIRES: is_anchored().
+  Word64& kept_uses() const noexcept { return *kept_uses_; }
 
  private:
   Status judge(const struct stat& info) const;
@@ -76,6 +81,7 @@ class RuntimeDirectory {
   platform::FileId anchor_id_;
   WorldId world_;
   Word64* made_name_files_ = nullptr;
+  Word64* kept_uses_ = nullptr;
 };
 
 }  // namespace holdfast

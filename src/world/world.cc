@@ -159,14 +159,14 @@ bool World::observes() noexcept { return observing.load(std::memory_order_relaxe
 
 Status World::refuse_observer() { return {Code::invalid, kOnlyLooks}; }
 
-Expected<platform::FileDescriptor> World::enter_to_exec() {
-  const KeptSlotDescription kept;
+Expected<KeptLife> World::enter_to_exec() {
+  const KeepLife kept;
   auto world = current();
   if (!world) return world.status();
   if ((*world)->token() == kNobody) return last_failure();
-  platform::FileDescriptor description = kept.take();
-  if (!description) return Status{Code::exists, "this process has entered the world already, without a descriptor"};
-  return description;
+  KeptLife life = kept.take();
+  if (!life.program) return Status{Code::exists, "this process has entered the world already, without a descriptor"};
+  return life;
 }
 
 Code World::last_failure_code() noexcept { return failure_of_this_thread; }
@@ -178,7 +178,8 @@ Status World::enter(std::uint64_t patience_ns) {
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence: it does not find its own world dead. Nor does it end the
   // world of an exiting process, which may hold locks until its last instruction.
-  if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt)) {
+  if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt) &&
+      !table_->end_holds(*lock, ProcessTable::Ended::all)) {
     if (Status tidy = retire_unpersistent_files(directory_, table_->id()); !tidy.ok()) return tidy;
   }
   if (!presence_) {
@@ -298,6 +299,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
         presence_.reset();
         if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;
         if (!ProcessTable::anybody_alive(*lock, slot)) {
+          if (table_->end_holds(*lock, ProcessTable::Ended::all)) return;
           static_cast<void>(retire_unpersistent_files(directory_, table_->id()));
           return;
         }

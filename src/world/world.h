@@ -34,6 +34,7 @@ namespace holdfast {
 
 class ProcessTable;
 struct ProcessSlot;  // world/process_table.h
+struct KeptLife;
 
 class World {
  public:
@@ -49,9 +50,9 @@ class World {
   /// The refusal of what it cannot do then.
   static Status refuse_observer();
 
-  /// Enters, and gives a descriptor that keeps this process's slot and presence as long as it is open anywhere: over
+  /// Enters, and gives descriptors that keep this process's slot and presence as long as either is open anywhere: over
   /// exec, too, after which no code acts for the slot. exists: the process has a slot already.
-  static Expected<platform::FileDescriptor> enter_to_exec();
+  static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process ends, also while no other process is in it: by a process of its
   /// own, the keeper, unless there is one for that parent. invalid: `parent` is not this process's parent.

@@ -10,6 +10,7 @@
 
 #include "base/failpoint.h"
 #include "world/directory_lock.h"
+#include "world/kept_file.h"
 #include "world/name_use.h"
 #include "world/runtime_directory.h"
 
@@ -64,7 +65,7 @@ Status judge_inode(const RuntimeDirectory& directory, const std::string& path, c
   return {};
 }
 
-Status read_header_page(const std::string& path, int fd, std::array<std::byte, kHeaderBytes>& page) {
+Status read_header_page(const std::string& path, int fd, HeaderPage& page) {
   std::size_t have = 0;
   while (have < page.size()) {
     const ssize_t got = platform::uninterrupted(
@@ -107,9 +108,14 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
 
 // Leftovers of another version of this library. Only a person decides about a persistent dictionary; any other one has
 // no users, as they would have the process table of their version, which is judged first.
-bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
-  return header.magic == kMagic && header.layout != kLayoutVersion && header.kind == kind &&
-         (kind == FileKind::processes || header.persist == 0) && !platform::has_record_locks(fd);
+bool left_by_another_version(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
+                             FileKind kind) {
+  const FileHeader& header = file.header();
+  const bool may_go = header.magic == kMagic && header.layout != kLayoutVersion && header.kind == kind &&
+                      (kind == FileKind::processes || header.persist == 0);
+  if (!may_go || platform::has_record_locks(file.fd.get())) return false;
+  return kind == FileKind::processes ? !is_anything_kept(directory)
+                                     : !is_use_kept(directory, name_byte(name, file.id.inode));
 }
 
 // --- removing --------------------------------------------------------------------------------------------
@@ -214,13 +220,13 @@ Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const st
   if (!directory_fd) return directory_fd.status();
   const std::string path = directory.path_of(name);
 
-  OpenedFile file{};
+  OpenedFile file{.fd = {}, .id = {}, .page = std::make_unique<HeaderPage>()};
   file.fd = FileDescriptor(::openat(directory_fd->get(), name.c_str(), access | kOpenFlags));
   if (!file.fd) return explain_open_failure(path, errno, directory_fd->get(), name);
   if (::fstat(file.fd.get(), &info) != 0) return Status{Code::system, "stat of " + path + " failed"};
   if (info.st_nlink == 0) return there_is_no(directory, name);  // retired since it was opened
   if (Status inode = judge_inode(directory, path, info); !inode.ok()) return inode;
-  if (Status read = read_header_page(path, file.fd.get(), file.page); !read.ok()) return read;
+  if (Status read = read_header_page(path, file.fd.get(), *file.page); !read.ok()) return read;
   file.id = id_of(info);
   return file;
 }
@@ -232,7 +238,7 @@ Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const st
   auto file = read_world_file(directory, name, O_RDWR, info);
   if (!file) return file;
   const FileHeader& header = file->header();
-  const bool left = left_by_another_version(header, kind, file->fd.get());
+  const bool left = left_by_another_version(directory, name, *file, kind);
   if (!left) {
     if (Status good = judge_header(directory.path_of(name), header, kind, info); !good.ok()) return good;
     if (header.retired.load(std::memory_order_relaxed) == 0) return file;

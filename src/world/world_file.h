@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -73,12 +74,15 @@ inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }
 
+/// Not on the stack: threads of some hosts have little.
+struct alignas(64) HeaderPage : std::array<std::byte, kHeaderBytes> {};
+
 /// A file that was opened and judged, but not yet mapped.
 struct OpenedFile {
   platform::FileDescriptor fd;
   platform::FileId id;
-  alignas(64) std::array<std::byte, kHeaderBytes> page;  // private copy; geometry is taken from here only
-  const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page.data()); }
+  std::unique_ptr<HeaderPage> page;  // private copy; geometry is taken from here only
+  const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page->data()); }
 };
 
 /// Opens `name` and refuses, with a sentence naming found and expected, what is not a regular file of the directory's

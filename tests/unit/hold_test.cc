@@ -1,16 +1,21 @@
-// What is held over exec, and what others end: holdfast_hold_over_exec, holdfast_use_over_exec, holdfast_end_hold,
-// holdfast_lock_break.
+// What is held over exec, and what others end: holdfast_hold_over_exec, holdfast_hold_with_keeper,
+// holdfast_use_over_exec, holdfast_end_hold, holdfast_lock_break.
 // This program itself never enters a world.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "support/dict.h"
+#include "support/name_files.h"
 #include "support/process.h"
 
 namespace holdfast::test {
@@ -57,8 +62,8 @@ int contender(Channel& parent) {
     holdfast_holder holder{};
     const int code = try_lock(dict, lease);
     holdfast_lock_holder(dict.handle, kKey, 3, &holder);
-    parent.say(holdfast_code_text(code) + std::string(" ") + std::to_string(code == HOLDFAST_OK ? 0 : holder.pid));
     if (code == HOLDFAST_OK) holdfast_unlock(dict.handle, kKey, 3, &lease);
+    parent.say(holdfast_code_text(code) + std::string(" ") + std::to_string(code == HOLDFAST_OK ? 0 : holder.pid));
   }
   return 0;
 }
@@ -111,31 +116,136 @@ TEST(hold, lasts_as_long_as_a_copy_of_the_descriptor) {
   EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
 }
 
-TEST(hold, is_ended_by_any_process_that_has_a_copy) {
+/// Holds the lock, and becomes `sleep`, which has copies of all descriptors. A child that it leaves ends those which it
+/// is told, by their places, and says what came of it.
+int hold_and_leave_an_ender(Channel& parent) {
+  std::array<int, 2> fds{};
+  if (holdfast_hold_with_keeper(fds.data()) != HOLDFAST_OK) return 2;
+  Dict dict("d");
+  holdfast_lease lease{};
+  if (try_lock(dict, lease) != HOLDFAST_OK) return 3;
+  if (::fork() == 0) {
+    parent.say("held");
+    for (std::string which = parent.hear(); which == "0" || which == "1"; which = parent.hear())
+      parent.say(holdfast_code_text(holdfast_end_hold(fds.at(which == "0" ? 0 : 1))));
+    ::_exit(0);
+  }
+  for (const int fd : fds) ::fcntl(fd, F_SETFD, 0);
+  ::execlp("sleep", "sleep", "600", nullptr);
+  return 4;
+}
+
+TEST(hold, is_ended_by_any_process_that_has_copies) {
   const ScratchDirectory directory;
-  Child holder([](Channel& parent) {
-    int fd = -1;
-    if (holdfast_hold_over_exec(&fd) != HOLDFAST_OK) return 2;
-    Dict dict("d");
-    holdfast_lease lease{};
-    if (try_lock(dict, lease) != HOLDFAST_OK) return 3;
-    const pid_t ender = ::fork();
-    if (ender == 0) {
-      parent.say("held");
-      if (parent.hear() != "end") ::_exit(1);
-      parent.say(holdfast_code_text(holdfast_end_hold(fd)));
-      parent.say(holdfast_code_text(holdfast_end_hold(fd)));  // it is closed by now
-      ::_exit(0);
-    }
-    ::sleep(600);  // it keeps its copy, and its own proof of life
-    return 0;
-  });
+  Child holder(&hold_and_leave_an_ender);
   ASSERT_EQ(holder.hear(), "held");
+  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
   Child other(&contender);
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
-  EXPECT_EQ(holder.ask("end"), "ok");
-  EXPECT_EQ(holder.hear(), "invalid argument");
+  EXPECT_EQ(holder.ask("1"), "ok");
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+  EXPECT_EQ(holder.ask("0"), "ok");
+  EXPECT_EQ(holder.ask("0"), "invalid argument");  // it is closed by now
   EXPECT_EQ(other.ask("try"), "ok 0");
+}
+
+TEST(hold, stays_with_the_keeper_whatever_the_program_does_with_its_descriptor) {
+  const ScratchDirectory directory;
+  Child holder(&hold_and_leave_an_ender);
+  ASSERT_EQ(holder.hear(), "held");
+  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  Child other(&contender);
+  EXPECT_EQ(holder.ask("0"), "ok");
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+  EXPECT_EQ(holder.ask("1"), "ok");
+  EXPECT_EQ(other.ask("try"), "ok 0");
+}
+
+std::vector<std::string> files_of(const ScratchDirectory& directory, const std::string& prefix) {
+  std::vector<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
+    if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path().string());
+  return found;
+}
+
+/// What a program of another user could do with the descriptor. Empty: nothing.
+std::string way_into_the_world(int fd) {
+  struct stat info {};
+  char byte = 0;
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return "no file";
+  if (info.st_size != 0 || ::pread(fd, &byte, 1, 0) != 0) return "something to read";
+  if (::pwrite(fd, &byte, 1, 0) >= 0 || ::ftruncate(fd, 1) == 0) return "written";
+  if (::mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED) return "mapped";
+  if ((info.st_mode & 0222) != 0) return "a mode to write";
+  if (::geteuid() != 0) return "";
+  if (::setresuid(65534, 65534, 65534) != 0) return "root";
+  const std::string again = "/proc/self/fd/" + std::to_string(fd);
+  for (const int access : {O_RDONLY, O_WRONLY, O_RDWR})
+    if (::open(again.c_str(), access) >= 0) return "opened again";
+  return "";
+}
+
+TEST(hold, gives_a_program_no_way_into_the_world) {
+  const ScratchDirectory directory;
+  for (int which = 0; which < 2; ++which) {
+    Child child([which](Channel& parent) {
+      std::array<int, 2> fds{-1, -1};
+      int life = -1;
+      if (holdfast_hold_over_exec(&life) != HOLDFAST_OK) return 2;
+      Dict dict("d");
+      if (holdfast_use_over_exec(dict.handle, fds.data()) != HOLDFAST_OK) return 3;
+      parent.say(way_into_the_world(which == 0 ? life : fds[0]));
+      return fds[1] == -1 ? 0 : 4;
+    });
+    EXPECT_EQ(child.hear(), "");
+    EXPECT_EQ(child.wait(), 0);
+  }
+}
+
+TEST(hold, by_a_file_that_is_deleted_by_hand_is_taken_by_nobody) {
+  const ScratchDirectory directory;
+  Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::yes); });
+  ASSERT_NE(holder.hear(), "(end)");
+  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  Child other(&contender);
+  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+  for (const std::string& file : files_of(directory, "hold-")) ASSERT_EQ(::unlink(file.c_str()), 0);
+  EXPECT_NE(other.ask("try"), "ok 0");
+}
+
+TEST(hold, of_a_program_alone_keeps_its_world_from_another_layout) {
+  const ScratchDirectory directory;
+  Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::yes); });
+  ASSERT_NE(holder.hear(), "(end)");
+  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  const auto open_status = [] { return Child([](Channel&) { return Dict("other").status; }).wait(); };
+  {
+    constexpr std::uint32_t kOther = 5;
+    const int table = ::open((directory / "processes").c_str(), O_WRONLY);
+    ASSERT_EQ(::pwrite(table, &kOther, sizeof kOther, 8), static_cast<ssize_t>(sizeof kOther));
+    ::close(table);
+  }
+  EXPECT_EQ(open_status(), HOLDFAST_CORRUPT);
+  holder.kill_and_wait();
+  EXPECT_TRUE(eventually([&] { return open_status() == HOLDFAST_OK; }));
+}
+
+TEST(hold, of_programs_that_have_ended_leaves_nothing_behind) {
+  const ScratchDirectory directory;
+  Child other(&contender);
+  EXPECT_EQ(other.ask("try"), "ok 0");
+  for (int run = 0; run < 4; ++run) {
+    Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::yes); });
+    ASSERT_NE(holder.hear(), "(end)");
+    ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+    EXPECT_EQ(files_of(directory, "hold-").size(), 1U);
+    EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+    holder.kill_and_wait();
+    EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
+  }
+  other.kill_and_wait();
+  EXPECT_EQ(Child([](Channel&) { return Dict("d").status; }).wait(), HOLDFAST_OK);
+  EXPECT_TRUE(files_of(directory, "hold-").empty());
 }
 
 TEST(hold, is_for_a_process_that_has_not_entered) {
@@ -165,7 +275,7 @@ int use_and_become_sleep(Channel& parent) {
     Dict dict("d");
     if (holdfast_use_over_exec(dict.handle, fds.data()) != HOLDFAST_OK) return 3;
   }
-  for (const int fd : {life, fds[0], fds[1]}) {
+  for (const int fd : {life, fds[0]}) {
     if (::fcntl(fd, F_GETFD) != FD_CLOEXEC) return 4;
     ::fcntl(fd, F_SETFD, 0);
   }
@@ -174,8 +284,8 @@ int use_and_become_sleep(Channel& parent) {
   return 5;
 }
 
-int open_status() {
-  Child child([](Channel&) { return Dict("d").status; });
+int open_status(const std::string& name = "d") {
+  Child child([&](Channel&) { return Dict(name).status; });
   return child.wait();
 }
 
@@ -192,6 +302,17 @@ void expect_refusal_after_loss_of(const char* file) {
 }
 
 TEST(use, outlives_exec_though_the_table_is_deleted) { expect_refusal_after_loss_of("processes"); }
+
+TEST(use, over_exec_is_in_the_way_of_no_other_dictionary_of_the_next_world) {
+  const ScratchDirectory directory;
+  Child user(&use_and_become_sleep);
+  ASSERT_EQ(user.hear(), "used");
+  ASSERT_TRUE(eventually([&] { return program_of(user.pid()) == "sleep"; }));
+  ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
+  EXPECT_EQ(open_status(name_beside("d")), HOLDFAST_OK);
+  EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
+}
+
 TEST(use, outlives_exec_though_the_dictionary_is_deleted) { expect_refusal_after_loss_of("d.dict"); }
 
 TEST(use, is_ended_by_any_process_that_has_copies) {
@@ -203,12 +324,12 @@ TEST(use, is_ended_by_any_process_that_has_copies) {
     if (::fork() == 0) {
       parent.say("used");
       if (parent.hear() != "end") ::_exit(1);
-      for (const int fd : fds) parent.say(holdfast_code_text(holdfast_end_hold(fd)));
+      parent.say(holdfast_code_text(holdfast_end_hold(fds[0])));
       parent.say(std::to_string(::fcntl(fds[0], F_GETFD)));
       ::_exit(0);
     }
     std::array<char*, 3> words{const_cast<char*>("sleep"), const_cast<char*>("600"), nullptr};
-    for (const int fd : fds) ::fcntl(fd, F_SETFD, 0);
+    ::fcntl(fds[0], F_SETFD, 0);
     ::execvp("sleep", words.data());
     return 3;
   });
@@ -217,7 +338,6 @@ TEST(use, is_ended_by_any_process_that_has_copies) {
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
   EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
   EXPECT_EQ(user.ask("end"), "ok");
-  EXPECT_EQ(user.hear(), "ok");
   EXPECT_EQ(user.hear(), "-1");
 }
 

@@ -382,7 +382,7 @@ TEST_F(Directory, one_that_lost_its_anchor_is_noticed) {
   platform::FileDescriptor file(::open((scratch_ / "a").c_str(), O_CREAT | O_WRONLY, 0600));
   platform::FileId id;
   ASSERT_EQ(0, platform::file_id(file.get(), id));
-  directory->anchor("a", id, WorldId{}, nullptr);
+  directory->anchor("a", id, WorldId{}, nullptr, nullptr);
   EXPECT_TRUE(directory->open());
   ASSERT_EQ(0, ::unlink((scratch_ / "a").c_str()));
   auto opened = directory->open();

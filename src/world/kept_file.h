@@ -1,0 +1,69 @@
+// Files that tell what a program keeps over exec:
+//
+//   hold-<token>          the process with that token lives; no code acts for it any more
+//   use-<byte>-<number>   a dictionary's file is in use under its name: name_byte() of world/name_use.h, a random
+//   number
+//
+// The program may run as another user, so its descriptors must give no way into the world. Such a file is empty, of one
+// call alone, and open in the program for reading only. A shared record lock on its first byte lasts as long as that
+// description: the last copy of the descriptor ends it.
+//
+// A file gets its name once it is locked. A file that is not locked was left by a program that has ended.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "base/token.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+
+class RuntimeDirectory;
+
+inline constexpr std::string_view kHoldPrefix = "hold-";
+inline constexpr std::string_view kUsePrefix = "use-";
+inline bool is_kept_file(std::string_view file) noexcept {
+  return file.starts_with(kHoldPrefix) || file.starts_with(kUsePrefix);
+}
+
+/// 16 digits.
+inline std::string hexadecimal(std::uint64_t number) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t at = text.size(); at-- > 0; number >>= 4) text[at] = kDigits[number & 15];
+  return text;
+}
+inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
+/// What the names of all files begin with that say so of that byte.
+inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
+
+/// Makes the file, and gives the descriptor that is for the program.
+Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);
+Expected<platform::FileDescriptor> keep_use(const RuntimeDirectory& directory, std::uint64_t byte);
+
+/// missing: the directory has no such file. unknown: the kernel does not say.
+enum class Kept { locked, ended, missing, unknown };
+/// Of hold_file_name(). Asks the directory by its path, whatever process table it has by now.
+Kept find_life(const RuntimeDirectory& directory, Token token) noexcept;
+/// Removes that file, whether it is locked or not.
+void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
+
+// Below, what cannot be told counts as kept. Each call lists the directory.
+
+/// Whether any program keeps anything here.
+bool is_anything_kept(const RuntimeDirectory& directory);
+/// Whether a program uses the file of that byte.
+bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
+/// Whether a program uses another file than that of `own` among the bytes [first, end).
+bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
+
+/// The file of that byte is removed: its users find that out by themselves. What stays refuses newcomers for longer.
+void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte);
+/// Removes what programs that have ended left behind, of uses alone or of lives, too.
+enum class Leftovers { uses, all };
+void remove_leftovers(const RuntimeDirectory& directory, Leftovers which);
+
+}  // namespace holdfast

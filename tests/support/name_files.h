@@ -1,0 +1,19 @@
+// Dictionaries that share a file of names in use (world/name_file.h).
+#pragma once
+
+#include <string>
+
+#include "world/name_file.h"
+#include "world/name_use.h"
+
+namespace holdfast::test {
+
+/// Another dictionary with the same file.
+inline std::string name_beside(const std::string& name) {
+  const auto file_of = [](const std::string& one) { return (name_byte(one + ".dict", 0) >> kInodeBits) % kNameFiles; };
+  int number = 0;
+  while (file_of("n" + std::to_string(number)) != file_of(name)) ++number;
+  return "n" + std::to_string(number);
+}
+
+}  // namespace holdfast::test

@@ -1,0 +1,198 @@
+// Limits of the host's that the library meets: the size of files, and the stack of a thread.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "holdfast.h"
+#include "support/dict.h"
+#include "support/name_files.h"
+#include "support/process.h"
+
+namespace holdfast::test {
+namespace {
+
+// --- ulimit -f ---------------------------------------------------------------------------------------------
+
+void limit_files(rlim_t bytes) {
+  const rlimit limit{bytes, bytes};
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_what_is_there) {
+  const ScratchDirectory directory;
+  Child maker([](Channel& parent) {
+    Dict dict("d");
+    Dict kept("kept", {.persist = true});
+    parent.say("made");
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(maker.hear(), "made");
+  for (const rlim_t bytes : {rlim_t{0}, rlim_t{300}}) {
+    Child limited([bytes](Channel&) {
+      limit_files(bytes);
+      holdfast_dict* dict = nullptr;
+      if (holdfast_attach("d", 1, &dict) != HOLDFAST_OK) return 2;
+      if (holdfast_store(dict, HOLDFAST_SET, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, 0, 0, nullptr) != HOLDFAST_OK)
+        return 3;
+      const holdfast_options options{.size = 65536};
+      return holdfast_open("new", 3, &options, &dict) == HOLDFAST_NO_MEMORY ? 0 : 4;
+    });
+    EXPECT_EQ(limited.wait(), 0);
+  }
+  Child remover([](Channel&) {
+    limit_files(0);
+    return holdfast_remove("d", 1);
+  });
+  EXPECT_EQ(remover.wait(), HOLDFAST_OK);
+  Child next([](Channel&) { return Dict("d").status; });  // the removal is noted: the file of before is in no way
+  EXPECT_EQ(next.wait(), HOLDFAST_OK);
+}
+
+TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
+  const ScratchDirectory directory;
+  Child maker([](Channel&) { return Dict("kept", {.persist = true}).set("k", "v"); });
+  ASSERT_EQ(maker.wait(), HOLDFAST_OK);
+  ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
+  Child other([](Channel& parent) {  // of the next world
+    Dict dict(name_beside("kept"));  // a limited process can make no file of names in use
+    parent.say("there");
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(other.hear(), "there");
+  Child limited([](Channel&) {
+    limit_files(0);
+    holdfast_dict* dict = nullptr;
+    return holdfast_attach("kept", 4, &dict);
+  });
+  EXPECT_EQ(limited.wait(), HOLDFAST_OK);
+  Child next([](Channel&) { return Dict("kept", {.persist = true}).get("k") == text("v") ? 0 : 2; });
+  EXPECT_EQ(next.wait(), 0);
+}
+
+// --- the stack ---------------------------------------------------------------------------------------------
+
+/// Three quarters of what holdfast.h promises to be enough: other processors and C libraries need more.
+constexpr std::size_t kStack = std::size_t{24} << 10;
+#if defined(HOLDFAST_SANITIZED) || defined(HOLDFAST_UNOPTIMIZED)
+constexpr std::size_t kTimes = 16;  // other code than what is installed
+#else
+constexpr std::size_t kTimes = 1;
+#endif
+
+/// Runs `body` in a thread with that stack, below which there is no memory.
+int in_small_thread(const std::function<int()>& body) {
+  struct Order {
+    const std::function<int()>& body;
+    int result;
+  } order{body, -1};
+  constexpr std::size_t kGuard = std::size_t{64} << 10;
+  constexpr std::size_t kBytes = kStack * kTimes;
+  void* const memory =
+      ::mmap(nullptr, kGuard + kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (memory == MAP_FAILED || ::mprotect(memory, kGuard, PROT_NONE) != 0) return -2;
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstack(&attributes, static_cast<char*>(memory) + kGuard, kBytes);
+  pthread_t thread{};
+  const auto run = [](void* given) -> void* {
+    auto& task = *static_cast<Order*>(given);
+    task.result = task.body();
+    return nullptr;
+  };
+  if (::pthread_create(&thread, &attributes, run, &order) != 0) return -3;
+  ::pthread_join(thread, nullptr);
+  ::munmap(memory, kGuard + kBytes);
+  return order.result;
+}
+
+std::string numbered(int number) { return "key" + std::to_string(number); }
+
+/// Many entries in a small dictionary: what has no room makes some.
+void fill(Dict& dict, int entries) {
+  for (int i = 0; i < entries; ++i) dict.set(numbered(i), std::string(50, 'x'));
+}
+void fill_with_locks(Dict& dict, int locks) {
+  holdfast_lease lease{};
+  for (int i = 0; i < locks; ++i) {
+    const std::string key = numbered(i);
+    holdfast_lock_try(dict.handle, key.data(), key.size(), 0, 0, 0, &lease);
+  }
+}
+
+/// The calls that go deepest, in a world with a process that has died and one that holds "held".
+int make_calls() {
+  holdfast_lease lease{};
+  Dict dict("d");
+  Dict locks("locks");
+  Dict made("made", {.mutex = HOLDFAST_MUTEX_FILE});
+  if (dict.status != HOLDFAST_OK || locks.status != HOLDFAST_OK || made.status != HOLDFAST_OK) return 2;
+  std::array<int, 2> fds{};
+  holdfast_use_over_exec(dict.handle, fds.data());
+  fill(dict, 3000);
+  fill_with_locks(locks, 2000);
+  if (holdfast_lock(dict.handle, "held", 4, 0.05, 0, &lease) != HOLDFAST_LOCKED) return 3;
+  holdfast_request request{};
+  request.struct_size = sizeof request;
+  request.timeout = 0.05;
+  request.holds = 1;
+  request.task = request.holder_task = holdfast_task_ids() + 1;
+  if (holdfast_acquire(dict.handle, "held", 4, &request, &lease) != HOLDFAST_LOCKED) return 4;
+  for (int i = 0; i < 100; ++i)
+    holdfast_permits_try(dict.handle, "p", 1, HOLDFAST_SEMAPHORE, 1, 100, 0.02, 0, 0, &lease);
+  ::usleep(30000);
+  holdfast_permits_try(dict.handle, "p", 1, HOLDFAST_SEMAPHORE, 1, 100, 0, 0, 0, &lease);
+  std::vector<holdfast_contended> contended(64);
+  std::uint32_t count = 0;
+  holdfast_dict_contention(dict.handle, contended.data(), sizeof(holdfast_contended), 64, &count);
+  std::vector<holdfast_histogram> histogram(1);
+  holdfast_dict_histogram(dict.handle, 0, 0, histogram.data());
+  holdfast_health health{};
+  holdfast_check(dict.handle, &health, sizeof health);
+  dict.flush_expired();
+  std::vector<char> room(1 << 16);
+  holdfast_value names{};
+  names.data = room.data();
+  names.capacity = room.size();
+  holdfast_list(&names, &count);
+  return holdfast_remove("made", 4);
+}
+
+TEST(small_stack, is_enough_for_each_call) {
+  const ScratchDirectory directory;
+  Child holder([](Channel& parent) {
+    holdfast_lease lease{};
+    Dict dict("d");
+    parent.say(holdfast_code_text(holdfast_lock(dict.handle, "held", 4, 0, 0, &lease)));
+    parent.hear();
+    return 0;
+  });
+  ASSERT_EQ(holder.hear(), "ok");
+  Child dead([](Channel&) {
+    Dict locks("locks");
+    fill_with_locks(locks, 400);
+    return 0;
+  });
+  ASSERT_EQ(dead.wait(), 0);
+  // Also what the first call of a process and of a forked child does.
+  Child caller([](Channel&) {
+    const int result = in_small_thread(&make_calls);
+    return result != 0 ? result : Child([](Channel&) { return in_small_thread(&make_calls); }).wait();
+  });
+  EXPECT_EQ(caller.wait(), 0);
+}
+
+}  // namespace
+}  // namespace holdfast::test
