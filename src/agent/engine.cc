@@ -86,7 +86,8 @@ Reply Engine::status() const {
                    {"requests_refused", asked.refused},
                    {"requests_unanswered", asked.unanswered},
                    {"latency_us_sum", latency.sum_us()},
-                   {"latency_count", latency.count()}};
+                   {"latency_count", latency.count()},
+                   {"queue_us_sum", store_.queued_us()}};
   for (std::size_t i = 0; i < Latency::kBounds.size(); ++i)
     reply.figures.emplace_back("latency_us_" + std::to_string(Latency::kBounds[i]), latency.within(i));
   if (describe_store_)

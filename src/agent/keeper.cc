@@ -110,6 +110,7 @@ void Keeper::announce(LeaseId lease, Milliseconds deadline) {
   Change change{{{Guard::Of::created, keys_.bell(lease), 0, false}},
                 {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
                 {}};
+  change.urgent = true;  // the lease runs while it waits
   store_.transact(std::move(change), [this, attempt = attempt_, lease, deadline](const Answer& answer) {
     const bool late = clock_.boot_ms() >= deadline;
     if (attempt != attempt_ || late || answer.outcome != Outcome::answered) retire(lease);
@@ -129,7 +130,9 @@ void Keeper::probe() {
   if (!alive() || machine_.superseded() || probing_ || now < next_probe_) return;
   next_probe_ = now + kProbeEvery;
   probing_ = true;
-  store_.transact({{}, {introduce(lease_, machine_.session().epoch)}, {}}, [this](const Answer&) { probing_ = false; });
+  Change change{{}, {introduce(lease_, machine_.session().epoch)}, {}};
+  change.urgent = true;  // behind others it would tell of their wait
+  store_.transact(std::move(change), [this](const Answer&) { probing_ = false; });
 }
 
 void Keeper::begin(LeaseId lease, Milliseconds deadline) {

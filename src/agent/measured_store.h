@@ -39,8 +39,9 @@ class MeasuredStore final : public Store {
   void watch(const std::string& key, std::function<void(const Record&)> rung) override;
 
   const StoreCounters& counters() const { return counters_; }
-  /// Of the requests that were answered or refused.
+  /// Of the requests that were answered or refused, from when they were sent; and how long they had waited for that.
   const Latency& latency() const { return latency_; }
+  std::int64_t queued_us() const { return queued_us_; }
 
   /// Why the last change was not made; none, as soon as another one is. A store that is full or denies writing answers
   /// what only reads: that says nothing.
@@ -64,6 +65,7 @@ class MeasuredStore final : public Store {
   std::string sentence_;
   StoreCounters counters_;
   Latency latency_;
+  std::int64_t queued_us_ = 0;
 };
 
 }  // namespace holdfast::agent
