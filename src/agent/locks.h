@@ -132,7 +132,7 @@ class Locks {
     Milliseconds since = 0;
     Milliseconds waited_since = 0;  // by another machine; 0: not
     std::uint32_t grants = 0;       // at the last look at its use
-    std::uint32_t why_of = 0;       // the local grant whose holder may have given a reason
+    std::uint32_t why_of = 0;       // the local grant, which may have a reason
     Milliseconds why_due = 0;       // when it is told to the store; 0: it was, or there is none
   };
 

@@ -71,6 +71,7 @@ void MeasuredStore::judge(const Answer& answer, bool has_put) {
   const Trouble trouble = trouble_of(answer);
   if (answer.outcome == Outcome::answered && !has_put && trouble_ != Trouble::unanswered) return;
   if (answer.outcome == Outcome::refused && trouble == Trouble::none) return;
+  judged_ms_ = clock_.boot_ms();
   trouble_ = trouble;
   sentence_ = trouble == Trouble::none ? "" : answer.sentence;
 }

@@ -46,6 +46,8 @@ class MeasuredStore final : public Store {
   /// Why the last change was not made; none, as soon as another one is. A store that is full or denies writing answers
   /// what only reads: that says nothing.
   Trouble trouble() const { return trouble_; }
+  /// When that was last found out.
+  Milliseconds judged_ms() const { return judged_ms_; }
   /// In its own words; empty without trouble.
   const std::string& sentence() const { return sentence_; }
 
@@ -63,6 +65,7 @@ class MeasuredStore final : public Store {
   std::uint64_t times_back_ = 0;  // what was sent before that tells nothing
   Trouble trouble_ = Trouble::none;
   std::string sentence_;
+  Milliseconds judged_ms_ = 0;
   StoreCounters counters_;
   Latency latency_;
   std::int64_t queued_us_ = 0;

@@ -766,6 +766,31 @@ std::uint64_t figure(const Reply& reply, const std::string& name) {
   return 0;
 }
 
+TEST_F(EngineTest, the_status_of_an_idle_agent_tells_that_its_store_takes_no_changes) {
+  Node& node = make_node();
+  run_ms(10'000);
+  node.client().fate = [](const Change& change) -> std::optional<Fate> {
+    return change.then.front().kind == Step::Kind::put ? std::optional(Fate::no_leader) : std::nullopt;
+  };
+  const auto full = ask(node, agent::Query::Kind::status);
+  ASSERT_TRUE(full);
+  EXPECT_FALSE(full->sentence.empty());
+  EXPECT_EQ(full->space, "/test");
+  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "for those that look at the dictionary";
+  node.client().fate = {};
+  run_ms(3000);
+  EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
+}
+
+TEST_F(EngineTest, the_status_does_not_wait_for_a_store_that_is_silent) {
+  Node& node = make_node();
+  run_ms(10'000);
+  node.client().fate = [](const Change&) { return Fate::lost_request; };
+  const std::uint64_t number = node.machine().ask({0, agent::Query::Kind::status, kLock, 0});
+  run_ms(400);
+  EXPECT_TRUE(node.machine().reply(number));
+}
+
 TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
   Node& one = make_node();
   Node& two = make_node();
