@@ -96,6 +96,7 @@ bool Keeper::leaped() {
 
 void Keeper::acquire() {
   running_ = true;
+  asked_ = clock_.boot_ms();
   state_ = State::asking;
   store_.grant(settings_.ttl_s, [this, attempt = ++attempt_, sent = clock_.boot_ms()](const LeaseAnswer& granted) {
     if (attempt != attempt_) return retire(granted.lease);
@@ -161,6 +162,7 @@ void Keeper::watch() {
 
 void Keeper::renew() {
   running_ = true;
+  asked_ = clock_.boot_ms();
   const Milliseconds from = machine_.session().deadline;
   store_.keep_alive(lease_, [this, attempt = ++attempt_, sent = clock_.boot_ms(), from](const LeaseAnswer& answer) {
     if (attempt == attempt_) renewed(sent, from, answer);
@@ -182,6 +184,7 @@ void Keeper::renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& ke
 
 void Keeper::adopt() {
   running_ = true;
+  asked_ = clock_.boot_ms();
   store_.keys_of(lease_, [this, attempt = ++attempt_](const LeaseAnswer& found) {
     if (attempt != attempt_) return;
     if (found.answer.outcome != Outcome::answered) return retry(found.answer);
@@ -228,7 +231,8 @@ void Keeper::retry(const Answer& answer) {
   if (state_ == State::asking) state_ = State::none;
   sentence_ = answer.sentence;
   back_off_ = next_back_off(back_off_);
-  next_ = clock_.boot_ms() + back_off_;
+  // The time that the attempt took is a part of the pause.
+  next_ = std::max(clock_.boot_ms() + kBackOffMin, asked_ + back_off_);
 }
 
 void Keeper::retire(LeaseId lease) {
