@@ -224,7 +224,8 @@ HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *
 typedef struct holdfast_dict holdfast_dict;
 
 typedef struct holdfast_options {
-  /* Bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages. */
+  /* Bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages. 0: no size is asked for; then that of
+   * the dictionary that exists or is declared counts, else 8 MB, which are taken as they are used. */
   uint64_t size HOLDFAST_DEFAULT(0);
   /* A holdfast_mutex. */
   int32_t mutex HOLDFAST_DEFAULT(0);
@@ -237,7 +238,8 @@ typedef struct holdfast_options {
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
- * one must have the same size, mutex and cluster (MISMATCH names both); it keeps its mode and persist. Without a
+ * one must have the same size, mutex and cluster (MISMATCH names both); it keeps its mode and persist. If its size was
+ * asked for by nobody, it may be larger than the size that is asked for now. Without a
  * cluster in the options it is that of $HOLDFAST_CLUSTER ("name=cluster,name=cluster"); MISMATCH also if they differ.
  * Also: INVALID (name, size, mutex, mode, cluster, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is free).
  * Of a dictionary of 1.9 MB or more, most memory is taken as it is used: a change for which /dev/shm has none is

@@ -17,8 +17,13 @@ describe("shdict", function ()
             assert.equal("spec_dict", dict.name)
         end)
 
-        it("makes one of 1m when nothing is said", function ()
-            assert.equal(1048576, shdict.open("spec_default"):capacity())
+        it("makes one of 8m when nothing is said, which is good for all who ask for no more", function ()
+            local made = shdict.open("spec_default")
+            assert.equal(8 * 1048576, made:capacity())
+            assert.equal(made, shdict.open("spec_default", { size = "1m" }))
+            assert.equal(made, shdict.open("spec_default"))
+            assert.matches("exists with size 8388608 and mutex futex, asked for size 9437184",
+                           select(2, shdict.open("spec_default", { size = "9m" })), 1, true)
             shdict.remove("spec_default")
         end)
 

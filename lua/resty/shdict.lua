@@ -16,7 +16,6 @@ local ffi_istype, ffi_new = ffi.istype, ffi.new
 
 local BUFFER, INVALID, MISMATCH, NOT_FOUND, OK = core.BUFFER, core.INVALID, core.MISMATCH, core.NOT_FOUND, core.OK
 
-local DEFAULT_SIZE = 1024 * 1024
 local MUTEXES = { futex = core.MUTEX_FUTEX, spin = core.MUTEX_SPIN, file = core.MUTEX_FILE }
 
 local handle_type = ffi.typeof("holdfast_dict *")
@@ -269,18 +268,6 @@ local function read_options(opts)
 end
 
 
--- The size of an existing or declared dictionary, for an open that names none. nil and the reason for a bad
--- declaration.
-local function known_size(name)
-    local code = C.holdfast_attach(name, #name, handle_ptr)
-    if code ~= OK and code ~= NOT_FOUND then
-        return nil, sentence(code)
-    end
-    local bytes = code == OK and C.holdfast_capacity(handle_ptr[0]) or 0
-    return bytes > 0 and bytes or DEFAULT_SIZE
-end
-
-
 function _M.open(name, opts)
     if type(name) ~= "string" then
         error("bad name to open: string expected, got " .. type(name), 2)
@@ -292,14 +279,6 @@ function _M.open(name, opts)
     local options, err = read_options(opts)
     if not options then
         return nil, err
-    end
-    if options.size == 0 then
-        local size
-        size, err = known_size(name)
-        if not size then
-            return nil, err
-        end
-        options.size = size
     end
     local code = C.holdfast_open(name, #name, options, handle_ptr)
     if code ~= OK then

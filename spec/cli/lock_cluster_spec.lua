@@ -70,6 +70,14 @@ describe("holdfast lock in a cluster", function()
             assert.equal(wanted, process:err())
         end)
 
+        it("waits without a word with -q", function()
+            local process = start(lock("-q", "--agent", "--agent-config", dead, "key", "--", "true"))
+            assert.is_nil(process:wait(2.5))
+            assert.equal("", process:err())
+            process:signal(command.TERM)
+            assert.same({ signal = command.TERM }, process:wait())
+        end)
+
         it("does not wait with -n", function()
             local ended = run(lock("-n", "--agent", "--agent-config", dead, "key", "--", "true"))
             assert.same({ code = 75 }, ended)
@@ -94,6 +102,65 @@ describe("holdfast lock in a cluster", function()
         end
         command.kill(agent, CONT)
         assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
+    end)
+
+    -- Some seconds pass before it is so bad that an agent without work would notice.
+    it("is told by the status of an idle machine that the store's database is full", function()
+        local full = etcd.start { "--quota-backend-bytes=400000" }
+        config = configure("idle.json", full.url)
+        hold()
+        assert.same({ code = 0 }, (run("cluster", "status")))
+        local value = ("QUFB"):rep(2000)
+        assert(await(function()
+            return (full:post("/v3/kv/put", ('{"key":"%s","value":"%s"}'):format("QUFB", value)) or "")
+                       :find("database space exceeded", 1, true)
+        end))
+        command.sleep(1.1)
+        local ended, out = run("cluster", "status")
+        full:stop()
+        assert.same({ code = 1 }, ended, out)
+        assert.matches("etcdserver: mvcc: database space exceeded", out, 1, true)
+    end)
+
+    it("shows the namespace that its machines share", function()
+        hold()
+        local _, out = run("cluster", "status")
+        assert.matches("; namespace " .. space .. "\n", out, 1, true)
+        local _, json = run("cluster", "status", "--json")
+        assert.matches('"namespace":"' .. space .. '"', json, 1, true)
+        assert.matches('"queue_us":%d', json)
+    end)
+
+    -- As "etcdctl put" makes it.
+    it("says that a key which somebody has put at the store is no machine's", function()
+        hold()
+        local key = space .. "/l/commands.main/odd"
+        server:ctl("put " .. key .. " byhand")
+        local _, out = run("cluster", "holders", "commands.main", "odd")
+        assert.matches("^odd: held by no machine: its key at the store has no lease; revision %d+\n$", out)
+        local ended, _, err = run(lock("-n", "odd", "--", "true"))
+        assert.same({ code = 1 }, ended)
+        assert.equal('holdfast: "odd" is held by no machine: its key at the store has no lease; see '
+                     .. '"holdfast cluster holders"\n', err)
+        assert.same({ code = 0 }, (run("cluster", "break", "commands.main", "odd",
+                                       "--revision", out:match("revision (%d+)"))))
+        assert.same({ code = 0 }, (run(lock("-n", "odd", "--", "true"))))
+        assert.same({}, server:keys(space .. "/b/0000000000000000"))
+    end)
+
+    it("makes a dictionary that a program may use which says a size", function()
+        local process = hold()
+        local library = assert(os.getenv "HOLDFAST_LIB")
+        local open = 'print(require("resty.shdict").open("commands.main", { size = "%s", cluster = "main" }))'
+        local function program(size)
+            return select(2, run("luajit", "-e", open:format(size),
+                                 { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = library,
+                                   LUA_PATH = os.getenv "LUA_PATH" or "lua/?.lua;;" }))
+        end
+        assert.matches("^table: ", program "1m")
+        assert.matches("^table: ", program "100k")
+        assert.matches("exists with size 8388608", program "16m", 1, true)
+        assert.is_nil(process.status)
     end)
 
     it("says how long a key may be", function()

@@ -5,6 +5,15 @@
 
 namespace holdfast::agent {
 
+namespace {
+
+/// A change that was asked for so long ago tells how the store is now.
+constexpr Milliseconds kFresh = 1000;
+/// So long a question for the status may wait for the store.
+constexpr Milliseconds kStatusWait = 300;
+
+}  // namespace
+
 Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::string& space, Settings settings,
                std::function<void(const std::string&)> warn)
     : store_(store, clock, [this](Revision from, Revision to) { store_went_back(from, to); }),
@@ -21,7 +30,8 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
                [this] { locks_.end(); }, [this](const Record& bell) { locks_.ring(bell); }}),
       questions_(store_, machine, keys_),
       housekeeping_(store_, machine, locks_, clock, warn),
-      warn_(std::move(warn)) {
+      warn_(std::move(warn)),
+      space_(space) {
   locks_.on_dead_lease([this] { keeper_.suspect(); });
 }
 
@@ -50,17 +60,35 @@ void Engine::step() {
 void Engine::answer() {
   for (const Query& query : machine_.queries()) {
     if (query.kind == Query::Kind::status)
-      machine_.answer(query.number, status());
+      asked_.push_back(query.number);
     else if (query.kind == Query::Kind::accept)
       machine_.answer(query.number, accept_ ? accept_(static_cast<std::uint64_t>(query.revision)) : Reply());
     else
       questions_.ask(query);
   }
+  answer_status();
+}
+
+bool Engine::knows_trouble() const {
+  return !keeper_.alive() || store_.trouble() != Trouble::none || clock_.boot_ms() - store_.judged_ms() <= kFresh;
+}
+
+// A store that is full answers what only reads, and renews leases: an agent that has changed nothing since knows of no
+// trouble. So where somebody wants to know, it asks for a change.
+void Engine::answer_status() {
+  const Milliseconds now = clock_.boot_ms();
+  if (asked_.empty()) return;
+  if (asked_until_ == 0) asked_until_ = now + kStatusWait;
+  if (!knows_trouble() && now < asked_until_) return keeper_.probe();
+  asked_until_ = 0;
+  if (keeper_.alive()) machine_.note(locks_.draining() ? Trouble::draining : store_.trouble());
+  for (const std::uint64_t number : std::exchange(asked_, {})) machine_.answer(number, status());
 }
 
 Reply Engine::status() const {
   Reply reply;
   reply.code = Reply::Code::yes;
+  reply.space = space_;
   if (keeper_.alive()) {
     reply.machine = machine_.session().lease;
     reply.sentence = store_.sentence();
@@ -86,7 +114,8 @@ Reply Engine::status() const {
                    {"requests_refused", asked.refused},
                    {"requests_unanswered", asked.unanswered},
                    {"latency_us_sum", latency.sum_us()},
-                   {"latency_count", latency.count()}};
+                   {"latency_count", latency.count()},
+                   {"queue_us_sum", store_.queued_us()}};
   for (std::size_t i = 0; i < Latency::kBounds.size(); ++i)
     reply.figures.emplace_back("latency_us_" + std::to_string(Latency::kBounds[i]), latency.within(i));
   if (describe_store_)
@@ -95,7 +124,8 @@ Reply Engine::status() const {
 }
 
 Milliseconds Engine::due() const {
-  const Milliseconds due = std::min(keeper_.due(), locks_.due());
+  Milliseconds due = std::min(keeper_.due(), locks_.due());
+  if (!asked_.empty()) due = std::min(due, asked_until_);
   return keeper_.alive() ? std::min(due, housekeeping_.due()) : due;
 }
 

@@ -58,6 +58,9 @@ class Engine {
 
  private:
   Reply status() const;
+  /// Whether a change was asked of the store lately, so that its trouble is known.
+  bool knows_trouble() const;
+  void answer_status();
   void store_went_back(Revision from, Revision to);
 
   MeasuredStore store_;
@@ -73,6 +76,9 @@ class Engine {
   std::function<void(const std::string&)> warn_;
   std::function<Figures()> describe_store_;
   std::function<Reply(std::uint64_t)> accept_;
+  const std::string space_;
+  std::vector<std::uint64_t> asked_;  // questions for the status that wait for the store, and for how long at most
+  Milliseconds asked_until_ = 0;
   std::string reason_;  // why it has not been started
 };
 

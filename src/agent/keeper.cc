@@ -96,6 +96,7 @@ bool Keeper::leaped() {
 
 void Keeper::acquire() {
   running_ = true;
+  asked_ = clock_.boot_ms();
   state_ = State::asking;
   store_.grant(settings_.ttl_s, [this, attempt = ++attempt_, sent = clock_.boot_ms()](const LeaseAnswer& granted) {
     if (attempt != attempt_) return retire(granted.lease);
@@ -110,6 +111,7 @@ void Keeper::announce(LeaseId lease, Milliseconds deadline) {
   Change change{{{Guard::Of::created, keys_.bell(lease), 0, false}},
                 {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
                 {}};
+  change.urgent = true;  // the lease runs while it waits
   store_.transact(std::move(change), [this, attempt = attempt_, lease, deadline](const Answer& answer) {
     const bool late = clock_.boot_ms() >= deadline;
     if (attempt != attempt_ || late || answer.outcome != Outcome::answered) retire(lease);
@@ -129,7 +131,9 @@ void Keeper::probe() {
   if (!alive() || machine_.superseded() || probing_ || now < next_probe_) return;
   next_probe_ = now + kProbeEvery;
   probing_ = true;
-  store_.transact({{}, {introduce(lease_, machine_.session().epoch)}, {}}, [this](const Answer&) { probing_ = false; });
+  Change change{{}, {introduce(lease_, machine_.session().epoch)}, {}};
+  change.urgent = true;  // behind others it would tell of their wait
+  store_.transact(std::move(change), [this](const Answer&) { probing_ = false; });
 }
 
 void Keeper::begin(LeaseId lease, Milliseconds deadline) {
@@ -158,6 +162,7 @@ void Keeper::watch() {
 
 void Keeper::renew() {
   running_ = true;
+  asked_ = clock_.boot_ms();
   const Milliseconds from = machine_.session().deadline;
   store_.keep_alive(lease_, [this, attempt = ++attempt_, sent = clock_.boot_ms(), from](const LeaseAnswer& answer) {
     if (attempt == attempt_) renewed(sent, from, answer);
@@ -179,6 +184,7 @@ void Keeper::renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& ke
 
 void Keeper::adopt() {
   running_ = true;
+  asked_ = clock_.boot_ms();
   store_.keys_of(lease_, [this, attempt = ++attempt_](const LeaseAnswer& found) {
     if (attempt != attempt_) return;
     if (found.answer.outcome != Outcome::answered) return retry(found.answer);
@@ -225,7 +231,8 @@ void Keeper::retry(const Answer& answer) {
   if (state_ == State::asking) state_ = State::none;
   sentence_ = answer.sentence;
   back_off_ = next_back_off(back_off_);
-  next_ = clock_.boot_ms() + back_off_;
+  // The time that the attempt took is a part of the pause.
+  next_ = std::max(clock_.boot_ms() + kBackOffMin, asked_ + back_off_);
 }
 
 void Keeper::retire(LeaseId lease) {

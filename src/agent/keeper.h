@@ -108,6 +108,7 @@ class Keeper {
   bool adopting_ = false;      // its keys are still to be read
   std::uint64_t attempt_ = 0;  // answers of earlier ones do not count
   bool running_ = false;       // a request about the lease
+  Milliseconds asked_ = 0;     // when it was sent
   LeaseId lease_ = 0;
   std::int64_t ttl_s_ = 0;
   Milliseconds next_ = 0;

@@ -39,6 +39,10 @@ void Locks::adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& ke
 void Locks::end() {
   epoch_ = 0;
   polls_ = 0;
+  looks_.clear();
+  looks_back_off_ = next_looks_ = 0;
+  line_.clear();
+  line_back_off_ = 0;
   locks_.clear();
   due_.clear();
 }
@@ -86,12 +90,21 @@ void Locks::step() {
     wake(locks_.at(name), 0);
     consider(name);
   }
+  if (now >= next_looks_) send_looks();
+  if (!line_.empty() && now >= next_in_line_) {
+    next_in_line_ = now + kBackOffMax;  // unless an answer says otherwise
+    let_next();
+  }
   if (epoch_ != 0 && now >= next_poll_) poll();
 }
 
 Milliseconds Locks::due() const {
   if (epoch_ == 0) return std::numeric_limits<Milliseconds>::max();
-  return due_.empty() ? next_poll_ : std::min(next_poll_, due_.begin()->first);
+  Milliseconds due = next_poll_;
+  if (!due_.empty()) due = std::min(due, due_.begin()->first);
+  if (!looks_.empty() && polls_ == 0) due = std::min(due, next_looks_);
+  if (!line_.empty()) due = std::min(due, next_in_line_);
+  return due;
 }
 
 std::size_t Locks::count(Phase phase) const {
@@ -120,9 +133,13 @@ void Locks::consider(const LockName& name) {
   const auto found = locks_.find(name);
   if (found == locks_.end() || machine_.superseded()) return;
   Lock& lock = found->second;
-  if (lock.request != 0) return;
+  if (lock.request != 0 || lock.adopted) return;
+  if (lock.refused) {
+    if (machine_.use(name).tries) machine_.refuse(name, Refusal::unavailable);
+    return;
+  }
   const Milliseconds now = clock_.boot_ms();
-  if (lock.back_off != 0 && lock.due > now) return;
+  if (now < lock.paused) return wake(lock, lock.paused);
   if (lock.unsure) return look(lock);
   const Use use = machine_.use(lock.name);
   if (!use.known) return wake(lock, now + settings_.linger_ms);
@@ -173,7 +190,8 @@ void Locks::consider_held(Lock& lock, const Use& use) {
 void Locks::stand(Lock& lock) {
   if (lock.stood_at == lock.grant) return touch(lock);
   lock.stood_at = lock.grant;
-  lock.grants = 0;
+  lock.grants = lock.why_of = 0;
+  lock.why_due = 0;
   lock.turn = ++tickets_;
   lock.since = clock_.boot_ms();
   if (lock.waited_since != 0) lock.waited_since = lock.since;
@@ -185,6 +203,7 @@ void Locks::stand(Lock& lock) {
 void Locks::consider_standing(Lock& lock) {
   const Use use = machine_.use(lock.name);
   if (use.grants > kGrantsMax / 2) return touch(lock);
+  if (tell_why(lock, use)) return;
   // Those that wait before the agent may yet need new numbers.
   if (lock.recalled) return wake(lock, clock_.boot_ms() + settings_.linger_ms);
   if (draining_) return recall(lock);
@@ -206,6 +225,24 @@ void Locks::consider_idle(Lock& lock, const Use& use) {
   lock.stands = false;
   lock.giving = true;
   give(lock);
+}
+
+// A program gives its reason when it has the lock, which is after it was asked for. It is worth a request once the
+// program has stayed for a while.
+bool Locks::tell_why(Lock& lock, const Use& use) {
+  const Milliseconds now = clock_.boot_ms();
+  if (use.grants != lock.why_of) {
+    lock.why_of = use.grants;
+    lock.why_due = now + settings_.linger_ms;
+    return false;
+  }
+  if (!use.held || lock.why_due == 0 || now < lock.why_due || !line_.empty()) return false;
+  lock.why_due = 0;
+  Contender holder = machine_.holder(lock.name);
+  if (holder.why.empty() || holder == lock.told) return false;
+  lock.contender = std::move(holder);
+  touch(lock);
+  return true;
 }
 
 void Locks::recall(Lock& lock) {

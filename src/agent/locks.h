@@ -17,11 +17,15 @@
 //    claim or a restart.
 // 6. Waiters look once a second, whether the lock is free and they are the first, or to note the holder again, more and
 //    more rarely; this machine's locks are looked at in turns. No look is sent while earlier ones are not answered.
+//    Looks at many locks are few requests, few at a time, and repeated as such.
 // 7. A ring or a look that shows a lock of this machine's lease that it did not know of makes it known.
+// 8. What had no effect is repeated after a pause that grows until something has. Where the store refuses what it would
+//    refuse of any lock, one lock at a time asks again; each that gets its answer lets two others follow.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -94,14 +98,16 @@ class Locks {
     std::uint64_t request = 0;  // the running one; 0: none
     std::uint64_t state = 0;    // changes with each event, so that an older look of many does not count
     bool unsure = false;        // an answer did not come
-    bool adopted = false;       // of an earlier agent, and not looked at yet
+    bool refused = false;       // by a store that refuses all: it is in `line_`
+    bool tried = false;         // it was, and is the one that asks again
+    bool adopted = false;       // of an earlier agent, and not looked at yet: that look is to come
     bool stood = false;         // and it stood
     Contender contender;        // the last that asked
     Contender told;             // what the store has about the holder; without a pid: nothing
     Contender seen;             // the holder at the last look
     Milliseconds due = 0;       // 0: nothing
-    Milliseconds back_off = 0;
-    Milliseconds in_vain = 0;  // the last pause after an answer that changed nothing
+    Milliseconds back_off = 0;  // the last pause after what had no effect
+    Milliseconds paused = 0;    // until then nothing is sent
 
     // waiting
     Revision asked = 0;         // at which it was last known to wait
@@ -126,6 +132,8 @@ class Locks {
     Milliseconds since = 0;
     Milliseconds waited_since = 0;  // by another machine; 0: not
     std::uint32_t grants = 0;       // at the last look at its use
+    std::uint32_t why_of = 0;       // the local grant, which may have a reason
+    Milliseconds why_due = 0;       // when it is told to the store; 0: it was, or there is none
   };
 
   using Locked = std::map<LockName, Lock>;
@@ -144,6 +152,7 @@ class Locks {
   void consider_held(Lock& lock, const Use& use);
   void consider_standing(Lock& lock);
   void consider_idle(Lock& lock, const Use& use);
+  bool tell_why(Lock& lock, const Use& use);
   void recall(Lock& lock);
   void give(Lock& lock);
   void stand(Lock& lock);
@@ -155,8 +164,14 @@ class Locks {
   void leave(Lock& lock);
   void claim(Lock& lock);
   void touch(Lock& lock);
-  /// Before the same is tried again that was answered in vain.
+  /// Before what had no effect is tried again.
   void pause(Lock& lock);
+  /// Something had an effect.
+  void worked(Lock& lock);
+  /// The store has refused what it would refuse of any lock.
+  void line_up(Lock& lock);
+  /// Lets the first in the line ask again.
+  void let_next();
   void look(Lock& lock);
   void transfer(Lock& lock);
   void release(Lock& lock);
@@ -182,9 +197,11 @@ class Locks {
   // locks_poll.cc
   void poll();
   void look_at_many(const std::vector<LockName>& names);
+  void send_looks();
   /// Sends what the store should have about the holder, for people. False: it has that, or there is none that stays.
   bool tell_holder(Lock& lock);
   void poll_many(const std::vector<LockName>& names);
+  void learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer);
 
   Store& store_;
   Machine& machine_;
@@ -201,8 +218,16 @@ class Locks {
   std::set<std::pair<Milliseconds, LockName>> due_;
   std::uint64_t tickets_ = 0;
   Milliseconds next_poll_ = 0;
-  std::size_t polls_ = 0;  // that are not answered yet
-  LockName polled_;        // the last of this machine's locks that was looked at in turn
+  LockName polled_;  // the last of this machine's locks that was looked at in turn
+  // Looks at many: those to be sent, and how many are not answered yet.
+  std::deque<std::vector<LockName>> looks_;
+  std::size_t polls_ = 0;
+  Milliseconds looks_back_off_ = 0;
+  Milliseconds next_looks_ = 0;
+  // Locks that the store has refused, as all others.
+  std::deque<LockName> line_;
+  Milliseconds line_back_off_ = 0;
+  Milliseconds next_in_line_ = 0;
   LockCounters counters_;
 };
 

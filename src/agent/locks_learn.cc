@@ -7,8 +7,8 @@
 namespace holdfast::agent {
 
 void Locks::failed(Lock& lock, const Answer& answer) {
-  lock.back_off = next_back_off(lock.back_off);
-  wake(lock, clock_.boot_ms() + lock.back_off);
+  pause(lock);
+  if (is_refused_to_all(answer)) line_up(lock);
   if (answer.outcome == Outcome::unknown) {
     ++counters_.unsure;
     lock.unsure = true;
@@ -21,6 +21,7 @@ void Locks::failed(Lock& lock, const Answer& answer) {
 }
 
 void Locks::gain(Lock& lock, Revision grant, Queue queue) {
+  worked(lock);
   lock.phase = Phase::held;
   lock.grant = grant;
   lock.stands = lock.recalled = lock.giving = lock.given_once = false;
@@ -34,7 +35,10 @@ void Locks::gain(Lock& lock, Revision grant, Queue queue) {
 
 void Locks::wait(Lock& lock, Revision place, Revision asked) {
   lock.phase = Phase::waiting;
-  if (place != lock.place) lock.noted = 0;
+  if (place != lock.place) {
+    worked(lock);
+    lock.noted = 0;
+  }
   lock.place = place;
   lock.asked = asked;
 }
@@ -80,6 +84,7 @@ void Locks::gain_seen(Lock& lock, const View& view) {
     ++counters_.granted_by_look;
     return;
   }
+  lock.told = read_document(view.lock->value).contender;
   lock.stands = std::exchange(lock.stood, false);
   lock.given_once = !lock.stands;
   if (lock.stands) lock.stood_at = lock.grant;
@@ -103,7 +108,7 @@ void Locks::learn_waiting(Lock& lock, const View& view) {
   if (!view.first) return;
   if (view.lock)
     note_holder(lock, *view.lock);
-  else if (!draining_ && machine_.use(lock.name).waits && lock.request == 0)
+  else if (!draining_ && machine_.use(lock.name).waits && lock.request == 0 && !lock.refused)
     claim(lock);
 }
 

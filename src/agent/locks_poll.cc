@@ -10,21 +10,19 @@ namespace {
 
 /// Locks in one transaction: it may have 128 steps.
 constexpr std::size_t kPolledMax = 128 / kLookSteps;
+/// Looks at so many locks that are under way at a time. More would be answered no sooner, and too late by a store that
+/// is busy.
+constexpr std::size_t kLooksAtOnce = 8;
 
 }  // namespace
 
 void Locks::poll() {
   next_poll_ = clock_.boot_ms() + settings_.poll_ms;
-  if (machine_.superseded() || polls_ != 0) return;
+  if (machine_.superseded() || polls_ != 0 || !looks_.empty()) return;
   std::vector<LockName> names;
-  for (const auto& [name, lock] : locks_) {
+  for (const auto& [name, lock] : locks_)
     if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
-    if (names.size() == kPolledMax) {
-      poll_many(names);
-      names.clear();
-    }
-  }
-  if (!names.empty()) poll_many(std::exchange(names, {}));
+  look_at_many(std::exchange(names, {}));
   // Waiters find the holder, so its own look is a second line, and takes turns.
   const bool all = std::exchange(lost_unasked_, false);
   const std::size_t most = all ? locks_.size() : kPolledMax;
@@ -48,7 +46,17 @@ void Locks::poll() {
 void Locks::look_at_many(const std::vector<LockName>& names) {
   for (std::size_t first = 0; first < names.size(); first += kPolledMax) {
     const std::size_t end = std::min(names.size(), first + kPolledMax);
-    poll_many({names.begin() + static_cast<std::ptrdiff_t>(first), names.begin() + static_cast<std::ptrdiff_t>(end)});
+    looks_.emplace_back(names.begin() + static_cast<std::ptrdiff_t>(first),
+                        names.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  send_looks();
+}
+
+void Locks::send_looks() {
+  while (!looks_.empty() && polls_ < kLooksAtOnce && clock_.boot_ms() >= next_looks_) {
+    const std::vector<LockName> names = std::move(looks_.front());
+    looks_.pop_front();
+    poll_many(names);
   }
 }
 
@@ -61,6 +69,7 @@ bool Locks::tell_holder(Lock& lock) {
     recall(lock);  // its holder is dead, and nobody here wants it
     return true;
   }
+  if (!line_.empty()) return false;  // the store takes nothing new
   Contender holder = machine_.holder(lock.name);
   const bool stays = holder.pid != 0 && holder == lock.seen;
   lock.seen = holder;
@@ -70,33 +79,49 @@ bool Locks::tell_holder(Lock& lock) {
   return true;
 }
 
+// It may wait for its turn, and some of the locks be gone or asked for by then.
 void Locks::poll_many(const std::vector<LockName>& names) {
   Change change;
   std::vector<std::pair<LockName, std::uint64_t>> looked;
   for (const LockName& name : names) {
+    const auto found = locks_.find(name);
+    if (found == locks_.end() || found->second.request != 0) continue;
     protocol_.add_look(name, change.then, kLookMax);
-    looked.emplace_back(name, locks_.at(name).state);
+    looked.emplace_back(name, found->second.state);
   }
+  if (looked.empty()) return;
+  change.wanted = [this, epoch = epoch_] { return epoch == epoch_; };
   ++polls_;
   store_.transact(std::move(change), [this, epoch = epoch_, looked = std::move(looked)](const Answer& answer) {
     if (epoch != epoch_) return;
     --polls_;
-    std::size_t at = 0;
-    for (const auto& [name, state] : looked) {
-      const std::size_t begin = std::exchange(at, at + kLookSteps);
-      const auto found = locks_.find(name);
-      if (found == locks_.end() || found->second.state != state || found->second.request != 0) continue;
-      Lock& lock = found->second;
-      if (answer.outcome != Outcome::answered) {
-        if (lock.adopted) failed(lock, answer);  // else the next poll is as good
-        continue;
-      }
+    learn_many(looked, answer);
+    send_looks();
+  });
+}
+
+// Of locks that are known the next poll is as good; those of an earlier agent are looked at until they are.
+void Locks::learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer) {
+  const bool answered = answer.outcome == Outcome::answered;
+  std::vector<LockName> again;
+  std::size_t at = 0;
+  for (const auto& [name, state] : looked) {
+    const std::size_t begin = std::exchange(at, at + kLookSteps);
+    const auto found = locks_.find(name);
+    if (found == locks_.end()) continue;
+    Lock& lock = found->second;
+    if (answered && lock.state == state && lock.request == 0) {
       if (lock.adopted) lock.unsure = false;
       learn(lock, protocol_.view(answer, begin));
       take_bell(lock);
       consider(name);
+    } else if (lock.adopted) {
+      again.push_back(name);
     }
-  });
+  }
+  if (!again.empty()) looks_.push_front(std::move(again));
+  looks_back_off_ = answered ? 0 : next_back_off(looks_back_off_);
+  next_looks_ = clock_.boot_ms() + looks_back_off_;
 }
 
 }  // namespace holdfast::agent

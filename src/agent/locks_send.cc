@@ -18,6 +18,10 @@ void Locks::send(Lock& lock, Change change, Then then) {
   const std::uint64_t ticket = ++tickets_;
   lock.request = lock.state = ticket;
   wake(lock, 0);
+  change.wanted = [this, name = lock.name, ticket] {
+    const auto found = locks_.find(name);
+    return found != locks_.end() && found->second.request == ticket;
+  };
   store_.transact(std::move(change), [this, name = lock.name, ticket, then = std::move(then)](const Answer& answer) {
     const auto found = locks_.find(name);
     if (found == locks_.end() || found->second.request != ticket) return;  // rule 4
@@ -26,7 +30,6 @@ void Locks::send(Lock& lock, Change change, Then then) {
     asked.state = ++tickets_;
     if (answer.outcome == Outcome::answered) {
       asked.unsure = false;
-      asked.back_off = 0;
       then(asked, answer);
     } else {
       failed(asked, answer);
@@ -60,6 +63,7 @@ void Locks::ask(Lock& lock, bool only_try) {
 void Locks::leave(Lock& lock) {
   send(lock, protocol_.leave(lock.name, lock.place), [this](Lock& asked, const Answer& answer) {
     if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
+    worked(asked);
     asked.place = 0;
     if (asked.phase == Phase::waiting) asked.phase = Phase::absent;
   });
@@ -83,8 +87,9 @@ void Locks::touch(Lock& lock) {
     if (!answer.guarded) return;
     asked.told = contender;
     asked.giving = giving;
-    if (!asked.stands) return;
+    if (!asked.stands) return worked(asked);
     if (machine_.grant(asked.name, epoch_, asked.grant)) {
+      worked(asked);
       asked.stood_at = asked.grant;
     } else {
       pause(asked);  // a process is stopped there: it stands as before, with the numbers that are left
@@ -93,9 +98,48 @@ void Locks::touch(Lock& lock) {
 }
 
 void Locks::pause(Lock& lock) {
-  lock.in_vain = next_back_off(lock.in_vain);
-  lock.back_off = lock.in_vain;
-  wake(lock, clock_.boot_ms() + lock.back_off);
+  lock.back_off = next_back_off(lock.back_off);
+  lock.paused = clock_.boot_ms() + lock.back_off;
+  wake(lock, lock.paused);
+}
+
+void Locks::worked(Lock& lock) {
+  lock.back_off = lock.paused = 0;
+  lock.refused = false;  // its place in the line is void
+  if (!std::exchange(lock.tried, false)) return;
+  line_back_off_ = 0;
+  let_next();
+  let_next();
+}
+
+void Locks::line_up(Lock& lock) {
+  if (line_.empty() || lock.tried) {
+    line_back_off_ = next_back_off(line_back_off_);
+    next_in_line_ = clock_.boot_ms() + line_back_off_;
+  }
+  lock.tried = false;
+  if (!std::exchange(lock.refused, true)) line_.push_back(lock.name);
+  lock.paused = 0;
+  wake(lock, 0);
+}
+
+// It looks first: what was refused may be of no use any more, and what a waiter has to note depends on the holder.
+void Locks::let_next() {
+  while (!line_.empty()) {
+    const LockName name = std::move(line_.front());
+    line_.pop_front();
+    const auto found = locks_.find(name);
+    if (found == locks_.end() || !found->second.refused) continue;
+    Lock& next = found->second;
+    const Use use = machine_.use(name);
+    if (next.phase == Phase::absent && use.known && !use.stands && !use.waits && !use.tries) {
+      forget(name);  // nobody wants it any more
+      continue;
+    }
+    next.refused = false;
+    next.tried = next.unsure = true;
+    return wake(next, clock_.boot_ms());
+  }
 }
 
 void Locks::look(Lock& lock) {
@@ -111,6 +155,7 @@ void Locks::transfer(Lock& lock) {
   send(lock, std::move(change), [this, again](Lock& asked, const Answer& answer) {
     if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
     ++counters_.transfers;
+    worked(asked);
     leave_held(asked);
     if (again && !answer.found.empty() && !answer.found.front().empty())
       wait(asked, answer.found.front().front().created, answer.revision);
@@ -128,7 +173,7 @@ void Locks::release(Lock& lock) {
       return;
     }
     ++counters_.releases;
-    asked.in_vain = 0;
+    worked(asked);
     leave_held(asked);
   });
 }
@@ -138,13 +183,19 @@ void Locks::release(Lock& lock) {
 void Locks::note_holder(Lock& lock, const Record& held) {
   const Milliseconds now = clock_.boot_ms();
   const bool again = lock.noted == held.modified;
+  if (lock.refused) return;
   if (again && now < lock.note_due) return;
   lock.noted = held.modified;
   lock.note_back_off = again ? std::min(2 * lock.note_back_off, kNoteAgainMax) : settings_.poll_ms;
   lock.note_due = now + lock.note_back_off;
-  store_.transact(protocol_.note(lock.name, held, lock.place), [this, name = lock.name](const Answer& answer) {
+  Change change = protocol_.note(lock.name, held, lock.place);
+  change.wanted = [this, epoch = epoch_] { return epoch == epoch_; };
+  store_.transact(std::move(change), [this, name = lock.name](const Answer& answer) {
     const auto found = locks_.find(name);
-    if (answer.outcome != Outcome::answered && found != locks_.end()) found->second.noted = 0;
+    if (found == locks_.end() || found->second.phase != Phase::waiting) return;
+    if (answer.outcome == Outcome::answered) return worked(found->second);
+    found->second.noted = 0;
+    if (is_refused_to_all(answer)) line_up(found->second);
   });
 }
 

@@ -85,6 +85,7 @@ struct Reply {
   LeaseId machine = 0;    // the holder's lease
   Document document;      // of the holder, as far as it is known
   Figures figures;        // of status
+  std::string space;      // of status: the prefix of all keys at the store
 };
 
 /// A local grant has a fencing number: the revision of the store's grant, times 2^14, and a count.

@@ -36,7 +36,8 @@ void MeasuredStore::note(const Answer& answer, std::int64_t sent_us) {
     return;
   }
   if (answer.outcome == Outcome::refused) ++counters_.refused;
-  latency_.add(clock_.boot_us() - sent_us);
+  latency_.add(clock_.boot_us() - sent_us - answer.queued_us);
+  queued_us_ += answer.queued_us;
 }
 
 std::function<void(const Answer&)> MeasuredStore::noting(std::function<void(const Answer&)> done) {
@@ -70,6 +71,7 @@ void MeasuredStore::judge(const Answer& answer, bool has_put) {
   const Trouble trouble = trouble_of(answer);
   if (answer.outcome == Outcome::answered && !has_put && trouble_ != Trouble::unanswered) return;
   if (answer.outcome == Outcome::refused && trouble == Trouble::none) return;
+  judged_ms_ = clock_.boot_ms();
   trouble_ = trouble;
   sentence_ = trouble == Trouble::none ? "" : answer.sentence;
 }

@@ -39,12 +39,15 @@ class MeasuredStore final : public Store {
   void watch(const std::string& key, std::function<void(const Record&)> rung) override;
 
   const StoreCounters& counters() const { return counters_; }
-  /// Of the requests that were answered or refused.
+  /// Of the requests that were answered or refused, from when they were sent; and how long they had waited for that.
   const Latency& latency() const { return latency_; }
+  std::int64_t queued_us() const { return queued_us_; }
 
   /// Why the last change was not made; none, as soon as another one is. A store that is full or denies writing answers
   /// what only reads: that says nothing.
   Trouble trouble() const { return trouble_; }
+  /// When that was last found out.
+  Milliseconds judged_ms() const { return judged_ms_; }
   /// In its own words; empty without trouble.
   const std::string& sentence() const { return sentence_; }
 
@@ -62,8 +65,10 @@ class MeasuredStore final : public Store {
   std::uint64_t times_back_ = 0;  // what was sent before that tells nothing
   Trouble trouble_ = Trouble::none;
   std::string sentence_;
+  Milliseconds judged_ms_ = 0;
   StoreCounters counters_;
   Latency latency_;
+  std::int64_t queued_us_ = 0;
 };
 
 }  // namespace holdfast::agent

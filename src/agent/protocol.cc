@@ -135,7 +135,7 @@ Change Protocol::break_grant(const LockName& name, const View& view, bool tell) 
   queue.learn(std::move(waiters), view.complete);
   if (!queue.empty()) change = hand_over(name, lock.modified, queue.first(), grant_for(name, queue), {});
   // One transaction puts a key once.
-  if (tell && (queue.empty() || queue.first().lease != lock.lease))
+  if (tell && lock.lease != 0 && (queue.empty() || queue.first().lease != lock.lease))
     change.then.push_back(Step::put(keys_->bell(lock.lease), write_ring(Broken{name, lock.modified}), lock.lease));
   return change;
 }

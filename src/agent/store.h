@@ -2,7 +2,7 @@
 // a watch on one key. Nothing here knows etcd (src/etcd), nor what the keys mean.
 //
 // Calls return at once; each callback runs later, once, from the loop of the agent, never from inside the call. One
-// thread.
+// thread. What is asked in great numbers waits for its turn to be sent; what keeps the session alive does not.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +57,11 @@ struct Change {
   std::vector<Guard> guards;
   std::vector<Step> then;
   std::vector<Step> otherwise;
+
+  /// Goes before all that wait for their turn to be sent: the session itself depends on it.
+  bool urgent = false;
+  /// Asked when it is this change's turn to be sent. False: it is not sent, and its callback does not run. Empty: yes.
+  std::function<bool()> wanted{};
 };
 
 enum class Outcome {
@@ -84,7 +89,14 @@ struct Answer {
   Revision revision = 0;                   // of the store, at the answer; of a change: its own
   bool guarded = false;                    // of a transaction: whether the guards held
   std::vector<std::vector<Record>> found;  // of a transaction: of each get and oldest that ran, in their order
+  std::int64_t queued_us = 0;              // how long it waited here for its turn to be sent
 };
+
+/// Whether the store refused what it would refuse of any key: it is full, has no leader, or denies changes.
+inline bool is_refused_to_all(const Answer& answer) {
+  return answer.outcome == Outcome::refused && (answer.fault == Fault::no_space || answer.fault == Fault::no_leader ||
+                                                answer.fault == Fault::denied || answer.fault == Fault::other);
+}
 
 struct LeaseAnswer {
   Answer answer;

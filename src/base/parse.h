@@ -12,6 +12,8 @@ namespace holdfast {
 /// The largest dictionary: with the most shards, an arena has at most 2^20 granules (dict/geometry.cc).
 inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 inline constexpr const char* kSizeMaxText = "1024g";
+/// Of a dictionary for which nobody has asked for a size. Its memory is taken as it is used.
+inline constexpr std::uint64_t kSizeDefault = std::uint64_t{8} << 20;
 
 /// "12345", "100k", "1m", "8g": factors of 1024, either case. At least 1, at most kSizeMax.
 Expected<std::uint64_t> parse_size(std::string_view text);

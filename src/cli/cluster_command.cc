@@ -107,7 +107,12 @@ std::string in_words(const std::string& key, Answer& answer) {
   if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
   // Others wrote these names.
   const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
-  std::string line = fmt::format("{}: held by host {}", inspect::escaped(key), text("host"));
+  // Of a key that a person has put at the store.
+  if (answer["machine"].empty())
+    return fmt::format("{}: held by no machine: its key at the store has no lease; revision {}\n",
+                       inspect::escaped(key), text("revision"));
+  std::string line = fmt::format("{}: held by {}", inspect::escaped(key),
+                                 answer["host"].empty() ? "an unknown host" : "host " + text("host"));
   if (answer.contains("pid")) line += fmt::format(", pid {} ({})", text("pid"), text("program"));
   if (answer.contains("why")) line += fmt::format(", why: {}", text("why"));
   if (answer.contains("when")) line += fmt::format(", since {}", time_of(answer["when"]));

@@ -42,6 +42,9 @@ An agent that listens here is shown also before there is a dictionary of its clu
 Exit status: 0; 1 of one of them no lock can be had, or there is neither dictionary nor agent;
 2 trouble.)"};
 
+/// Of the agent's own queue, what is worth a word.
+constexpr double kQueuedMs = 1;
+
 /// A dictionary of a cluster, and why no lock of it can be had; empty: it can.
 struct Member {
   std::string dictionary;
@@ -163,12 +166,22 @@ std::string time_within(const Answer& answer, double part) {
   return "more than 1 s";
 }
 
+/// How long requests waited for their turn in the agent, on average.
+double queued_ms(const Answer& answer) {
+  const auto count = static_cast<double>(number(answer, "latency_count"));
+  return count == 0 ? 0 : static_cast<double>(number(answer, "queue_us_sum")) / count / 1e3;
+}
+
 std::string agent_in_words(const Answer& answer) {
   std::string text;
   const auto of = [&](const char* name) { return number(answer, name); };
-  text += fmt::format("  agent: up for {}; locks here {}, waited for {}; sessions lost {}\n",
+  text += fmt::format("  agent: up for {}; locks here {}, waited for {}; sessions lost {}",
                       inspect::duration_in_words(static_cast<double>(of("up_ms")) / 1e3), of("locks_here"),
                       of("locks_wanted"), of("sessions_lost"));
+  // All that use it share their locks.
+  if (const auto space = answer.find("namespace"); space != answer.end())
+    text += fmt::format("; namespace {}", inspect::escaped(space->second));
+  text += '\n';
   text += fmt::format("  got: {} by the answer, {} by the bell, {} by looking; broken {}\n", of("grants_by_answer"),
                       of("grants_by_bell"), of("grants_by_look"), of("grants_broken"));
   text += fmt::format("  given: {} to machines that waited, {} back\n", of("hand_overs"), of("returns"));
@@ -176,6 +189,8 @@ std::string agent_in_words(const Answer& answer) {
                       of("requests_unanswered"));
   if (of("latency_count") > 0)
     text += fmt::format("; half within {}, 99 % within {}", time_within(answer, 0.5), time_within(answer, 0.99));
+  if (const double queued = queued_ms(answer); queued >= kQueuedMs)
+    text += fmt::format("; {:.0f} ms in the agent's own queue before", queued);
   if (of("store_cluster") != 0) text += fmt::format("; cluster {:016x}", of("store_cluster"));
   if (of("store_refused") != 0) text += fmt::format("; cluster {:016x} is refused", of("store_refused"));
   text += fmt::format("\n  bell: rings {}, dead {} times\n", of("bells"), of("dead_bells"));
@@ -214,6 +229,7 @@ inspect::Json latency_as_json(const Answer& answer) {
   for (const auto& [bound, count] : latency_of(answer)) within[std::to_string(bound)] = count;
   return {{"count", number(answer, "latency_count")},
           {"sum_us", number(answer, "latency_us_sum")},
+          {"queue_us", number(answer, "queue_us_sum")},
           {"within_us", std::move(within)}};
 }
 
@@ -224,11 +240,11 @@ inspect::Json to_json(const Agent& agent) {
     return fields;
   }
   for (const auto& [name, value] : agent.answer) {
-    if (name == "code" || name.starts_with("latency_")) continue;
+    if (name == "code" || name == "queue_us_sum" || name.starts_with("latency_")) continue;
     if (name == "sentence")
       inspect::add_text(fields, "error", value);
-    else if (name == "machine")
-      inspect::add_text(fields, "machine", value);
+    else if (name == "machine" || name == "namespace")
+      inspect::add_text(fields, name.c_str(), value);
     else if (name == "store_cluster" || name == "store_refused")
       fields[name] = fmt::format("{:016x}", number(agent.answer, name));
     else

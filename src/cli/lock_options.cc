@@ -126,7 +126,7 @@ class LockParser {
     add_flag("-F,--no-fork", options_.no_fork,
              "Become the command, without a parent: the lock ends with the last process that has\ninherited it");
     add_flag("-u,--unlock", unlock_, "Refused: the lock ends with the command");
-    add_flag("-q,--quiet", options_.quiet, "Say nothing where another has the lock");
+    add_flag("-q,--quiet", options_.quiet, "Say nothing where another has the lock, nor while it waits");
     add_flag("--verbose", options_.verbose, "Say how long it took to get the lock, and what is run");
     add_flag("--agent", options_.agent,
              "Have an agent of the cluster while the command runs; start one if there is none");

@@ -62,7 +62,11 @@ std::string refusal_elsewhere(const LockOptions& options, const Answer& answer) 
   Answer holder = answer;
   if (holder["code"] == "no") return key + " was held by another machine until now";
   if (holder["code"] != "yes") return key + " is held by another machine";
-  std::string line = fmt::format("{} is held by host {}", key, inspect::escaped(holder["host"]));
+  if (holder["machine"].empty())
+    return fmt::format("{} is held by no machine: its key at the store has no lease; see \"holdfast cluster holders\"",
+                       key);
+  std::string line =
+      key + " is held by " + (holder["host"].empty() ? "an unknown host" : "host " + inspect::escaped(holder["host"]));
   if (holder.contains("pid")) line += ", " + process_in_words(inspect::escaped(holder["pid"]), holder["program"]);
   const double held = holder.contains("when") ? seconds_since(holder["when"]) : -1;
   if (held >= 0) line += " for " + inspect::duration_in_words(held);

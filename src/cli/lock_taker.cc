@@ -27,8 +27,8 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Some 1,800 locks: more than processes can hold at a time.
-constexpr std::uint64_t kNewDictionaryBytes = std::uint64_t{256} << 10;
+/// The programs that use the dictionary may ask for one; the command does not.
+constexpr std::uint64_t kAnySize = 0;
 /// What -n allows the agent, which needs a round trip, and a process that is stopped inside the dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
@@ -85,7 +85,7 @@ bool has_no_agent(holdfast_dict* dict) {
 
 holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   const std::string& name = options.dictionary;
-  const holdfast_options wanted{kNewDictionaryBytes, HOLDFAST_MUTEX_FUTEX, 0, 0,
+  const holdfast_options wanted{kAnySize, HOLDFAST_MUTEX_FUTEX, 0, 0,
                                 options.cluster.empty() ? nullptr : options.cluster.c_str()};
   holdfast_dict* dict = nullptr;
   // An existing one may have any size. It may come to be between the two calls.
@@ -340,7 +340,7 @@ int LockTaker::fail_for_length() const {
 
 // A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.
 void LockTaker::complain_of_cluster(double waited) {
-  if (complained_ || !in_cluster() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
+  if (options_.quiet || complained_ || !in_cluster() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
   holdfast_cluster state{};
   if (holdfast_cluster_state(dict_, &state) != HOLDFAST_UNAVAILABLE) return;
   complained_ = true;

@@ -47,8 +47,9 @@ struct DictionaryHeader {
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // Changed by one atomic step each, except the complement, which is constant. All of a line that changes rarely.
+  // Changed by one atomic step each, except what is constant. All of a line that changes rarely.
   alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 20 bits are used
+  std::uint32_t any_size;          // constant; 1: nobody has asked for this size
   std::uint64_t seed_complement;   // of `seed`: a process with another seed would find none of the locks
   Word32 counted_units;            // bits of units of the statistics that were ever reserved
   alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)

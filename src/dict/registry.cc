@@ -53,6 +53,13 @@ static Status check_declared(Dictionary& dictionary, const std::string& declared
 Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions options) {
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
+  if (options.size == 0) {
+    // That of one that exists or is declared, else the default.
+    const auto known = attach(name);
+    if (!known && known.status().code != Code::not_found) return known.status();
+    options.size = kSizeDefault;
+    options.any_size = true;
+  }
   if (options.size < kSizeMin || options.size > kSizeMax)
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
                                      ": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +

@@ -18,6 +18,7 @@ void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptio
   auto& header = *reinterpret_cast<DictionaryHeader*>(base);
   header.strategy = static_cast<std::uint32_t>(options.mutex);
   header.shards = geometry.shards;
+  header.any_size = options.any_size ? 1 : 0;
   header.seed = platform::random_number();
   header.seed_complement = ~header.seed;
   name_cluster(header.cluster, options.cluster);
@@ -192,12 +193,19 @@ void Segment::abandon() noexcept {
 
 std::string Segment::cluster() const { return std::string(cluster_name(header().cluster)); }
 
+bool Segment::has_size(const DictionaryOptions& options) const noexcept {
+  const std::uint64_t wanted = round_size(options.size);
+  return options.any_size || traits_.geometry.size == wanted ||
+         (header().any_size != 0 && traits_.geometry.size > wanted);
+}
+
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
   const bool same_cluster = in_cluster() ? cluster() == options.cluster : options.cluster.empty();
-  if (traits_.geometry.size == round_size(options.size) && traits_.strategy == options.mutex && same_cluster) return {};
+  if (has_size(options) && traits_.strategy == options.mutex && same_cluster) return {};
   return {Code::mismatch, "dictionary " + quote_name(name) + " exists with " +
                               describe(traits_.geometry.size, traits_.strategy, cluster()) + ", asked for " +
-                              describe(round_size(options.size), options.mutex, options.cluster)};
+                              describe(options.any_size ? traits_.geometry.size : round_size(options.size),
+                                       options.mutex, options.cluster)};
 }
 
 }  // namespace holdfast

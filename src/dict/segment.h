@@ -28,14 +28,16 @@ struct DictionaryOptions {
   MutexStrategy mutex = MutexStrategy::futex;
   bool persist = false;
   std::uint32_t mode = 0600;
-  std::string cluster;  // the cluster that its locks belong to; empty: none
+  std::string cluster;    // the cluster that its locks belong to; empty: none
+  bool any_size = false;  // nobody asks for `size`: a dictionary that exists may have another one
 };
 
 class Segment {
  public:
   /// Attaches to the segment `name` of the world; not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
-  /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex.
+  /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex. If
+  /// nobody has asked for its size, it is good for all that ask for no more.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 
@@ -73,6 +75,7 @@ class Segment {
   Status check_same(const std::string& name, const DictionaryOptions& options) const;
 
  private:
+  bool has_size(const DictionaryOptions& options) const noexcept;
   struct MappedFile {
     platform::Mapping mapping;
     platform::Mapping name_use;  // world/name_use.h

@@ -21,19 +21,22 @@ constexpr std::int64_t kRefusalEveryMs = 60'000;
 // A request until its end, over all its attempts.
 class Client::Call {
  public:
-  Call(Client& client, Request request, std::string path, Rank rank, Understand understand, Done done)
+  Call(Client& client, Request request, std::string path, Rank rank, Understand understand, Done done,
+       Wanted wanted = {})
       : client_(client),
         rank_(rank),
         request_(std::move(request)),
         path_(std::move(path)),
         understand_(std::move(understand)),
         done_(std::move(done)),
+        wanted_(std::move(wanted)),
         attempts_left_(client.endpoints_.size()) {}
   ~Call() { client_.loop_.cancel(timer_); }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
   Rank rank() const { return rank_; }
+  bool is_wanted() const { return !wanted_ || wanted_(); }
   /// Does the next thing towards an answer. Never ends the call at once.
   void attempt() {
     const std::int64_t pause = client_.endpoints_.pause_ms(boottime_ms());
@@ -62,6 +65,7 @@ class Client::Call {
   }
 
   void send() {
+    sent_us_ = boottime_us();
     token_ = client_.auth_.token();
     Request request = request_;
     request.url = url() + path_;
@@ -105,7 +109,7 @@ class Client::Call {
     }
     const std::string text = sentence(url(), verdict.cause);
     if (verdict.elsewhere || verdict.outcome == Outcome::unknown) {
-      client_.leave(endpoint_, text);
+      client_.leave(endpoint_, text, (boottime_us() - sent_us_) / 1000);
       if (verdict.elsewhere && --attempts_left_ > 0) return attempt();
     } else {
       client_.worked(endpoint_);
@@ -126,7 +130,9 @@ class Client::Call {
     calls.pop_back();
     if (rank_ == Rank::ordinary) --client_.ordinary_;
     client_.begin_waiting();
-    done_(answer);
+    Answer timed = answer;
+    timed.queued_us = sent_us_ - asked_us_;
+    done_(timed);
   }
 
   Client& client_;
@@ -135,6 +141,9 @@ class Client::Call {
   const std::string path_;
   const Understand understand_;
   const Done done_;
+  const Wanted wanted_;
+  const std::int64_t asked_us_ = boottime_us();
+  std::int64_t sent_us_ = asked_us_;  // the last time
   std::size_t attempts_left_;
   bool renewed_ = false;
   std::size_t endpoint_ = 0;
@@ -153,11 +162,13 @@ Client::Client(Loop& loop, Options options)
 
 Client::~Client() = default;
 
-void Client::post(const std::string& path, std::string body, Rank rank, Understand understand, Done done) {
+void Client::post(const std::string& path, std::string body, Rank rank, Understand understand, Done done,
+                  Wanted wanted) {
   Request request;
   request.body = std::move(body);
   request.timeout_ms = options_.timeout_ms;
-  auto call = std::make_unique<Call>(*this, std::move(request), path, rank, std::move(understand), std::move(done));
+  auto call = std::make_unique<Call>(*this, std::move(request), path, rank, std::move(understand), std::move(done),
+                                     std::move(wanted));
   if (rank == Rank::urgent) return begin(std::move(call));
   waiting_.push_back(std::move(call));
   begin_waiting();
@@ -174,7 +185,7 @@ void Client::begin_waiting() {
   while (!waiting_.empty() && ordinary_ < kAtOnce) {
     std::unique_ptr<Call> next = std::move(waiting_.front());
     waiting_.pop_front();
-    begin(std::move(next));
+    if (next->is_wanted()) begin(std::move(next));
   }
 }
 
@@ -184,9 +195,9 @@ void Client::begin(std::unique_ptr<Call> call) {
   calls_.back()->attempt();
 }
 
-void Client::leave(std::size_t endpoint, const std::string& text) {
+void Client::leave(std::size_t endpoint, const std::string& text, std::int64_t took_ms) {
   if (endpoint != endpoints_.current()) return;
-  endpoints_.failed(endpoint, boottime_ms());
+  endpoints_.failed(endpoint, boottime_ms(), took_ms);
   complain(text);
   if (moved_ && endpoints_.size() > 1) moved_();
 }

@@ -4,7 +4,8 @@
 // a new token. All others end in `unknown`: to repeat them is left to the caller, as they may then be done twice.
 //
 // A limited number of requests is under way, as each has a connection of its own; others wait for their turn. Those
-// that are urgent do not: a keepalive must not wait until thousands of locks have been asked for.
+// that are urgent do not: a keepalive must not wait until thousands of locks have been asked for. One that nobody wants
+// any more when its turn comes is dropped.
 #pragma once
 
 #include <algorithm>
@@ -48,6 +49,8 @@ class Client {
   using Understand = std::function<bool(const std::string& body)>;
   using Done = std::function<void(const agent::Answer&)>;
   enum class Rank { ordinary, urgent };
+  /// Whether an ordinary request is still to be sent; empty: yes.
+  using Wanted = std::function<bool()>;
   /// Ordinary requests at one time.
   static constexpr std::size_t kAtOnce = 64;
 
@@ -62,14 +65,14 @@ class Client {
   Auth& auth() noexcept { return auth_; }
   Endpoints& endpoints() noexcept { return endpoints_; }
 
-  /// Calls `done` once, later, unless the client ends before. If the answer was understood, what it says beyond its
-  /// outcome is for `understand` to keep.
-  void post(const std::string& path, std::string body, Rank rank, Understand understand, Done done);
+  /// Calls `done` once, later, unless the client ends before, or the request is dropped. If the answer was understood,
+  /// what it says beyond its outcome is for `understand` to keep, but for Answer::queued_us.
+  void post(const std::string& path, std::string body, Rank rank, Understand understand, Done done, Wanted wanted = {});
   /// Asks for a path without a body. Urgent.
   void get(const std::string& path, Understand understand, Done done);
 
-  /// An endpoint did not do what it should: another is the current one, and `moved` is called.
-  void leave(std::size_t endpoint, const std::string& sentence);
+  /// An endpoint did not do what it should, for so long: another is the current one, and `moved` is called.
+  void leave(std::size_t endpoint, const std::string& sentence, std::int64_t took_ms = 0);
   void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
   /// It answered.
   void worked(std::size_t endpoint);

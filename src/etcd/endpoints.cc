@@ -23,11 +23,11 @@ void Endpoints::worked(std::size_t index) noexcept {
   backoff_.reset();
 }
 
-void Endpoints::failed(std::size_t index, std::int64_t now_ms) {
+void Endpoints::failed(std::size_t index, std::int64_t now_ms, std::int64_t took_ms) {
   // Those that were asked together fail together, and count once.
   if (index != current_ || now_ms < not_before_ms_) return;
   current_ = (current_ + 1) % urls_.size();
-  if (++failures_ % urls_.size() == 0) not_before_ms_ = now_ms + backoff_.next_ms();
+  if (++failures_ % urls_.size() == 0) not_before_ms_ = now_ms + backoff_.next_ms() - took_ms;
 }
 
 }  // namespace holdfast::etcd

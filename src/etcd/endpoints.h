@@ -39,8 +39,9 @@ class Endpoints {
     return now_ms < not_before_ms_ ? not_before_ms_ - now_ms : 0;
   }
   void worked(std::size_t index) noexcept;
-  /// Only of the current one: others have been left already.
-  void failed(std::size_t index, std::int64_t now_ms);
+  /// Only of the current one: others have been left already. `took_ms`: of the attempt, which counts as a part of the
+  /// pause after it.
+  void failed(std::size_t index, std::int64_t now_ms, std::int64_t took_ms = 0);
 
  private:
   std::vector<std::string> urls_;  // without a slash at the end

@@ -19,16 +19,21 @@ EtcdStore::~EtcdStore() = default;
 
 void EtcdStore::transact(Change change, std::function<void(const Answer&)> done) {
   std::string body = encode_change(change);
+  const Client::Rank rank = change.urgent ? Client::Rank::urgent : Client::Rank::ordinary;
+  Client::Wanted wanted = std::move(change.wanted);
   auto kept = std::make_shared<std::optional<Answer>>();
   client_.post(
-      "/v3/kv/txn", std::move(body), Client::Rank::ordinary,
+      "/v3/kv/txn", std::move(body), rank,
       [kept, change = std::move(change)](const std::string& text) {
         *kept = decode_change(text, change);
         return kept->has_value();
       },
       [kept, done = std::move(done)](const Answer& answer) {
-        done(answer.outcome == Outcome::answered ? **kept : answer);
-      });
+        if (answer.outcome != Outcome::answered) return done(answer);
+        (*kept)->queued_us = answer.queued_us;
+        done(**kept);
+      },
+      std::move(wanted));
 }
 
 void EtcdStore::ask_lease(const std::string& path, const std::string& body,

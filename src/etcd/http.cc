@@ -159,6 +159,7 @@ class Http::Handle final : public Transfer {
       if (alive.expired()) return;
     }
     ::curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &response_.status);
+    if (response_.status != 0) http_.answered_.insert(server());
     response_.ended = code == CURLE_OK;
     response_.may_have_sent = read_ > 0 || request_.method == Request::Method::get;
     if (code != CURLE_OK) response_.failure = describe(code);
@@ -167,6 +168,8 @@ class Http::Handle final : public Transfer {
     done(response);
   }
 
+  std::string server() const { return request_.url.substr(0, request_.url.find('/', request_.url.find("://") + 3)); }
+
   // The same words for the same cause, where libcurl's have times in them or speak of its inside.
   std::string describe(CURLcode code) {
     if (code == CURLE_OPERATION_TIMEDOUT) return "nothing came within " + std::to_string(request_.timeout_ms) + " ms";
@@ -174,9 +177,10 @@ class Http::Handle final : public Transfer {
     ::curl_easy_getinfo(curl_, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error != 0) return std::generic_category().message(static_cast<int>(error));
     if (code == CURLE_SEND_FAIL_REWIND) return "it ended the connection before the answer";
-    // The answer to a request that should have come by TLS may be lost by the reset that follows it.
+    // The answer to a request that should have come by TLS may be lost by the reset that follows it. A server that has
+    // answered before speaks as it is asked.
     if (code == CURLE_GOT_NOTHING || (code == CURLE_RECV_ERROR && error == ECONNRESET && response_.status == 0))
-      return request_.url.starts_with("https:")
+      return request_.url.starts_with("https:") || http_.answered_.contains(server())
                  ? "it ended the connection without an answer"
                  : "it ended the connection without an answer, as a server does that is to "
                    "be asked by https://";

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,8 @@ class Http {
 
   Loop& loop_;
   const Tls tls_;
-  std::vector<CURL*> idle_;  // handles to be used again
+  std::vector<CURL*> idle_;         // handles to be used again
+  std::set<std::string> answered_;  // servers, as "http://host:2379", that have ever answered
 };
 
 }  // namespace holdfast::etcd

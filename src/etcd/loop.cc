@@ -30,11 +30,13 @@ CURLM* new_multi() {
 
 }  // namespace
 
-std::int64_t boottime_ms() noexcept {
+std::int64_t boottime_us() noexcept {
   timespec time;
   ::clock_gettime(CLOCK_BOOTTIME, &time);  // cannot fail
-  return std::int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1000000;
+  return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_nsec / 1000;
 }
+
+std::int64_t boottime_ms() noexcept { return boottime_us() / 1000; }
 
 Loop::Loop() : multi_(new_multi(), &::curl_multi_cleanup) {
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);

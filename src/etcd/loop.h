@@ -16,6 +16,7 @@ namespace holdfast::etcd {
 
 /// CLOCK_BOOTTIME: it goes on while the machine is suspended, as leases do.
 std::int64_t boottime_ms() noexcept;
+std::int64_t boottime_us() noexcept;
 
 class Loop {
  public:

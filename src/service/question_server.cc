@@ -197,6 +197,7 @@ std::string write_answer(const Reply& reply) {
   constexpr std::array<const char*, 4> kCodes{"yes", "no", "unavailable", "unsupported"};
   std::string text = fmt::format("code={}\n", kCodes[static_cast<std::size_t>(reply.code)]);
   add(text, "sentence", reply.sentence);
+  add(text, "namespace", reply.space);
   if (reply.revision != 0) add(text, "revision", std::to_string(reply.revision));
   if (reply.machine != 0) add(text, "machine", fmt::format("{:016x}", reply.machine));
   const Document& document = reply.document;

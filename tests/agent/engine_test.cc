@@ -14,6 +14,7 @@ namespace holdfast::test {
 namespace {
 
 using agent::Change;
+using agent::LeaseId;
 using agent::LockName;
 using agent::Reply;
 using agent::Step;
@@ -305,6 +306,53 @@ TEST_F(EngineTest, a_deleted_bell_ends_the_epoch) {
   take(node);
 }
 
+TEST_F(EngineTest, what_a_session_depends_on_goes_before_locks) {
+  Node& node = make_node();
+  const LeaseId lease = node.machine().session().lease;
+  bool announced = false;
+  bool probed = false;
+  bool asked = false;
+  node.client().fate = [&](const Change& change) -> std::optional<Fate> {
+    const std::string& key = change.then.empty() ? "" : change.then.front().key;
+    announced = announced || (key.starts_with("/test/b/") && change.urgent);
+    probed = probed || (key.starts_with("/test/m/") && change.urgent);
+    asked = asked || (key == kLockKey && !change.urgent);
+    return key == kLockKey ? std::optional(Fate::no_leader) : std::nullopt;
+  };
+  store_.revoke(lease);
+  run_ms(100);
+  EXPECT_NE(node.machine().session().lease, lease);
+  node.machine().wait(kLock);
+  run_ms(3000);
+  EXPECT_TRUE(announced);
+  EXPECT_TRUE(probed) << "to find out whether the trouble of the store is over";
+  EXPECT_TRUE(asked);
+}
+
+TEST_F(EngineTest, what_an_epoch_has_asked_for_its_locks_is_unwanted_after_it) {
+  Node& one = make_node();
+  Node& two = make_node();
+  take(one);
+  std::vector<std::function<bool()>> wanted;
+  two.client().fate = [&](const Change& change) -> std::optional<Fate> {
+    if (!change.urgent) wanted.push_back(change.wanted ? change.wanted : [] { return true; });
+    return std::nullopt;
+  };
+  two.machine().wait(kLock);
+  run_ms(2000);  // the ask, the note, and looks
+  two.client().fate = [&](const Change& change) -> std::optional<Fate> {
+    if (!change.urgent) wanted.push_back(change.wanted ? change.wanted : [] { return true; });
+    return Fate::lost_request;
+  };
+  two.machine().wait({"jobs", "other"});
+  run_ms(10);
+  ASSERT_GE(wanted.size(), 4U);
+  EXPECT_TRUE(wanted.back()());
+  store_.revoke(two.machine().session().lease);
+  run_ms(10);
+  for (const auto& is_wanted : wanted) EXPECT_FALSE(is_wanted());
+}
+
 TEST_F(EngineTest, a_leap_of_the_wall_clock_ends_the_epoch_and_leaves_the_old_lease_alone) {
   Node& node = make_node();
   const auto program = take(node);
@@ -427,6 +475,85 @@ TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
   node.client().fate = nullptr;
   run_ms(3000);
   EXPECT_EQ(node.machine().trouble, Trouble::none);
+}
+
+// A store that is full answers at once, so what is refused could be asked again without end.
+TEST_F(EngineTest, locks_that_a_store_refuses_ask_again_one_at_a_time_and_all_once_it_takes_changes) {
+  constexpr int kLocks = 50;
+  constexpr int kSeconds = 10;
+  Node& one = make_node();
+  Node& two = make_node();
+  std::vector<std::pair<LockName, FakeMachine::Id>> held;
+  std::vector<FakeMachine::Id> waiters;
+  for (int i = 0; i < kLocks; ++i) {
+    const LockName name{"jobs", std::to_string(i)};
+    held.emplace_back(name, one.machine().wait(name));
+    run_ms(10);
+    waiters.push_back(two.machine().wait(name));
+  }
+  const auto refuse_puts = [](const Change& change) -> std::optional<Fate> {
+    for (const std::vector<Step>* steps : {&change.then, &change.otherwise})
+      for (const Step& step : *steps)
+        if (step.kind == Step::Kind::put) return Fate::no_leader;
+    return std::nullopt;
+  };
+  one.client().fate = two.client().fate = refuse_puts;
+  for (const auto& [name, program] : held) one.machine().release(name, program);
+  run_ms(5000);
+  std::uint64_t before_one = one.client().requests;
+  std::uint64_t before_two = two.client().requests;
+  run_ms(kSeconds * 1000);
+  EXPECT_LE(one.client().requests - before_one, 10U * kSeconds);
+  EXPECT_LE(two.client().requests - before_two, 10U * kSeconds);
+  one.client().fate = two.client().fate = {};
+  run_ms(3000);
+  for (const auto& waiter : waiters) EXPECT_TRUE(has(two, waiter));
+}
+
+TEST_F(EngineTest, one_that_only_tries_is_told_at_once_while_the_store_refuses_its_lock) {
+  Node& node = make_node();
+  node.client().fate = [](const Change& change) -> std::optional<Fate> {
+    return change.then.empty() || change.then.front().kind != Step::Kind::put ? std::nullopt
+                                                                              : std::optional(Fate::no_leader);
+  };
+  node.machine().wait(kLock);
+  run_ms(5000);
+  const auto tries = node.machine().try_once(kLock);
+  run_ms(10);
+  EXPECT_TRUE(is_refused(node, tries));
+}
+
+// It may be one of a few to which the store denies changes, by its key.
+TEST_F(EngineTest, a_lock_that_alone_is_refused_is_in_nobodys_way) {
+  Node& node = make_node();
+  node.client().fate = [](const Change& change) -> std::optional<Fate> {
+    const bool is_bad = !change.then.empty() && change.then.front().key == "/test/l/jobs/bad";
+    return is_bad && change.then.front().kind == Step::Kind::put ? std::optional(Fate::no_leader) : std::nullopt;
+  };
+  node.machine().wait({"jobs", "bad"});
+  run_ms(5000);
+  const std::uint64_t before = node.client().requests;
+  for (int i = 0; i < 20; ++i) {
+    const LockName name{"jobs", std::to_string(i)};
+    const auto program = node.machine().wait(name);
+    run_ms(10);
+    EXPECT_TRUE(has(node, program));
+  }
+  EXPECT_LE(node.client().requests - before, 20U + 4U);
+}
+
+// The look that finds out what became of it is answered each time.
+TEST_F(EngineTest, the_pause_after_a_change_without_an_answer_grows_though_looks_are_answered) {
+  Node& node = make_node();
+  std::uint64_t asks = 0;
+  node.client().fate = [&asks](const Change& change) -> std::optional<Fate> {
+    if (change.guards.empty()) return std::nullopt;
+    ++asks;
+    return Fate::lost_request;
+  };
+  node.machine().wait(kLock);
+  run_ms(60'000);
+  EXPECT_LE(asks, 60U / 2 + 8) << "a second of silence, and a second of pause";
 }
 
 TEST_F(EngineTest, what_became_of_a_change_without_an_answer_is_found_out) {
@@ -555,6 +682,17 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
   EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
 }
 
+// It is given when the program has the lock, which is after the agent has asked for it.
+TEST_F(EngineTest, a_reason_is_told_at_the_store_as_soon_as_its_program_has_stayed) {
+  Node& one = make_node();
+  Node& two = make_node();
+  const auto first = take(one);
+  run_ms(2 * settings_.linger_ms + 50);
+  const agent::Contender told = ask(two, agent::Query::Kind::holder)->document.contender;
+  EXPECT_EQ(told.pid, static_cast<std::int64_t>(first));
+  EXPECT_EQ(told.why, "holds");
+}
+
 // That is when somebody wants to know it.
 TEST_F(EngineTest, a_holder_is_described_also_while_another_machine_waits) {
   Node& one = make_node();
@@ -626,6 +764,31 @@ std::uint64_t figure(const Reply& reply, const std::string& name) {
     if (each == name) return number;
   ADD_FAILURE() << "no " << name;
   return 0;
+}
+
+TEST_F(EngineTest, the_status_of_an_idle_agent_tells_that_its_store_takes_no_changes) {
+  Node& node = make_node();
+  run_ms(10'000);
+  node.client().fate = [](const Change& change) -> std::optional<Fate> {
+    return change.then.front().kind == Step::Kind::put ? std::optional(Fate::no_leader) : std::nullopt;
+  };
+  const auto full = ask(node, agent::Query::Kind::status);
+  ASSERT_TRUE(full);
+  EXPECT_FALSE(full->sentence.empty());
+  EXPECT_EQ(full->space, "/test");
+  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "for those that look at the dictionary";
+  node.client().fate = {};
+  run_ms(3000);
+  EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
+}
+
+TEST_F(EngineTest, the_status_does_not_wait_for_a_store_that_is_silent) {
+  Node& node = make_node();
+  run_ms(10'000);
+  node.client().fate = [](const Change&) { return Fate::lost_request; };
+  const std::uint64_t number = node.machine().ask({0, agent::Query::Kind::status, kLock, 0});
+  run_ms(400);
+  EXPECT_TRUE(node.machine().reply(number));
 }
 
 TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
@@ -947,6 +1110,33 @@ TEST_F(EngineTest, an_agent_that_follows_another_asks_for_many_locks_in_few_requ
   run_ms(1000);
   EXPECT_FALSE(stored("/test/l/jobs/0"));
   EXPECT_TRUE(stored("/test/l/jobs/1"));
+}
+
+// Else the requests would be many times as many for a store that is too busy for those.
+TEST_F(EngineTest, an_agent_that_follows_another_asks_few_at_a_time_and_repeats_what_was_not_answered_as_it_was) {
+  constexpr std::uint64_t kMany = 2000;
+  Node& node = make_node();
+  std::vector<std::pair<LockName, FakeMachine::Id>> taken;
+  for (std::uint64_t i = 0; i < kMany; ++i) {
+    const LockName name{"jobs", std::to_string(i)};
+    taken.emplace_back(name, node.machine().wait(name));
+  }
+  run_ms(5000);
+  node.kill_agent();
+  node.start_agent();
+  const auto silence = [](const Change& change) -> std::optional<Fate> {
+    return change.guards.empty() && !change.urgent ? std::optional(Fate::lost_request) : std::nullopt;
+  };
+  node.client().fate = silence;
+  run_ms(500);
+  EXPECT_LE(node.client().requests, 10U) << "all of it under way at once";
+  run_ms(3000);
+  node.client().fate = {};
+  run_ms(3000);
+  EXPECT_LE(node.client().requests, kMany / 42 + 50);
+  const auto status = *ask(node, agent::Query::Kind::status);
+  EXPECT_EQ(figure(status, "locks_here"), kMany);
+  for (const auto& [name, program] : taken) EXPECT_TRUE(node.machine().valid(name, program));
 }
 
 TEST_F(EngineTest, an_agent_that_follows_another_looks_again_where_the_store_did_not_answer) {

@@ -43,8 +43,9 @@ class ScriptedStore final : public agent::Store {
 class StoppedClock final : public agent::Clock {
  public:
   agent::Milliseconds boot_ms() const override { return 0; }
-  std::int64_t boot_us() const override { return 0; }
+  std::int64_t boot_us() const override { return now_us; }
   agent::Milliseconds wall_ms() const override { return 0; }
+  std::int64_t now_us = 0;
 };
 
 class MeasuredStoreTest : public ::testing::Test {
@@ -100,6 +101,17 @@ TEST_F(MeasuredStoreTest, one_step_back_is_told_once_whatever_was_under_way) {
   ask();
   store_.answer(4, 51);
   EXPECT_THAT(back_, ElementsAre(Pair(100, 50), Pair(52, 51)));
+}
+
+TEST_F(MeasuredStoreTest, the_time_in_the_agents_own_queue_is_none_of_the_stores) {
+  ask();
+  Answer answer;
+  answer.outcome = Outcome::answered;
+  answer.queued_us = 700;
+  clock_.now_us = 1000;
+  store_.asked[0](answer);
+  EXPECT_EQ(measured_.latency().sum_us(), 300);
+  EXPECT_EQ(measured_.queued_us(), 700);
 }
 
 TEST_F(MeasuredStoreTest, a_refusal_of_changes_is_trouble_until_a_change_is_made) {

@@ -42,6 +42,19 @@ TEST(Endpoints, pause_when_all_failed_in_a_row) {
   EXPECT_EQ(endpoints.pause_ms(1000), 0);
 }
 
+// A server that is back is asked within a second, also where each attempt at it took most of one.
+TEST(Endpoints, pause_no_longer_for_the_time_that_an_attempt_took) {
+  Endpoints endpoints({"http://a"}, 1);
+  std::int64_t now = 1000;
+  for (int i = 0; i < 20; ++i) {
+    now += Backoff::kLongestMs;
+    endpoints.failed(0, now, 700);
+    EXPECT_LE(endpoints.pause_ms(now), Backoff::kLongestMs - 700);
+  }
+  endpoints.failed(0, now += Backoff::kLongestMs);
+  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2) << "of one that refuses at once";
+}
+
 TEST(Endpoints, are_not_left_twice_for_one_failure) {
   Endpoints endpoints({"http://a", "http://b", "http://c"}, 1);
   endpoints.failed(0, 1000);

@@ -150,6 +150,19 @@ TEST_F(EtcdHttpTest, thinks_of_tls_where_the_connection_is_reset_before_an_answe
   EXPECT_THAT(answer.sentence, HasSubstr("to be asked by https://"));
 }
 
+TEST_F(EtcdHttpTest, thinks_of_no_tls_where_a_server_that_has_answered_cuts_the_connection) {
+  std::atomic<int> requests{0};
+  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
+    if (++requests == 1) return connection.answer(200, kDone);
+    connection.reset();
+  });
+  open(options({server.url()}));
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
+  const Answer answer = transact(one_put());
+  EXPECT_EQ(answer.outcome, Outcome::unknown);
+  EXPECT_EQ(answer.sentence.find("https"), std::string::npos) << answer.sentence;
+}
+
 TEST_F(EtcdHttpTest, ends_a_request_that_is_never_answered) {
   FakeServer* self = nullptr;
   FakeServer server([&](const FakeRequest&, FakeConnection&) { self->until_end(); });
@@ -646,6 +659,64 @@ TEST_F(EtcdHttpTest, keeps_a_lease_alive_beside_thousands_of_changes_that_are_no
   idle(std::chrono::milliseconds(100));
   EXPECT_EQ(under_way, 64) << "each has a connection of its own";
   store_.reset();
+}
+
+// The session depends on it: each second that it waits is one of the lease.
+TEST_F(EtcdHttpTest, sends_what_is_urgent_before_thousands_that_wait_for_their_turn) {
+  constexpr int kChanges = 2000;
+  FakeServer* self = nullptr;
+  FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
+    if (request.body.find("dXJnZW50") != std::string::npos) return connection.answer(200, kDone);  // "urgent"
+    self->until_end();
+  });
+  self = &server;
+  open(options({server.url()}));
+  for (int i = 0; i < kChanges; ++i) store_->transact(one_put(), [](const Answer&) {});
+  Change announce;
+  announce.then = {Step::put("urgent", "v", 5)};
+  announce.urgent = true;
+  EXPECT_EQ(transact(announce).outcome, Outcome::answered);
+  store_.reset();
+}
+
+TEST_F(EtcdHttpTest, drops_what_nobody_wants_any_more_when_its_turn_comes) {
+  constexpr int kChanges = 1000;
+  std::atomic<int> answered{0};
+  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
+    ++answered;
+    connection.answer(200, kDone);
+  });
+  open(options({server.url()}));
+  bool epoch_is_over = false;
+  int told = 0;
+  for (int i = 0; i < kChanges; ++i) {
+    Change change = one_put();
+    change.wanted = [&] { return !epoch_is_over; };
+    store_->transact(std::move(change), [&](const Answer&) { ++told; });
+  }
+  epoch_is_over = true;  // only those that were sent at once are under way
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "one that comes after them has its turn";
+  EXPECT_TRUE(await([&] { return told + 1 == answered; }));
+  EXPECT_LE(told, 64);
+}
+
+TEST_F(EtcdHttpTest, tells_how_long_a_change_waited_for_its_turn) {
+  constexpr std::int64_t kSlowMs = 50;
+  FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(kSlowMs));
+    connection.answer(200, kDone);
+  });
+  open(options({server.url()}));
+  EXPECT_LT(transact(one_put()).queued_us, kSlowMs * 1000);
+  std::int64_t last_us = 0;
+  int answers = 0;
+  for (int i = 0; i < 100; ++i)
+    store_->transact(one_put(), [&, i](const Answer& answer) {
+      ++answers;
+      if (i == 99) last_us = answer.queued_us;
+    });
+  EXPECT_TRUE(await([&] { return answers == 100; }));
+  EXPECT_GE(last_us, kSlowMs * 1000) << "as long as one of those before it, at least";
 }
 
 TEST_F(EtcdHttpTest, answers_thousands_of_changes_in_turn) {

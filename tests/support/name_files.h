@@ -10,7 +10,9 @@ namespace holdfast::test {
 
 /// Another dictionary with the same file.
 inline std::string name_beside(const std::string& name) {
-  const auto file_of = [](const std::string& one) { return (name_byte(one + ".dict", 0) >> kInodeBits) % kNameFiles; };
+  const auto file_of = [](const std::string& one) {
+    return (name_byte(one + ".dict", 0) >> kNameInodeBits) % kNameFiles;
+  };
   int number = 0;
   while (file_of("n" + std::to_string(number)) != file_of(name)) ++number;
   return "n" + std::to_string(number);

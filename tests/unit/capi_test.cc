@@ -234,9 +234,45 @@ TEST(capi, any_other_name_is_that_of_one_dictionary_and_of_one_file_in_the_direc
   });
 }
 
+// As the command `holdfast lock`, which may come before the programs that share the dictionary with it.
+TEST(capi, a_size_that_nobody_asked_for_is_in_nobodys_way) {
+  constexpr std::uint64_t kDefault = std::uint64_t{8} << 20;
+  in_a_world([=] {
+    const Dict made("a", {.size = 0});
+    ASSERT_EQ(made.status, HOLDFAST_OK) << holdfast_error();
+    EXPECT_EQ(holdfast_capacity(made.handle), kDefault);
+    EXPECT_EQ(Dict("a", {.size = 1 << 20}).status, HOLDFAST_OK) << holdfast_error();
+    EXPECT_EQ(Dict("a", {.size = 0}).status, HOLDFAST_OK) << holdfast_error();
+    Child other([=](Channel&) {
+      const int smaller = Dict("a", {.size = HOLDFAST_SIZE_MIN}).status;
+      return smaller == HOLDFAST_OK && Dict("a", {.size = kDefault}).status == HOLDFAST_OK ? 0 : 1;
+    });
+    EXPECT_EQ(other.wait(), 0) << "another process that asks for no more";
+    EXPECT_EQ(Dict("a", {.size = kDefault + 1}).status, HOLDFAST_MISMATCH) << "it would get less than it asks for";
+    EXPECT_EQ(Dict("a", {.size = 0, .mutex = HOLDFAST_MUTEX_SPIN}).status, HOLDFAST_MISMATCH);
+    EXPECT_TRUE(error_has("asked for size 8388608 and mutex spin"));
+  });
+}
+
+TEST(capi, one_that_asks_for_no_size_takes_what_is_there_and_those_that_ask_must_agree) {
+  in_a_world([] {
+    const Dict made("a", {.size = 1 << 20});
+    const Dict taken("a", {.size = 0});
+    ASSERT_EQ(taken.status, HOLDFAST_OK) << holdfast_error();
+    EXPECT_EQ(holdfast_capacity(taken.handle), std::uint64_t{1} << 20);
+    EXPECT_EQ(Dict("a", {.size = 1 << 19}).status, HOLDFAST_MISMATCH);
+    ::setenv("HOLDFAST_DICTS", "declared=2m", 1);
+    const Dict declared("declared", {.size = 0});
+    ASSERT_EQ(declared.status, HOLDFAST_OK) << holdfast_error();
+    EXPECT_EQ(holdfast_capacity(declared.handle), std::uint64_t{2} << 20);
+    EXPECT_EQ(Dict("declared", {.size = 1 << 20}).status, HOLDFAST_MISMATCH) << "the declaration asks for its size";
+    ::unsetenv("HOLDFAST_DICTS");
+  });
+}
+
 TEST(capi, bad_options_are_refused_and_create_nothing) {
   in_a_world([] {
-    EXPECT_EQ(Dict("a", {.size = 0}).status, HOLDFAST_INVALID);
+    EXPECT_EQ(Dict("a", {.size = 1}).status, HOLDFAST_INVALID);
     EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN - 1}).status, HOLDFAST_INVALID);
     EXPECT_TRUE(error_has("12288"));
     EXPECT_EQ(Dict("a", {.size = ~0ULL}).status, HOLDFAST_INVALID);
