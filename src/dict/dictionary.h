@@ -183,6 +183,7 @@ class Dictionary {
     bool crowded = false;  // as the arena tells, here and below
     std::uint32_t wanted = 0;
     int looks = 0;  // for memory of dead processes, in the whole call
+    bool found = false;  // whether the last look found any
 
     bool any() const noexcept { return crowded || unsettled.grant.bits != LockWord::kNone; }
   };
@@ -202,7 +203,7 @@ class Dictionary {
                                std::uint64_t patience_ns) noexcept;
   bool settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
   static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept;
-  std::optional<Code> reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept;
+  std::optional<Code> reclaim(Segment& segment, Shard& shard, Obstacles& obstacles, Code result) noexcept;
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
 
   static constexpr int kLooksMax = 8;  // looks for the memory of dead processes, in one call

@@ -84,6 +84,8 @@ struct ShardHeader {
   Word64 lock_waits;        // times that a waiter queued
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had yet to claim them
+  // Derived; guarded by the mutex. It stands here because the epoch changes where this is looked at (Arena::release).
+  Word32 no_room;  // smallest size known unobtainable even with eviction; 0: not known
 
   // Guarded by the mutex. All derived: repair rebuilds or resets them. But `repairs`, `evictions` and `expirations` are
   // counts of events, which go on over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
@@ -107,7 +109,7 @@ struct ShardHeader {
 };
 
 // docs/format.md names these offsets.
-static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, lock_reserved_ms) == 88 &&
+static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, no_room) == 96 &&
               offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
 /// `table`: a table of the host, as bytes that the host made of it.
