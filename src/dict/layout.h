@@ -48,13 +48,14 @@ struct DictionaryHeader {
   std::uint64_t seed;  // of the hash
 
   // Changed by one atomic step each, except the complement, which is constant. All of a line that changes rarely.
-  alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 20 bits are used
-  std::uint64_t seed_complement;   // of `seed`: a process with another seed would find none of the locks
-  Word32 counted_units;            // bits of units of the statistics that were ever reserved
-  alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)
-  Word64 range;                    // the range of `sequence`, unless that was overwritten
-  Word64 range_copy;               // sealed (world/fencing.h)
-  Word64 given;                    // the last fencing number once more, written after `sequence`
+  alignas(64) Word32 flush_epoch;   // entries of another epoch are flushed; 20 bits are used
+  std::uint64_t seed_complement;    // of `seed`: a process with another seed would find none of the locks
+  Word32 counted_units;             // bits of units of the statistics that were ever reserved
+  std::uint32_t shards_complement;  // of `shards`, constant: nothing else says how many there are
+  alignas(64) Word64 sequence;      // last fencing number given out (dict/fencing.h)
+  Word64 range;                     // the range of `sequence`, unless that was overwritten
+  Word64 range_copy;                // sealed (world/fencing.h)
+  Word64 given;                     // the last fencing number once more, written after `sequence`
 
   std::array<ReadCounts, kReadCounts> reads;
 
