@@ -230,7 +230,7 @@ typedef struct holdfast_options {
   /* Bytes of the largest value that it must take, under a key of up to 256 bytes; 0: as it comes, which is about 94 % of
    * a size below 1.9 MB, and 0.9 to 1.8 MB above. A dictionary for larger values has fewer parts with a mutex of their
    * own: two changes meet more often, and what works on a whole part, as the repair after a death, takes longer, about
-   * 1 ms for each MB. At most about 91 % of the size, and 29 MB. */
+   * 1 ms for each MB. At most about 91 % of the size, and 30 MB. */
   uint64_t largest HOLDFAST_DEFAULT(0);
 } holdfast_options;
 

@@ -104,28 +104,35 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
 // --- before anything is removed: whether a window fits at all, and before the next pinned block ---
 
 // Whether any pass may clear a window: a run of neighbours that may be removed is long enough; or the entries between
-// them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block.
+// them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block. Looks first
+// at what lies ahead of the hand, where there mostly is a run, then at all.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
-  std::uint32_t run = 0;
   std::uint32_t longest_run = 0;
-  std::uint32_t window = 0;
   std::uint32_t widest_window = 0;
   std::uint32_t smallest_kept = ~0U;
-  Block block{};
-  for (std::uint32_t at = 1; at < shard_.granules() && longest_run < count_ && look(at, block); at += block.granules) {
-    const std::uint32_t gained = gain(block);
-    run = gained != 0 ? run + gained : 0;
-    window = block.kind != Kind::pinned ? window + gained : 0;
-    longest_run = std::max(longest_run, run);
-    widest_window = std::max(widest_window, window);
-    if (block.kind == Kind::pinned)
-      met_unsettled_ = met_unsettled_ || block.view.is_incomplete();
-    else if (gained == 0)
-      smallest_kept = std::min(smallest_kept, block.granules);
+  for (std::uint32_t at : {seen_, 1U}) {
+    std::uint32_t run = 0;
+    std::uint32_t window = 0;
+    Block block{};
+    for (; at < shard_.granules() && longest_run < count_ && look(at, block); at += block.granules) {
+      const std::uint32_t gained = gain(block);
+      run = gained != 0 ? run + gained : 0;
+      window = block.kind != Kind::pinned ? window + gained : 0;
+      longest_run = std::max(longest_run, run);
+      widest_window = std::max(widest_window, window);
+      if (block.kind == Kind::pinned)
+        note_pinned(block);
+      else if (gained == 0)
+        smallest_kept = std::min(smallest_kept, block.granules);
+    }
   }
   pass_ = pass;
   return longest_run >= count_ || (longest_run >= smallest_kept && widest_window >= count_);
+}
+
+void ClockSweep::note_pinned(const Block& block) noexcept {
+  met_unsettled_ = met_unsettled_ || block.view.is_incomplete();
 }
 
 bool ClockSweep::reach() noexcept {
@@ -184,6 +191,7 @@ void ClockSweep::visit(Block block) noexcept {
       return keep(block);
     case Kind::pinned:
       met_held_ = true;
+      note_pinned(block);
       return leave(block);
   }
 }

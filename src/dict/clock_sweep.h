@@ -64,6 +64,7 @@ class ClockSweep {
   std::uint32_t gain(const Block& block) const noexcept;
 
   bool is_possible() noexcept;
+  void note_pinned(const Block& block) noexcept;
   bool reach() noexcept;
   void skip_pinned() noexcept;
   void next_pass() noexcept;
