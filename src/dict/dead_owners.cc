@@ -33,7 +33,11 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
   std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
   if (view.type == EntryType::permits)
     return waiters + add_chain(shard, view.permits().holders.load(kRelaxed), EntryType::holder);
-  add(owner_of(world_, view.lock()));
+  // A process that has many locks is added once: the rest of its token is in another cache line.
+  if (const std::uint32_t owner = load_word_of(view.lock()).owner(); owner != last_owner_) {
+    last_owner_ = owner;
+    add(owner_of(world_, view.lock()));
+  }
   waiters += add_chain(shard, view.lock().watchers.head.load(kRelaxed), EntryType::watcher);
   return waiters;
 }

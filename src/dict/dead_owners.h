@@ -43,6 +43,7 @@ class DeadOwners {
   const std::uint32_t flush_;
   const std::uint64_t now_ms_;
   bool met_ended_ = false;
+  std::uint32_t last_owner_ = 0;  // bits of the owner of the last lock (base/token.h)
   /// By slot, one of its owners; a dead one if there is any. If several are dead, the next look finds the others.
   std::array<Token, kSlots> chosen_{};
 };
