@@ -239,7 +239,7 @@ typedef struct holdfast_options {
  * persist. Without a
  * cluster in the options it is that of $HOLDFAST_CLUSTER ("name=cluster,name=cluster"); MISMATCH also if they differ.
  * Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is free).
- * Of a dictionary of 1.9 MB or more, most memory is taken as it is used: a change for which /dev/shm has none is
+ * A dictionary of 1.9 MB or more and several parts takes memory as it is used: a change for which /dev/shm has none is
  * NO_MEMORY, unless older values can go. */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
                                holdfast_dict **dict);

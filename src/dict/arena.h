@@ -40,7 +40,7 @@ class Arena {
   /// so.
   std::uint32_t release_evictable(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// As release_evictable(), but the block stays whole: the next allocate() of its size takes it, without a search. There is one
+  /// As release_evictable(), but the block stays whole: the next allocate() of its size takes it at once. There is one
   /// such spare block; keep() merges the one before with its free neighbours.
   void keep(std::uint32_t block, std::uint32_t count) noexcept;
 

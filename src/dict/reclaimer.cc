@@ -54,8 +54,7 @@ std::uint32_t Reclaimer::discard(std::uint32_t block, const EntryView& view) noe
   } else if (view.type == EntryType::list) {
     List(shard_, arena_, view).release_nodes();
   }
-  return is_holdable(view.type) ? arena_.release(block, view.granules)
-                                : arena_.release_evictable(block, view.granules);
+  return is_holdable(view.type) ? arena_.release(block, view.granules) : arena_.release_evictable(block, view.granules);
 }
 
 bool Reclaimer::any_dead() const noexcept {
@@ -170,9 +169,9 @@ Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noe
 }
 
 // What was found impossible is remembered: a full dictionary must not search itself again for each key that does not
-// fit. Without eviction, until memory is released. With eviction, until something is released that could not be evicted:
-// a value is memory to be had before and after it is released. Grants that end without the mutex, and owners that die,
-// are found without it (Dictionary::reclaim_from_dead).
+// fit. Without eviction, until memory is released. With eviction, until something is released that could not be
+// evicted: a value is memory to be had before and after it is released. Grants that end without the mutex, and owners
+// that die, are found without it (Dictionary::reclaim_from_dead).
 bool Reclaimer::is_impossible(std::uint32_t count, Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const auto known = [count](const Word32& least) {
