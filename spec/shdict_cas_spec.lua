@@ -89,7 +89,9 @@ describe("shdict, cas", function ()
                         pack(dict:cas("key", bad, 1)))
             assert.same(pack(nil, "bad value type"), pack(dict:cas("key", 1, bad)))
         end
-        assert.same(pack(false, "no memory", false), pack(dict:cas("key", 1, ("x"):rep(2 ^ 21))))
+        local ok, err, forcible, why = dict:cas("key", 1, ("x"):rep(2 ^ 21))
+        assert.same(pack(false, "no memory", false), pack(ok, err, forcible))
+        assert.matches("^key and value are too large: ", why)
         assert.equal(1, dict:get("key"))
     end)
 

@@ -43,6 +43,37 @@ describe("shdict", function ()
             shdict.remove("spec_mode")
         end)
 
+        it("takes values of half of the dictionary where that was asked for", function ()
+            local size, half = 20 * 1048576, 10 * 1048576
+            local usual = assert(shdict.open("spec_large", { size = size }))
+            assert.is_true(usual:largest_value() < 2 * 1048576)
+            assert.is_false((usual:set("key", ("x"):rep(half))))
+            local made, err = shdict.open("spec_large", { size = size, largest = half })
+            assert.is_nil(made)
+            assert.matches('^dictionary "spec_large" exists and takes values of at most %d+ bytes, asked for '
+                           .. "10485760; remove it", err)
+            assert.is_true(shdict.remove("spec_large"))
+            made = assert(shdict.open("spec_large", { size = size, largest = "10m" }))
+            assert.is_true(made:largest_value() >= half)
+            for i = 1, 4 do
+                assert.is_true((made:set("key " .. i, ("x"):rep(half))))
+                assert.equal(half, #made:get("key " .. i))
+            end
+            assert.equal(made, shdict.open("spec_large", { size = size }))
+            shdict.remove("spec_large")
+            assert.equal(0, made:largest_value())
+        end)
+
+        it("refuses a largest value that no such dictionary takes, and says what does", function ()
+            local made, err = shdict.open("spec_large", { size = "1m", largest = "1m" })
+            assert.is_nil(made)
+            made = assert(shdict.open("spec_large", { size = err:match("a size of (%d+) is enough$"), largest = "1m" }))
+            assert.is_true((made:set("key", ("x"):rep(1048576))))
+            shdict.remove("spec_large")
+            assert.matches("no dictionary takes more than %d+$",
+                           (select(2, shdict.open("spec_large", { size = "1g", largest = "512m" }))))
+        end)
+
         it("refuses bad names with a sentence", function ()
             for name, message in pairs {
                 [""] = "empty dictionary name: expected 1 to 250 bytes, none of them zero; each but A-Z a-z 0-9 . _ - "
@@ -169,9 +200,12 @@ describe("shdict", function ()
             assert.equal(">bad name to open: string expected, got nil", message())
             assert.equal(">bad name to open: string expected, got table", message({}))
             assert.equal(">bad options to open: table expected, got string", message("spec_bad", "1m"))
-            assert.equal('>unknown option "sise" to open: accepted are cluster, mode, mutex, persist, size and tables',
+            assert.equal('>unknown option "sise" to open: accepted are cluster, largest, mode, mutex, persist, '
+                         .. "size and tables",
                          message("spec_bad", { sise = "1m" }))
             assert.matches('^>bad option "size" to open: .* expected, got table$', message("spec_bad", { size = {} }))
+            assert.matches('^>bad option "largest" to open: .* expected, got boolean$',
+                           message("spec_bad", { largest = true }))
             assert.matches('^>bad option "mutex" to open: .* expected, got number$', message("spec_bad", { mutex = 1 }))
             assert.matches('^>bad option "persist" to open: a boolean expected, got number$',
                            message("spec_bad", { persist = 1 }))

@@ -66,6 +66,9 @@ class dictionary {
   /// For the calls of holdfast.h.
   holdfast_dict* handle() const noexcept { return handle_; }
 
+  /// Bytes of the largest value that fits under a key of up to 256 bytes.
+  std::uint64_t largest_value() const { return holdfast_largest_value(handle_); }
+
   // --- values ---
 
   result<value> get(std::string_view key) const {

@@ -162,19 +162,19 @@ function _M.find(name)
 end
 
 
-local function check_option(name, given, wanted, accepted)
+local function check_option(name, given, wanted, accepted, level)
     if type(given) ~= wanted then
-        error(format('bad option "%s" to open: %s expected, got %s', name, accepted, type(given)), 5)
+        error(format('bad option "%s" to open: %s expected, got %s', name, accepted, type(given)), level or 5)
     end
 end
 
 
 -- Bytes of a size that is given; nil and the reason if it is none.
-local function read_size(size)
+local function read_bytes(name, size)
     if type(size) == "number" then
         size = format("%.17g", size)
     else
-        check_option("size", size, "string", 'a number of bytes or a string such as "100k", "1m", "2g"')
+        check_option(name, size, "string", 'a number of bytes or a string such as "100k", "1m", "2g"', 6)
     end
     local bytes = size_type()
     local code = C.holdfast_parse_size(size, #size, bytes)
@@ -182,6 +182,18 @@ local function read_size(size)
         return nil, sentence(code)
     end
     return bytes[0]
+end
+
+
+local function read_size(size)
+    local bytes, err = read_bytes("size", size)
+    return bytes, err
+end
+
+
+local function read_largest(size)
+    local bytes, err = read_bytes("largest", size)
+    return bytes, err
 end
 
 
@@ -241,7 +253,7 @@ end
 
 
 local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persist = read_persist, tables = read_tables,
-                  cluster = read_cluster }
+                  cluster = read_cluster, largest = read_largest }
 
 
 -- The options as the library takes them; nil and the reason when a value is not acceptable. They are good as long as
@@ -252,8 +264,8 @@ local function read_options(opts)
     while name ~= nil do
         local reader = READERS[name]
         if not reader then
-            error(format('unknown option "%s" to open: accepted are cluster, mode, mutex, persist, size and tables',
-                         tostring(name)), 3)
+            error(format('unknown option "%s" to open: accepted are cluster, largest, mode, mutex, persist, size and '
+                         .. "tables", tostring(name)), 3)
         end
         local value, err = reader(given)
         if not value then

@@ -49,9 +49,12 @@ int holdfast_open(const char* name, size_t length, const holdfast_options* optio
   return guarded([&] {
     if (const int bad = check_name_given(name, length)) return bad;
     if (const int bad = check_options(*options)) return bad;
-    const DictionaryOptions wanted{options->size, static_cast<MutexStrategy>(options->mutex), options->persist != 0,
-                                   options->mode != 0 ? options->mode : 0600,
-                                   options->cluster != nullptr ? options->cluster : ""};
+    const DictionaryOptions wanted{.size = options->size,
+                                   .mutex = static_cast<MutexStrategy>(options->mutex),
+                                   .persist = options->persist != 0,
+                                   .mode = options->mode != 0 ? options->mode : 0600,
+                                   .cluster = options->cluster != nullptr ? options->cluster : "",
+                                   .largest = options->largest};
     auto opened = Registry::get().open(std::string(name, length), wanted);
     if (!opened) return fail(opened.status());
     *dict = wrap(*opened);

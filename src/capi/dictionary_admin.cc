@@ -94,6 +94,10 @@ uint64_t holdfast_capacity(holdfast_dict* dict) {
   return guarded_or<uint64_t>(0, [&] { return unwrap(dict).capacity(); });
 }
 
+uint64_t holdfast_largest_value(holdfast_dict* dict) {
+  return guarded_or<uint64_t>(0, [&] { return unwrap(dict).value_max(); });
+}
+
 uint64_t holdfast_free_space(holdfast_dict* dict) {
   return guarded_or<uint64_t>(0, [&] { return unwrap(dict).free_space(); });
 }

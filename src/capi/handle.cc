@@ -44,6 +44,22 @@ int fail_timeout(World& world) noexcept {
   return note(Code::timeout);
 }
 
+void fail_too_large(Dictionary& dictionary) noexcept {
+  constexpr const char* kUnnamed = "key and value are too large";
+  const auto size = static_cast<unsigned long long>(dictionary.capacity());
+  const auto room = static_cast<unsigned long long>(dictionary.room_for_one());
+  const auto most = static_cast<unsigned long long>(dictionary.value_max_if_asked_for());
+  if (most > dictionary.value_max())
+    platform::keep_formatted(About::call, kUnnamed,
+                             "key and value are too large: a dictionary of %llu bytes takes at most %llu for both; "
+                             "made with the option largest, it takes values of up to %llu",
+                             size, room, most);
+  else
+    platform::keep_formatted(About::call, kUnnamed,
+                             "key and value are too large: a dictionary of %llu bytes takes at most %llu for both",
+                             size, room);
+}
+
 }  // namespace
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept {
@@ -59,10 +75,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
                                dictionary.quoted_name());
       break;
     case Code::too_large:
-      platform::keep_formatted(About::call, "key and value are too large",
-                               "key and value are too large: a dictionary of %llu bytes takes at most %llu for both",
-                               static_cast<unsigned long long>(dictionary.capacity()),
-                               static_cast<unsigned long long>(dictionary.room_for_one()));
+      fail_too_large(dictionary);
       break;
     case Code::timeout:
       return fail_timeout(dictionary.world());

@@ -161,6 +161,7 @@ std::vector<Line> lines_of(Seen& seen, const Dictionary& dictionary) {
       {"used", amount(counts.bytes_used)},
       {"free", amount(counts.bytes_free)},
       {"memory", amount(dictionary.file.bytes_taken)},
+      {"largest value", amount(dictionary.largest_value)},
       {"entries", std::to_string(counts.entries)},
       {"hits", std::to_string(counts.hits)},
       {"misses", std::to_string(counts.misses)},

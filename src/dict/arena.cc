@@ -179,6 +179,11 @@ void Arena::announce_reuse() noexcept {
 }
 
 std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
+  if (header_.no_room.load(kRelaxed) != 0) header_.no_room.store(0, kRelaxed);
+  return release_evictable(block, count);
+}
+
+std::uint32_t Arena::release_evictable(std::uint32_t block, std::uint32_t count) noexcept {
   announce_reuse();
   return merge(block, count);
 }

@@ -36,7 +36,11 @@ class Arena {
   /// beginning of the free block that it is part of now; 0 on damage. REQUIRES: no chain reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// As release(), but the block stays whole: the next allocate() of its size takes it, without a search. There is one
+  /// As release(), of a block that could have been evicted: what cannot be had by evicting (ShardHeader::no_room) stays
+  /// so.
+  std::uint32_t release_evictable(std::uint32_t block, std::uint32_t count) noexcept;
+
+  /// As release_evictable(), but the block stays whole: the next allocate() of its size takes it at once. There is one
   /// such spare block; keep() merges the one before with its free neighbours.
   void keep(std::uint32_t block, std::uint32_t count) noexcept;
 
@@ -59,6 +63,12 @@ class Arena {
   bool is_free(std::uint32_t block) const noexcept { return free_bit(block); }
   /// Granules of the free block that begins at `block`; 0 on damage.
   std::uint32_t size_at(std::uint32_t block) noexcept;
+
+  /// Forgets what was found impossible (Reclaimer::clear).
+  void forget_shortage() noexcept {
+    header_.no_run.store(0, kRelaxed);
+    header_.no_room.store(0, kRelaxed);
+  }
 
   /// Empties the bins, for a rebuild by add_free().
   void clear_bins() noexcept;

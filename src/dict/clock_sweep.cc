@@ -1,6 +1,7 @@
 #include "dict/clock_sweep.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "dict/list.h"
 #include "dict/probes.h"
@@ -23,6 +24,7 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   if (at_ == 0 || at_ >= shard_.granules()) at_ = 1;
   forget_ahead();
   const std::uint64_t lap = shard_.granules();
+  bool possible = false;  // not known
   while (run_ < count_ && !arena_.damaged()) {
     // The last lap begins somewhere in the arena. It goes one lap further, for a window that lies across its beginning.
     const bool last = evict_ == Evict::no || pass_ == Pass::own;
@@ -33,10 +35,13 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
       next_pass();
     }
     Block block{};
-    if (!reach())
+    if (!reach()) {
+      possible = possible || is_possible();
+      if (!possible) break;
       skip_pinned();
-    else if (look(at_, block))
+    } else if (look(at_, block)) {
       visit(block);
+    }
   }
   const bool done = run_ >= count_ && !arena_.damaged();
   header_.hand.store(done ? run_start_ : at_, kRelaxed);
@@ -96,7 +101,39 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   }
 }
 
-// --- before anything is removed: whether a window fits before the next pinned block ---
+// --- before anything is removed: whether a window fits at all, and before the next pinned block ---
+
+// Whether any pass may clear a window: a run of neighbours that may be removed is long enough; or the entries between
+// them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block. Looks first
+// at what lies ahead of the hand, where there mostly is a run, then at all.
+bool ClockSweep::is_possible() noexcept {
+  const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
+  std::uint32_t longest_run = 0;
+  std::uint32_t widest_window = 0;
+  std::uint32_t smallest_kept = ~0U;
+  for (std::uint32_t at : {seen_, 1U}) {
+    std::uint32_t run = 0;
+    std::uint32_t window = 0;
+    Block block{};
+    for (; at < shard_.granules() && longest_run < count_ && look(at, block); at += block.granules) {
+      const std::uint32_t gained = gain(block);
+      run = gained != 0 ? run + gained : 0;
+      window = block.kind != Kind::pinned ? window + gained : 0;
+      longest_run = std::max(longest_run, run);
+      widest_window = std::max(widest_window, window);
+      if (block.kind == Kind::pinned)
+        note_pinned(block);
+      else if (gained == 0)
+        smallest_kept = std::min(smallest_kept, block.granules);
+    }
+  }
+  pass_ = pass;
+  return longest_run >= count_ || (longest_run >= smallest_kept && widest_window >= count_);
+}
+
+void ClockSweep::note_pinned(const Block& block) noexcept {
+  met_unsettled_ = met_unsettled_ || block.view.is_incomplete();
+}
 
 bool ClockSweep::reach() noexcept {
   Block block{};
@@ -154,6 +191,7 @@ void ClockSweep::visit(Block block) noexcept {
       return keep(block);
     case Kind::pinned:
       met_held_ = true;
+      note_pinned(block);
       return leave(block);
   }
 }

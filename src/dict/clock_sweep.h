@@ -35,6 +35,8 @@ class ClockSweep {
   bool evicted() const noexcept { return evicted_; }
   /// Whether entries were removed or moved while locks, permits or waiters stood in the way.
   bool met_held() const noexcept { return met_held_ && (evicted_ || moved_ != 0); }
+  /// Whether a grant was in the way that is just being completed: soon it is not.
+  bool met_unsettled() const noexcept { return met_unsettled_; }
 
  private:
   enum class Kind {
@@ -61,6 +63,8 @@ class ClockSweep {
   Kind kind_of(std::uint32_t at, const EntryView& view) const noexcept;
   std::uint32_t gain(const Block& block) const noexcept;
 
+  bool is_possible() noexcept;
+  void note_pinned(const Block& block) noexcept;
   bool reach() noexcept;
   void skip_pinned() noexcept;
   void next_pass() noexcept;
@@ -86,6 +90,7 @@ class ClockSweep {
   std::uint32_t own_;
   bool evicted_ = false;
   bool met_held_ = false;
+  bool met_unsettled_ = false;
 
   std::uint32_t count_ = 0;
   Pass pass_ = Pass::cold;

@@ -1,6 +1,8 @@
 #include "dict/dead_owners.h"
 
+#include "dict/expiry.h"
 #include "dict/walk.h"
+#include "platform/platform.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -10,6 +12,7 @@ void DeadOwners::add(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
   if (token == kNobody || slot >= kSlots) return;
   Token& chosen = chosen_[slot];
+  if (chosen == token) return;
   if (chosen == kNobody || world_.slot(token) == nullptr) chosen = token;
 }
 
@@ -30,16 +33,32 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
   std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
   if (view.type == EntryType::permits)
     return waiters + add_chain(shard, view.permits().holders.load(kRelaxed), EntryType::holder);
-  add(owner_of(world_, view.lock()));
+  // A process that has many locks is added once: the rest of its token is in another cache line.
+  if (const std::uint32_t owner = load_word_of(view.lock()).owner(); owner != last_owner_) {
+    last_owner_ = owner;
+    add(owner_of(world_, view.lock()));
+  }
   waiters += add_chain(shard, view.lock().watchers.head.load(kRelaxed), EntryType::watcher);
   return waiters;
 }
 
+// An incomplete grant may have the end of the grant before it.
+bool DeadOwners::has_ended(const EntryView& view) const noexcept {
+  if (view.is_free()) return true;
+  const std::uint64_t expiry = view.entry->expiry.load(kRelaxed);
+  const std::uint64_t end = expiry_ms(expiry);
+  const bool ended = is_flushed(expiry, flush_) || (end != kExpiryNever && end <= now_ms_);
+  return ended && !view.is_incomplete();
+}
+
 // Runs without the mutex, so it may see words of different moments. That is enough: it only decides about which
-// processes to ask.
-DeadOwners::DeadOwners(const Shard& shard, World& world) noexcept : world_(world) {
+// processes to ask, and whether to look with the mutex.
+DeadOwners::DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept
+    : world_(world), flush_(flush), now_ms_(platform::monotonic_ns() / 1'000'000) {
   walk_entries(shard, [&](const EntryView& view) -> std::uint32_t {
-    return is_holdable(view.type) ? add_holders(shard, view) : 0;
+    if (!is_holdable(view.type)) return 0;
+    met_ended_ = met_ended_ || has_ended(view);
+    return add_holders(shard, view);
   });
   for (Token& token : chosen_)
     if (token != kNobody && !world.is_dead(token)) token = kNobody;

@@ -1,4 +1,5 @@
-// The dead processes among those that hold something in a shard or wait in it.
+// What a shard may have to reclaim: the dead processes among those that hold something in it or wait in it, and locks
+// and permits that ended without its mutex.
 //
 // The kernel is asked here, outside the shard's mutex. With the mutex held, exactly the processes that were found dead
 // count as dead: a token is never given out again, so they stay so.
@@ -18,8 +19,9 @@ class World;
 
 class DeadOwners {
  public:
-  /// Looks through the shard and asks about each owner once. REQUIRES: the caller does not hold a shmtx.
-  DeadOwners(const Shard& shard, World& world) noexcept;
+  /// Looks through the shard, of a dictionary at this flush epoch, and asks about each owner once. REQUIRES: the caller
+  /// does not hold a shmtx.
+  DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept;
 
   bool has(Token token) const noexcept {
     const std::uint32_t slot = slot_of(token);
@@ -28,13 +30,20 @@ class DeadOwners {
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
   }
+  /// Whether a lock or permits were met that seem to be free, expired or flushed.
+  bool met_ended() const noexcept { return met_ended_; }
 
  private:
   void add(Token token) noexcept;
+  bool has_ended(const EntryView& view) const noexcept;
   std::uint32_t add_holders(const Shard& shard, const EntryView& holdable) noexcept;
   std::uint32_t add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept;
 
   World& world_;
+  const std::uint32_t flush_;
+  const std::uint64_t now_ms_;
+  bool met_ended_ = false;
+  std::uint32_t last_owner_ = 0;  // bits of the owner of the last lock (base/token.h)
   /// By slot, one of its owners; a dead one if there is any. If several are dead, the next look finds the others.
   std::array<Token, kSlots> chosen_{};
 };

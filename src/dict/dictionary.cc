@@ -1,5 +1,7 @@
 #include "dict/dictionary.h"
 
+#include <algorithm>
+
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -52,7 +54,9 @@ Status Dictionary::reopen(const DictionaryOptions& options) {
   if (same.ok()) {
     const platform::LongMutex::Hold lock(refreshing_);
     const platform::ForkGuard no_fork;
+    const std::uint64_t largest = std::max(options_.largest, options.largest);
     options_ = options;
+    options_.largest = largest;
   }
   return same;
 }

@@ -79,6 +79,10 @@ class Dictionary {
   std::uint64_t free_space() noexcept;
   /// The largest key and value together that fit, in bytes.
   std::uint64_t room_for_one() noexcept;
+  /// The largest value that fits under an ordinary key, in bytes; the same of a dictionary of this size that is made
+  /// for values as large as possible.
+  std::uint64_t value_max() noexcept;
+  std::uint64_t value_max_if_asked_for() noexcept;
   /// `length`: 0 if there is no such key. not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
   Code stats(DictionaryStats& stats) noexcept;
@@ -182,7 +186,8 @@ class Dictionary {
     UnsettledGrant unsettled;
     bool crowded = false;  // as the arena tells, here and below
     std::uint32_t wanted = 0;
-    int looks = 0;  // for memory of dead processes, in the whole call
+    int looks = 0;       // for memory of dead processes, in the whole call
+    bool found = false;  // whether the last look found any
 
     bool any() const noexcept { return crowded || unsettled.grant.bits != LockWord::kNone; }
   };
@@ -202,7 +207,7 @@ class Dictionary {
                                std::uint64_t patience_ns) noexcept;
   bool settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
   static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept;
-  std::optional<Code> reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept;
+  std::optional<Code> reclaim(Segment& segment, Shard& shard, Obstacles& obstacles, Code result) noexcept;
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
 
   static constexpr int kLooksMax = 8;  // looks for the memory of dead processes, in one call

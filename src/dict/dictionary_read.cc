@@ -375,6 +375,16 @@ std::uint64_t Dictionary::free_space() noexcept {
   return granules * kGranule;
 }
 
+std::uint64_t Dictionary::value_max() noexcept {
+  Segment* now = segment();
+  return now != nullptr ? now->geometry().value_max() : 0;
+}
+
+std::uint64_t Dictionary::value_max_if_asked_for() noexcept {
+  Segment* now = segment();
+  return now != nullptr ? Geometry::for_values(now->geometry().size, ~std::uint64_t{0}).value_max() : 0;
+}
+
 std::uint64_t Dictionary::room_for_one() noexcept {
   Segment* now = segment();
   return now != nullptr ? std::uint64_t{now->geometry().block_max()} * kGranule - sizeof(Entry) - 16 : 0;

@@ -192,7 +192,7 @@ Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept
       if (!shard.open_if_used()) continue;
       shard.note_opened();
       shard.catch_up();
-      const DeadOwners dead(shard, world_);
+      const DeadOwners dead(shard, world_, segment.flush_epoch());
       const ShardGuard guard(shard);
       if (!guard.held()) return guard.code();
       // Repair before the sweep, which must free nothing twice. An audit that meets a broken chain misses keys, hence
@@ -235,7 +235,7 @@ std::optional<Code> Dictionary::overcome(Segment& segment, Shard& shard, Code re
   else if (obstacles.wanted != 0)
     again = grow(shard, obstacles.wanted, patience_ns, result);
   else
-    return reclaim(segment, shard, obstacles.looks++, result);
+    return reclaim(segment, shard, obstacles, result);
   return again ? std::nullopt : std::optional(result);
 }
 
@@ -250,43 +250,45 @@ bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t patien
   return result == Code::no_memory || result == Code::locked;
 }
 
-// Runs after an operation that met memory short; `looks` counts the looks for memory of dead processes so far. Returns
-// the result of the call, or nothing if the operation must run again.
-std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, int looks, Code result) noexcept {
+// Runs after an operation that met memory short. Returns the result of the call, or nothing if the operation must run
+// again.
+std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Obstacles& obstacles, Code result) noexcept {
   const bool needed = result == Code::no_memory;
-  if (looks == kLooksMax || (looks != 0 && !needed)) return result;
-  bool found = false;
-  const Code looked = reclaim_from_dead(segment, shard, needed, found);
-  if (!needed) return result;
-  if (looked != Code::ok) return looked;
+  const int looks = obstacles.looks++;
   // Always run again after the first look: other processes may have reclaimed memory after this operation failed. Then
   // only while looks find something: others may have taken it, and died since.
-  if (looks == 0 || found) return std::nullopt;
-  return result;
+  if (looks == kLooksMax || (looks != 0 && !(needed && obstacles.found))) return result;
+  const Code looked = reclaim_from_dead(segment, shard, needed, obstacles.found);
+  if (!needed) return result;
+  if (looked != Code::ok) return looked;
+  return std::nullopt;
 }
 
 // Takes what dead processes hold, and repairs damage, when memory is short while something is held. Not ok if the mutex
 // cannot be had. `found`: whether there was anything to take.
 //
-// A dictionary full of locks of living processes must not be searched at each call: after a search in vain the shard
-// rests for a time that grows with its size, and for 30 times as long if no operation depends on it. During the rest,
-// an operation that would fail still checks, without the mutex, whether any holder has died since.
+// A dictionary full of locks of living processes must not be searched with the mutex at each call: after a search in
+// vain the shard rests for a time that grows with its size, a second for 1 MB. During the rest, an operation that would
+// fail still looks, without the mutex, whether a holder has died or a grant has ended since.
 Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept {
   found = false;
-  const std::uint32_t rest_us = (1000 + shard.granules() / 2) * (needed ? 1 : 30);
+  constexpr std::uint32_t kRestUs = 30000;
+  constexpr std::uint32_t kRestUsPerGranule = 15;
+  const std::uint32_t rest_us = kRestUs + kRestUsPerGranule * shard.granules();
   const auto now = static_cast<std::uint32_t>(platform::monotonic_ns() / 1000);
   Word32& asked = shard.header().asked;
   const std::uint32_t last = asked.load(kRelaxed);
   const bool rests = last != 0 && now - last < rest_us;
   if (rests && !needed) return Code::ok;
-  const DeadOwners dead(shard, world_);
-  if (rests && !dead.any()) return Code::ok;
+  const DeadOwners dead(shard, world_, segment.flush_epoch());
+  if (rests && !dead.any() && !dead.met_ended()) return Code::ok;
   {
     const ShardGuard guard(shard, kReclaimPatienceNs);
     if (!guard.held()) return guard.code();
-    const bool damaged = needed && !audit(shard, segment.seed());
+    const bool damaged = needed && !rests && !audit(shard, segment.seed());
     if (damaged) repair(shard);
     Arena arena(shard);
+    if (needed && !rests) arena.forget_shortage();  // its words may have been overwritten
     const Reclaimer::Swept swept = Reclaimer(world_, segment, shard, arena).sweep(~0U, &dead);
     if (arena.damaged()) repair(shard);
     found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;

@@ -1,5 +1,6 @@
 #include "dict/geometry.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/parse.h"
@@ -15,6 +16,10 @@ namespace {
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
 constexpr std::uint64_t kBytesPerBucket = 64;
+// The largest shard, for a dictionary of large values: a list's ends name any block of its arena, and a mark tells of
+// it.
+constexpr std::uint64_t kShardMost = std::uint64_t{32} << 20;
+static_assert(kShardMost / kGranule <= ListEnds::kMask + 1 && kShardMost / 4096 < 1U << ReservedMark::kUnitBits);
 static_assert(kSizeMax / kShardsMax / kGranule <= ListEnds::kMask, "a list's ends name any block of an arena");
 static_assert(kSizeMax / kShardsMax / 4096 < 1U << ReservedMark::kUnitBits, "a mark tells of any arena");
 
@@ -24,13 +29,44 @@ constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t to) noexcept
 
 std::uint64_t round_size(std::uint64_t size) noexcept { return align_up(size, 4096); }
 
-Geometry Geometry::of(std::uint64_t size) noexcept {
+namespace {
+
+std::uint32_t usual_shards(std::uint64_t size) noexcept {
+  const std::uint64_t body = round_size(size) - kHeaderBytes;
+  std::uint32_t shards = 1;
+  while (shards < kShardsMax && body / (shards * 2) >= kShardTarget - kShardTarget / 16) shards *= 2;
+  return shards;
+}
+
+std::uint32_t fewest_shards(std::uint64_t size) noexcept {
+  std::uint32_t shards = 1;
+  while (round_size(size) / shards > kShardMost) shards *= 2;
+  return shards;
+}
+
+}  // namespace
+
+Geometry Geometry::of(std::uint64_t size) noexcept { return of(size, usual_shards(size)); }
+
+bool Geometry::is_possible(std::uint64_t size, std::uint32_t shards) noexcept {
+  return std::has_single_bit(shards) && shards >= fewest_shards(size) && shards <= usual_shards(size);
+}
+
+Geometry Geometry::for_values(std::uint64_t size, std::uint64_t largest) noexcept {
+  Geometry g = of(size);
+  while (g.value_max() < largest && is_possible(size, g.shards / 2)) g = of(size, g.shards / 2);
+  return g;
+}
+
+std::uint64_t Geometry::value_max() const noexcept {
+  const std::uint64_t most = std::uint64_t{block_max()} * kGranule;
+  return most - std::min(most, sizeof(Entry) + kOrdinaryKey);
+}
+
+Geometry Geometry::of(std::uint64_t size, std::uint32_t shards) noexcept {
   Geometry g{};
   g.size = round_size(size);
-  const std::uint64_t body = g.size - kHeaderBytes;
-  std::uint64_t shards = 1;
-  while (shards < kShardsMax && body / (shards * 2) >= kShardTarget - kShardTarget / 16) shards *= 2;
-  g.shards = static_cast<std::uint32_t>(shards);
+  g.shards = shards;
   g.shards_at = kHeaderBytes + (shards > 1 ? align_up(shards, 64) : 0);
   g.shard_bytes = (g.size - g.shards_at) / shards / 64 * 64;
   g.buckets = static_cast<std::uint32_t>(std::bit_floor(g.shard_bytes / kBytesPerBucket));

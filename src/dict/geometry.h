@@ -1,5 +1,5 @@
-// How a segment of a given size is divided. Always compute it from the size alone, on creation and on each attach;
-// never read it back from shared memory.
+// How a segment of a given size and number of shards is divided. Always compute it from these two, on creation and on
+// each attach; never read anything else back from shared memory.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,15 @@ struct Geometry {
   std::uint64_t uses_at;
   std::uint64_t arena_at;
 
-  /// REQUIRES: size is between kSizeMin and kSizeMax.
+  /// With the usual number of shards. REQUIRES, here and below: size is between kSizeMin and kSizeMax.
   static Geometry of(std::uint64_t size) noexcept;
+  /// With as many shards. REQUIRES: is_possible(size, shards).
+  static Geometry of(std::uint64_t size, std::uint32_t shards) noexcept;
+  /// With the usual number of shards, or as many fewer as it takes to hold a value of `largest` bytes. If that is
+  /// impossible, with the fewest shards.
+  static Geometry for_values(std::uint64_t size, std::uint64_t largest) noexcept;
+  /// Whether a segment of this size may have so many shards.
+  static bool is_possible(std::uint64_t size, std::uint32_t shards) noexcept;
 
   /// Whether memory is reserved as it is used (dict/reserved.h). Then a byte for each shard, whether it was ever
   /// opened, lies between the header page and the shards. A dictionary of one shard is reserved as a whole when it is
@@ -29,7 +36,12 @@ struct Geometry {
 
   /// The granules of the largest block that fits into an empty shard.
   std::uint32_t block_max() const noexcept { return granules - 1; }
+  /// The bytes of the largest value that fits under a key of up to kOrdinaryKey bytes.
+  std::uint64_t value_max() const noexcept;
 };
+
+/// Hardly any key is longer.
+inline constexpr std::uint64_t kOrdinaryKey = 256;
 
 inline constexpr std::uint64_t kSizeMin = 12288;
 

@@ -48,14 +48,15 @@ struct DictionaryHeader {
   std::uint64_t seed;  // of the hash
 
   // Changed by one atomic step each, except what is constant. All of a line that changes rarely.
-  alignas(64) Word32 flush_epoch;  // entries of another epoch are flushed; 20 bits are used
-  std::uint32_t any_size;          // constant; 1: nobody has asked for this size
-  std::uint64_t seed_complement;   // of `seed`: a process with another seed would find none of the locks
-  Word32 counted_units;            // bits of units of the statistics that were ever reserved
-  alignas(64) Word64 sequence;     // last fencing number given out (dict/fencing.h)
-  Word64 range;                    // the range of `sequence`, unless that was overwritten
-  Word64 range_copy;               // sealed (world/fencing.h)
-  Word64 given;                    // the last fencing number once more, written after `sequence`
+  alignas(64) Word32 flush_epoch;   // entries of another epoch are flushed; 20 bits are used
+  std::uint32_t any_size;           // constant; 1: nobody has asked for this size
+  std::uint64_t seed_complement;    // of `seed`: a process with another seed would find none of the locks
+  Word32 counted_units;             // bits of units of the statistics that were ever reserved
+  std::uint32_t shards_complement;  // of `shards`, constant: nothing else says how many there are
+  alignas(64) Word64 sequence;      // last fencing number given out (dict/fencing.h)
+  Word64 range;                     // the range of `sequence`, unless that was overwritten
+  Word64 range_copy;                // sealed (world/fencing.h)
+  Word64 given;                     // the last fencing number once more, written after `sequence`
 
   std::array<ReadCounts, kReadCounts> reads;
 
@@ -85,6 +86,8 @@ struct ShardHeader {
   Word64 lock_waits;        // times that a waiter queued
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had yet to claim them
+  // Derived; guarded by the mutex. It stands here because the epoch changes where this is looked at (Arena::release).
+  Word32 no_room;  // smallest size known unobtainable even with eviction; 0: not known
 
   // Guarded by the mutex. All derived: repair rebuilds or resets them. But `repairs`, `evictions` and `expirations` are
   // counts of events, which go on over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
@@ -108,7 +111,7 @@ struct ShardHeader {
 };
 
 // docs/format.md names these offsets.
-static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, lock_reserved_ms) == 88 &&
+static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, no_room) == 96 &&
               offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
 /// `table`: a table of the host, as bytes that the host made of it.

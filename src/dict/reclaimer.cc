@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bitset>
 
+#include "base/failpoint.h"
 #include "dict/clock_sweep.h"
 #include "dict/dead_owners.h"
 #include "dict/expiry.h"
@@ -53,7 +54,7 @@ std::uint32_t Reclaimer::discard(std::uint32_t block, const EntryView& view) noe
   } else if (view.type == EntryType::list) {
     List(shard_, arena_, view).release_nodes();
   }
-  return arena_.release(block, view.granules);
+  return is_holdable(view.type) ? arena_.release(block, view.granules) : arena_.release_evictable(block, view.granules);
 }
 
 bool Reclaimer::any_dead() const noexcept {
@@ -148,6 +149,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
 }
 
 Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noexcept {
+  HOLDFAST_FAILPOINT("reclaimer.sweep");
   ShardHeader& header = shard_.header();
   Sweep sweep{max, dead, segment_.flush_epoch(), {}, 0, 0, kNever};
   const std::uint32_t entries = header.entries.load(kRelaxed);
@@ -166,20 +168,30 @@ Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noe
   return swept;
 }
 
-// Without eviction, remember what was impossible until memory is released: a full dictionary must not search itself
-// again for each key that does not fit.
+// What was found impossible is remembered: a full dictionary must not search itself again for each key that does not
+// fit. Without eviction, until memory is released. With eviction, until something is released that could not be
+// evicted: a value is memory to be had before and after it is released. Grants that end without the mutex, and owners
+// that die, are found without it (Dictionary::reclaim_from_dead).
+bool Reclaimer::is_impossible(std::uint32_t count, Evict evict) const noexcept {
+  const ShardHeader& header = shard_.header();
+  const auto known = [count](const Word32& least) {
+    const std::uint32_t impossible = least.load(kRelaxed);
+    return impossible != 0 && impossible <= count;
+  };
+  return known(header.no_room) ||
+         (evict == Evict::no && (header.free_granules.load(kRelaxed) < count || known(header.no_run)));
+}
+
 bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept {
-  Word32& no_run = shard_.header().no_run;
-  if (evict == Evict::no) {
-    const std::uint32_t impossible = no_run.load(kRelaxed);
-    if (shard_.header().free_granules.load(kRelaxed) < count || (impossible != 0 && impossible <= count)) {
-      arena_.set_crowded();
-      return false;
-    }
+  if (is_impossible(count, evict)) {
+    arena_.set_crowded();
+    return false;
   }
+  HOLDFAST_FAILPOINT("reclaimer.clear");
   ClockSweep sweep(*this, evict, position.block);
   const bool cleared = sweep.clear(count);
-  if (!cleared && evict == Evict::no) no_run.store(count, kRelaxed);
+  ShardHeader& header = shard_.header();
+  if (!cleared && !sweep.met_unsettled()) (evict == Evict::no ? header.no_run : header.no_room).store(count, kRelaxed);
   if (!cleared || sweep.met_held()) arena_.set_crowded();
   evicted = evicted || sweep.evicted();
   return cleared;
@@ -192,7 +204,7 @@ Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position&
   if (arena_.damaged() || (header.entries.load(kRelaxed) == 0 && header.free_granules.load(kRelaxed) == 0))
     return Code::corrupt;
   arena_.settle();
-  bool swept = (any_dead() || many_may_be_free(evict)) && !rests();
+  bool swept = (any_dead() || (many_may_be_free(evict) && !is_impossible(count, evict))) && !rests();
   if (swept) sweep();
   for (;; swept = true) {
     // The sweep may have removed or moved the entry that `position` names.

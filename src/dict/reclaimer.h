@@ -70,6 +70,7 @@ class Reclaimer {
   bool many_may_be_free(Evict evict) const noexcept;
   bool rests() const noexcept;
   void rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept;
+  bool is_impossible(std::uint32_t count, Evict evict) const noexcept;
   bool clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept;
 
   World& world_;

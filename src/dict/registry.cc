@@ -1,5 +1,6 @@
 #include "dict/registry.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -30,6 +31,15 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
   if (!handle) return handle.status();
   const platform::ForkGuard no_fork;  // a child must not find the map in the middle of a change
   return (dictionaries_[name] = std::move(*handle)).get();
+}
+
+// What to do about a largest value that is too large.
+static std::string size_for(std::uint64_t largest) {
+  constexpr std::uint64_t kOneShard = std::uint64_t{32} << 20;  // no larger dictionary has one shard, which takes most
+  const std::uint64_t most = Geometry::for_values(kOneShard, largest).value_max();
+  if (largest > most) return "no dictionary takes more than " + std::to_string(most);
+  const std::uint64_t size = std::min(round_size(largest + largest / 8 + kSizeMin), kOneShard);
+  return "a size of " + std::to_string(size) + " is enough";
 }
 
 // The cluster that $HOLDFAST_CLUSTER puts the dictionary into; empty: none.
@@ -64,6 +74,12 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
                                      ": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
                                      kSizeMaxText};
+  if (const std::uint64_t most = Geometry::for_values(options.size, options.largest).value_max();
+      options.largest > most)
+    return Status{Code::invalid, "bad largest value " + std::to_string(options.largest) + " for dictionary " +
+                                     quote_name(name) + ": one of " + std::to_string(options.size) +
+                                     " bytes takes values of at most " + std::to_string(most) + " bytes; " +
+                                     size_for(options.largest)};
   auto declared = declared_cluster(name);
   if (!declared) return declared.status();
   if (!declared->empty() && !options.cluster.empty() && options.cluster != *declared)

@@ -195,6 +195,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   header.reclaim_after.store(0, kRelaxed);
   header.hand.store(0, kRelaxed);
   header.no_run.store(0, kRelaxed);
+  header.no_room.store(0, kRelaxed);
   header.rest_until.store(0, kRelaxed);
   if (header.in_use.load(kRelaxed) != 0 || census.entries != 0)
     header.repairs.store(header.repairs.load(kRelaxed) + 1, kRelaxed);

@@ -19,6 +19,7 @@ void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptio
   header.strategy = static_cast<std::uint32_t>(options.mutex);
   header.shards = geometry.shards;
   header.any_size = options.any_size ? 1 : 0;
+  header.shards_complement = ~geometry.shards;
   header.seed = platform::random_number();
   header.seed_complement = ~header.seed;
   name_cluster(header.cluster, options.cluster);
@@ -90,11 +91,12 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   if (size < kSizeMin || size > kSizeMax || size != round_size(size))
     return Status{Code::corrupt,
                   "dictionary " + quote_name(name) + ": impossible size " + std::to_string(header.file.size)};
-  const Geometry geometry = Geometry::of(size);
-  if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards != geometry.shards)
+  if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards_complement != ~header.shards ||
+      !Geometry::is_possible(size, header.shards))
     return Status{Code::corrupt, "dictionary " + quote_name(name) + ": header says mutex " +
                                      std::to_string(header.strategy) + " and " + std::to_string(header.shards) +
-                                     " shards, expected 0 to 2 and " + std::to_string(geometry.shards)};
+                                     " shards, expected 0 to 2 and " + std::to_string(Geometry::of(size).shards)};
+  const Geometry geometry = Geometry::of(size, header.shards);
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
@@ -137,7 +139,7 @@ Status Segment::adopt(const OpenedFile& file) {
 Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::string& name,
                                                    const DictionaryOptions& options) {
   if (World::observes()) return World::refuse_observer();
-  const Geometry geometry = Geometry::of(options.size);
+  const Geometry geometry = Geometry::for_values(options.size, options.largest);
   platform::Mapping name_use;
   const NewFile file{FileKind::dictionary,
                      geometry.size + kStatisticsBytes,
@@ -201,7 +203,12 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
 
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
   const bool same_cluster = in_cluster() ? cluster() == options.cluster : options.cluster.empty();
-  if (has_size(options) && traits_.strategy == options.mutex && same_cluster) return {};
+  if (has_size(options) && traits_.strategy == options.mutex && same_cluster) {
+    if (options.largest <= traits_.geometry.value_max()) return {};
+    return {Code::mismatch, "dictionary " + quote_name(name) + " exists and takes values of at most " +
+                                std::to_string(traits_.geometry.value_max()) + " bytes, asked for " +
+                                std::to_string(options.largest) + "; remove it, so that it is made anew"};
+  }
   return {Code::mismatch, "dictionary " + quote_name(name) + " exists with " +
                               describe(traits_.geometry.size, traits_.strategy, cluster()) + ", asked for " +
                               describe(options.any_size ? traits_.geometry.size : round_size(options.size),

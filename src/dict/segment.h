@@ -28,8 +28,9 @@ struct DictionaryOptions {
   MutexStrategy mutex = MutexStrategy::futex;
   bool persist = false;
   std::uint32_t mode = 0600;
-  std::string cluster;    // the cluster that its locks belong to; empty: none
-  bool any_size = false;  // nobody asks for `size`: a dictionary that exists may have another one
+  std::string cluster;        // the cluster that its locks belong to; empty: none
+  bool any_size = false;      // nobody asks for `size`: a dictionary that exists may have another one
+  std::uint64_t largest = 0;  // bytes of the largest value that it must hold; 0: any
 };
 
 class Segment {

@@ -31,6 +31,7 @@ Dictionary look_at(const std::string& directory, const std::string& name, Read w
   int code = holdfast_attach(name.data(), name.size(), &dictionary.handle);
   if (code == HOLDFAST_OK) {
     dictionary.size = holdfast_capacity(dictionary.handle);
+    dictionary.largest_value = holdfast_largest_value(dictionary.handle);
     code = holdfast_dict_stats(dictionary.handle, &dictionary.counts);
   }
   if (code != HOLDFAST_OK) {

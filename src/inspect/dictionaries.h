@@ -22,6 +22,7 @@ struct Dictionary {
   bool is_gone = false;  // it was removed meanwhile
   holdfast_dict* handle = nullptr;
   std::uint64_t size = 0;
+  std::uint64_t largest_value = 0;
   holdfast_stats counts{};
   std::string cluster;
   WorldFile file;

@@ -94,6 +94,7 @@ Json to_json(const Dictionary& dictionary, const Users& users) {
   json["used"] = counts.bytes_used;
   json["free"] = counts.bytes_free;
   json["memory"] = dictionary.file.bytes_taken;
+  json["largest_value"] = dictionary.largest_value;
   json["entries"] = counts.entries;
   json["hits"] = counts.hits;
   json["misses"] = counts.misses;

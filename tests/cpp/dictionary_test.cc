@@ -63,6 +63,14 @@ TEST_F(CppDictionary, adds_replaces_counts_and_erases) {
   EXPECT_EQ(dict.incr("text", 1).error().code, errc::not_a_number);
 }
 
+TEST_F(CppDictionary, says_how_large_a_value_it_takes) {
+  const std::uint64_t largest = dict.largest_value();
+  EXPECT_TRUE(dict.set("k", std::string(largest, 'x')));
+  const failure refused = dict.set("k", std::string(largest + 4096, 'x')).error();
+  EXPECT_EQ(refused.code, errc::too_large);
+  EXPECT_NE(refused.message.find("takes at most"), std::string::npos) << refused.message;
+}
+
 TEST_F(CppDictionary, forgets_a_value_when_its_exptime_is_over) {
   EXPECT_TRUE(dict.set("k", "v", 10ms));
   EXPECT_TRUE(eventually([&] { return !dict.get("k"); }));

@@ -44,6 +44,7 @@ struct Options {
   bool persist = false;
   std::uint32_t mode = 0;
   const char* cluster = nullptr;
+  std::uint64_t largest = 0;
 };
 
 /// Asks again while the answer is that a process inside the dictionary is held up there: on a busy machine that is
@@ -61,7 +62,8 @@ int unless_held_up(Call&& call) {
 class Dict {
  public:
   explicit Dict(const std::string& name, const Options& options = {}) {
-    const holdfast_options wanted{options.size, options.mutex, options.persist ? 1 : 0, options.mode, options.cluster};
+    const holdfast_options wanted{options.size, options.mutex,   options.persist ? 1 : 0,
+                                  options.mode, options.cluster, options.largest};
     status = holdfast_open(name.data(), name.size(), &wanted, &handle);
   }
 

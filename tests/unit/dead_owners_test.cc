@@ -76,7 +76,7 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
     LockFields& lock = position.view.lock();
     lock.word.store(LockWord::make(owner_bits(dead), load_word_of(lock).turn()).bits);
     lock.generation_high.store(generation_high(dead));
-    const DeadOwners owners(shard, world);
+    const DeadOwners owners(shard, world, dict.segment().flush_epoch());
     EXPECT_TRUE(owners.has(dead));
     EXPECT_FALSE(owners.has(living));
     dict.remove(key(1));

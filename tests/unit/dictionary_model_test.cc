@@ -266,6 +266,7 @@ struct Shape {
   int keys;
   std::size_t longest;
   int steps;
+  std::uint64_t largest = 0;
 };
 
 class DictionaryModelTest : public ::testing::TestWithParam<Shape> {};
@@ -274,7 +275,7 @@ TEST_P(DictionaryModelTest, a_dictionary_is_a_map) {
   const Shape& shape = GetParam();
   const std::uint64_t seed = seed_of_run();
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));
-  Dict dict(shape.name, {.size = shape.size});
+  Dict dict(shape.name, {.size = shape.size, .largest = shape.largest});
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   const std::uint64_t all_free = dict.free_space();
   Model model(dict, seed, shape.keys, shape.longest);
@@ -293,7 +294,8 @@ TEST_P(DictionaryModelTest, a_dictionary_is_a_map) {
 INSTANTIATE_TEST_SUITE_P(shapes, DictionaryModelTest,
                          ::testing::Values(Shape{"tight", 12288, 150, 500, 60000},
                                            Shape{"wide", 131072, 800, 3000, 60000},
-                                           Shape{"shards", 9U << 20, 2000, 6000, 20000}),
+                                           Shape{"shards", 9U << 20, 2000, 6000, 20000},
+                                           Shape{"large", 9U << 20, 2000, 60000, 20000, 4U << 20}),
                          [](const auto& shape) { return shape.param.name; });
 
 }  // namespace

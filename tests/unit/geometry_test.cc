@@ -8,13 +8,14 @@
 
 #include "base/parse.h"
 #include "dict/layout.h"
+#include "dict/reserved.h"
 
 namespace holdfast {
 namespace {
 
-void check(std::uint64_t size) {
-  SCOPED_TRACE("size " + std::to_string(size));
-  const Geometry g = Geometry::of(size);
+void check(const Geometry& g, std::uint64_t size) {
+  SCOPED_TRACE("size " + std::to_string(size) + ", shards " + std::to_string(g.shards));
+  ASSERT_TRUE(Geometry::is_possible(size, g.shards));
   ASSERT_EQ(g.size, round_size(size));
   ASSERT_TRUE(std::has_single_bit(g.shards));
   ASSERT_TRUE(std::has_single_bit(g.buckets));
@@ -32,7 +33,9 @@ void check(std::uint64_t size) {
   ASSERT_GT(std::uint64_t{g.granules} * kGranule, g.shard_bytes / 3 * 2) << "most of it is for entries";
   ASSERT_GE(g.block_max(), granules_for(64, 64));
   ASSERT_LE(g.granules, ListEnds::kMask) << "a list names any block of its arena";
+  ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(g.granules), ~0U) / 256, (g.granules + 255) / 256);
 }
+void check(std::uint64_t size) { check(Geometry::of(size), size); }
 
 TEST(geometry, every_part_lies_inside_its_shard_and_every_shard_inside_the_segment) {
   for (std::uint64_t size = kSizeMin; size < (8U << 20); size += 4096) check(size);
@@ -66,6 +69,36 @@ TEST(geometry, small_dictionaries_have_one_shard_and_large_ones_many) {
   EXPECT_EQ(Geometry::of(64 << 20).shards, 64U);
   EXPECT_EQ(Geometry::of(std::uint64_t{8} << 30).shards, 8192U);
   EXPECT_EQ(Geometry::of(kSizeMax).shards, 65536U);
+}
+
+TEST(geometry, a_dictionary_for_large_values_has_as_few_shards_as_it_takes_and_no_fewer) {
+  for (std::uint64_t size = kSizeMin; size < kSizeMax; size = size * 9 / 8 + 1) {
+    for (std::uint64_t largest = 1; largest < size; largest = largest * 3 / 2 + 1) {
+      const Geometry g = Geometry::for_values(size, largest);
+      check(g, size);
+      if (g.shards == Geometry::of(size).shards) continue;
+      ASSERT_LT(Geometry::of(size, g.shards * 2).value_max(), largest) << size;
+      if (Geometry::is_possible(size, g.shards / 2)) {
+        ASSERT_GE(g.value_max(), largest) << size;
+      }
+    }
+  }
+}
+
+TEST(geometry, a_dictionary_of_up_to_32_mb_takes_a_value_of_half_its_size_and_a_larger_one_14_mb) {
+  constexpr std::uint64_t kOneShard = std::uint64_t{32} << 20;
+  constexpr std::uint64_t kAlways = std::uint64_t{14} << 20;
+  for (std::uint64_t size = 65536; size < kSizeMax; size = size * 9 / 8 + 1) {
+    const std::uint64_t wanted = size <= kOneShard ? size / 2 : kAlways;
+    ASSERT_GE(Geometry::for_values(size, wanted).value_max(), wanted) << size;
+  }
+}
+
+TEST(geometry, no_other_number_of_shards_is_possible) {
+  for (const std::uint32_t shards : {0U, 3U, 32U, 1U << 31}) EXPECT_FALSE(Geometry::is_possible(16 << 20, shards));
+  EXPECT_TRUE(Geometry::is_possible(16 << 20, 16));
+  EXPECT_TRUE(Geometry::is_possible(16 << 20, 1));
+  EXPECT_FALSE(Geometry::is_possible(64 << 20, 1)) << "a list could not name all blocks";
 }
 
 TEST(geometry, a_dictionary_of_one_shard_is_reserved_as_a_whole_and_a_larger_one_but_for_its_shards) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -161,6 +162,52 @@ TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
   EXPECT_EQ(dict.set("more", "x"), HOLDFAST_OK);
   for (std::size_t i = 0; i < count; ++i)
     EXPECT_EQ(dict.unlock("lock" + std::to_string(i), &leases[i]), i != 7 ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
+}
+
+TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_enough_has_ended_in_whatever_way) {
+  const auto lock_name = [](int i) { return "lock-" + std::to_string(10000 + i); };
+  const std::string large = value(0, 220);  // more than a lock takes
+  const auto ways = std::vector<std::function<void(int, holdfast_lease&)>>{
+      [&](int i, holdfast_lease& mine) { ASSERT_EQ(dict.unlock(lock_name(i), &mine), HOLDFAST_OK); },
+      [&](int i, holdfast_lease&) { ASSERT_EQ(dict.remove(lock_name(i)), HOLDFAST_OK); },
+      [&](int i, holdfast_lease& mine) { ASSERT_EQ(dict.renew(lock_name(i), mine, 0.001), HOLDFAST_OK); },
+      [&](int, holdfast_lease&) { dict.flush_all(); },
+  };
+  for (const auto& end : ways) {
+    std::vector<holdfast_lease> leases(5000);
+    int count = 0;
+    while (dict.try_lock(lock_name(count), 0, &leases[static_cast<std::size_t>(count)]) == HOLDFAST_OK) ++count;
+    ASSERT_GT(count, 100);
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(dict.set("more", large), HOLDFAST_NO_MEMORY);
+    EXPECT_NE(header().no_room.load(), 0U);
+    for (const int i : {20, 40, 60}) end(i, leases[static_cast<std::size_t>(i)]);
+    sleep_ms(10);
+    EXPECT_EQ(dict.set("more", large), HOLDFAST_OK) << "though it lay in pieces";
+    EXPECT_EQ(check_segment(dict.segment()), "");
+    dict.flush_all();
+  }
+}
+
+TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_a_holder_has_died) {
+  Started other("full", [&](Channel& parent) {
+    holdfast_lease theirs{};
+    for (int i = 0; i < 10; ++i)
+      if (dict.try_lock("their-" + std::to_string(10000 + i), 0, &theirs) != HOLDFAST_OK) return 1;
+    parent.say("full");
+    parent.hear();
+    return 0;
+  });
+  int count = 0;
+  while (dict.try_lock("lock-" + std::to_string(10000 + count), 0, &lease) == HOLDFAST_OK) ++count;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(dict.set("more", value(0, 600)), HOLDFAST_NO_MEMORY);
+  other.kill_and_wait();
+  EXPECT_EQ(dict.set("more", value(0, 600)), HOLDFAST_OK);
+}
+
+TEST_F(ReclaimerTest, a_shortage_that_was_overwritten_refuses_nothing_for_long) {
+  fill(60);
+  header().no_room.store(1);
+  EXPECT_TRUE(eventually([&] { return dict.set("new", value(0, 60)) == HOLDFAST_OK; }));
 }
 
 TEST_F(ReclaimerTest, a_waiter_for_a_lock_gets_it_after_everything_else_was_evicted) {

@@ -63,6 +63,12 @@ function methods.capacity(zone)
 end
 
 
+-- The bytes of the largest value that fits.
+function methods.largest_value(zone)
+    return tonumber(C.holdfast_largest_value(check_zone(zone, "largest_value")))
+end
+
+
 function methods.free_space(zone)
     return tonumber(C.holdfast_free_space(check_zone(zone, "free_space")))
 end

@@ -4,7 +4,7 @@ local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
-local C, enter, leave, reason = core.C, core.enter, core.leave, core.reason
+local C, enter, leave, reason, sentence = core.C, core.enter, core.leave, core.reason, core.sentence
 local bad_duration, bad_whole = checks.bad_duration, checks.bad_whole
 local encode = require("resty.holdfast.dictionary.tables").encode
 local ffi_copy, ffi_new = ffi.copy, ffi.new
@@ -12,7 +12,7 @@ local is_duration, is_whole = core.is_duration, checks.is_whole
 local check_zone, locate, scalar = checks.check_zone, checks.locate, checks.scalar
 local type = type
 
-local OK, STRING, TABLE = core.OK, core.STRING, core.TABLE
+local OK, STRING, TABLE, TOO_LARGE = core.OK, core.STRING, core.TABLE, core.TOO_LARGE
 
 local methods = {}
 
@@ -117,6 +117,9 @@ function methods.cas(zone, key, old, new, exptime, flags)
         return true, nil, forcible
     elseif not code then
         return nil, forcible
+    end
+    if code == TOO_LARGE then
+        return false, reason(code), forcible, sentence(code)
     end
     return false, reason(code), forcible
 end

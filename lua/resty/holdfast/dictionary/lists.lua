@@ -7,9 +7,9 @@ local ffi = require "ffi"
 local C, answer, enter, grow, leave = core.C, core.answer, core.enter, core.grow, core.leave
 local ffi_str = ffi.string
 local on_key, scalar = checks.on_key, checks.scalar
-local reason = core.reason
+local reason, sentence = core.reason, core.sentence
 
-local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
+local BUFFER, NOT_FOUND, OK, TOO_LARGE = core.BUFFER, core.NOT_FOUND, core.OK, core.TOO_LARGE
 local LEFT, RIGHT = core.LEFT, core.RIGHT
 local NUMBER, STRING = core.NUMBER, core.STRING
 
@@ -25,6 +25,9 @@ local function push(handle, key, side, value)
     local code = C.holdfast_push(handle, key, #key, side, kind, data, length, number, frame.count)
     local count = frame.count[0]
     leave()
+    if code == TOO_LARGE then
+        return nil, reason(code), sentence(code)
+    end
     return answer(code, count)
 end
 

@@ -29,6 +29,7 @@ typedef struct holdfast_options {
   int32_t persist;
   uint32_t mode;
   const char *cluster;
+  uint64_t largest;
 } holdfast_options;
 
 int holdfast_open(const char *name, size_t length, const holdfast_options *options, holdfast_dict **dict);
@@ -89,6 +90,7 @@ typedef struct holdfast_stats {
 
 int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
 uint64_t holdfast_capacity(holdfast_dict *dict);
+uint64_t holdfast_largest_value(holdfast_dict *dict);
 uint64_t holdfast_free_space(holdfast_dict *dict);
 
 typedef struct holdfast_lease {
