@@ -185,11 +185,6 @@ Expected<KeptUse> Segment::keep_use() const {
   return kept;
 }
 
-void Segment::abandon() noexcept {
-  if (!abandoned_) abandoned_ = mapping_.detach(kHeaderBytes);
-  name_use_.reset();
-}
-
 std::string Segment::cluster() const { return std::string(cluster_name(header().cluster)); }
 
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
