@@ -256,7 +256,12 @@ HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_o
  * $HOLDFAST_CLUSTER), MISMATCH (it does not belong to the cluster that $HOLDFAST_CLUSTER says). */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
 /* [set-up] Removes the dictionary from the world, with the locks in it. Its handles, in any process, find the next
- * dictionary of that name and cluster, or give REMOVED. NOT_FOUND, INVALID (name). */
+ * dictionary of that name and cluster, or give REMOVED. NOT_FOUND, INVALID (name).
+ * A call that runs at that moment in any thread or process ends as if it came before the removal or after it. A lock or
+ * permits are granted only before the removal, and each fencing number of a later dictionary is larger. A process keeps
+ * the memory, the mapping and the descriptor of the removed dictionary until its next call with the handle, and until
+ * calls that were inside have ended; then it keeps the handle alone, about 1 KB for each name. (A process with several
+ * threads keeps all of it if the kernel has no membarrier: before Linux 4.14, and in some sandboxes.) */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
 /* [set-up] Gives two descriptors that tell others that the dictionary is in use, as this process does while it has it
  * open, for as long as they, or copies of them, are open anywhere; fds[1] may be -1, where one is enough. A program that

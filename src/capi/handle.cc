@@ -60,6 +60,12 @@ void fail_too_large(Dictionary& dictionary) noexcept {
                              size, room);
 }
 
+bool has_file_mutex(Dictionary& dictionary) noexcept {
+  const EpochGuard inside;
+  const Segment* const segment = dictionary.segment();
+  return segment != nullptr && segment->strategy() == MutexStrategy::file;
+}
+
 }  // namespace
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept {
@@ -86,8 +92,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
         platform::keep_sentence(About::call, platform::kept_sentence(About::entering));
         return note(World::last_failure_code());
       }
-      if (const Segment* const segment = dictionary.segment();
-          segment == nullptr || segment->strategy() != MutexStrategy::file) {
+      if (!has_file_mutex(dictionary)) {
         const Status trouble = dictionary.world().judge_trouble();
         return trouble.ok() ? fail(code, "it cannot be told whether the process in the way lives") : fail(trouble);
       }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,14 @@ Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, st
   }
 }
 
+/// The cluster of the dictionary; empty: it belongs to none. Nothing: it was removed.
+std::optional<std::string> cluster_of(Dictionary& dictionary) {
+  const EpochGuard inside;
+  const Segment* const segment = dictionary.segment();
+  if (segment == nullptr) return std::nullopt;
+  return segment->in_cluster() ? segment->cluster() : std::string();
+}
+
 }  // namespace
 
 int holdfast_ask(holdfast_dict* dict, int question, const char* key, size_t key_length, uint64_t revision, int* fd) {
@@ -58,12 +67,12 @@ int holdfast_ask(holdfast_dict* dict, int question, const char* key, size_t key_
     if (question != HOLDFAST_ASK_STATUS)
       if (const int bad = check_key(key, key_length)) return bad;
     Dictionary& dictionary = unwrap(dict);
-    const Segment* const segment = dictionary.segment();
-    if (segment == nullptr) return outcome(Code::removed, dictionary);
-    if (!segment->in_cluster())
+    const std::optional<std::string> cluster = cluster_of(dictionary);
+    if (!cluster) return outcome(Code::removed, dictionary);
+    if (cluster->empty())
       return fail({Code::not_found, "dictionary " + std::string(dictionary.quoted_name()) + " belongs to no cluster"});
-    auto socket = ask_agent(dictionary.world().directory(), segment->cluster(),
-                            {kKinds[question], dictionary.name(), revision, asked});
+    auto socket =
+        ask_agent(dictionary.world().directory(), *cluster, {kKinds[question], dictionary.name(), revision, asked});
     if (!socket) return fail(socket.status());
     *fd = socket->release();
     return HOLDFAST_OK;
@@ -88,13 +97,13 @@ int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("seconds", seconds)) return bad;
     Dictionary& dictionary = unwrap(dict);
-    const Segment* const segment = dictionary.segment();
+    const std::optional<std::string> cluster = cluster_of(dictionary);
     double left = 0;
     const Lease held{lease->owner, lease->sequence};
     const Code code = remaining(dictionary, {key, key_length}, held, left);
-    if (code != Code::ok || segment == nullptr || !segment->in_cluster()) return outcome(code, dictionary);
-    auto socket = ask_agent(dictionary.world().directory(), segment->cluster(),
-                            {"verify", dictionary.name(), 0, {key, key_length}});
+    if (code != Code::ok || !cluster || cluster->empty()) return outcome(code, dictionary);
+    auto socket =
+        ask_agent(dictionary.world().directory(), *cluster, {"verify", dictionary.name(), 0, {key, key_length}});
     if (!socket) return fail(socket.status());
     std::array<char, kAnswerMax> text;
     std::size_t size = 0;

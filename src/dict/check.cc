@@ -106,6 +106,7 @@ class ShardCheck {
 
 Code check(Dictionary& dictionary, Health& health) {
   health = {};
+  const EpochGuard inside;
   Segment* const segment = dictionary.segment();
   if (segment == nullptr) return Code::removed;
   std::vector<Line> room;

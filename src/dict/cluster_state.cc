@@ -38,6 +38,7 @@ const char* in_words(StoreTrouble trouble) noexcept {
 }  // namespace
 
 Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
+  const EpochGuard inside;
   const Segment* const segment = dictionary.segment();
   if (segment == nullptr) return {Code::removed, "dictionary " + quote_name(dictionary.name()) + " was removed"};
   if (!segment->in_cluster())

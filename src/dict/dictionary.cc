@@ -18,23 +18,40 @@ Expected<std::unique_ptr<Dictionary>> Dictionary::open(World& world, std::string
 }
 
 Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
-  const platform::ForkGuard no_fork;  // a child must not find the list in the middle of a change
-  cluster_ = next->cluster();
-  segments_.push_back(std::move(next));
-  segment_.store(segments_.back().get(), std::memory_order_release);  // pairs with segment()
-  return segments_.back().get();
+  std::string cluster = next->cluster();
+  std::shared_ptr<Segment> shared(std::move(next));
+  const platform::ForkGuard no_fork;  // a child must not find a change half done
+  cluster_ = std::move(cluster);
+  in_cluster_.store(shared->in_cluster(), kRelaxed);
+  was_cut_short_.store(false, kRelaxed);
+  ended_with_world_ = false;
+  present_ = std::move(shared);
+  segment_.store(present_.get(), std::memory_order_release);  // pairs with segment()
+  return present_.get();
+}
+
+// The dictionary was removed: no call finds the segment from here on, and those that have found it are waited for.
+void Dictionary::let_go(const Segment& removed) noexcept {
+  const std::uint32_t why = removed.header().file.retired.load(kRelaxed);
+  const platform::ForkGuard no_fork;
+  ended_with_world_ = why == kRetiredWithWorld;
+  was_cut_short_.store((why & kRetiredByDamage) != 0, kRelaxed);
+  segment_.store(nullptr, std::memory_order_release);
+  present_->release_name();
+  retire(std::move(present_));
 }
 
 // The dictionary was removed, or its world ended. Only after the end of its world is a new one created. A lock that was
 // one of a cluster never becomes a local one by that, nor the other way round.
 Segment* Dictionary::refresh() noexcept {
+  const EpochGuard inside;
   try {
     const platform::LongMutex::Hold lock(refreshing_);
-    Segment* now = segment_.load(std::memory_order_acquire);
-    if (!now->retired()) return now;
-    now->abandon();
-    const bool ended = now->header().file.retired.load(kRelaxed) == kRetiredWithWorld;
-    auto next = ended && options_.size != 0 ? Segment::open(world_, name_, options_) : Segment::attach(world_, name_);
+    Segment* const now = segment_.load(std::memory_order_acquire);
+    if (now != nullptr && !now->retired()) return now;
+    if (now != nullptr) let_go(*now);
+    auto next = ended_with_world_ && options_.size != 0 ? Segment::open(world_, name_, options_)
+                                                        : Segment::attach(world_, name_);
     if (!next || (*next)->cluster() != cluster_) return nullptr;
     return adopt(std::move(*next));
   } catch (...) {  // no memory for the bookkeeping
@@ -43,12 +60,16 @@ Segment* Dictionary::refresh() noexcept {
 }
 
 Status Dictionary::reopen(const DictionaryOptions& options) {
+  const EpochGuard inside;
   Segment* now = segment();
   if (now == nullptr) {
     const platform::LongMutex::Hold lock(refreshing_);
-    auto next = Segment::open(world_, name_, options);
-    if (!next) return next.status();
-    now = adopt(std::move(*next));
+    now = segment_.load(std::memory_order_acquire);
+    if (now == nullptr) {
+      auto next = Segment::open(world_, name_, options);
+      if (!next) return next.status();
+      now = adopt(std::move(*next));
+    }
   }
   Status same = now->check_same(name_, options);
   if (same.ok()) {

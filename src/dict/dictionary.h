@@ -2,7 +2,8 @@
 // any instruction leaves the key as it was before or after the operation, never in between.
 //
 // Thread and process safety: all calls, from any thread, at any time. A handle survives the removal of its dictionary:
-// it finds the next one of the same name, or returns `removed`.
+// it finds the next one of the same name, or returns `removed`. It keeps nothing of the removed one: that goes when the
+// last call of this process has left it (sync/epoch.h).
 #pragma once
 
 #include <atomic>
@@ -25,6 +26,7 @@
 #include "dict/shard.h"
 #include "dict/transaction.h"
 #include "platform/platform.h"
+#include "sync/epoch.h"
 
 namespace holdfast {
 
@@ -114,17 +116,11 @@ class Dictionary {
   /// not_found, not_a_list, buffer (then nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
-  /// Whether its locks belong to a cluster.
-  bool in_cluster() const noexcept {
-    const Segment* const last = segment_.load(std::memory_order_acquire);
-    return last != nullptr && last->in_cluster();
-  }
+  /// Whether its locks belong to a cluster: those of the last one, if it was removed.
+  bool in_cluster() const noexcept { return in_cluster_.load(kRelaxed); }
 
   /// Whether it was removed because a part of its file was missing (platform/bus_guard.h).
-  bool was_cut_short() const noexcept {
-    const Segment* const last = segment_.load(std::memory_order_acquire);
-    return last != nullptr && (last->header().file.retired.load(kRelaxed) & kRetiredByDamage) != 0;
-  }
+  bool was_cut_short() const noexcept { return was_cut_short_.load(kRelaxed); }
 
   /// Ok if the dictionary has this size and mutex. Creates it again if it was removed.
   Status reopen(const DictionaryOptions& options);
@@ -133,10 +129,21 @@ class Dictionary {
 
   LockPlaces& lock_places() noexcept { return lock_places_; }
 
-  /// The present segment; null if the dictionary was removed. Needs no identity.
+  /// The present segment; null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses no segment
+  /// that it found before, unless by a shared_ptr; and to use this one, its shards or their entries, it has an
+  /// EpochGuard from before this call (sync/epoch.h).
   Segment* segment() noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
-    return now != nullptr && !now->retired() ? now : refresh();
+    if (now == nullptr || now->retired()) [[unlikely]]
+      return refresh();
+    return now;
+  }
+
+  /// The same, for longer.
+  std::shared_ptr<const Segment> keep_segment() noexcept {
+    const EpochGuard inside;
+    const Segment* const now = segment();
+    return now != nullptr ? now->shared_from_this() : nullptr;
   }
 
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
@@ -149,25 +156,33 @@ class Dictionary {
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
+  /// The same in that segment, removed or not: for an operation that is inside it.
+  template <class Operation>
+  Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
+                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
  private:
   Dictionary(World& world, std::string name, DictionaryOptions options)
       : world_(world), name_(std::move(name)), options_(std::move(options)), quoted_name_(quote_name(name_)) {}
 
-  Segment* refresh() noexcept;
+  [[gnu::cold]] Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
+  void let_go(const Segment& removed) noexcept;
   /// Runs `read(Segment&) -> Code` on the present segment. Also: removed.
   template <class Read>
   Code in_segment(Read&& read) {
+    const EpochGuard inside;
     Segment* const now = segment();
     return now != nullptr ? read(*now) : Code::removed;
   }
+  // REQUIRES: an EpochGuard.
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
+  Code get_beside_threads(std::string_view key, ValueOut& out) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
   // A key by value, so that that of a plain read can stay in registers.
   Code find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept;
   Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
-  bool is_held(Key key, const ValueOut& out) noexcept;
+  bool is_held(Segment& segment, Key key, const ValueOut& out) noexcept;
   void count_read(Segment& segment, bool hit) noexcept;
   Shard::Read read(Segment& segment, const Key& key, ValueOut& out) noexcept;
   Shard::Read read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept;
@@ -194,6 +209,10 @@ class Dictionary {
   template <class Body>
   Code with_shard_of(std::string_view bytes, std::uint64_t patience_ns, std::uint64_t granules,
                      Shard::Unopened unopened, Body&& body) noexcept;
+  template <class Body>
+  static Code with_shard_in(Segment& segment, std::string_view bytes, std::uint64_t patience_ns, std::uint64_t granules,
+                            Shard::Unopened unopened, Body&& body) noexcept;
+  Code flush_expired_in(Segment& segment, std::uint32_t max, std::uint32_t& count) noexcept;
   template <class Shortcut, class Operation>
   Code transact_unless(Shortcut&& shortcut, std::string_view bytes, Operation operation,
                        std::uint64_t granules) noexcept;
@@ -214,11 +233,14 @@ class Dictionary {
 
   World& world_;
   std::string name_;
-  std::atomic<Segment*> segment_{nullptr};
-  platform::LongMutex refreshing_;  // guards the three below, which change only inside a ForkGuard
+  std::atomic<Segment*> segment_{nullptr};  // of `present_`
+  std::atomic<bool> in_cluster_{false};     // the last segment
+  std::atomic<bool> was_cut_short_{false};
+  platform::LongMutex refreshing_;  // guards the four below, which change only inside a ForkGuard
   DictionaryOptions options_;
-  std::string cluster_;                             // of the last segment
-  std::vector<std::unique_ptr<Segment>> segments_;  // all that this handle had: a reader may still be in an old one
+  std::string cluster_;               // of the last segment
+  std::shared_ptr<Segment> present_;  // null: it was removed
+  bool ended_with_world_ = false;     // if so: why
   std::string quoted_name_;
   LockPlaces lock_places_;
 };
@@ -228,17 +250,24 @@ template <class Body>
 [[gnu::always_inline]] inline Code Dictionary::with_shard_of(std::string_view bytes, std::uint64_t patience_ns,
                                                              std::uint64_t granules, Shard::Unopened unopened,
                                                              Body&& body) noexcept {
+  const EpochGuard inside;
   Segment* const now = segment();
-  if (now == nullptr) return Code::removed;
-  if (granules != 0 && granules > now->geometry().block_max()) [[unlikely]]
+  return now != nullptr ? with_shard_in(*now, bytes, patience_ns, granules, unopened, body) : Code::removed;
+}
+
+template <class Body>
+[[gnu::always_inline]] inline Code Dictionary::with_shard_in(Segment& segment, std::string_view bytes,
+                                                             std::uint64_t patience_ns, std::uint64_t granules,
+                                                             Shard::Unopened unopened, Body&& body) noexcept {
+  if (granules != 0 && granules > segment.geometry().block_max()) [[unlikely]]
     return Code::too_large;
-  const Key key(bytes, now->seed());
-  Shard& shard = now->shard_of(key.hash);
+  const Key key(bytes, segment.seed());
+  Shard& shard = segment.shard_of(key.hash);
   if (!shard.is_open()) [[unlikely]] {
     if (const Code opened = shard.open(unopened); opened != Code::ok) return opened;
   }
   ShardGuard guard(shard, patience_ns);
-  return guard.held() ? body(*now, shard, key, guard) : guard.code();
+  return guard.held() ? body(segment, shard, key, guard) : guard.code();
 }
 
 // With the mutex held. An operation that met damage is run once more.
@@ -288,6 +317,16 @@ Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::ui
     return run(segment, shard, key, operation, patience_ns);
   };
   return with_shard_of(bytes, patience_ns, granules, unopened, body);
+}
+
+template <class Operation>
+Code Dictionary::transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
+                             std::uint64_t patience_ns) noexcept {
+  const auto body = [&](Segment& same, Shard& shard, const Key& key, ShardGuard& guard) {
+    guard.pass_on();
+    return run(same, shard, key, operation, patience_ns);
+  };
+  return with_shard_in(segment, bytes, patience_ns, 0, Shard::Unopened::open, body);
 }
 
 }  // namespace holdfast

@@ -113,13 +113,13 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
 
 // Whether any holder lives. Takes the mutex only if the holder that was read is dead and there are others. Where there
 // are many, one of them is taken to live.
-[[gnu::noinline]] bool Dictionary::is_held(Key key, const ValueOut& out) noexcept {
+[[gnu::noinline]] bool Dictionary::is_held(Segment& segment, Key key, const ValueOut& out) noexcept {
   if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
   TokenSet owners;
   bool many = false;
-  const Code code = transact(
-      key.bytes(),
+  const Code code = transact_in(
+      segment, key.bytes(),
       [&](Transaction& change) {
         if (!change.is(EntryType::permits)) return Code::not_found;
         const HolderList holders = holders_of(change.shard(), change.arena(), change.view());
@@ -150,7 +150,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
       out.expiry = expiry_word(kExpiryNever, flush);
     }
     stale = !is_live(out.expiry, flush);
-    if (stale || !is_held(key, out)) return Code::not_found;
+    if (stale || !is_held(segment, key, out)) return Code::not_found;
   } else {
     stale = !is_live_value(out.expiry, flush);
   }
@@ -209,12 +209,21 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return code;
 }
 
+[[gnu::noinline]] Code Dictionary::get_beside_threads(std::string_view key, ValueOut& out) noexcept {
+  const ThreadsGuard inside;
+  bool stale = false;
+  return get_any(key, out, stale, false);
+}
+
 Code Dictionary::get(std::string_view key, ValueOut& out) noexcept {
+  if (!platform::is_single_threaded()) [[unlikely]]
+    return get_beside_threads(key, out);
   bool stale = false;
   return get_any(key, out, stale, false);
 }
 
 Code Dictionary::get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept {
+  const EpochGuard inside;
   return get_any(key, out, stale, true);
 }
 
@@ -363,11 +372,13 @@ Code Dictionary::contention(std::span<Contended> worst, std::size_t& count) noex
 }
 
 std::uint64_t Dictionary::capacity() noexcept {
+  const EpochGuard inside;
   Segment* now = segment();
   return now != nullptr ? now->geometry().size : 0;
 }
 
 std::uint64_t Dictionary::free_space() noexcept {
+  const EpochGuard inside;
   Segment* now = segment();
   if (now == nullptr) return 0;
   std::uint64_t granules = 0;
@@ -376,16 +387,19 @@ std::uint64_t Dictionary::free_space() noexcept {
 }
 
 std::uint64_t Dictionary::value_max() noexcept {
+  const EpochGuard inside;
   Segment* now = segment();
   return now != nullptr ? now->geometry().value_max() : 0;
 }
 
 std::uint64_t Dictionary::value_max_if_asked_for() noexcept {
+  const EpochGuard inside;
   Segment* now = segment();
   return now != nullptr ? Geometry::for_values(now->geometry().size, ~std::uint64_t{0}).value_max() : 0;
 }
 
 std::uint64_t Dictionary::room_for_one() noexcept {
+  const EpochGuard inside;
   Segment* now = segment();
   return now != nullptr ? std::uint64_t{now->geometry().block_max()} * kGranule - sizeof(Entry) - 16 : 0;
 }

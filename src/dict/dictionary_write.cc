@@ -172,7 +172,7 @@ Code Dictionary::flush_all() noexcept {
     std::uint32_t before = epoch.load(kRelaxed);
     if (((before + 1) & (kFlushMask >> 1)) == 0) {
       std::uint32_t count = 0;
-      const Code code = flush_expired(~0U, count);
+      const Code code = flush_expired_in(segment, ~0U, count);
       if (code != Code::ok) return code;
     }
     HOLDFAST_FAILPOINT("flush.looked");
@@ -186,24 +186,26 @@ Code Dictionary::flush_all() noexcept {
 
 Code Dictionary::flush_expired(std::uint32_t max, std::uint32_t& count) noexcept {
   count = 0;
-  return in_segment([&](Segment& segment) {
-    for (Shard& shard : segment.shards()) {
-      if (count == max) break;
-      if (!shard.open_if_used()) continue;
-      shard.note_opened();
-      shard.catch_up();
-      const DeadOwners dead(shard, world_, segment.flush_epoch());
-      const ShardGuard guard(shard);
-      if (!guard.held()) return guard.code();
-      // Repair before the sweep, which must free nothing twice. An audit that meets a broken chain misses keys, hence
-      // the second.
-      for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
-      Arena arena(shard);
-      count += Reclaimer(world_, segment, shard, arena).sweep(max - count, &dead).expired;
-      if (arena.damaged()) repair(shard);
-    }
-    return Code::ok;
-  });
+  return in_segment([&](Segment& segment) { return flush_expired_in(segment, max, count); });
+}
+
+Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint32_t& count) noexcept {
+  for (Shard& shard : segment.shards()) {
+    if (count == max) break;
+    if (!shard.open_if_used()) continue;
+    shard.note_opened();
+    shard.catch_up();
+    const DeadOwners dead(shard, world_, segment.flush_epoch());
+    const ShardGuard guard(shard);
+    if (!guard.held()) return guard.code();
+    // Repair before the sweep, which must free nothing twice. An audit that meets a broken chain misses keys, hence
+    // the second.
+    for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
+    Arena arena(shard);
+    count += Reclaimer(world_, segment, shard, arena).sweep(max - count, &dead).expired;
+    if (arena.damaged()) repair(shard);
+  }
+  return Code::ok;
 }
 
 // Runs after an operation that met an incomplete grant. Mostly its owner was preempted, and has it complete by now; or

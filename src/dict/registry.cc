@@ -52,6 +52,7 @@ static Expected<std::string> declared_cluster(const std::string& name) {
 
 // What is declared to belong to a cluster is never used as a local dictionary, nor as one of another cluster.
 static Status check_declared(Dictionary& dictionary, const std::string& declared) {
+  const EpochGuard inside;
   const Segment* const segment = dictionary.segment();
   if (declared.empty() || segment == nullptr || segment->cluster() == declared) return {};
   const std::string found =

@@ -188,11 +188,6 @@ Expected<platform::FileDescriptor> Segment::keep_use() const {
   return kept;
 }
 
-void Segment::abandon() noexcept {
-  if (!abandoned_) abandoned_ = mapping_.detach(kHeaderBytes);
-  name_use_.reset();
-}
-
 std::string Segment::cluster() const { return std::string(cluster_name(header().cluster)); }
 
 bool Segment::has_size(const DictionaryOptions& options) const noexcept {

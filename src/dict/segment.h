@@ -1,6 +1,9 @@
 // A dictionary's segment, mapped into this process: creates or attaches it, and divides it into shards.
 //
-// A segment stays mapped for the life of its handle; after abandon() its shards read as zero.
+// After the removal of its dictionary a segment stays what it is, shared with the other processes that are inside,
+// until the last call of this process has left it (sync/epoch.h). So a call that began before the removal ends as if it
+// came before it: the values that it stores, the lists that it changes and the locks that it releases belong to the
+// removed dictionary. A grant is reported only if it was made before the removal: was_removed_before_commit().
 #pragma once
 
 #include <memory>
@@ -15,6 +18,7 @@
 #include "dict/shard.h"
 #include "dict/statistics.h"
 #include "platform/platform.h"
+#include "sync/epoch.h"
 #include "sync/record_lock.h"
 #include "sync/shmtx.h"
 #include "world/file_use.h"
@@ -33,7 +37,7 @@ struct DictionaryOptions {
   std::uint64_t largest = 0;  // bytes of the largest value that it must hold; 0: any
 };
 
-class Segment {
+class Segment final : public Retirable, public std::enable_shared_from_this<Segment> {
  public:
   /// Attaches to the segment `name` of the world; not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
@@ -56,6 +60,15 @@ class Segment {
   Session session() const noexcept { return Session(header().cluster); }
   std::string cluster() const;
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
+  /// Whether it was removed before the last commit of this thread took effect, as far as that can matter: if not, the
+  /// removal, and all fencing numbers of a dictionary that was made after it, come after the commit. REQUIRES: the
+  /// thread has done an atomic read-modify-write of shared memory since the commit, or by it.
+  // On x86 that step is a full barrier. The barrier orders the commit before the load; pairs with the sequentially
+  // consistent exchange of mark_retired() (world/world_file.cc).
+  bool was_removed_before_commit() const noexcept {
+    platform::barrier_behind_exchange();
+    return retired();
+  }
 
   Shard& shard_of(std::uint64_t hash) noexcept { return shard_array_[(hash >> 32) & (traits_.geometry.shards - 1)]; }
   std::uint32_t index_of(std::uint64_t hash) const noexcept { return (hash >> 32) & (traits_.geometry.shards - 1); }
@@ -69,9 +82,8 @@ class Segment {
   /// See world/file_use.h. Also: removed.
   Expected<platform::FileDescriptor> keep_use() const;
 
-  /// Releases the memory of a retired segment, even if readers are still in it: from now on it is all zero, and
-  /// retired.
-  void abandon() noexcept;
+  /// Gives the name up to the next dictionary. REQUIRES: it is retired.
+  void release_name() noexcept { name_use_.reset(); }
 
   Status check_same(const std::string& name, const DictionaryOptions& options) const;
 
@@ -99,8 +111,7 @@ class Segment {
   World& world_;
   const std::string name_;
   platform::Mapping mapping_;
-  platform::Mapping name_use_;  // until it is abandoned
-  bool abandoned_ = false;
+  platform::Mapping name_use_;  // until release_name()
   Traits traits_;
   std::unique_ptr<RecordLock> record_lock_;  // for MutexStrategy::file
   std::vector<Shard> shards_;

@@ -220,27 +220,37 @@ static bool makes_room_for_waiter(Transaction& change, const Attempt& attempt, R
 
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
                   BlockedBy& blocked_by) noexcept {
+  const EpochGuard inside;
   World& world = dictionary.world();
-  Result result{lease, blocked_by, {}};
   const bool in_cluster = dictionary.in_cluster();
-  const Code code = dictionary.transact(
-      attempt.key,
-      [&](Transaction& change) {
-        if (!LockEntry::is_whole(change)) {
-          const Code made = make_lock(change, blocked_by);
-          if (made != Code::ok) return made;
-        }
-        const Code answer = try_acquire(LockEntry::of(change), world, attempt, dead, result);
-        if (!makes_room_for_waiter(change, attempt, result)) [[likely]]
-          return answer;
-        return try_acquire(LockEntry::of(change), world, attempt, dead, result);
-      },
-      kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
-  if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
-  wake(dictionary, attempt.key, result.chosen);
-  if (result.wanted) [[unlikely]]
-    tell_agent(dictionary, attempt.key);
-  return code;
+  for (;;) {
+    Result result{lease, blocked_by, {}};
+    const Segment* segment = nullptr;
+    const Code code = dictionary.transact(
+        attempt.key,
+        [&](Transaction& change) {
+          segment = &change.segment();
+          if (!LockEntry::is_whole(change)) {
+            const Code made = make_lock(change, blocked_by);
+            if (made != Code::ok) return made;
+          }
+          const Code answer = try_acquire(LockEntry::of(change), world, attempt, dead, result);
+          if (!makes_room_for_waiter(change, attempt, result)) [[likely]]
+            return answer;
+          return try_acquire(LockEntry::of(change), world, attempt, dead, result);
+        },
+        kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
+    if (attempt.contender.waiter != nullptr) keep_watched(blocked_by);
+    if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
+      lease = {};  // it was a grant of no dictionary: attempt again in the next one, if there is any
+      continue;
+    }
+    if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
+    wake(dictionary, attempt.key, result.chosen);
+    if (result.wanted) [[unlikely]]
+      tell_agent(dictionary, attempt.key);
+    return code;
+  }
 }
 
 bool may_spin_for_short_section() noexcept { return short_spin().try_now(); }

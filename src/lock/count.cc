@@ -8,6 +8,7 @@ namespace holdfast {
 
 void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
                 bool in_vain) noexcept {
+  const EpochGuard inside;
   Segment* const segment = dictionary.segment();
   if (segment == nullptr) return;
   const std::uint64_t waited = platform::monotonic_ns() - arrival_ns;
@@ -17,12 +18,14 @@ void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std
 }
 
 void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept {
+  const EpochGuard inside;
   Segment* const segment = dictionary.segment();
   if (segment != nullptr) segment->statistics().count_refusal(key, Key(key, segment->seed()).hash, kind);
 }
 
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept {
   if (!since.counts()) return;
+  const EpochGuard inside;
   Segment* const segment = dictionary.segment();
   if (segment != nullptr) segment->statistics().count_hold(kind, since);
 }

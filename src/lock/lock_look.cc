@@ -203,6 +203,7 @@ Code look_until_whole(Look& look, Shard& shard, HolderCount& count) noexcept {
 Code look_at_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                      std::span<WaiterInfo> waiters, HolderCount& count) noexcept {
   count = {};
+  const EpochGuard inside;
   Segment* const segment = dictionary.segment();
   if (segment == nullptr) return Code::removed;
   const Key hashed(key, segment->seed());

@@ -327,19 +327,28 @@ Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const Token
                      BlockedBy& blocked_by) noexcept {
   if (dictionary.in_cluster()) [[unlikely]]
     return Code::unsupported;
-  for (LookState long_look = LookState::none;; long_look = LookState::done) {
+  const EpochGuard inside;
+  for (LookState long_look = LookState::none;;) {
     Chosen chosen;
+    const Segment* segment = nullptr;
     const Code code = dictionary.transact(
         attempt.key,
         [&](Transaction& change) {
+          segment = &change.segment();
           wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
           return PermitsAttempt(change, attempt, dead, blocked_by, long_look).try_acquire(lease, chosen);
         },
         kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(PermitFields)) + HolderList::granules(0));
+    if (attempt.waiter != nullptr) keep_watched(blocked_by);
+    if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
+      lease = {};  // as in attempt_lock()
+      continue;
+    }
     if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
     wake(dictionary.world(), chosen);
     if (code != Code::locked || long_look != LookState::due) return code;
     if (!look_at_many(dictionary, attempt.key, dead, blocked_by)) return code;
+    long_look = LookState::done;
   }
 }
 

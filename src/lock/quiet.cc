@@ -16,7 +16,8 @@ namespace holdfast {
 
 namespace {
 
-/// A lock that was found without the mutex. Calls that are rare take it by value: so it stays in registers.
+/// A lock that was found without the mutex. Calls that are rare take it by value: so it stays in registers. REQUIRES,
+/// as long as it is used: an EpochGuard from before it was found.
 struct Glimpsed {
   Segment* segment = nullptr;
   const Shard* shard = nullptr;
@@ -37,8 +38,8 @@ struct Glimpsed {
   }
 };
 
-[[gnu::always_inline]] inline Glimpsed glimpse(Dictionary& dictionary, std::string_view bytes) noexcept {
-  Glimpsed found{dictionary.segment()};
+[[gnu::always_inline]] inline Glimpsed glimpse(Segment* segment, std::string_view bytes) noexcept {
+  Glimpsed found{segment};
   if (found.segment == nullptr) return found;
   const Key key(bytes, found.segment->seed());
   found.index = found.segment->index_of(key.hash);
@@ -52,16 +53,16 @@ struct Glimpsed {
 
 // Apart from the callers, for which it is rarely needed: they need fewer registers without it. Finds no lock of a
 // cluster: it stays frozen.
-[[gnu::noinline]] Glimpsed glimpse_apart(Dictionary& dictionary, std::string_view bytes) noexcept {
-  Glimpsed found = glimpse(dictionary, bytes);
+[[gnu::noinline]] Glimpsed glimpse_apart(Segment* segment, std::string_view bytes) noexcept {
+  Glimpsed found = glimpse(segment, bytes);
   if (found.block != 0 && found.segment->in_cluster()) found.block = 0;
   return found;
 }
 
 // As glimpse(), but by the note that lock_quietly() made, if no memory was released since: without a hash and a walk.
-[[gnu::always_inline]] inline Glimpsed glimpse_noted(Dictionary& dictionary, std::string_view bytes,
+[[gnu::always_inline]] inline Glimpsed glimpse_noted(Dictionary& dictionary, Segment* segment, std::string_view bytes,
                                                      std::uint64_t sequence) noexcept {
-  Glimpsed found{dictionary.segment()};
+  Glimpsed found{segment};
   if (found.segment == nullptr) return found;
   const LockPlace place = dictionary.lock_places().find(sequence);
   if (place.shard >= found.segment->geometry().shards) return found;
@@ -77,9 +78,8 @@ struct Glimpsed {
 
 // After memory of the shard was released since the look: whether the key leads to the lock with the word that was just
 // stored. The place alone does not count: the same key may have another lock there by now.
-[[gnu::cold]] bool is_still_there(Dictionary& dictionary, std::string_view key, Glimpsed found,
-                                  std::uint64_t mine) noexcept {
-  const Glimpsed again = glimpse_apart(dictionary, key);
+[[gnu::cold]] bool is_still_there(std::string_view key, Glimpsed found, std::uint64_t mine) noexcept {
+  const Glimpsed again = glimpse_apart(found.segment, key);
   return again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine;
 }
 
@@ -108,7 +108,7 @@ bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
     std::uint64_t expected = mine;
     return found.lock->word.compare_exchange_strong(expected, free.bits);
   };
-  const Code code = dictionary.transact(key, [&](Transaction&) {
+  const Code code = dictionary.transact_in(*found.segment, key, [&](Transaction&) {
     std::uint64_t slow = LockWord{mine}.slow().bits;
     if (!end_quiet()) found.lock->word.compare_exchange_strong(slow, free.slow().bits);
     return Code::ok;
@@ -122,7 +122,7 @@ bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
                                 std::uint64_t mine) noexcept {
   bool there = false;
   bool undone = false;
-  const Code code = dictionary.transact(key, [&](Transaction& change) {
+  const Code code = dictionary.transact_in(*found.segment, key, [&](Transaction& change) {
     there = change.is(EntryType::lock) && &change.view().lock() == found.lock;
     undone = !there && put_back(found, mine);
     return Code::ok;
@@ -161,12 +161,13 @@ LeaseTimes times_of_lease(double seconds) noexcept {
 
 }  // namespace
 
-Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
-                   Lease& lease) noexcept {
-  if (MutexlessSection::is_inside()) return Quiet::unclear;
+// REQUIRES: the thread is in no section, and has an EpochGuard from before the segment was found.
+[[gnu::always_inline]] static inline Quiet lock_in(Dictionary& dictionary, Segment* segment, std::string_view key,
+                                                   Token self, double exptime, std::uint32_t holder_task,
+                                                   Lease& lease) noexcept {
   bool taken = false;
   bool undone = false;
-  const Glimpsed found = glimpse(dictionary, key);
+  const Glimpsed found = glimpse(segment, key);
   if (found.block == 0) return Quiet::unclear;
   LockFields& lock = *found.lock;
   std::uint64_t expected = found.word.bits;
@@ -182,7 +183,9 @@ Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, dou
     // the same word.
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Quiet::unclear;
     HOLDFAST_FAILPOINT("quiet.taken");
-    if (found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine)) [[likely]] {
+    // A dictionary that was removed before grants nothing.
+    const bool counts = !found.segment->was_removed_before_commit();
+    if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found, mine))) [[likely]] {
       // Before the grant is complete: then it may expire, and the next one may have another upper half.
       lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
       complete(found, self, exptime, holder_task);
@@ -202,6 +205,25 @@ Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, dou
   return Quiet::taken;
 }
 
+[[gnu::noinline]] static Quiet lock_beside_threads(Dictionary& dictionary, std::string_view key, Token self,
+                                                   double exptime, std::uint32_t holder_task, Lease& lease) noexcept {
+  const ThreadsGuard inside;
+  return lock_in(dictionary, dictionary.segment(), key, self, exptime, holder_task, lease);
+}
+
+Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
+                   Lease& lease) noexcept {
+  if (MutexlessSection::is_inside()) return Quiet::unclear;
+  if (!platform::is_single_threaded()) [[unlikely]]
+    return lock_beside_threads(dictionary, key, self, exptime, holder_task, lease);
+  return lock_in(dictionary, dictionary.segment(), key, self, exptime, holder_task, lease);
+}
+
+[[gnu::noinline]] static Quiet lock_in_apart(Dictionary& dictionary, Segment* segment, std::string_view key, Token self,
+                                             const Request& request, Lease& lease) noexcept {
+  return lock_in(dictionary, segment, key, self, request.exptime, request.holder_task, lease);
+}
+
 namespace {
 
 constinit LookInterval look_interval;
@@ -211,14 +233,16 @@ constinit LookInterval look_interval;
 bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int pauses,
                   Lease& lease, bool& refused) noexcept {
   constexpr int kLeastIntervals = 2;
-  const Glimpsed found = glimpse_apart(dictionary, key);
+  if (MutexlessSection::is_inside()) return false;
+  const EpochGuard inside;
+  const Glimpsed found = glimpse_apart(dictionary.segment(), key);
   if (found.block == 0) return false;
   LockWord word = load_word_of(*found.lock);
   for (int intervals = 0;; ++intervals) {
     // An operation under the mutex is soon over; what hangs on the lock stays.
     if ((word.is_slow() && needs_mutex(*found.lock)) || word.owner() == owner_bits(self)) return false;
     if (word.is_free() && !word.is_slow() &&
-        lock_quietly(dictionary, key, self, request.exptime, request.holder_task, lease) == Quiet::taken)
+        lock_in_apart(dictionary, found.segment, key, self, request, lease) == Quiet::taken)
       return true;
     refused = true;
     if (pauses <= 0 && intervals >= kLeastIntervals) return false;
@@ -231,13 +255,17 @@ bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, cons
 }
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
-  return is_held(dictionary, glimpse_apart(dictionary, key));
+  const EpochGuard inside;
+  return is_held(dictionary, glimpse_apart(dictionary.segment(), key));
 }
 
-bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
-  Glimpsed found = glimpse_noted(dictionary, key, lease.sequence);
+// REQUIRES: an EpochGuard.
+[[gnu::always_inline]] static inline bool unlock_here(Dictionary& dictionary, std::string_view key,
+                                                      const Lease& lease) noexcept {
+  Segment* const segment = dictionary.segment();
+  Glimpsed found = glimpse_noted(dictionary, segment, key, lease.sequence);
   if (found.block == 0) [[unlikely]]
-    found = glimpse_apart(dictionary, key);
+    found = glimpse_apart(segment, key);
   if (found.block == 0) return false;
   LockFields& lock = *found.lock;
   const auto turn = static_cast<std::uint32_t>(lease.sequence);
@@ -253,12 +281,24 @@ bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& l
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
   HOLDFAST_FAILPOINT("quiet.released");
-  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(dictionary, key, found, mine) &&
+  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(key, found, mine) &&
       !was_released(dictionary, key, found, mine)) [[unlikely]]
     return false;
   found.segment->statistics().count_hold(HeldKind::lock, since);
   trace_release(dictionary, key, lease);
   return true;
+}
+
+[[gnu::noinline]] static bool unlock_beside_threads(Dictionary& dictionary, std::string_view key,
+                                                    const Lease& lease) noexcept {
+  const ThreadsGuard inside;
+  return unlock_here(dictionary, key, lease);
+}
+
+bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  if (!platform::is_single_threaded()) [[unlikely]]
+    return unlock_beside_threads(dictionary, key, lease);
+  return unlock_here(dictionary, key, lease);
 }
 
 }  // namespace holdfast

@@ -84,6 +84,7 @@ bool seems_to_stand(const Watch& watch) noexcept {
 }
 
 void tell_agent(Dictionary& dictionary, std::string_view key) noexcept {
+  const EpochGuard inside;
   const Segment* const segment = dictionary.segment();
   if (segment == nullptr || !segment->in_cluster()) return;
   segment->session().want(dictionary.world(), Key(key, segment->seed()).hash);
@@ -312,6 +313,7 @@ bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
 }  // namespace
 
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes) {
+  const EpochGuard inside;
   Segment* const segment = dictionary.segment();
   if (segment == nullptr || !segment->in_cluster()) return {};
   FoundKeys found;
@@ -358,6 +360,7 @@ bool walk_whole_bucket(Shard& shard, std::uint32_t bucket, FoundKeys& found, Vis
 
 std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, std::uint16_t epoch) {
   FoundKeys found;
+  const EpochGuard inside;
   Segment* const segment = dictionary.segment();
   if (segment == nullptr || !segment->in_cluster()) return found.take();
   const auto visit = [&](const EntryView& view) {

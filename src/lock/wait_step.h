@@ -9,12 +9,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "base/status.h"
 #include "base/token.h"
 #include "base/token_set.h"
 #include "dict/expiry.h"
+#include "dict/segment.h"
 #include "dict/wait_queue.h"
 #include "lock/handoff.h"
 #include "platform/platform.h"
@@ -33,10 +35,18 @@ struct BlockedBy {
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
   std::uint64_t place = 0;              // the waiter's place in the queue
   Watch watch;
-  std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
-  bool unjudged = false;       // it is unknown whether one of the holders lives
-  bool refused = false;        // a spin has found the lock held at least once
+  std::shared_ptr<const Segment> watched;  // of `watch`, for a waiter
+  std::uint64_t delay_ns = 0;              // as WaitQueue::delay_of()
+  bool unjudged = false;                   // it is unknown whether one of the holders lives
+  bool refused = false;                    // a spin has found the lock held at least once
 };
+
+/// Keeps what the watch leads to. REQUIRES: the EpochGuard in which it was made.
+inline void keep_watched(BlockedBy& blocked_by) noexcept {
+  const Segment* const segment = blocked_by.watch.segment;
+  if (blocked_by.watched.get() != segment)
+    blocked_by.watched = segment != nullptr ? segment->shared_from_this() : nullptr;
+}
 
 /// Asks the kernel about the holders, and adds the dead ones to `dead`. Returns whether it added any.
 bool find_dead(World& world, Token self, BlockedBy& blocked_by, TokenSet& dead) noexcept;

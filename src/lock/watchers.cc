@@ -106,6 +106,7 @@ Code WatchAttempt::at_value(const Transaction& change) noexcept {
 
 Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* waiter, const TokenSet& dead,
                    std::uint64_t& grant, BlockedBy& blocked_by) noexcept {
+  const EpochGuard inside;
   WatchAttempt attempt{dictionary.world(), waiter, dead, grant, blocked_by, {}, false};
   const Code code = dictionary.transact(
       key,
@@ -118,6 +119,7 @@ Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* w
         return attempt.at_value(change);
       },
       kAttemptPatienceNs);
+  if (waiter != nullptr) keep_watched(blocked_by);
   wake(dictionary, key, attempt.chosen);
   if (code == Code::locked && attempt.look_is_due) look_at_many(dictionary, key, dead, blocked_by);
   return code;

@@ -44,17 +44,6 @@ void Mapping::reset() noexcept {
   size_ = 0;
 }
 
-bool Mapping::detach(std::size_t keep) noexcept {
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  void* const copy = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, kFlags, -1, 0);
-  if (copy == MAP_FAILED) return false;
-  // By words: other threads may be writing there.
-  copy_from_shared(static_cast<char*>(copy), reinterpret_cast<const std::atomic<std::uint64_t>*>(data_), keep / 8);
-  if (::mremap(copy, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, data_) != MAP_FAILED) return true;
-  unmap(copy, size_);
-  return false;
-}
-
 namespace {
 
 Mapping map_file(int fd, std::size_t size, int protection, const LossMark& mark) noexcept {

@@ -218,10 +218,6 @@ class Mapping {
   /// The mapping stays for ever (or until the caller wraps the address again).
   std::byte* release() noexcept;
   void reset() noexcept;
-  /// Replaces the mapping by private memory, in one step for other threads: a copy of the first `keep` bytes (a
-  /// multiple of 8), then zeros, which take no memory until they are written. False, with nothing changed, if the
-  /// kernel refuses.
-  bool detach(std::size_t keep) noexcept;
 
  private:
   std::byte* data_ = nullptr;
@@ -359,6 +355,22 @@ void background_thread_ends() noexcept;
 /// Whether this process has no threads but the calling one and those that start_thread() started; false where the
 /// kernel does not say.
 bool is_alone_with_background_threads() noexcept;
+/// A full memory barrier. REQUIRES: the last access of this thread to memory of others was an atomic read-modify-write,
+/// which on x86 is such a barrier.
+inline void barrier_behind_exchange() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+/// Makes every thread of this process pass a full memory barrier at some moment during the call, wherever it runs.
+/// False if the kernel refuses (before Linux 4.14, and in some sandboxes).
+bool pass_barrier_in_all_threads() noexcept;
+/// The calling thread: its id, and in the upper half that of its process.
+std::uint64_t this_thread() noexcept;
+/// Whether the thread with that name has ended. False also for one of another process, such as a parent.
+bool has_thread_ended(std::uint64_t thread) noexcept;
 /// What ps and top call the calling thread; at most 15 characters.
 void name_this_thread(const char* name) noexcept;
 

@@ -54,6 +54,7 @@ Dictionaries::Kind Dictionaries::kind_of(const std::string& file) const {
 
 Dictionary* Dictionaries::attach(const std::string& name) const {
   auto opened = Registry::get().attach(name);
+  const EpochGuard inside;
   const Segment* const segment = opened ? (*opened)->segment() : nullptr;
   return segment != nullptr && segment->in_cluster() && segment->cluster() == cluster_ ? *opened : nullptr;
 }

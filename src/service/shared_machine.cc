@@ -119,7 +119,7 @@ std::vector<int> SharedMachine::descriptors() {
 template <class Visit>
 void SharedMachine::each(Visit&& visit) const {
   for (const auto& [name, part] : parts_)
-    if (part.dictionary->segment() == part.segment) visit(*part.dictionary, *part.segment);
+    if (part.dictionary->segment() == part.segment.get()) visit(*part.dictionary, *part.segment);
 }
 
 bool SharedMachine::superseded() const {
@@ -270,7 +270,7 @@ void SharedMachine::take_in_new() {
 std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   std::map<std::string, Part> come;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
-    const Segment* const segment = dictionary->segment();
+    const std::shared_ptr<const Segment> segment = dictionary->keep_segment();
     const auto found = parts_.find(name);
     if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
     const holdfast::Session session = segment->session();
@@ -289,7 +289,7 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
 // in all, and the next one is of another epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
-  if (part.dictionary->segment() != part.segment) return false;
+  if (part.dictionary->segment() != part.segment.get()) return false;
   const holdfast::Session session = part.segment->session();
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
@@ -420,10 +420,14 @@ std::vector<Want> SharedMachine::wanted() {
   std::vector<Want> wants;
   const bool all = std::exchange(look_at_all_, false);
   for (const auto& [name, dictionary] : dictionaries_.all()) {
-    const Segment* const segment = dictionary->segment();
-    if (segment == nullptr) continue;
     std::array<std::uint64_t, kWants> hashes{};
-    const std::size_t count = segment->session().take_wants(hashes);
+    std::size_t count = 0;
+    {
+      const EpochGuard inside;
+      const Segment* const segment = dictionary->segment();
+      if (segment == nullptr) continue;
+      count = segment->session().take_wants(hashes);
+    }
     if (count == 0 && !all) continue;
     const std::span<const std::uint64_t> hints(hashes.data(), all || count > kWants ? 0 : count);
     for (std::string& key : wanted_keys(*dictionary, hints)) {

@@ -92,7 +92,7 @@ class SharedMachine final : public Machine {
   /// A dictionary that takes part. Another segment under its name does not, yet.
   struct Part {
     Dictionary* dictionary = nullptr;
-    const Segment* segment = nullptr;
+    std::shared_ptr<const Segment> segment;  // kept: no later segment has its address
   };
 
   /// Calls `visit(dictionary, segment)` for each that takes part and is not removed.

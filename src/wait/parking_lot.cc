@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "dict/expiry.h"
+#include "dict/segment.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 #include "wait/deadlock.h"
@@ -102,6 +103,8 @@ std::size_t Parker::watch(std::uint32_t number, const Watch& watch, std::uint64_
   std::size_t pollers = 0;
   lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
     slot.watch = watch;
+    if (slot.watched.get() != watch.segment)
+      slot.watched = watch.segment != nullptr ? watch.segment->shared_from_this() : nullptr;
     slot.place = place;
     ParkingLot::set_polling(slot, place == 0);
     look_ns_ = std::min(look_ns_, platform::monotonic_ns() + lot_.pause_of(slot));
@@ -222,6 +225,7 @@ void ParkingLot::stop_waiting(Slot& slot) noexcept {
   slot.arrival = 0;
   slot.place = 0;
   slot.watch = {};
+  slot.watched.reset();
   if (slot.tracked != nullptr) slot.tracked->end();
 }
 
@@ -324,7 +328,7 @@ bool ParkingLot::look_for_deadlock(World& world, LivenessCache& liveness, std::u
 
 std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
   std::uint64_t pause = kLookNs * (kRankMax + 1);
-  if (closed_) return pause;  // the watched entries may be unmapped
+  if (closed_) return pause;
   if (death_watch_.is_on()) pause = kRestNs;
   note_look(world);
   unattended_.clear();

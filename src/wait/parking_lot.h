@@ -71,7 +71,7 @@ class Parker {
   /// the parker has no waiter of that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
   /// Says what the waiter waits for, and its place in the queue; 0: it has to poll. Returns how many waiters of this
-  /// parker have to poll.
+  /// parker have to poll. REQUIRES: the caller keeps the segment of the watch.
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Makes the search for deadlocks follow the wait of a task that may hold something. True if the wait would never
   /// end.
@@ -154,6 +154,7 @@ class ParkingLot {
     Parker* parker = nullptr;   // null: not in use
     std::uint64_t arrival = 0;  // 0: not waiting
     Watch watch;
+    std::shared_ptr<const Segment> watched;  // keeps what `watch` leads to, also when the dictionary was removed
     bool ready = false;
     bool polling = false;
     std::uint32_t looks = 0;               // the lot's count when the present step of the wait began

@@ -1,7 +1,7 @@
 // A watch: what a waiter waits for, to be looked at without any lock.
 //
-// A look is a hint: the words may belong to another entry by now. They stay mapped for the process's life; trust none
-// of them.
+// A look is a hint: the words may belong to another entry by now; trust none of them. They stay mapped as long as the
+// waiter watches, as it keeps the segment.
 #pragma once
 
 #include <array>

@@ -137,11 +137,12 @@ int mark_retired(int fd, Retired reason, bool& told) {
   if (magic != kMagic) return 0;
   const platform::Mapping page = platform::map_shared(fd, kHeaderBytes);
   if (!page) return errno;
-  // Release: pairs with the acquire load of a user that then looks for a successor.
+  // Release: pairs with the acquire load of a user that then looks for a successor. Sequentially consistent: pairs with
+  // the barrier of Segment::was_removed_before_commit(); what a later dictionary does comes after it.
   // The first reason stays.
   std::uint32_t not_yet = 0;
   reinterpret_cast<FileHeader*>(page.data())
-      ->retired.compare_exchange_strong(not_yet, reason, std::memory_order_release, std::memory_order_relaxed);
+      ->retired.compare_exchange_strong(not_yet, reason, std::memory_order_seq_cst, std::memory_order_relaxed);
   told = true;
   return 0;
 }

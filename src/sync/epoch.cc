@@ -1,0 +1,178 @@
+#include "sync/epoch.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <limits>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "platform/platform.h"
+
+namespace holdfast {
+
+namespace epoch_internal {
+
+constinit thread_local Record* record = nullptr;
+static_assert(std::is_trivially_destructible_v<decltype(record)>);
+constinit std::atomic<std::uint64_t> now{1};
+
+}  // namespace epoch_internal
+
+namespace {
+
+using epoch_internal::now;
+using epoch_internal::Record;
+
+/// Records of threads. Never freed: a thread that ends leaves its record to a later one.
+struct Chunk {
+  std::atomic<Chunk*> next;
+  std::array<Record, 63> records;
+};
+static_assert(sizeof(Chunk) == 4096);
+
+constinit Chunk first_chunk{};
+constinit std::atomic<std::uint32_t> records_given{0};
+/// Where the search for a record of an ended thread goes on.
+constinit std::atomic<std::uint32_t> hand{0};
+/// Of threads for which there was no memory: they count as inside, for good.
+constinit Record crowd{};
+
+constinit std::atomic<Retirable*> retired{nullptr};
+/// Calls of collect() since one began to work.
+constinit std::atomic<std::uint32_t> requests{0};
+
+/// The chunk after this one, made where there is none. Null: no memory.
+Chunk* chunk_after(Chunk& chunk) noexcept {
+  if (Chunk* const next = chunk.next.load(std::memory_order_acquire)) return next;
+  void* const page = ::mmap(nullptr, sizeof(Chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  auto* const fresh = new (page) Chunk{};
+  Chunk* other = nullptr;
+  // Release: pairs with the acquire loads of `next`.
+  if (chunk.next.compare_exchange_strong(other, fresh, std::memory_order_release, std::memory_order_acquire))
+    return fresh;
+  ::munmap(page, sizeof(Chunk));
+  return other;
+}
+
+Record* record_at(std::uint32_t index) noexcept {
+  Chunk* chunk = &first_chunk;
+  for (; chunk != nullptr && index >= chunk->records.size(); index -= chunk->records.size())
+    chunk = chunk_after(*chunk);
+  return chunk != nullptr ? &chunk->records[index] : nullptr;
+}
+
+/// Calls `visit(Record&)` for each.
+template <class Visit>
+void each_record(Visit&& visit) noexcept {
+  for (Chunk* chunk = &first_chunk; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire))
+    for (Record& one : chunk->records) visit(one);
+}
+
+bool take_over(Record& record, std::uint64_t self) noexcept {
+  std::uint64_t owner = record.thread.load(std::memory_order_relaxed);
+  if (owner != 0 && !platform::has_thread_ended(owner)) return false;
+  if (!record.thread.compare_exchange_strong(owner, self, std::memory_order_relaxed)) return false;
+  // Its last owner may have ended inside a guard.
+  if (record.inside.exchange(0, std::memory_order_relaxed) != 0) epoch_internal::collect();
+  return true;
+}
+
+// A record of a thread that has ended, or a new one. Of each eight looks one finds an ended thread, unless at least
+// seven of eight records are in use: so there are not many more records than threads at one time.
+Record* record_for(std::uint64_t self) noexcept {
+  constexpr std::uint32_t kLooks = 8;
+  const std::uint32_t given = records_given.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < kLooks && i < given; ++i) {
+    Record* const one = record_at(hand.fetch_add(1, std::memory_order_relaxed) % given);
+    if (one != nullptr && take_over(*one, self)) return one;
+  }
+  Record* const fresh = record_at(records_given.fetch_add(1, std::memory_order_relaxed));
+  return fresh != nullptr && take_over(*fresh, self) ? fresh : nullptr;
+}
+
+/// The epoch of the oldest guard of a thread that has not ended.
+std::uint64_t oldest_inside() noexcept {
+  std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
+  each_record([&](const Record& one) {
+    // Acquire: pairs with the release of a guard that ends.
+    const std::uint64_t inside = one.inside.load(std::memory_order_acquire);
+    if (inside != 0 && inside < oldest && !platform::has_thread_ended(one.thread.load(std::memory_order_relaxed)))
+      oldest = inside;
+  });
+  return crowd.inside.load(std::memory_order_acquire) != 0 ? 0 : oldest;
+}
+
+// The child has the forking thread only.
+[[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
+  each_record([](Record& one) {
+    const bool mine = &one == epoch_internal::record;
+    if (!mine) one.inside.store(0, std::memory_order_relaxed);
+    one.thread.store(mine ? platform::this_thread() : 0, std::memory_order_relaxed);
+  });
+  requests.store(0, std::memory_order_relaxed);
+});
+
+}  // namespace
+
+struct EpochReclamation {
+  static void push(Retirable* what) noexcept {
+    what->next_ = retired.load(std::memory_order_relaxed);
+    // Release: pairs with the acquire in collect_once().
+    while (!retired.compare_exchange_weak(what->next_, what, std::memory_order_release, std::memory_order_relaxed))
+      continue;
+  }
+
+  static void retire(std::shared_ptr<Retirable> what) noexcept {
+    // `what` may be the last reference. What is on the list waited for threads that have ended.
+    if (platform::is_single_threaded()) return epoch_internal::collect();
+    Retirable* const raw = what.get();
+    raw->self_ = std::move(what);
+    // Release: a guard that sees the new epoch no longer finds the object. One atomic step: see 2. in the header.
+    raw->epoch_ = now.fetch_add(1, std::memory_order_acq_rel);
+    HOLDFAST_FAILPOINT("epoch.raised");
+    push(raw);
+  }
+
+  static void collect_once() noexcept {
+    Retirable* list = retired.exchange(nullptr, std::memory_order_acquire);
+    if (list == nullptr) return;
+    const std::uint64_t oldest = platform::pass_barrier_in_all_threads() ? oldest_inside() : 0;
+    while (list != nullptr) {
+      Retirable* const one = std::exchange(list, list->next_);
+      if (one->epoch_ < oldest)
+        const std::shared_ptr<Retirable> last = std::move(one->self_);
+      else
+        push(one);
+    }
+  }
+};
+
+namespace epoch_internal {
+
+void find_record() noexcept {
+  Record* const found = record_for(platform::this_thread());
+  if (found == nullptr) crowd.inside.store(1, std::memory_order_relaxed);
+  record = found != nullptr ? found : &crowd;
+}
+
+// The first one works for all that come meanwhile, so nobody waits, not even a signal handler for its own thread. A
+// child must not be forked in between: it would lose what is on the list.
+void collect() noexcept {
+  const platform::ForkGuard no_fork;
+  if (requests.fetch_add(1, std::memory_order_acq_rel) != 0) return;
+  for (std::uint32_t seen = 1;;) {
+    EpochReclamation::collect_once();
+    if (requests.compare_exchange_strong(seen, 0, std::memory_order_acq_rel)) return;
+  }
+}
+
+}  // namespace epoch_internal
+
+void retire(std::shared_ptr<Retirable> what) noexcept { EpochReclamation::retire(std::move(what)); }
+
+}  // namespace holdfast

@@ -1,0 +1,103 @@
+// A dictionary that is removed while a process is between its look at it and its grant.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "dict/guard.h"
+#include "interleave/failpoint.h"
+#include "support/dict.h"
+#include "support/started.h"
+
+namespace holdfast::test {
+namespace {
+
+class TheDict : public Dict {
+ public:
+  TheDict() : Dict("locks", {.size = 32768}) {}  // one shard
+  Shard& shard() { return segment().shards()[0]; }
+};
+
+enum class Kind { quiet, lock, permits };
+
+class InterleaveRemoval : public testing::TestWithParam<Kind> {
+ protected:
+  static int take(Dict& dict, holdfast_lease& lease) {
+    if (GetParam() == Kind::permits) return dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &lease);
+    return dict.try_lock("key", 0, &lease);
+  }
+  /// The process is held there behind its look whether the dictionary was removed, and before its grant.
+  static const char* place() { return GetParam() == Kind::quiet ? "quiet.glimpsed" : "shmtx.waiters_bit"; }
+
+  static Started taker() {
+    return {"ready", [](Channel& parent) {
+              TheDict dict;
+              holdfast_lease lease{};
+              if (GetParam() == Kind::quiet &&
+                  (dict.try_lock("key", 0, &lease) != HOLDFAST_OK || dict.unlock("key", &lease) != HOLDFAST_OK))
+                return 1;
+              parent.say("ready");
+              parent.hear();
+              pause_at(place(), parent);
+              parent.say(holdfast_code_text(take(dict, lease)));
+              parent.hear();
+              return 0;
+            }};
+  }
+  /// A process that has the mutex until it is told to go on, and then answers.
+  static Started holder() {
+    return {"has the mutex", [](Channel& parent) {
+              TheDict dict;
+              {
+                const ShardGuard guard(dict.shard());
+                parent.say("has the mutex");
+                parent.hear();
+              }
+              parent.say("gave it back");
+              parent.hear();
+              return 0;
+            }};
+  }
+  static void remove_it(bool make_it_again) {
+    in_process([&] {
+      EXPECT_EQ(holdfast_remove("locks", 5), HOLDFAST_OK);
+      if (make_it_again) {
+        EXPECT_EQ(TheDict().status, HOLDFAST_OK);
+      }
+    });
+  }
+  /// What the taker says when the dictionary was removed under it.
+  static std::string said_after_a_removal(Started& taker, bool make_it_again) {
+    if (GetParam() == Kind::quiet) {
+      EXPECT_EQ(taker.ask("go"), "at quiet.glimpsed");
+      remove_it(make_it_again);
+      return taker.ask("go on");
+    }
+    Started other = holder();
+    EXPECT_EQ(taker.ask("go"), "at shmtx.waiters_bit");
+    EXPECT_EQ(other.ask("go on"), "gave it back");
+    remove_it(make_it_again);
+    return taker.ask("go on");
+  }
+
+  const ScratchDirectory directory_;
+};
+
+INSTANTIATE_TEST_SUITE_P(grants, InterleaveRemoval, testing::Values(Kind::quiet, Kind::lock, Kind::permits));
+
+TEST_P(InterleaveRemoval, a_grant_of_a_dictionary_that_was_removed_before_it_is_refused) {
+  Started one = taker();
+  EXPECT_EQ(said_after_a_removal(one, false), "removed");
+}
+
+TEST_P(InterleaveRemoval, a_dictionary_that_was_made_in_its_place_grants_instead) {
+  Started one = taker();
+  ASSERT_EQ(said_after_a_removal(one, true), "ok");
+  in_process([] {
+    TheDict dict;
+    holdfast_lease lease{};
+    EXPECT_EQ(take(dict, lease), HOLDFAST_LOCKED);
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,203 @@
+// Memory that threads share is freed when the last guard that may lead to it has ended, and not before.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "support/clock.h"
+#include "support/process.h"
+#include "support/started.h"
+#include "sync/epoch.h"
+
+namespace holdfast::test {
+namespace {
+
+class Thing final : public Retirable {
+ public:
+  explicit Thing(std::atomic<int>& left) : left_(left) { ++left_; }
+  ~Thing() override { --left_; }
+
+ private:
+  std::atomic<int>& left_;
+};
+
+/// A thread that has a guard until it is told to end.
+class Inside {
+ public:
+  Inside()
+      : thread_([this] {
+          const EpochGuard guard;
+          is_inside_ = true;
+          while (!leaves_) std::this_thread::yield();
+        }) {
+    while (!is_inside_) std::this_thread::yield();
+  }
+  ~Inside() { leave(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+  void leave() {
+    leaves_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> is_inside_{false};
+  std::atomic<bool> leaves_{false};
+  std::thread thread_;
+};
+
+class EpochTest : public testing::Test {
+ protected:
+  void retire_one() {
+    const EpochGuard guard;
+    retire(std::make_shared<Thing>(left_));
+  }
+
+  std::atomic<int> left_{0};
+};
+
+TEST_F(EpochTest, what_nobody_uses_goes_at_once) {
+  retire_one();
+  EXPECT_EQ(left_, 0) << "with one thread";
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) std::this_thread::yield();
+  });
+  retire_one();
+  EXPECT_EQ(left_, 0) << "beside a thread that is elsewhere";
+  done = true;
+  other.join();
+}
+
+TEST_F(EpochTest, what_a_guard_of_another_thread_may_lead_to_stays_until_that_ends) {
+  Inside first;
+  Inside second;
+  retire_one();
+  EXPECT_EQ(left_, 1);
+  first.leave();
+  EXPECT_EQ(left_, 1);
+  second.leave();
+  EXPECT_EQ(left_, 0) << "the last one frees it, without another call";
+}
+
+TEST_F(EpochTest, a_guard_that_began_later_keeps_nothing) {
+  Inside before;
+  retire_one();
+  Inside after;
+  before.leave();
+  EXPECT_EQ(left_, 0);
+}
+
+TEST_F(EpochTest, a_guard_inside_another_ends_nothing) {
+  Inside other;  // so there are several threads
+  {
+    const EpochGuard outer;
+    retire_one();
+    other.leave();
+    EXPECT_EQ(left_, 1);
+    { const EpochGuard inner; }
+    EXPECT_EQ(left_, 1);
+  }
+  EXPECT_EQ(left_, 0);
+}
+
+TEST_F(EpochTest, a_reference_keeps_the_thing) {
+  Inside other;
+  std::shared_ptr<Thing> kept = std::make_shared<Thing>(left_);
+  {
+    const EpochGuard guard;
+    retire(kept);
+  }
+  other.leave();
+  EXPECT_EQ(left_, 1);
+  kept.reset();
+  EXPECT_EQ(left_, 0);
+}
+
+// A thread that ends without returning leaves its guard behind.
+TEST_F(EpochTest, a_thread_that_ended_inside_keeps_nothing) {
+  in_process([&] {
+    pthread_t thread;
+    ASSERT_EQ(::pthread_create(
+                  &thread, nullptr,
+                  [](void*) -> void* {
+                    new EpochGuard;  // NOLINT(cppcoreguidelines-owning-memory): it never ends
+                    ::syscall(SYS_exit, 0);
+                    return nullptr;
+                  },
+                  nullptr),
+              0);
+    ASSERT_EQ(::pthread_join(thread, nullptr), 0);
+    retire_one();
+    EXPECT_EQ(left_, 0);
+  });
+}
+
+TEST_F(EpochTest, a_child_has_none_of_its_parents_guards) {
+  Inside other;
+  retire_one();
+  in_process([&] {
+    const int before = left_;
+    retire_one();
+    EXPECT_EQ(left_, before - 1) << "what the parent could not free goes, too";
+  });
+}
+
+TEST_F(EpochTest, threads_that_come_and_go_free_all_that_they_retire) {
+  constexpr int kGenerations = 100;
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 20;
+  for (int i = 0; i < kGenerations; ++i) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([this] {
+        for (int round = 0; round < kRounds; ++round) retire_one();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(left_, 0) << "generation " << i;
+  }
+}
+
+// A pointer that one thread replaces again and again, while others follow it.
+TEST_F(EpochTest, nobody_follows_a_pointer_to_what_was_freed) {
+  struct Marked final : Retirable {
+    ~Marked() override { alive = 0; }
+    std::atomic<int> alive{1};
+  };
+  constexpr int kReplacements = 3000;
+  std::shared_ptr<Marked> owner = std::make_shared<Marked>();
+  std::atomic<Marked*> shared{owner.get()};
+  std::atomic<bool> done{false};
+  std::atomic<int> dead_seen{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      while (!done) {
+        const EpochGuard guard;
+        const Marked* const found = shared.load(std::memory_order_acquire);
+        for (int look = 0; look < 20; ++look)
+          if (found->alive.load(std::memory_order_relaxed) != 1) ++dead_seen;
+      }
+    });
+  }
+  for (int i = 0; i < kReplacements; ++i) {
+    const EpochGuard guard;
+    std::shared_ptr<Marked> next = std::make_shared<Marked>();
+    shared.store(next.get(), std::memory_order_release);
+    retire(std::exchange(owner, std::move(next)));
+  }
+  done = true;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(dead_seen, 0);
+}
+
+}  // namespace
+}  // namespace holdfast::test
