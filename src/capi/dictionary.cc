@@ -22,6 +22,11 @@ int check_options(const holdfast_options& options) {
   return HOLDFAST_OK;
 }
 
+std::uint32_t persist_of(const holdfast_options& options) noexcept {
+  if (options.persist == 0) return kKept;
+  return options.persist > 0 ? kPersistent : kTemporary;
+}
+
 int check_name_given(const char* name, std::size_t length) noexcept {
   if (name == nullptr) return fail(Code::invalid, "bad dictionary name: a null pointer, expected 1 to 250 bytes");
   // check_name() quotes a name that is a little too long.
@@ -49,7 +54,7 @@ int holdfast_open(const char* name, size_t length, const holdfast_options* optio
   return guarded([&] {
     if (const int bad = check_name_given(name, length)) return bad;
     if (const int bad = check_options(*options)) return bad;
-    const DictionaryOptions wanted{options->size, static_cast<MutexStrategy>(options->mutex), options->persist != 0,
+    const DictionaryOptions wanted{options->size, static_cast<MutexStrategy>(options->mutex), persist_of(*options),
                                    options->mode != 0 ? options->mode : 0600,
                                    options->cluster != nullptr ? options->cluster : ""};
     auto opened = Registry::get().open(std::string(name, length), wanted);

@@ -26,7 +26,7 @@ class World;
 struct DictionaryOptions {
   std::uint64_t size = 0;
   MutexStrategy mutex = MutexStrategy::futex;
-  bool persist = false;
+  std::uint32_t persist = kTemporary;  // a Persist; of a cluster, kKept is kTemporary
   std::uint32_t mode = 0600;
   std::string cluster;  // the cluster that its locks belong to; empty: none
 };
@@ -35,7 +35,8 @@ class Segment {
  public:
   /// Attaches to the segment `name` of the world; not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
-  /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex.
+  /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex, unless it is
+  /// kept and not in use: then it is made again.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 

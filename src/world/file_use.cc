@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/failpoint.h"
 #include "base/name.h"
 #include "platform/platform.h"
 #include "world/boot.h"
@@ -26,6 +27,8 @@ using platform::Mapping;
 
 constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
 constexpr std::uint64_t kRetryNs = kNsPerMs;
+/// While other threads wait with their forks.
+constexpr std::uint64_t kPatienceOfGuardNs = kNsPerSecond;
 /// A process that is about to be refused also holds the lock for a moment: look so often before believing in users.
 constexpr int kLooks = 5;
 
@@ -95,7 +98,10 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     if (!ours) no_fork = std::make_unique<platform::ForkGuard>();
     const Taken taken = try_take(file->fd.get(), ours);
     if (taken == Taken::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
-    const bool wanted = ours || (taken == Taken::alone && file->header().persist != 0);
+    // A kept file gives way to a new one where its times mean nothing.
+    const bool means_nothing = file->header().persist == kKept && !has_our_clock(file->header());
+    const bool outlives = file->header().persist != kTemporary && !means_nothing;
+    const bool wanted = ours || (taken == Taken::alone && outlives);
     if (!ours && wanted && !has_our_clock(file->header())) return refuse_other_clock(path);
     Mapping use;
     if (taken != Taken::none && wanted) {
@@ -121,6 +127,28 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     if (now >= deadline)
       return Status{Code::busy, path + " has been locked by another process for 5 s; is it stopped?"};
     platform::sleep_until(now + kRetryNs);
+  }
+}
+
+Status retire_unused_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id) {
+  for (int look = 1;; ++look) {
+    {
+      const platform::ForkGuard no_fork;  // a child would share the lock
+      auto file = open_world_file(directory, name, FileKind::dictionary);
+      if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
+      if (file->id != id || file->header().persist != kKept) return {};
+      // Held until the name is gone: a process that comes in between waits, and then finds no file or another one.
+      const int error = platform::try_record_lock(file->fd.get(), kUseLock);
+      HOLDFAST_FAILPOINT("unused.judged");
+      if (error == 0) {
+        const bool is_still_there = read_again(*file) && is_current_file(directory, name, file->id);
+        return is_still_there ? retire_opened_file(directory, name, *file, kPatienceOfGuardNs) : Status{};
+      }
+      if (error != EAGAIN)
+        return {Code::system, "cannot lock " + directory.path_of(name) + ": " + platform::error_text(error)};
+    }
+    if (look >= kLooks) return {Code::exists, directory.path_of(name) + " is in use"};
+    platform::sleep_until(platform::monotonic_ns() + kRetryNs);
   }
 }
 
@@ -188,7 +216,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
     // and the holders in it are dead: the data survives, and no lock has two holders.
-    if (!file || file->header().persist != 0) continue;
+    if (!file || file->header().persist != kTemporary) continue;
     // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
     if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;
     // What cannot be removed stays for the next process that finds none present. Do not wait here for a stopped

@@ -79,6 +79,9 @@ Status read_header_page(const std::string& path, int fd, std::array<std::byte, k
   return {};
 }
 
+// Whether a dictionary that no process uses may be replaced.
+bool gives_way(const FileHeader& header) noexcept { return header.persist == kTemporary || header.persist == kKept; }
+
 Status judge_header(const std::string& path, const FileHeader& header, FileKind kind, const struct stat& info) {
   if (header.magic != kMagic) {
     return {Code::corrupt,
@@ -87,7 +90,7 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   if (header.layout != kLayoutVersion) {
     return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", this library uses " +
                                std::to_string(kLayoutVersion) +
-                               (header.persist != 0 && kind == FileKind::dictionary
+                               (kind == FileKind::dictionary && !gives_way(header)
                                     ? kWayOut
                                     : "; stop the processes that use it, or choose another HOLDFAST_DIR")};
   }
@@ -109,7 +112,7 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
 // no users, as they would have the process table of their version, which is judged first.
 bool left_by_another_version(const FileHeader& header, FileKind kind, int fd) {
   return header.magic == kMagic && header.layout != kLayoutVersion && header.kind == kind &&
-         (kind == FileKind::processes || header.persist == 0) && !platform::has_record_locks(fd);
+         (kind == FileKind::processes || gives_way(header)) && !platform::has_record_locks(fd);
 }
 
 // --- removing --------------------------------------------------------------------------------------------
