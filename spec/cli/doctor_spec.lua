@@ -229,7 +229,7 @@ describe("holdfast doctor", function ()
         process:signal(command.KILL)
         assert(command.await(function () return not command.alive(pid) end))
         assert.equal(0, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
-        assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+ KB of memory: my_dict$")
+        assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: my_dict$")
     end)
 
     it("warns of what a dead process holds and others wait for", function ()

@@ -413,7 +413,7 @@ describe("To look at a world", function ()
         end
         assert.matches("my_locks", output("ls"))
         run("prune")
-        assert.equal("", output("ls"))
+        assert.matches("my_locks", output("ls"))  -- it is kept
     end)
 
     it("says where there is none, and makes none", function ()
