@@ -40,7 +40,8 @@ describe("shdict", function ()
 
         -- Each in a process of its own: the only one that uses the dictionary.
         local function in_world(world, source)
-            return (process.run('local shdict = require "resty.shdict"; ' .. source, { env = { HOLDFAST_DIR = world } }))
+            local text = "local shdict = require 'resty.shdict'; " .. source
+            return (process.run(text, { env = { HOLDFAST_DIR = world } }))
         end
 
         it("keeps a dictionary without its processes, unless told otherwise", function ()
