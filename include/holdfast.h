@@ -135,6 +135,13 @@ typedef enum holdfast_mutex {
   HOLDFAST_MUTEX_FILE = 2   /* a record lock on the segment's file           */
 } holdfast_mutex;
 
+/* How long a dictionary lives, for holdfast_options.persist. */
+typedef enum holdfast_persist {
+  HOLDFAST_TEMPORARY = -1, /* ends with the last process of the world                        */
+  HOLDFAST_KEPT = 0,       /* until removal or reboot; unused, it gives way (default)        */
+  HOLDFAST_PERSISTENT = 1  /* until removal or reboot; only a person replaces it             */
+} holdfast_persist;
+
 typedef enum holdfast_store_op {
   HOLDFAST_SET = 0,
   HOLDFAST_ADD = 1,
@@ -229,7 +236,10 @@ typedef struct holdfast_options {
   uint64_t size HOLDFAST_DEFAULT(0);
   /* A holdfast_mutex. */
   int32_t mutex HOLDFAST_DEFAULT(0);
-  /* Not 0: outlives the last process of the world (until removal or reboot). */
+  /* A holdfast_persist: below 0 the dictionary ends with the last process of the world, else it outlives it until
+   * removal or reboot. With 0 it gives way while no process uses it: to an open that asks for another size, mutex or
+   * cluster, to programs of another layout version, and to those of another time namespace; with a number above 0 such
+   * an open fails. One that belongs to a cluster is temporary with 0. */
   int32_t persist HOLDFAST_DEFAULT(0);
   /* Permission bits of the file; 0 means 0600. */
   uint32_t mode HOLDFAST_DEFAULT(0);
@@ -243,8 +253,9 @@ typedef struct holdfast_options {
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
- * one must have the same size, mutex and cluster, and take values as large (MISMATCH names both); it keeps its mode and
- * persist. If nobody asked for its size, it may be larger than the size that is asked for now. Without a
+ * one must have the same size, mutex and cluster, and take values as large (MISMATCH names both), or be kept and in use
+ * by no process: then it is made again, empty. It keeps the mode and persist that it was made with. If nobody asked for
+ * its size, it may be larger than the size that is asked for now. Without a
  * cluster in the options it is that of $HOLDFAST_CLUSTER ("name=cluster,name=cluster"); MISMATCH also if they differ.
  * Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is free).
  * A dictionary of 1.9 MB or more and several parts takes memory as it is used: a change for which /dev/shm has none is

@@ -34,7 +34,7 @@ local function declarations(text)
     for body in normalised(text):gmatch("enum[%w_ ]*(%b{})") do
         local value = -1
         for item in body:gmatch("[^{},]+") do
-            local name, given = item:match("^HOLDFAST_([%u_]+)=?(%d*)$")
+            local name, given = item:match("^HOLDFAST_([%u_]+)=?(-?%d*)$")
             value = tonumber(given) or value + 1
             values[assert(name, item)] = value
         end

@@ -74,6 +74,36 @@ describe("shdict", function ()
                            (select(2, shdict.open("spec_large", { size = "1g", largest = "512m" }))))
         end)
 
+        -- Each in a process of its own: the only one that uses the dictionary.
+        local function in_world(world, source)
+            local text = "local shdict = require 'resty.shdict'; " .. source
+            return (process.run(text, { env = { HOLDFAST_DIR = world } }))
+        end
+
+        it("keeps a dictionary without its processes, unless told otherwise", function ()
+            local world = os.getenv("HOLDFAST_DIR") .. "/life"
+            local COUNT = "print((assert(shdict.open('runs', { size = %s, persist = %s })):incr('runs', 1, 0)))"
+            local function count(size, persist) return in_world(world, COUNT:format(size, persist)) end
+            assert.equal("1\n", count("'64k'", "false"))
+            assert.equal("1\n", count("'64k'", "nil"))
+            assert.equal("2\n", count("'64k'", "false"))  -- the wish of the process that made it counts
+            assert.equal("3\n", count("nil", "nil"))
+            assert.equal("1\n", count("'128k'", "true"))  -- nobody used the other one
+            assert.equal("2\n", count("nil", "nil"))
+            assert.matches("exists with size 131072 and mutex futex, asked for size 65536", in_world(world,
+                           "print(shdict.open('runs', { size = '64k' }))"))
+            os.execute("rm -rf '" .. world .. "'")
+        end)
+
+        it("leaves what is declared to the world's last process", function ()
+            local world = os.getenv("HOLDFAST_DIR") .. "/life"
+            for _ = 1, 2 do
+                assert.equal("1\n", (process.run('print((require("resty.shdict").shared.declared:incr("runs", 1, 0)))',
+                                                 { env = { HOLDFAST_DIR = world, HOLDFAST_DICTS = "declared=64k" } })))
+            end
+            os.execute("rm -rf '" .. world .. "'")
+        end)
+
         it("refuses bad names with a sentence", function ()
             for name, message in pairs {
                 [""] = "empty dictionary name: expected 1 to 250 bytes, none of them zero; each but A-Z a-z 0-9 . _ - "

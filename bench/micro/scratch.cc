@@ -13,7 +13,7 @@ namespace holdfast::bench {
 ScratchDictionary::ScratchDictionary(benchmark::State& state, std::uint64_t size, holdfast_mutex mutex) {
   static int count = 0;
   name_ = "scratch-" + std::to_string(++count);
-  const holdfast_options options{size, mutex, 0, 0, nullptr};
+  const holdfast_options options{size, mutex, HOLDFAST_TEMPORARY, 0, nullptr};
   if (holdfast_open(name_.data(), name_.size(), &options, &handle_) != HOLDFAST_OK) {
     handle_ = nullptr;
     state.SkipWithError(holdfast_error());

@@ -69,7 +69,7 @@ local function open_declared(name, zone)
     local dict, err, code = attach(name)
     if code == NOT_FOUND then
         local options = ffi_new("holdfast_options")
-        options.size = size
+        options.size, options.persist = size, core.TEMPORARY  -- the life of nginx, as its own zones
         code = C.holdfast_open(name, #name, options, handle_ptr)
         if code == OK then
             return remember(name, handle_ptr[0])
@@ -228,7 +228,7 @@ end
 
 local function read_persist(persist)
     check_option("persist", persist, "boolean", "a boolean")
-    return persist and 1 or 0
+    return persist and core.PERSISTENT or core.TEMPORARY
 end
 
 

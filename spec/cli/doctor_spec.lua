@@ -220,11 +220,16 @@ describe("holdfast doctor", function ()
     end)
 
     it("finds dictionaries that the dead have left", function ()
-        local process = keep(MEMBER .. "ready()")
+        local process = keep(MEMBER .. [[
+            assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
+            ready()
+        ]])
+        assert.same({ {}, 0 }, { findings() })
         local pid = world.worker_of(process)
         process:signal(command.KILL)
         assert(command.await(function () return not command.alive(pid) end))
-        assert.equal(0, finds "^note: no process is in this world, and these dictionaries are left: my_dict$")
+        assert.equal(0, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
+        assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: my_dict$")
     end)
 
     it("warns of what a dead process holds and others wait for", function ()

@@ -179,9 +179,10 @@ describe("holdfast stat", function ()
         assert.equal("50", said.entries)
         assert.equal("50.0 %", said["hit ratio"])
         assert.equal("futex", said.mutex)
-        assert.equal("no", said.persists)
+        assert.equal("kept", said.persists)
         assert.equal(("%d (ready1.lua)"):format(world.worker_of(process)), said.processes)
         local stats = json.decode(output("stat", "--json", "cache"))
+        assert.same({ true, "kept" }, { stats.persist, stats.life })
         for _, name in ipairs { "hits", "misses", "evictions", "expirations", "repairs", "mutex_waits", "lock_waits",
                                 "lock_wakes", "lock_reserved_ms", "entries" } do
             assert.equal("number", type(stats[name]), name)
@@ -412,7 +413,7 @@ describe("To look at a world", function ()
         end
         assert.matches("my_locks", output("ls"))
         run("prune")
-        assert.equal("", output("ls"))
+        assert.matches("my_locks", output("ls"))  -- it is kept
     end)
 
     it("says where there is none, and makes none", function ()

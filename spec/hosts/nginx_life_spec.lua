@@ -204,11 +204,11 @@ describe("the life of nginx", function ()
         assert_exits_with_reload(here)
     end)
 
-    it("data outlive a reload where init_worker_by_lua opens them, and a restart where they persist", function ()
+    it("data outlive a reload where init_worker_by_lua opens them, and a restart where they are kept", function ()
         local OPEN = [[
             local shdict = require "resty.shdict"
-            kept = shdict.open("spec_nginx_kept", { size = "100k", persist = true })
-            data = shdict.open("spec_nginx_data", { size = "100k" })
+            kept = shdict.open("spec_nginx_kept", { size = "100k" })
+            data = shdict.open("spec_nginx_data", { size = "100k", persist = false })
         ]]
         local world = os.getenv("HOLDFAST_DIR") .. "/data"  -- the spec itself is not in it
         local here = site.start {

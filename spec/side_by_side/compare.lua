@@ -149,7 +149,7 @@ local function compare()
     local pairs_ = {}
     for i = 1, PAIRS do
         local name = "side_by_side_" .. i
-        pairs_[i] = { ours = assert(shdict.open(name, { size = "256k" })), theirs = ngx.shared[name] }
+        pairs_[i] = { ours = assert(shdict.open(name, { size = "256k", persist = false })), theirs = ngx.shared[name] }
     end
     for _, state in ipairs(STATES) do
         for first = 1, #calls, PAIRS do

@@ -75,7 +75,7 @@ end
 worker.run(function ()
     math.randomseed(tonumber(os.getenv("HOLDFAST_SPEC_SEED")))
     local theirs = ngx.shared.side_by_side
-    local ours = assert(shdict.open("side_by_side", { size = "8m" }))
+    local ours = assert(shdict.open("side_by_side", { size = "8m", persist = false }))
     for i = 1, CALLS do
         local method, arguments = next_call()
         local original = worker.show_all(pack(theirs[method](theirs, unpack(arguments, 1, arguments.n))))

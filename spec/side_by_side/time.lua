@@ -151,7 +151,7 @@ end
 worker.run(function ()
     math.randomseed(tonumber(os.getenv("HOLDFAST_SPEC_SEED")))
     theirs = ngx.shared.side_by_side_time
-    ours = assert(shdict.open("side_by_side_time", { size = "4m" }))
+    ours = assert(shdict.open("side_by_side_time", { size = "4m", persist = false }))
     say("times", compare_long_times())
     in_threads(THREADS, function (number)
         for _ = 1, ROUNDS do

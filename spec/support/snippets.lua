@@ -12,7 +12,8 @@
 --   <!-- output again -->      what it prints in the second run
 --   <!-- output once -->       what it prints in the first run; nothing in the second; two that run at the same time
 --                              print it once
---   <!-- answers: PATHS -->    what the nginx before has answered to these requests, one after the other
+--   <!-- answers: PATHS -->    what the nginx before has answered to these requests, one after the other;
+--                              "answers first" as "output first"
 --   <!-- not run: REASON -->   leave it alone
 --   <!-- needs: COMMAND -->    leave it and what follows in its section alone where the command fails
 --
@@ -219,6 +220,7 @@ local function run_blocks(section, path, round)
     for _, block in ipairs(section) do
         local where = path .. ":" .. block.line .. ": " .. (round > 1 and "run once more: " or "")
         local file, paths = mark_argument(block, "file"), mark_argument(block, "answers")
+        local first_paths = mark_argument(block, "answers first")
         local needed = mark_argument(block, "needs")
         if needed and not shell.succeeds(needed .. " 2>/dev/null") then
             return
@@ -226,6 +228,10 @@ local function run_blocks(section, path, round)
             command.write(file, block.text)
         elseif paths then
             compare(block, ask(paths), where)
+        elseif first_paths then
+            if round == 1 then
+                compare(block, ask(first_paths), where)
+            end
         elseif is_site(block) then
             start_site(block, where)
         elseif block.mark and block.mark:find("^output once") then

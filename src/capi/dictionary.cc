@@ -22,6 +22,11 @@ int check_options(const holdfast_options& options) {
   return HOLDFAST_OK;
 }
 
+std::uint32_t persist_of(const holdfast_options& options) noexcept {
+  if (options.persist == 0) return kKept;
+  return options.persist > 0 ? kPersistent : kTemporary;
+}
+
 int check_name_given(const char* name, std::size_t length) noexcept {
   if (name == nullptr) return fail(Code::invalid, "bad dictionary name: a null pointer, expected 1 to 250 bytes");
   // check_name() quotes a name that is a little too long.
@@ -51,7 +56,7 @@ int holdfast_open(const char* name, size_t length, const holdfast_options* optio
     if (const int bad = check_options(*options)) return bad;
     const DictionaryOptions wanted{.size = options->size,
                                    .mutex = static_cast<MutexStrategy>(options->mutex),
-                                   .persist = options->persist != 0,
+                                   .persist = persist_of(*options),
                                    .mode = options->mode != 0 ? options->mode : 0600,
                                    .cluster = options->cluster != nullptr ? options->cluster : "",
                                    .largest = options->largest};

@@ -78,7 +78,7 @@ void export_declarations(const std::vector<Declaration>& declarations) {
 Status open_declarations(const std::vector<Declaration>& declarations) {
   if (holdfast_directory() == nullptr) return {Code::system, holdfast_error()};
   for (const Declaration& declaration : declarations) {
-    const holdfast_options options{declaration.bytes, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+    const holdfast_options options{declaration.bytes, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_dict* dict = nullptr;
     const int code = holdfast_open(declaration.name.data(), declaration.name.size(), &options, &dict);
     if (code != HOLDFAST_OK)

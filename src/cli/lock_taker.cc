@@ -85,7 +85,7 @@ bool has_no_agent(holdfast_dict* dict) {
 
 holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   const std::string& name = options.dictionary;
-  const holdfast_options wanted{kAnySize, HOLDFAST_MUTEX_FUTEX, 0, 0,
+  const holdfast_options wanted{kAnySize, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0,
                                 options.cluster.empty() ? nullptr : options.cluster.c_str()};
   holdfast_dict* dict = nullptr;
   // An existing one may have any size. It may come to be between the two calls.

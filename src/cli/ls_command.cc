@@ -16,6 +16,7 @@
 #include "inspect/dictionaries.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
+#include "world/world_file.h"
 
 namespace holdfast::cli {
 
@@ -149,6 +150,11 @@ void print_list(Seen& seen, const Output& output) {
 
 // --- stat ---
 
+const char* persists(const inspect::WorldFile& file) {
+  if (file.persist == kTemporary) return "no";
+  return file.persist == kKept ? "kept" : "yes";
+}
+
 using Line = std::pair<const char*, std::string>;
 
 std::vector<Line> lines_of(Seen& seen, const Dictionary& dictionary) {
@@ -175,7 +181,7 @@ std::vector<Line> lines_of(Seen& seen, const Dictionary& dictionary) {
       {"lock reserved ms", std::to_string(counts.lock_reserved_ms)},
       {"mutex", dictionary.file.mutex},
       {"shards", std::to_string(dictionary.file.shards)},
-      {"persists", dictionary.file.persist ? "yes" : "no"},
+      {"persists", persists(dictionary.file)},
       {"mode", fmt::format("{:04o}", dictionary.file.mode)},
       {"cluster", dictionary.cluster.empty() ? "-" : dictionary.cluster},
   };

@@ -29,7 +29,7 @@ bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
   if (!opened) return opened.status().code != Code::not_found;
-  return opened->header().world == world.id() || opened->header().persist != 0;
+  return opened->header().world == world.id() || opened->header().persist != kTemporary;
 }
 
 }  // namespace

@@ -141,9 +141,11 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   if (World::observes()) return World::refuse_observer();
   const Geometry geometry = Geometry::for_values(options.size, options.largest);
   platform::Mapping name_use;
+  // Which machine has its locks is the store's to say, and the session that its file tells of ends with the agent.
+  const bool is_kept_in_cluster = options.persist == kKept && !options.cluster.empty();
   const NewFile file{FileKind::dictionary,
                      geometry.size + kStatisticsBytes,
-                     options.persist,
+                     is_kept_in_cluster ? kTemporary : options.persist,
                      options.mode,
                      world.id(),
                      [&](std::uint64_t inode) -> Status {
@@ -171,8 +173,14 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
     auto existing = attach(world, name);
     if (existing) {
       const Status same = (*existing)->check_same(name, options);
-      if (!same.ok()) return same;
-      return existing;
+      if (same.ok()) return existing;
+      if (World::observes() || (*existing)->header().file.persist != kKept) return same;
+      const platform::FileId judged = (*existing)->mapping_.file();
+      existing->reset();  // this process is no user of it any more
+      const Status retired = retire_unused_file(world.directory(), file_name(name), judged);
+      if (retired.code == Code::exists) return same;
+      if (!retired.ok()) return retired;
+      continue;
     }
     if (existing.status().code != Code::not_found) return existing;
     auto created = create(world, name, options);

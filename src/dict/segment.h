@@ -30,7 +30,7 @@ class World;
 struct DictionaryOptions {
   std::uint64_t size = 0;
   MutexStrategy mutex = MutexStrategy::futex;
-  bool persist = false;
+  std::uint32_t persist = kTemporary;  // a Persist; of a cluster, kKept is kTemporary
   std::uint32_t mode = 0600;
   std::string cluster;        // the cluster that its locks belong to; empty: none
   bool any_size = false;      // nobody asks for `size`: a dictionary that exists may have another one
@@ -41,8 +41,9 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
  public:
   /// Attaches to the segment `name` of the world; not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
-  /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex. If
-  /// nobody has asked for its size, it is good for all that ask for no more.
+  /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex, unless it is
+  /// kept and not in use: then it is made again. If nobody has asked for its size, it is good for all that ask for no
+  /// more.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 

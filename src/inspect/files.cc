@@ -15,6 +15,7 @@
 
 #include "base/name.h"
 #include "inspect/descriptor.h"
+#include "world/file_use.h"
 #include "world/kept_file.h"
 #include "world/world_file.h"
 
@@ -53,7 +54,7 @@ void take_header(WorldFile& file, const Bytes& bytes) {
   if (header.kind == FileKind::processes) file.kind = WorldFile::Kind::processes;
   if (header.kind == FileKind::dictionary) file.kind = WorldFile::Kind::dictionary;
   if (header.kind == FileKind::names) file.kind = WorldFile::Kind::names;
-  file.persist = header.persist != 0;  // where it is in every layout
+  file.persist = header.persist;  // where it is in every layout
   if (!file.has_our_layout()) return;
   const std::uint32_t retired = header.retired.load(std::memory_order_relaxed);
   file.retired = retired != 0;
@@ -101,6 +102,21 @@ Expected<std::vector<std::string>> file_names(const std::string& directory) {
 }
 
 }  // namespace
+
+const char* life_in_words(const WorldFile& file) noexcept {
+  if (file.persist == kTemporary) return "temporary";
+  return file.persist == kKept ? "kept" : "persistent";
+}
+
+bool is_in_use(const std::string& directory, const WorldFile& file) {
+  const Descriptor fd(::open((directory + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(kUseLock);
+  lock.l_len = 1;
+  return fd.get() < 0 || ::fcntl(fd.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
 
 std::uint32_t our_layout() noexcept { return kLayoutVersion; }
 
@@ -171,7 +187,8 @@ bool is_of_another_world(const std::string& directory, const std::string& dictio
 }
 
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary) {
-  return !read_dictionary_file(directory, dictionary).persist && is_of_another_world(directory, dictionary);
+  return read_dictionary_file(directory, dictionary).persist == kTemporary &&
+         is_of_another_world(directory, dictionary);
 }
 
 }  // namespace holdfast::inspect

@@ -37,7 +37,7 @@ struct WorldFile {
   bool is_holdfast = false;
   std::uint32_t layout = 0;
   Kind kind = Kind::other;
-  bool persist = false;
+  std::uint32_t persist = 0;  // a Persist (world/world_file.h): not 0 if it outlives the last process
   bool retired = false;
   bool retired_by_damage = false;  // a part of the file was missing
   std::uint32_t made_mode = 0;
@@ -49,6 +49,11 @@ struct WorldFile {
 
   bool has_our_layout() const noexcept;
 };
+
+/// "temporary", "kept" or "persistent": how long its dictionary lives.
+const char* life_in_words(const WorldFile& file) noexcept;
+/// Whether a process has it open; true if that is not known.
+bool is_in_use(const std::string& directory, const WorldFile& file);
 
 /// The layout that this library reads and writes.
 std::uint32_t our_layout() noexcept;

@@ -8,6 +8,7 @@
 #include "inspect/proc.h"
 #include "inspect/text.h"
 #include "world/name_use.h"
+#include "world/world_file.h"
 
 namespace holdfast::inspect {
 
@@ -50,7 +51,7 @@ Finding other_layout(const Patient& patient, const WorldFile& file) {
         is_used ? Severity::error : Severity::warning, file.name, what,
         "programs of this version cannot use it until the processes of the other version have ended: end or upgrade "
         "them, or use another directory beside it"};
-  if (file.persist && file.kind == WorldFile::Kind::dictionary)
+  if (file.persist == kPersistent && file.kind == WorldFile::Kind::dictionary)
     return {Severity::error, file.name, what,
             "it persists, so no program replaces it: remove it by \"holdfast rm --force\", or go on with the other "
             "version"};
@@ -60,8 +61,9 @@ Finding other_layout(const Patient& patient, const WorldFile& file) {
 Finding other_world(const Patient& patient, const WorldFile& file) {
   return {Severity::warning, file.name,
           "is of another world, as its table of processes was removed or replaced; " + users(patient, file),
-          file.persist ? "it persists: the next process that opens it takes it over, once no process has it open"
-                       : "it goes once no process has it open"};
+          file.persist != kTemporary
+              ? "it persists: the next process that opens it takes it over, once no process has it open"
+              : "it goes once no process has it open"};
 }
 
 /// What is wrong with a file of our layout.
@@ -119,6 +121,27 @@ void check_lost_names(const Patient& patient, const Names& names, Findings& find
   }
 }
 
+/// Kept dictionaries that no process uses: nobody may need them any more, and they take memory.
+void check_leftovers(const Patient& patient, Findings& findings) {
+  std::string names;
+  std::size_t count = 0;
+  std::uint64_t bytes = 0;
+  for (const WorldFile& file : patient.files) {
+    const bool is_kept = file.has_our_layout() && !file.dictionary.empty() && file.persist == kKept && !file.retired;
+    if (!is_kept || is_in_use(patient.directory, file)) continue;
+    constexpr std::size_t kShown = 20;
+    if (count < kShown) names += (count == 0 ? "" : ", ") + escaped(file.dictionary);
+    if (count == kShown) names += ", ...";
+    ++count;
+    bytes += file.bytes_taken;
+  }
+  if (count != 0)
+    findings.push_back({Severity::note, "",
+                        fmt::format("{} kept that no process uses, with {} of memory: {}",
+                                    counted(count, "dictionary is", "dictionaries are"), bytes_in_words(bytes), names),
+                        "\"holdfast rm NAME\" removes one that nobody needs; the restart of the machine removes all"});
+}
+
 bool is_ours_to_judge(const WorldFile& file) { return file.name == kTable || !file.dictionary.empty(); }
 
 }  // namespace
@@ -155,6 +178,7 @@ void check_files(const Patient& patient, Findings& findings) {
   const Names names = Names::read(patient.directory, patient.files);
   check_name_files(names, findings);
   check_lost_names(patient, names, findings);
+  check_leftovers(patient, findings);
 }
 
 }  // namespace holdfast::inspect

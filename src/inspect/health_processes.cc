@@ -5,6 +5,7 @@
 
 #include "inspect/health.h"
 #include "inspect/text.h"
+#include "world/world_file.h"
 
 namespace holdfast::inspect {
 
@@ -56,7 +57,7 @@ void check_counts(const Patient& patient, Findings& findings) {
 std::string dictionaries_that_end(const Patient& patient) {
   std::string names;
   for (const Dictionary& dictionary : patient.dictionaries)
-    if (!dictionary.file.persist) names += (names.empty() ? "" : ", ") + escaped(dictionary.name);
+    if (dictionary.file.persist == kTemporary) names += (names.empty() ? "" : ", ") + escaped(dictionary.name);
   return names;
 }
 

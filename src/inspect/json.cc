@@ -7,6 +7,7 @@
 #include <ctime>
 
 #include "inspect/text.h"
+#include "world/world_file.h"
 
 namespace holdfast::inspect {
 
@@ -108,7 +109,8 @@ Json to_json(const Dictionary& dictionary, const Users& users) {
   json["lock_reserved_ms"] = counts.lock_reserved_ms;
   json["mutex"] = dictionary.file.mutex;
   json["shards"] = dictionary.file.shards;
-  json["persist"] = dictionary.file.persist;
+  json["persist"] = dictionary.file.persist != kTemporary;
+  json["life"] = life_in_words(dictionary.file);
   json["mode"] = fmt::format("{:04o}", dictionary.file.mode);
   json["cluster"] = or_null(dictionary.cluster);
   Json list = Json::array();

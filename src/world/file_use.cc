@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/atomic.h"
+#include "base/failpoint.h"
 #include "base/name.h"
 #include "platform/platform.h"
 #include "world/backoff.h"
@@ -30,6 +31,8 @@ namespace {
 using platform::Mapping;
 
 constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
+/// While forks of other threads wait.
+constexpr std::uint64_t kPatienceOfGuardNs = kNsPerSecond;
 /// A process that is about to be refused also holds the lock for a moment: look so often before believing in users.
 constexpr int kLooks = 5;
 
@@ -100,7 +103,10 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     Taken taken = try_take(file->fd.get(), ours);
     if (taken == Taken::alone && is_use_kept(directory, name_byte(name, file->id.inode))) taken = Taken::shared;
     if (taken == Taken::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
-    const bool wanted = ours || (taken == Taken::alone && file->header().persist != 0);
+    // A kept file gives way to a new one where its times mean nothing.
+    const bool means_nothing = file->header().persist == kKept && !has_our_clock(file->header());
+    const bool outlives = file->header().persist != kTemporary && !means_nothing;
+    const bool wanted = ours || (taken == Taken::alone && outlives);
     if (!ours && wanted && !has_our_clock(file->header())) return refuse_other_clock(path);
     Mapping use;
     if (taken != Taken::none && wanted) {
@@ -126,6 +132,29 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     if (now >= deadline)
       return Status{Code::busy, path + " has been locked by another process for 5 s; is it stopped?"};
     platform::sleep_until(std::min(now + backoff.next_ns(), deadline));
+  }
+}
+
+Status retire_unused_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id) {
+  Backoff backoff;
+  for (int look = 1;; ++look) {
+    {
+      const platform::ForkGuard no_fork;  // a child would share the lock
+      auto file = open_world_file(directory, name, FileKind::dictionary);
+      if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
+      if (file->id != id || file->header().persist != kKept) return {};
+      // Held until the name is gone: a process that comes in between waits, and then finds no file or another one.
+      const int error = platform::try_record_lock(file->fd.get(), kUseLock);
+      HOLDFAST_FAILPOINT("unused.judged");
+      if (error == 0 && !is_use_kept(directory, name_byte(name, id.inode))) {
+        const bool is_still_there = read_again(*file) && is_current_file(directory, name, file->id);
+        return is_still_there ? retire_opened_file(directory, name, *file, kPatienceOfGuardNs) : Status{};
+      }
+      if (error != 0 && error != EAGAIN)
+        return {Code::system, "cannot lock " + directory.path_of(name) + ": " + platform::error_text(error)};
+    }
+    if (look >= kLooks) return {Code::exists, directory.path_of(name) + " is in use"};
+    platform::sleep_until(platform::monotonic_ns() + backoff.next_ns());
   }
 }
 
@@ -192,7 +221,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
     // and the holders in it are dead: the data survives, and no lock has two holders.
-    if (!file || file->header().persist != 0) continue;
+    if (!file || file->header().persist != kTemporary) continue;
     // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
     if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;
     if (has_kept_files && is_use_kept(directory, name_byte(name, file->id.inode))) continue;

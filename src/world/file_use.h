@@ -9,9 +9,10 @@
 //   the file is of     | in use                            | not in use
 //   -------------------+-----------------------------------+---------------------------------------------------------
 //   this world         | joined                            | joined
-//   another world, or  | refused: its users and            | not persistent: retired; persistent: adopted, that is,
-//   it is a copy       | this process would not know of    | what it says of processes is dropped and its data stays,
-//                      | each other                        | but refused in another time namespace: its clock differs
+//   another world, or  | refused: its users and            | temporary: retired; else adopted, that is, what it says
+//   it is a copy       | this process would not know of    | of processes is dropped and its data stays. In another
+//                      | each other                        | time namespace, where its clock differs, a kept one is
+//                      |                                   | retired, and a persistent one refused
 //
 // The decision is made again once the lock is held. A use that outlives exec is no lock on the file, which could be
 // read and written then: it has a file of its own (world/kept_file.h).
@@ -52,6 +53,11 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
 Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                            const WorldId& world);
 
+/// Retires a kept file that is not in use, for an open that wants another size or mutex. `id`: the file that was
+/// judged; if the name leads to another one by now, nothing is done. exists: it is in use. REQUIRES: the caller does
+/// not use it.
+Status retire_unused_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
+
 /// Makes an adopted file part of this world and lets others in. Killed inside, the next process adopts it again.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
@@ -60,7 +66,7 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world);
 Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                                         const WorldId& world, std::uint64_t inode);
 
-/// Retires every dictionary that is not persistent and not in use by another world, and removes temporary files of dead
+/// Retires every temporary dictionary that is not in use by another world, and removes temporary files of dead
 /// creators and files of names that are not of this world. The first process that enters a world does this, and the
 /// last one that leaves. Files that cannot be judged stay, so that opening them tells what is wrong. Fails if it could
 /// not begin. REQUIRES: the process table's record lock, and no other process present.

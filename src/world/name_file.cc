@@ -83,8 +83,11 @@ Expected<FileDescriptor> open_or_make_name_file(const RuntimeDirectory& director
   auto opened = open_name_file(directory, number);
   if (opened || opened.status().code != Code::not_found) return opened;
   number %= kNameFiles;
-  const NewFile file{
-      .kind = FileKind::names, .size = kFileBytes, .persist = false, .mode = kFileMode, .world = directory.world()};
+  const NewFile file{.kind = FileKind::names,
+                     .size = kFileBytes,
+                     .persist = kTemporary,
+                     .mode = kFileMode,
+                     .world = directory.world()};
   auto created = create_world_file(directory, name_file_name(number), file, [number](std::byte* base) {
     const std::uint64_t own = number;
     std::memcpy(base + kNumberOffset, &own, sizeof own);

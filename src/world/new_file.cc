@@ -124,7 +124,7 @@ void write_header(std::byte* base, const NewFile& file, std::uint32_t mode, ino_
   header->layout = kLayoutVersion;
   header->kind = file.kind;
   header->size = file.size;
-  header->persist = file.persist ? 1 : 0;
+  header->persist = file.persist;
   header->boot = this_boot().id;
   header->time_namespace = this_boot().time_namespace;
   header->mode = mode;

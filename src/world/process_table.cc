@@ -227,7 +227,7 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
       continue;
     }
     if (file.status().code != Code::not_found) return file.status();
-    const NewFile table{.kind = FileKind::processes, .size = kTableBytes, .persist = true, .mode = kTableMode};
+    const NewFile table{.kind = FileKind::processes, .size = kTableBytes, .persist = kPersistent, .mode = kTableMode};
     auto created = create_world_file(directory, kTableName, table, [](std::byte* base) {
       FencingRanges(reinterpret_cast<TableHeader*>(base)->fencing).initialise();  // the rest is zero: free slots
     });

@@ -80,6 +80,9 @@ Status read_header_page(const std::string& path, int fd, HeaderPage& page) {
   return {};
 }
 
+// Whether a dictionary that no process uses may be replaced.
+bool gives_way(const FileHeader& header) noexcept { return header.persist == kTemporary || header.persist == kKept; }
+
 Status judge_header(const std::string& path, const FileHeader& header, FileKind kind, const struct stat& info) {
   if (header.magic != kMagic) {
     return {Code::corrupt,
@@ -88,7 +91,7 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   if (header.layout != kLayoutVersion) {
     return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", this library uses " +
                                std::to_string(kLayoutVersion) +
-                               (header.persist != 0 && kind == FileKind::dictionary
+                               (kind == FileKind::dictionary && !gives_way(header)
                                     ? kWayOut
                                     : "; stop the processes that use it, or choose another HOLDFAST_DIR")};
   }
@@ -112,7 +115,7 @@ bool left_by_another_version(const RuntimeDirectory& directory, const std::strin
                              FileKind kind) {
   const FileHeader& header = file.header();
   const bool may_go = header.magic == kMagic && header.layout != kLayoutVersion && header.kind == kind &&
-                      (kind == FileKind::processes || header.persist == 0);
+                      (kind == FileKind::processes || gives_way(header));
   if (!may_go || platform::has_record_locks(file.fd.get())) return false;
   return kind == FileKind::processes ? !is_anything_kept(directory)
                                      : !is_use_kept(directory, name_byte(name, file.id.inode));

@@ -50,13 +50,20 @@ struct WorldId {
   friend bool operator==(const WorldId&, const WorldId&) = default;
 };
 
+/// What the word `persist` of a file says: how long it lives.
+enum Persist : std::uint32_t {
+  kTemporary = 0,   // ends with the last process of its world
+  kPersistent = 1,  // until somebody removes it, as any other number
+  kKept = 2,        // until somebody removes it, but unused it gives way: use_dictionary_file(), retire_unused_file()
+};
+
 /// First bytes of every file. All but `retired` is constant while the file is in use.
 struct FileHeader {
   std::array<char, 8> magic;  // kMagic
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order mismatches
   FileKind kind;
   std::uint64_t size;                  // bytes of the file
-  std::uint32_t persist;               // 1: outlives the world's last process
+  std::uint32_t persist;               // a Persist
   std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users look for a newer file
   std::array<char, 40> boot;           // boot id, not terminated; stamps of another boot mean nothing
   std::uint64_t time_namespace;        // nor do those of another time namespace: its clocks differ
@@ -99,9 +106,9 @@ Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const
 struct NewFile {
   FileKind kind;
   std::uint64_t size;
-  bool persist;
-  std::uint32_t mode;  // exact permission bits, whatever the umask
-  WorldId world{};     // of a dictionary; a process table gets one of its own
+  std::uint32_t persist;  // a Persist
+  std::uint32_t mode;     // exact permission bits, whatever the umask
+  WorldId world{};        // of a dictionary; a process table gets one of its own
   /// Called with the inode before the file gets its name; it gets none if this fails. May be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
   std::uint64_t hole = 0;      // bytes at the end that are not reserved

@@ -128,7 +128,7 @@ void Scribbler::scribble() {
   Segment* const segment = dict_.dictionary().segment();
   if (segment == nullptr) {  // it was told that the dictionary is retired
     const std::string name = dict_.dictionary().name();
-    const holdfast_options options{size_, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+    const holdfast_options options{size_, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_open(name.data(), name.size(), &options, &dict_.handle);
     return;
   }

@@ -38,7 +38,7 @@ struct Dict {
   holdfast_dict* handle = nullptr;
 
   int open(const char* name, int mutex, std::uint64_t size = kSize) {
-    const holdfast_options options{size, mutex, 0, 0, nullptr};
+    const holdfast_options options{size, mutex, HOLDFAST_TEMPORARY, 0, nullptr};
     return holdfast_open(name, std::strlen(name), &options, &handle);
   }
   int set(const char* key, const char* value, int op = HOLDFAST_SET) const {

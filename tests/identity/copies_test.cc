@@ -19,7 +19,7 @@ class Copy {
  public:
   explicit Copy(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) return;
-    const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+    const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     call<decltype(holdfast_open)>("holdfast_open")("dict", 4, &options, &dict_);
   }
   bool is_open() const { return dict_ != nullptr; }

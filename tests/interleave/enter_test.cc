@@ -152,5 +152,40 @@ TEST_F(InterleaveEnter, a_dictionary_that_is_opened_while_its_removal_begins_kee
   Started next("ready", persistent);
 }
 
+/// Opens a kept dictionary of that size and says how that went.
+int keep(Channel& parent, std::uint64_t size) {
+  const Dict dict("dict", {.size = size, .kept = true});
+  parent.say(holdfast_code_text(dict.status));
+  parent.hear();
+  return dict.status;
+}
+int keep_small(Channel& parent) { return keep(parent, 65536); }
+int keep_large(Channel& parent) { return keep(parent, 131072); }
+/// The same, and is held where it has the file alone, and knows that no process uses it.
+int keep_large_slowly(Channel& parent) {
+  if (holdfast_directory() == nullptr) return 1;
+  pause_at("unused.judged", parent);
+  return keep_large(parent);
+}
+
+TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_it_as_it_was) {
+  Started("ok", keep_small).kill_and_wait();
+  Started("at unused.judged", keep_large_slowly).kill_and_wait();
+  Started user("ok", keep_small);
+  Started("mismatch", keep_large);
+}
+
+TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced_gets_none_of_the_old_file) {
+  Started("ok", keep_small).kill_and_wait();
+  Started replacer("at unused.judged", keep_large_slowly);
+  Child user(keep_small);
+  ::usleep(20'000);  // it waits, if it has come so far
+  replacer.say("go on");
+  const std::string got = replacer.hear();
+  const std::string other = user.hear();
+  EXPECT_TRUE(got == "ok" || got == "mismatch") << got;
+  EXPECT_NE(got == "ok", other == "ok") << got << ", " << other;
+}
+
 }  // namespace
 }  // namespace holdfast::test

@@ -252,7 +252,7 @@ void copy(const std::string& from, const std::string& to) {
 
 /// A dictionary with a lock and the same keys, but other places for them.
 void fill_image(const char* name) {
-  const holdfast_options options{kSize, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+  const holdfast_options options{kSize, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
   holdfast_dict* const own = dict;
   check(holdfast_open(name, std::strlen(name), &options, &dict) == HOLDFAST_OK, "open");
   check(use_all() == HOLDFAST_OK, "use");
@@ -268,7 +268,7 @@ int be_image() {
 }
 
 int be_newcomer() {
-  const holdfast_options options{kSize, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+  const holdfast_options options{kSize, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
   const int code = holdfast_open("d", 1, &options, &dict);
   std::printf("%s: %s\n", holdfast_code_text(code), holdfast_error());
   return 0;

@@ -59,7 +59,7 @@ inline void expect_removed() {
 }
 
 inline void open_dict() {
-  const holdfast_options options{kSize, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+  const holdfast_options options{kSize, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
   check(holdfast_open("d", 1, &options, &dict) == HOLDFAST_OK, "open");
 }
 

@@ -269,7 +269,7 @@ int main(int count, char** values) {
   if (count != 2) return 2;
   where = values[1];
   if (where == "atexit") std::atexit([] { call_at("atexit, set before the library was used"); });
-  const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+  const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
   check(holdfast_open("late", 4, &options, &dict) == HOLDFAST_OK, "open");
   if (where != "thread_local" && where != "key" && where != "death") call();
   return main_of(where);

@@ -95,8 +95,8 @@ void call_wrongly() {
 }
 
 void call_dictionaries() {
-  const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
-  const holdfast_options filed{65536, HOLDFAST_MUTEX_FILE, 0, 0, nullptr};
+  const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
+  const holdfast_options filed{65536, HOLDFAST_MUTEX_FILE, HOLDFAST_TEMPORARY, 0, nullptr};
   holdfast_dict* other = nullptr;
   check("open", holdfast_open("other", 5, &options, &other));
   check("open with a file's mutex", holdfast_open("filed", 5, &filed, &other));
@@ -192,7 +192,7 @@ void* call_all(void*) {
 }
 
 void open_dict() {
-  const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+  const holdfast_options options{65536, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
   if (holdfast_open("t", 1, &options, &dict) != HOLDFAST_OK) fail("the first open", 0);
 }
 

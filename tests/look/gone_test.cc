@@ -35,7 +35,7 @@ class Gone : public ::testing::Test {
 
   /// With a lock in it.
   static void open(const std::string& name) {
-    const holdfast_options options{1U << 16, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+    const holdfast_options options{1U << 16, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_dict* dict = nullptr;
     holdfast_lease lease{};
     ASSERT_EQ(HOLDFAST_OK, holdfast_open(name.data(), name.size(), &options, &dict)) << holdfast_error();

@@ -17,7 +17,7 @@ class Locks : public ::testing::Test {
   void SetUp() override {
     ASSERT_NE(nullptr, ::mkdtemp(folder_.data()));
     ::setenv("HOLDFAST_DIR", folder_.c_str(), 1);
-    const holdfast_options options{1U << 20, HOLDFAST_MUTEX_FUTEX, 0, 0, nullptr};
+    const holdfast_options options{1U << 20, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     ASSERT_EQ(HOLDFAST_OK, holdfast_open("a", 1, &options, &dict_)) << holdfast_error();
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }

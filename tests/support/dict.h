@@ -41,10 +41,15 @@ inline std::ostream& operator<<(std::ostream& out, const Got& got) {
 struct Options {
   std::uint64_t size = 65536;
   int mutex = HOLDFAST_MUTEX_FUTEX;  // a holdfast_mutex, or what is none
-  bool persist = false;
+  bool persist = false;              // HOLDFAST_PERSISTENT, else HOLDFAST_TEMPORARY
+  bool kept = false;                 // HOLDFAST_KEPT, whatever `persist` says
   std::uint32_t mode = 0;
   const char* cluster = nullptr;
   std::uint64_t largest = 0;
+  std::int32_t life() const noexcept {
+    if (kept) return HOLDFAST_KEPT;
+    return persist ? HOLDFAST_PERSISTENT : HOLDFAST_TEMPORARY;
+  }
 };
 
 /// Asks again while the answer is that a process inside the dictionary is held up there: on a busy machine that is
@@ -62,7 +67,7 @@ int unless_held_up(Call&& call) {
 class Dict {
  public:
   explicit Dict(const std::string& name, const Options& options = {}) {
-    const holdfast_options wanted{options.size, options.mutex,   options.persist ? 1 : 0,
+    const holdfast_options wanted{options.size, options.mutex,   options.life(),
                                   options.mode, options.cluster, options.largest};
     status = holdfast_open(name.data(), name.size(), &wanted, &handle);
   }

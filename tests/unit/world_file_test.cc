@@ -287,6 +287,14 @@ TEST_F(WorldFile, a_truncated_one_is_refused_with_both_sizes) {
   expect_refusal(Code::corrupt, "it has 0 bytes");
 }
 
+TEST_F(WorldFile, a_kept_one_of_another_layout_gives_way_once_no_process_has_it) {
+  ASSERT_TRUE(create());
+  overwrite(offsetof(FileHeader, persist), std::uint32_t{kKept});
+  overwrite(offsetof(FileHeader, layout), kLayoutVersion + 1);
+  expect_refusal(Code::not_found, "there is no ");
+  EXPECT_FALSE(exists(path()));
+}
+
 TEST_F(WorldFile, an_older_or_newer_layout_that_is_meant_to_stay_is_refused_with_both_numbers) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, persist), std::uint32_t{1});

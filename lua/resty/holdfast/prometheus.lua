@@ -199,9 +199,9 @@ local function collect(settings)
     local world
     local deadline = lock_counts.computed() + PATIENCE_FOR_ALL
     for _, name in ipairs(names) do
-        local dict = shdict.open(name)
+        local dict, why = shdict.find(name)
         local stats = dict and dict:stats()
-        if not dict then
+        if not dict and why ~= "dictionary not found" then
             unreadable = unreadable + 1
         end
         if stats then  -- else it was removed meanwhile, or cannot be used: the other dictionaries still count

@@ -16,6 +16,9 @@ return {
     -- holdfast_mutex
     MUTEX_FUTEX = 0, MUTEX_SPIN = 1, MUTEX_FILE = 2,
 
+    -- holdfast_persist
+    TEMPORARY = -1, KEPT = 0, PERSISTENT = 1,
+
     -- holdfast_store_op
     SET = 0, ADD = 1, REPLACE = 2, SAFE_SET = 3, SAFE_ADD = 4,
 

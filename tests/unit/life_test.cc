@@ -1,0 +1,136 @@
+// How long a dictionary lives that nobody said anything about: it is kept, and gives way while no process uses it.
+// This program itself never enters a world, so that each child begins one.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "support/dict.h"
+#include "support/started.h"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint64_t kSmall = 65536;
+constexpr std::uint64_t kLarge = 131072;
+
+Options kept(std::uint64_t size = kSmall) { return {.size = size, .kept = true}; }
+
+/// Opens the dictionary, says what was found in it, "new", or what is wrong, and stores something.
+int visit(Channel& parent, const Options& options) {
+  Dict dict("dict", options);
+  if (dict.status == HOLDFAST_OK) {
+    const Got found = dict.get("visited");
+    parent.say(found.code == HOLDFAST_OK ? found.text : "new");
+    dict.set("visited", std::to_string(options.size));
+  } else {
+    parent.say(holdfast_code_text(dict.status));
+  }
+  parent.hear();
+  return 0;
+}
+
+std::string said_by_visitor(const Options& options) {
+  Child visitor([options](Channel& parent) { return visit(parent, options); });
+  const std::string said = visitor.hear();
+  visitor.say("go");
+  EXPECT_EQ(visitor.wait(), 0);
+  return said;
+}
+
+TEST(Life, a_dictionary_that_was_opened_without_a_wish_outlives_its_processes) {
+  const ScratchDirectory world;
+  EXPECT_EQ("new", said_by_visitor(kept()));
+  EXPECT_EQ("65536", said_by_visitor(kept()));
+  EXPECT_EQ("65536", said_by_visitor({.persist = true})) << "the wish of the process that made it counts";
+}
+
+TEST(Life, a_kept_one_that_no_process_uses_is_made_again_for_another_size_or_mutex) {
+  const ScratchDirectory world;
+  EXPECT_EQ("new", said_by_visitor(kept(kSmall)));
+  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("131072", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("new", said_by_visitor({.size = kLarge, .mutex = HOLDFAST_MUTEX_SPIN, .kept = true}));
+}
+
+TEST(Life, one_that_persists_is_not) {
+  const ScratchDirectory world;
+  EXPECT_EQ("new", said_by_visitor({.persist = true}));
+  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("65536", said_by_visitor(kept()));
+}
+
+TEST(Life, one_that_a_process_uses_is_not) {
+  const ScratchDirectory world;
+  Started user("new", [](Channel& parent) { return visit(parent, kept()); });
+  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("65536", said_by_visitor(kept()));
+  user.kill_and_wait();
+  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
+}
+
+TEST(Life, one_that_this_process_uses_is_not) {
+  in_a_world([] {
+    const Dict first("dict", kept());
+    ASSERT_EQ(HOLDFAST_OK, first.status);
+    EXPECT_EQ(HOLDFAST_MISMATCH, Dict("dict", kept(kLarge)).status);
+  });
+}
+
+// As a command of `holdfast lock` uses it: by descriptors, without a mapping.
+TEST(Life, one_that_is_in_use_over_exec_is_not) {
+  const ScratchDirectory world;
+  Started command("new", [](Channel& parent) {
+    const Dict dict("dict", kept());
+    int fds[2] = {-1, -1};
+    if (holdfast_use_over_exec(dict.handle, fds) != HOLDFAST_OK) return 1;
+    for (const int fd : fds) ::fcntl(fd, F_SETFD, 0);
+    parent.say("new");
+    parent.hear();
+    ::execl("/bin/sleep", "sleep", "600", nullptr);
+    return 2;
+  });
+  command.say("go");
+  const std::string exe = "/proc/" + std::to_string(command.pid()) + "/comm";
+  const auto is_sleep = [&] {
+    std::string name;
+    std::getline(std::ifstream(exe), name);
+    return name == "sleep";
+  };
+  for (int look = 0; look < 5000 && !is_sleep(); ++look) ::usleep(1000);
+  ASSERT_TRUE(is_sleep());
+  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
+  command.kill_and_wait();
+  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
+}
+
+TEST(Life, of_two_sizes_that_are_asked_for_at_once_one_is_had_and_the_other_refused) {
+  for (int round = 0; round < 10; ++round) {
+    const ScratchDirectory world;
+    EXPECT_EQ("new", said_by_visitor(kept(12288)));
+    Child one([](Channel& parent) { return visit(parent, kept(kSmall)); });
+    Child other([](Channel& parent) { return visit(parent, kept(kLarge)); });
+    const std::string first = one.hear();
+    const std::string second = other.hear();
+    // Both may see the other one in use for a moment. Neither has what the other has.
+    EXPECT_TRUE(first == "new" || first == "mismatch") << first;
+    EXPECT_TRUE(second == "new" || second == "mismatch") << second;
+    EXPECT_NE(first == "new", second == "new") << first << ", " << second;
+    one.say("go");
+    other.say("go");
+    EXPECT_EQ(0, one.wait() + other.wait());
+  }
+}
+
+TEST(Life, one_of_a_cluster_ends_with_its_last_process) {
+  const ScratchDirectory world;
+  const Options options{.kept = true, .cluster = "main"};
+  EXPECT_EQ("new", said_by_visitor(options));
+  EXPECT_EQ("new", said_by_visitor(options));
+}
+
+}  // namespace
+}  // namespace holdfast::test
