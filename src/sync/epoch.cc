@@ -16,7 +16,7 @@ namespace holdfast {
 
 namespace epoch_internal {
 
-constinit thread_local Record* record = nullptr;
+constinit thread_local Record* record{nullptr};
 static_assert(std::is_trivially_destructible_v<decltype(record)>);
 constinit std::atomic<std::uint64_t> now{1};
 

@@ -117,6 +117,7 @@ constinit thread_local int kept_for_program{-1};
 constinit thread_local int kept_for_keeper{-1};
 static_assert(std::is_trivially_destructible_v<decltype(keeps_life)>);
 static_assert(std::is_trivially_destructible_v<decltype(kept_for_program)>);
+static_assert(std::is_trivially_destructible_v<decltype(kept_for_keeper)>);
 
 }  // namespace
 

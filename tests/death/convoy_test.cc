@@ -109,7 +109,9 @@ class ConvoyTest : public DeathTest {
     for (int i = 0; i < slow_loops; ++i)
       children.push_back(
           std::make_unique<Child>([&](Channel&) { return run_slow(GetParam(), dict, *ledger, round_ms); }));
-    if (from == 0) EXPECT_TRUE(eventually([&ledger] { return ledger->held_ns != 0; }));
+    if (from == 0) {
+      EXPECT_TRUE(eventually([&ledger] { return ledger->held_ns != 0; }));
+    }
     sleep_ms(from * round_ms);
     const std::uint64_t held = ledger->held_ns;
     const double start = now();

@@ -449,9 +449,9 @@ TEST_F(Entering, a_process_that_is_stopped_while_it_has_the_table_is_named) {
   ASSERT_TRUE(directory);
   auto table = ProcessTable::open(*directory);
   ASSERT_TRUE(table) << table.status().message;
-  auto lock = table->lock(0);
+  auto lock = table->lock({0, 0});
   ASSERT_TRUE(lock) << lock.status().message;
-  auto second = table->lock(20 * kNsPerMs);
+  auto second = table->lock({20 * kNsPerMs, 20 * kNsPerMs});
   ASSERT_FALSE(second);
   EXPECT_EQ(Code::busy, second.status().code);
   EXPECT_NE(std::string::npos, second.status().message.find("by process " + std::to_string(::getpid())))
