@@ -184,7 +184,8 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
     }
     if (existing.status().code != Code::not_found) return existing;
     auto created = create(world, name, options);
-    if (created || created.status().code != Code::exists) return created;
+    const Code code = created ? Code::ok : created.status().code;
+    if (code != Code::exists && code != Code::not_found) return created;  // not_found: it is removed already
   }
   return Status{Code::busy, "dictionary " + quote_name(name) + " is created and removed by others all the time"};
 }

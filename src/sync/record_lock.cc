@@ -32,7 +32,9 @@ Expected<std::unique_ptr<RecordLock>> RecordLock::open(const RuntimeDirectory& d
                                                        FileId id) {
   auto lock = std::make_unique<RecordLock>(Key{}, directory.path_of(name), id);
   FileDescriptor fd = open_by_name(lock->path_);
-  if (!fd) return Status{Code::system, "cannot open " + lock->path_ + ": " + platform::error_text(errno)};
+  if (!fd)
+    return Status{errno == ENOENT ? Code::not_found : Code::system,
+                  "cannot open " + lock->path_ + ": " + platform::error_text(errno)};
   if (!is_file(fd.get(), id)) return Status{Code::not_found, lock->path_ + " was replaced by another file"};
   lock->source_.store(fd.release(), std::memory_order_relaxed);
   return Expected<std::unique_ptr<RecordLock>>(std::move(lock));

@@ -23,7 +23,8 @@ class RecordLock {
 
  public:
   RecordLock(Key, std::string path, platform::FileId id);
-  /// `id`: the file that is mapped (platform::Mapping::file()). Refuses if `name` leads to another file by now.
+  /// `id`: the file that is mapped (platform::Mapping::file()). not_found: `name` leads to another file by now, or to
+  /// none.
   static Expected<std::unique_ptr<RecordLock>> open(const RuntimeDirectory& directory, const std::string& name,
                                                     platform::FileId id);
   ~RecordLock();

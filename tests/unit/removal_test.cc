@@ -204,7 +204,10 @@ TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanw
           use_all(dict, round);
           if (remove_it() != HOLDFAST_OK && dict.get("key").code == HOLDFAST_OK) return 2;
           const Dict again(kName, options());
-          if (again.status != HOLDFAST_OK && again.status != HOLDFAST_BUSY) return 3;
+          if (again.status != HOLDFAST_OK && again.status != HOLDFAST_BUSY) {
+            std::fprintf(stderr, "open: %d %s\n", again.status, holdfast_error());
+            return 3;
+          }
         }
         remove_it();
         dict.get("key");
