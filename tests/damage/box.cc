@@ -46,6 +46,7 @@ void Box::make() {
   fill();
   let_others_in();
   find_table();
+  segment_ = dict_->dictionary().keep_segment();
   bytes_ = reinterpret_cast<std::byte*>(&dict_->segment().header());
   copy_.assign(bytes_, bytes_ + size_ + kStatisticsBytes);
 }

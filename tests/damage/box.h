@@ -84,6 +84,7 @@ class Box {
   Token self_ = kNobody;
   Token living_token_ = kNobody;
   Token dead_token_ = kNobody;
+  std::shared_ptr<const Segment> segment_;  // stays mapped when damage reads as a removal
   std::byte* bytes_ = nullptr;
   std::byte* table_ = nullptr;
   std::vector<std::byte> copy_;
