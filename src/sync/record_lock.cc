@@ -77,10 +77,18 @@ RecordLock::Attempt RecordLock::try_acquire(std::uint64_t byte, Held& held) noex
   return Attempt::acquired;
 }
 
+// Whether the descriptor still leads to the file. If the kernel refuses to tell, it most probably does, and a
+// descriptor that stays open keeps the lock.
+bool RecordLock::is_ours(int descriptor) const noexcept {
+  FileId found;
+  const int error = platform::file_id(descriptor, found);
+  return error == 0 ? found == id_ : error != EBADF;
+}
+
 // The host may have closed the descriptor: then unmapping the pin unlocks. If the number now leads to another
 // description of this file, to unlock the byte there does nothing, because it is still locked through this one.
 void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
-  if (is_file(held.descriptor, id_)) {
+  if (is_ours(held.descriptor)) {
     static_cast<void>(platform::record_unlock(held.descriptor, byte));
     ::close(held.descriptor);
   }
@@ -90,7 +98,7 @@ void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
 
 // The pin is not mapped in the child.
 void RecordLock::leave_to_parent(int descriptor) noexcept {
-  if (is_file(descriptor, id_)) ::close(descriptor);
+  if (is_ours(descriptor)) ::close(descriptor);
   platform::ForkGuard::let_go();
 }
 

@@ -44,6 +44,7 @@ class RecordLock {
 
  private:
   platform::FileDescriptor fresh_description() noexcept;
+  bool is_ours(int descriptor) const noexcept;
 
   const std::string path_;
   const platform::FileId id_;

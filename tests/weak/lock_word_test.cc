@@ -196,7 +196,7 @@ TEST(weak_lock_word, the_sources_say_what_is_modelled) {
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return "
        "Quiet::unclear;"},
       {"src/lock/quiet.cc",
-       "if (found.shard->unchanged_since(found.epoch) || is_still_there(dictionary, key, found, mine))"},
+       "if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found, mine)))"},
       {"src/lock/quiet.cc", "commit(lock.granted, found.word.turn() + 1);"},
       {"src/lock/quiet.cc",
        "const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;\n"
