@@ -752,7 +752,8 @@ describe("On a terminal holdfast top", function ()
         contend()
         local process = member [[
             local dict = assert(shdict.open("stopped", { size = "64k" }))
-            assert(require("resty.lock"):new("stopped", { exptime = 3000 }):lock("inside"))
+            lock = require("resty.lock"):new("stopped", { exptime = 3000 })  -- global: never collected
+            assert(lock:lock("inside"))
             ready()
             while true do dict:set("hot", ("x"):rep(20000)) end
         ]]
