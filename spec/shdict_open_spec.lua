@@ -95,6 +95,29 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
+        it("judges the largest value by the size that is there or declared", function ()
+            local world = os.getenv("HOLDFAST_DIR") .. "/largest"
+            local declared = { HOLDFAST_DIR = world, HOLDFAST_DICTS = "declared=64m" }
+            local OPEN = "local shdict = require 'resty.shdict'; print(shdict.open(%s))"
+            assert.matches("^table", in_world(world, "print(shdict.open('big', { size = '64m', largest = '20m' }))"))
+            assert.matches("^table", in_world(world, "print(shdict.open('big', { largest = '10m' }))"))
+            assert.matches("^table", (process.run(OPEN:format("'declared', { largest = '5m' }"), { env = declared })))
+            assert.matches("^table", (process.run(OPEN:format("'declared', { mutex = 'spin' }"), { env = declared })))
+            os.execute("rm -rf '" .. world .. "'")
+        end)
+
+        it("replaces a dictionary whose size nobody asked for once nobody uses it", function ()
+            local world = os.getenv("HOLDFAST_DIR") .. "/any"
+            -- This process keeps the world.
+            assert.equal("8388608\n", in_world(world, [[
+                assert(shdict.open("other", { size = "64k" }))
+                local command = "LUA_PATH='" .. package.path .. "' luajit -e \"local shdict = require 'resty.shdict'; %s\""
+                os.execute(command:format("print(assert(shdict.open('any', { persist = false })):capacity())"))
+                assert(os.execute(command:format("assert(shdict.open('any', { size = '16m' }))")) == 0)
+            ]]))
+            os.execute("rm -rf '" .. world .. "'")
+        end)
+
         it("leaves what is declared to the world's last process", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/life"
             for _ = 1, 2 do

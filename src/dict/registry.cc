@@ -61,16 +61,46 @@ static Status check_declared(Dictionary& dictionary, const std::string& declared
                               ", but HOLDFAST_CLUSTER puts it into the cluster " + quote_name(declared)};
 }
 
+static Status bad_declaration(const std::string& name) {
+  return {Code::invalid, "bad size of " + quote_name(name) + " in HOLDFAST_DICTS: expected at least " +
+                             std::to_string(kSizeMin) + " bytes (12k)"};
+}
+
+// The size that $HOLDFAST_DICTS declares; not_found: none.
+static Expected<std::uint64_t> declared_size(const std::string& name) {
+  const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
+  return find_declaration(declarations != nullptr ? declarations : "", name);
+}
+
+// For a caller that asks for no size: the size of the dictionary that exists or is declared, else the default. What is
+// declared ends with its world.
+Status Registry::choose_size(const std::string& name, DictionaryOptions& options) {
+  const auto declared = declared_size(name);
+  if (!declared && declared.status().code != Code::not_found) return declared.status();
+  if (declared && *declared < kSizeMin) return bad_declaration(name);
+  const auto present = present_size(name);
+  if (!present) return present.status();
+  options.any_size = *present != 0 || !declared;
+  options.size = *present != 0 ? *present : declared ? *declared : kSizeDefault;
+  if (declared && options.persist == kKept) options.persist = kTemporary;
+  return {};
+}
+
+Expected<std::uint64_t> Registry::present_size(const std::string& name) {
+  const platform::LongMutex::Hold lock(mutex_);
+  const auto known = dictionaries_.find(name);
+  if (known != dictionaries_.end()) return known->second->capacity();
+  const auto existing = open_locked(name, {});
+  if (existing) return (*existing)->capacity();
+  if (existing.status().code == Code::not_found) return std::uint64_t{0};
+  return existing.status();
+}
+
 Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions options) {
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
-  if (options.size == 0) {
-    // That of one that exists or is declared, else the default.
-    const auto known = attach(name);
-    if (!known && known.status().code != Code::not_found) return known.status();
-    options.size = kSizeDefault;
-    options.any_size = true;
-  }
+  if (options.size == 0)
+    if (Status chosen = choose_size(name, options); !chosen.ok()) return chosen;
   if (options.size < kSizeMin || options.size > kSizeMax)
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
                                      ": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
@@ -101,8 +131,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
   const platform::LongMutex::Hold lock(mutex_);
-  const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
-  const auto declared = find_declaration(declarations != nullptr ? declarations : "", name);
+  const auto declared = declared_size(name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
   auto cluster = declared_cluster(name);
   if (!cluster) return cluster.status();
@@ -128,9 +157,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
     if (Status wrong = check_declared(**existing, *cluster); !wrong.ok()) return wrong;
   }
   if (existing || existing.status().code != Code::not_found || !declared || World::observes()) return existing;
-  if (options.size < kSizeMin)
-    return Status{Code::invalid, "bad size of " + quote_name(name) + " in HOLDFAST_DICTS: expected at least " +
-                                     std::to_string(kSizeMin) + " bytes (12k)"};
+  if (options.size < kSizeMin) return bad_declaration(name);
   return open_locked(name, options);
 }
 

@@ -29,6 +29,9 @@ class Registry {
  private:
   Registry() = default;
   Expected<Dictionary*> open_locked(const std::string& name, const DictionaryOptions& options);
+  Status choose_size(const std::string& name, DictionaryOptions& options);
+  /// 0: there is none.
+  Expected<std::uint64_t> present_size(const std::string& name);
 
   platform::LongMutex mutex_;  // guards dictionaries_, which changes only inside a ForkGuard
   std::map<std::string, std::unique_ptr<Dictionary>> dictionaries_;

@@ -174,7 +174,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
     if (existing) {
       const Status same = (*existing)->check_same(name, options);
       if (same.ok()) return existing;
-      if (World::observes() || (*existing)->header().file.persist != kKept) return same;
+      if (World::observes() || !(*existing)->gives_way()) return same;
       const platform::FileId judged = (*existing)->mapping_.file();
       existing->reset();  // this process is no user of it any more
       const Status retired = retire_unused_file(world.directory(), file_name(name), judged);
@@ -203,6 +203,11 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
   const std::uint64_t wanted = round_size(options.size);
   return options.any_size || traits_.geometry.size == wanted ||
          (header().any_size != 0 && traits_.geometry.size > wanted);
+}
+
+bool Segment::gives_way() const noexcept {
+  const std::uint32_t persist = header().file.persist;
+  return persist == kKept || (persist != kPersistent && header().any_size != 0);
 }
 
 Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {

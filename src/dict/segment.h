@@ -90,6 +90,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
 
  private:
   bool has_size(const DictionaryOptions& options) const noexcept;
+  /// Whether an open that wants another one may replace it while nobody uses it: nobody has asked to keep it for good.
+  bool gives_way() const noexcept;
   struct MappedFile {
     platform::Mapping mapping;
     platform::Mapping name_use;  // world/name_use.h

@@ -3,12 +3,14 @@
 // the other processes that are inside.
 //
 //   EpochGuard   an operation holds one from before it loads a pointer until it no longer uses what the pointer leads
-//   to retire()     takes an object to which no pointer can be loaded any more
+//                to
+//   retire()     takes an object to which no pointer can be loaded any more
 //
 // With one thread (libc knows) guards do nothing, and retire() frees at once. So when an operation loads a pointer, its
 // thread must not use an object that it found before: an operation loads the pointer once and hands the object to what
-// it calls; a shared_ptr keeps an object for longer. A thread that is started inside an operation retires nothing
-// before that operation ends: the library's own threads retire nothing, and calls start no thread of the host.
+// it calls; a shared_ptr keeps an object for longer. No thread begins inside an operation and
+// retires something before the operation ends: calls start no thread of the host, and of the library's own threads only
+// the one of lock/late_release.h retires, which is started outside of any operation.
 //
 // With several threads each thread has a record with one word: the epoch in which its outermost guard began, or 0.
 // retire() gives the object the number of the present epoch and begins the next epoch. An object of epoch e is freed
@@ -20,8 +22,7 @@
 //     store comes before the barrier, the scan behind the barrier sees it. If the store comes after the barrier, so
 //     does the load, which no longer finds the object.
 //  2. A word above e was loaded from the count of epochs after retire() had raised it (acquire, pairs with that
-//  release),
-//     and the pointer was replaced before. So that thread does not find the object either.
+//     release), and the pointer was replaced before. So that thread does not find the object either.
 //  3. A guard that ends stores 0 with release, after all that it did with the object.
 //
 // Why nothing stays: a guard that ends stores 0, then compares the epoch with its own. If the epoch has changed, an

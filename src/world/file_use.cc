@@ -142,7 +142,7 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
       const platform::ForkGuard no_fork;  // a child would share the lock
       auto file = open_world_file(directory, name, FileKind::dictionary);
       if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
-      if (file->id != id || file->header().persist != kKept) return {};
+      if (file->id != id) return {};
       // Held until the name is gone: a process that comes in between waits, and then finds no file or another one.
       const int error = platform::try_record_lock(file->fd.get(), kUseLock);
       HOLDFAST_FAILPOINT("unused.judged");

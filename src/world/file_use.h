@@ -53,7 +53,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
 Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                            const WorldId& world);
 
-/// Retires a kept file that is not in use, for an open that wants another size or mutex. `id`: the file that was
+/// Retires a file that is not in use, for an open that wants another size or mutex. `id`: the file that was
 /// judged; if the name leads to another one by now, nothing is done. exists: it is in use. REQUIRES: the caller does
 /// not use it.
 Status retire_unused_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
