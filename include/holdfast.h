@@ -254,8 +254,8 @@ typedef struct holdfast_options {
 
 /* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
  * one must have the same size, mutex and cluster, and take values as large (MISMATCH names both), or be kept and in use
- * by no process: then it is made again, empty. It keeps the mode and persist that it was made with. If nobody asked for
- * its size, it may be larger than the size that is asked for now. Without a
+ * by no process: then it is made again, empty. It keeps its mode, and of `persist` the longest life that was asked for
+ * counts. If nobody asked for its size, it may be larger than the size that is asked for now. Without a
  * cluster in the options it is that of $HOLDFAST_CLUSTER ("name=cluster,name=cluster"); MISMATCH also if they differ.
  * Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is free).
  * A dictionary of 1.9 MB or more and several parts takes memory as it is used: a change for which /dev/shm has none is

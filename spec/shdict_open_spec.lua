@@ -86,7 +86,7 @@ describe("shdict", function ()
             local function count(size, persist) return in_world(world, COUNT:format(size, persist)) end
             assert.equal("1\n", count("'64k'", "false"))
             assert.equal("1\n", count("'64k'", "nil"))
-            assert.equal("2\n", count("'64k'", "false"))  -- the wish of the process that made it counts
+            assert.equal("2\n", count("'64k'", "false"))  -- the longest life that was asked for counts
             assert.equal("3\n", count("nil", "nil"))
             assert.equal("1\n", count("'128k'", "true"))  -- nobody used the other one
             assert.equal("2\n", count("nil", "nil"))

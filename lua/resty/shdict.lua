@@ -63,24 +63,20 @@ local function is_dictionary(given)
 end
 
 
--- The dictionary that stands for a lua_shared_dict: the one there is, whatever its size, or a new one.
+-- The dictionary that stands for a lua_shared_dict: a new one, or the one that is in use, whatever its size.
 local function open_declared(name, zone)
-    local size = nginx_zones.size(zone)
-    local dict, err, code = attach(name)
-    if code == NOT_FOUND then
-        local options = ffi_new("holdfast_options")
-        options.size, options.persist = size, core.TEMPORARY  -- the life of nginx, as its own zones
-        code = C.holdfast_open(name, #name, options, handle_ptr)
-        if code == OK then
-            return remember(name, handle_ptr[0])
-        end
-        if code ~= MISMATCH then
-            return nil, sentence(code)
-        end
-        dict, err = attach(name)  -- another process was quicker
+    local options = ffi_new("holdfast_options")
+    options.size, options.persist = nginx_zones.size(zone), core.TEMPORARY  -- the life of nginx, as its own zones
+    local code = C.holdfast_open(name, #name, options, handle_ptr)
+    if code == OK then
+        return remember(name, handle_ptr[0])
     end
+    if code ~= MISMATCH then
+        return nil, sentence(code)
+    end
+    local dict, err = attach(name)
     if dict then
-        nginx_zones.compare_sizes(name, size, tonumber(C.holdfast_capacity(dict[1])))
+        nginx_zones.compare_sizes(name, nginx_zones.size(zone), tonumber(C.holdfast_capacity(dict[1])))
     end
     return dict, err
 end

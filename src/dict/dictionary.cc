@@ -71,7 +71,7 @@ Status Dictionary::reopen(const DictionaryOptions& options) {
       now = adopt(std::move(*next));
     }
   }
-  Status same = now->check_same(name_, options);
+  Status same = now->join(name_, options);
   if (same.ok()) {
     const platform::LongMutex::Hold lock(refreshing_);
     const platform::ForkGuard no_fork;

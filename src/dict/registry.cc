@@ -89,11 +89,11 @@ Status Registry::choose_size(const std::string& name, DictionaryOptions& options
 Expected<std::uint64_t> Registry::present_size(const std::string& name) {
   const platform::LongMutex::Hold lock(mutex_);
   const auto known = dictionaries_.find(name);
-  if (known != dictionaries_.end()) return known->second->capacity();
-  const auto existing = open_locked(name, {});
-  if (existing) return (*existing)->capacity();
-  if (existing.status().code == Code::not_found) return std::uint64_t{0};
-  return existing.status();
+  if (known != dictionaries_.end())
+    if (const std::uint64_t size = known->second->capacity(); size != 0) return size;
+  const auto world = World::current();
+  if (!world) return world.status();
+  return Segment::present_size(**world, name);
 }
 
 Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions options) {

@@ -166,13 +166,20 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
               {geometry, options.mutex, seed, !options.cluster.empty()});
 }
 
+Expected<std::uint64_t> Segment::present_size(World& world, const std::string& name) {
+  auto file = open_world_file(world.directory(), file_name(name), FileKind::dictionary);
+  if (!file && file.status().code != Code::not_found) return file.status();
+  const std::uint64_t size = file ? file->header().size - kStatisticsBytes : 0;
+  return size <= kSizeMax ? size : 0;
+}
+
 Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string& name,
                                                  const DictionaryOptions& options) {
   // After losing the race to create, attach to the winner's; after losing the race against a removal, create.
   for (int attempt = 0; attempt < 100; ++attempt) {
     auto existing = attach(world, name);
     if (existing) {
-      const Status same = (*existing)->check_same(name, options);
+      const Status same = (*existing)->join(name, options);
       if (same.ok()) return existing;
       if (World::observes() || !(*existing)->gives_way()) return same;
       const platform::FileId judged = (*existing)->mapping_.file();
@@ -205,15 +212,29 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
          (header().any_size != 0 && traits_.geometry.size > wanted);
 }
 
+// Of all that open a dictionary, the one that asks for the longest life counts. Relaxed: the word is judged when no
+// process uses the file any more, from the file.
+void Segment::raise_life(std::uint32_t persist) noexcept {
+  const auto rank = [](std::uint32_t life) { return life == kTemporary ? 0 : life == kKept ? 1 : 2; };
+  if (persist == kKept && in_cluster()) return;
+  std::atomic<std::uint32_t>& word = header().file.persist;
+  std::uint32_t seen = word.load(std::memory_order_relaxed);
+  while (rank(seen) < rank(persist) && !word.compare_exchange_weak(seen, persist, std::memory_order_relaxed)) {
+  }
+}
+
 bool Segment::gives_way() const noexcept {
   const std::uint32_t persist = header().file.persist;
   return persist == kKept || (persist != kPersistent && header().any_size != 0);
 }
 
-Status Segment::check_same(const std::string& name, const DictionaryOptions& options) const {
+Status Segment::join(const std::string& name, const DictionaryOptions& options) {
   const bool same_cluster = in_cluster() ? cluster() == options.cluster : options.cluster.empty();
   if (has_size(options) && traits_.strategy == options.mutex && same_cluster) {
-    if (options.largest <= traits_.geometry.value_max()) return {};
+    if (options.largest <= traits_.geometry.value_max()) {
+      if (!World::observes()) raise_life(options.persist);
+      return {};
+    }
     return {Code::mismatch, "dictionary " + quote_name(name) + " exists and takes values of at most " +
                                 std::to_string(traits_.geometry.value_max()) + " bytes, asked for " +
                                 std::to_string(options.largest) + "; remove it, so that it is made anew"};

@@ -41,6 +41,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
  public:
   /// Attaches to the segment `name` of the world; not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
+  /// The size of the segment that is there, whether or not it may be used; 0: there is none.
+  static Expected<std::uint64_t> present_size(World& world, const std::string& name);
   /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex, unless it is
   /// kept and not in use: then it is made again. If nobody has asked for its size, it is good for all that ask for no
   /// more.
@@ -86,10 +88,13 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// Gives the name up to the next dictionary. REQUIRES: it is retired.
   void release_name() noexcept { name_use_.reset(); }
 
-  Status check_same(const std::string& name, const DictionaryOptions& options) const;
+  /// For an open with these options: mismatch if the dictionary is another one. If not, it lives as long as they say,
+  /// if that is longer.
+  Status join(const std::string& name, const DictionaryOptions& options);
 
  private:
   bool has_size(const DictionaryOptions& options) const noexcept;
+  void raise_life(std::uint32_t persist) noexcept;
   /// Whether an open that wants another one may replace it while nobody uses it: nobody has asked to keep it for good.
   bool gives_way() const noexcept;
   struct MappedFile {

@@ -63,7 +63,7 @@ struct FileHeader {
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order mismatches
   FileKind kind;
   std::uint64_t size;                  // bytes of the file
-  std::uint32_t persist;               // a Persist
+  std::atomic<std::uint32_t> persist;  // a Persist; an open that asks for a longer life raises it
   std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users look for a newer file
   std::array<char, 40> boot;           // boot id, not terminated; stamps of another boot mean nothing
   std::uint64_t time_namespace;        // nor do those of another time namespace: its clocks differ
