@@ -232,6 +232,28 @@ describe("holdfast doctor", function ()
         assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: my_dict$")
     end)
 
+    it("takes a dictionary for used, and finds that it was deleted, where only a command has locks in it", function ()
+        local script = command.write("open.lua", [[ require("resty.shdict").open("jobs", { size = "64k" }) ]])
+        output("run", "--workers", "1", script)
+        assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: jobs$")
+        local holder = command.start("lock", "-F", "jobs", "key", "--", "sleep", "3600")
+        assert(command.await(function () return command.read("/proc/" .. holder.pid .. "/comm") == "sleep\n" end))
+        assert.same({ {}, 0 }, { findings() })
+        os.execute(("rm %s/jobs.dict"):format(command.world()))
+        local found, code = findings()
+        local lost = "error: %s: a dictionary was deleted or moved while it was in use, and programs that come are "
+                     .. "refused its name; this has locks in it: pid %d (sleep)"
+        assert.same({ lost:format(command.world(), holder.pid) }, found)
+        assert.equal(2, code)
+        local ended, _, err = run("lock", "jobs", "key", "--", "true")
+        assert.is_false(ended.code == 0)
+        assert.matches("jobs%.dict was deleted, moved or replaced while processes used it", err)
+        holder:signal(command.KILL)
+        holder:wait()
+        assert.same({ {}, 0 }, { findings() })
+        assert.same({ code = 0 }, (run("lock", "jobs", "key", "--", "true")))
+    end)
+
     it("warns of what a dead process holds and others wait for", function ()
         local holder = command.start("lock", "-F", "key", "--", "sleep", "3600")
         assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no world yet

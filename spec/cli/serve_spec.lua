@@ -118,6 +118,20 @@ describe("holdfast serve", function ()
         assert.truthy(command.await(function () return refused() == 2 end))
     end)
 
+    it("counts a dictionary that was deleted while only a command had locks in it", function ()
+        local holder = command.start("lock", "-F", "jobs", "key", "--", "sleep", "3600")
+        assert(command.await(function () return command.read("/proc/" .. holder.pid .. "/comm") == "sleep\n" end))
+        local _, port = serve()
+        local function refused()
+            return tonumber(get(port, "/metrics"):match "\nholdfast_dictionaries_unreadable (%d+)\n")
+        end
+        assert.equal(0, refused())
+        os.execute(("rm %s/jobs.dict"):format(command.world()))
+        assert.truthy(command.await(function () return refused() == 1 end))
+        holder:signal(command.KILL)
+        assert.truthy(command.await(function () return refused() == 0 end))
+    end)
+
     it("has metrics that promtool accepts", function ()
         if not shell.succeeds "command -v promtool >/dev/null" then
             return pending "promtool is not installed"

@@ -17,6 +17,7 @@
 #include "inspect/descriptor.h"
 #include "world/file_use.h"
 #include "world/kept_file.h"
+#include "world/name_use.h"
 #include "world/world_file.h"
 
 namespace holdfast::inspect {
@@ -28,6 +29,7 @@ constexpr std::uint64_t kBlockBytes = 512;  // st_blocks
 // docs/format.md; the same since the first layout.
 constexpr std::size_t kMutexOffset = 112;
 constexpr off_t kNameFilesOffset = 256;  // since layout 6
+constexpr off_t kKeptUsesOffset = 144;
 constexpr std::size_t kShardsOffset = 116;
 constexpr std::size_t kReadBytes = 120;
 
@@ -101,6 +103,16 @@ Expected<std::vector<std::string>> file_names(const std::string& directory) {
   return names;
 }
 
+/// Whether anybody has locked that byte; true if that is not known.
+bool is_locked(int fd, std::uint64_t byte) noexcept {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(byte);
+  lock.l_len = 1;
+  return fd < 0 || ::fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
 }  // namespace
 
 const char* life_in_words(const WorldFile& file) noexcept {
@@ -110,12 +122,34 @@ const char* life_in_words(const WorldFile& file) noexcept {
 
 bool is_in_use(const std::string& directory, const WorldFile& file) {
   const Descriptor fd(::open((directory + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = static_cast<off_t>(kUseLock);
-  lock.l_len = 1;
-  return fd.get() < 0 || ::fcntl(fd.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+  // In this order: a process makes the file of a use before exec ends its lock.
+  return is_locked(fd.get(), kUseLock) || is_use_kept(directory, file);
+}
+
+std::optional<std::vector<KeptUse>> read_kept_uses(const std::string& directory, std::uint64_t byte) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
+  if (stream == nullptr) return std::nullopt;
+  std::vector<KeptUse> uses;
+  while (const dirent* const entry = ::readdir(stream.get())) {
+    const std::uint64_t used = byte_of_use_file(entry->d_name);
+    if (used == 0 || (byte != 0 && used != byte)) continue;
+    const Descriptor fd(::openat(::dirfd(stream.get()), entry->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (fd.get() < 0 && (errno == ENOENT || errno == ELOOP)) continue;
+    struct stat info {};
+    if (is_locked(fd.get(), 0)) uses.push_back({used, ::fstat(fd.get(), &info) == 0 ? info.st_ino : 0});
+  }
+  return uses;
+}
+
+bool is_use_kept(const std::string& directory, const WorldFile& file) {
+  const auto uses = read_kept_uses(directory, name_byte(file.name, file.inode));
+  return !uses || !uses->empty();
+}
+
+bool was_any_use_kept(const std::string& directory) {
+  const Descriptor fd(::open((directory + "/" + kTable).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  std::uint64_t word = 0;
+  return ::pread(fd.get(), &word, sizeof word, kKeptUsesOffset) == sizeof word && word != 0;
 }
 
 std::uint32_t our_layout() noexcept { return kLayoutVersion; }

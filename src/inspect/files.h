@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,8 +53,21 @@ struct WorldFile {
 
 /// "temporary", "kept" or "persistent": how long its dictionary lives.
 const char* life_in_words(const WorldFile& file) noexcept;
-/// Whether a process has it open; true if that is not known.
+/// Whether a process has it open, or uses it over exec; true if that is not known.
 bool is_in_use(const std::string& directory, const WorldFile& file);
+
+/// A file by which a program uses a dictionary over exec (world/kept_file.h).
+struct KeptUse {
+  std::uint64_t byte = 0;   // name_byte() of world/name_use.h
+  std::uint64_t inode = 0;  // of the file that says so; 0 if it cannot be read
+};
+/// Those that count: uses for which the kernel does not say whether they have ended, too. `byte`: of one dictionary's
+/// file; 0: all. Nothing if the directory cannot be read.
+std::optional<std::vector<KeptUse>> read_kept_uses(const std::string& directory, std::uint64_t byte = 0);
+/// Whether a program uses it over exec; true if that is not known.
+bool is_use_kept(const std::string& directory, const WorldFile& file);
+/// Whether any use was ever kept in the world of the directory: else programs do not look at such files.
+bool was_any_use_kept(const std::string& directory);
 
 /// The layout that this library reads and writes.
 std::uint32_t our_layout() noexcept;

@@ -15,6 +15,7 @@ namespace holdfast::inspect {
 namespace {
 
 constexpr const char* kTable = "processes";
+constexpr double kLookAtDescriptors = 2;  // seconds
 
 std::string named(const std::vector<std::uint32_t>& pids) {
   constexpr std::size_t kShown = 20;
@@ -27,12 +28,28 @@ std::string named(const std::vector<std::uint32_t>& pids) {
   return text;
 }
 
-/// What has the file open, for a sentence.
-std::string users(const Patient& patient, const WorldFile& file) {
+/// The commands that hold locks in the file of that byte, over exec: they do not have it open.
+std::string commands_with_locks(const Patient& patient, std::uint64_t byte) {
+  const auto uses = read_kept_uses(patient.directory, byte);
+  if (!uses || uses->empty()) return {};
+  const std::vector<std::uint32_t> pids = pids_that_keep(patient.directory, *uses, all_pids(), kLookAtDescriptors);
+  if (pids.empty()) return "a command that is not seen from here has locks in it";
+  return fmt::format("{} locks in it: pid {}", pids.size() == 1 ? "this has" : "these have", named(pids));
+}
+
+/// What uses the file of that byte, for a sentence.
+std::string users(const Patient& patient, const WorldFile& file, std::uint64_t byte) {
   const auto& pids = patient.openers.of(file.inode);
+  const std::string commands = commands_with_locks(patient, byte);
   if (!pids.empty())
-    return fmt::format("{} it open: pid {}", pids.size() == 1 ? "this has" : "these have", named(pids));
+    return fmt::format("{} it open: pid {}{}{}", pids.size() == 1 ? "this has" : "these have", named(pids),
+                       commands.empty() ? "" : "; ", commands);
+  if (!commands.empty()) return commands;
   return patient.openers.complete() ? "no process has it open" : "no process that this user may look at has it open";
+}
+
+std::string users(const Patient& patient, const WorldFile& file) {
+  return users(patient, file, name_byte(file.name, file.inode));
 }
 
 /// Whether processes of another version use the world: then none of its files is replaced.
@@ -116,7 +133,7 @@ void check_lost_names(const Patient& patient, const Names& names, Findings& find
     findings.push_back({Severity::error, file.name.empty() ? patient.directory : file.name,
                         fmt::format("{} was deleted or moved while it was in use, and programs that come are refused "
                                     "its name; {}",
-                                    file.name.empty() ? "a dictionary" : "the file", users(patient, file)),
+                                    file.name.empty() ? "a dictionary" : "the file", users(patient, file, byte)),
                         "end these processes, or start them again together"});
   }
 }

@@ -100,7 +100,16 @@ Names Names::look(const std::string& directory, const std::vector<WorldFile>& fi
     for (const std::uint64_t byte : locked)
       if (!named.contains(byte) && !removed.contains(byte)) names.lost_.push_back(byte);
   }
+  if (was_any_use_kept(directory))
+    names.add_lost_uses(read_kept_uses(directory).value_or(std::vector<KeptUse>()), named);
   return names;
+}
+
+// A removal in order deletes these files before the name goes. One that stays refuses the name, whatever the notes say.
+void Names::add_lost_uses(const std::vector<KeptUse>& uses, const std::set<std::uint64_t>& named) {
+  for (const KeptUse& use : uses)
+    if (!named.contains(use.byte) && std::find(lost_.begin(), lost_.end(), use.byte) == lost_.end())
+      lost_.push_back(use.byte);
 }
 
 bool Names::refuses(const WorldFile& file) const {

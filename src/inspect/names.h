@@ -1,10 +1,11 @@
-// Which names of dictionaries are in use, as the record locks on the files of names tell (world/name_use.h). Only
-// looks: it takes no lock.
+// Which names of dictionaries are in use, as the record locks on the files of names tell (world/name_use.h), and those
+// on the files of uses that are kept over exec (world/kept_file.h). Only looks: it takes no lock.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class Names {
 
  private:
   static Names look(const std::string& directory, const std::vector<WorldFile>& files);
+  void add_lost_uses(const std::vector<KeptUse>& uses, const std::set<std::uint64_t>& named);
 
   std::map<std::size_t, bool> unsound_;
   std::vector<std::uint64_t> lost_;

@@ -5,12 +5,14 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
 #include "holdfast.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
+#include "world/kept_file.h"
 #include "world/world_file.h"
 
 namespace holdfast::inspect {
@@ -76,6 +78,34 @@ const std::vector<std::uint32_t>& Openers::of(std::uint64_t inode) const {
   static const std::vector<std::uint32_t> none;
   const auto found = pids_of_.find(inode);
   return found != pids_of_.end() ? found->second : none;
+}
+
+std::vector<std::uint32_t> pids_that_keep(const std::string& directory, const std::vector<KeptUse>& uses,
+                                          const std::vector<std::uint32_t>& pids, double seconds) {
+  std::vector<std::uint32_t> found;
+  struct stat where {};
+  if (::stat(directory.c_str(), &where) != 0) return found;
+  const auto is_one = [&](const std::filesystem::path& descriptor) {
+    std::error_code error;
+    // The name first: another file may be on a server that does not answer.
+    const std::string name = std::filesystem::read_symlink(descriptor, error).filename();
+    struct stat info {};
+    return name.starts_with(kUsePrefix) && ::stat(descriptor.c_str(), &info) == 0 && info.st_dev == where.st_dev &&
+           std::any_of(uses.begin(), uses.end(), [&](const KeptUse& use) { return use.inode == info.st_ino; });
+  };
+  const double end = holdfast_now() + seconds;
+  for (const std::uint32_t pid : pids) {
+    if (holdfast_now() > end) break;
+    std::error_code error;
+    std::filesystem::directory_iterator one(fmt::format("/proc/{}/fd", pid), error);
+    for (const std::filesystem::directory_iterator last; !error && one != last; one.increment(error))
+      if (is_one(one->path())) {
+        found.push_back(pid);
+        break;
+      }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace holdfast::inspect

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "inspect/files.h"
+
 namespace holdfast::inspect {
 
 class Openers {
@@ -32,5 +34,9 @@ class Openers {
   std::vector<std::uint32_t> closed_;
   bool in_time_ = true;
 };
+
+/// Which of these processes have such a file of the directory open, in order. Looks for about so many seconds.
+std::vector<std::uint32_t> pids_that_keep(const std::string& directory, const std::vector<KeptUse>& uses,
+                                          const std::vector<std::uint32_t>& pids, double seconds);
 
 }  // namespace holdfast::inspect

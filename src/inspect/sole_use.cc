@@ -1,18 +1,14 @@
 #include "inspect/sole_use.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include "inspect/files.h"
 #include "world/file_use.h"
-#include "world/kept_file.h"
-#include "world/name_use.h"
 
 namespace holdfast::inspect {
 
@@ -21,34 +17,13 @@ namespace {
 constexpr int kLooks = 20;
 constexpr useconds_t kPauseMicroseconds = 1000;
 
-struct flock lock_of(std::uint64_t byte) noexcept {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = static_cast<off_t>(byte);
-  lock.l_len = 1;
-  return lock;
-}
-
 bool lock(int fd) noexcept {
-  struct flock all = lock_of(kUseLock);
+  struct flock all {};
+  all.l_type = F_WRLCK;
+  all.l_whence = SEEK_SET;
+  all.l_start = static_cast<off_t>(kUseLock);
+  all.l_len = 1;
   return ::fcntl(fd, F_OFD_SETLK, &all) == 0;
-}
-
-/// Whether a program uses it over exec (world/kept_file.h). What cannot be told counts as use.
-bool is_kept(const std::string& directory, const WorldFile& file) {
-  const std::string prefix = use_file_prefix(name_byte(file.name, file.inode));
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
-  if (stream == nullptr) return true;
-  while (const dirent* const entry = ::readdir(stream.get())) {
-    const std::string name = entry->d_name;
-    if (!name.starts_with(prefix)) continue;
-    const Descriptor fd(::open((directory + "/" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    struct flock found = lock_of(0);
-    if (fd.get() < 0 && errno == ENOENT) continue;
-    if (fd.get() < 0 || ::fcntl(fd.get(), F_OFD_GETLK, &found) != 0 || found.l_type != F_UNLCK) return true;
-  }
-  return false;
 }
 
 /// Whether the name still leads to the opened file: another may have replaced it.
@@ -76,7 +51,7 @@ SoleUse take_sole_use(const std::string& directory, const std::string& dictionar
     const bool is_locked = lock(fd.get());
     if (!is_locked && errno != EAGAIN && errno != EACCES)
       return {.trouble = "cannot lock " + path + ": " + std::strerror(errno)};
-    use.is_used = !is_locked || is_kept(directory, file);
+    use.is_used = !is_locked || is_use_kept(directory, file);
     if (!use.is_used && has_name(fd.get(), path)) return {.held = std::move(fd), .path = path};
     fd.reset();
     ::usleep(kPauseMicroseconds);

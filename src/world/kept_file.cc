@@ -73,19 +73,6 @@ bool for_each_name(int directory_fd, const std::function<bool(const char*)>& vis
   return true;
 }
 
-/// The byte in the name of a file of a use; 0 if it is none.
-std::uint64_t byte_of(std::string_view name) noexcept {
-  constexpr std::size_t kDigits = 16;
-  if (!name.starts_with(kUsePrefix) || name.size() <= kUsePrefix.size() + kDigits) return 0;
-  std::uint64_t byte = 0;
-  for (const char digit : name.substr(kUsePrefix.size(), kDigits)) {
-    const bool is_decimal = digit >= '0' && digit <= '9';
-    if (!is_decimal && (digit < 'a' || digit > 'f')) return 0;
-    byte = byte << 4 | static_cast<std::uint64_t>(is_decimal ? digit - '0' : digit - 'a' + 10);
-  }
-  return byte;
-}
-
 template <class IsWanted>
 bool is_any_kept(const RuntimeDirectory& directory, IsWanted&& is_wanted) {
   auto directory_fd = directory.open_as_it_is();
@@ -127,12 +114,12 @@ bool is_anything_kept(const RuntimeDirectory& directory) {
 }
 
 bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte) {
-  return is_any_kept(directory, [byte](std::string_view name) { return byte_of(name) == byte; });
+  return is_any_kept(directory, [byte](std::string_view name) { return byte_of_use_file(name) == byte; });
 }
 
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own) {
   return is_any_kept(directory, [=](std::string_view name) {
-    const std::uint64_t byte = byte_of(name);
+    const std::uint64_t byte = byte_of_use_file(name);
     return byte >= first && byte < end && byte != own;
   });
 }
@@ -141,7 +128,7 @@ void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte) {
   auto directory_fd = directory.open();
   if (!directory_fd) return;
   for_each_name(directory_fd->get(), [&](const char* name) {
-    if (byte_of(name) == byte) ::unlinkat(directory_fd->get(), name, 0);
+    if (byte_of_use_file(name) == byte) ::unlinkat(directory_fd->get(), name, 0);
     return true;
   });
 }

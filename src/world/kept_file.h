@@ -39,6 +39,18 @@ inline std::string hexadecimal(std::uint64_t number) {
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
 /// What the names of all files begin with that say so of that byte.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
+/// The byte in the name of a file of a use; 0 if it is none.
+inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
+  constexpr std::size_t kDigits = 16;
+  if (!name.starts_with(kUsePrefix) || name.size() <= kUsePrefix.size() + kDigits) return 0;
+  std::uint64_t byte = 0;
+  for (const char digit : name.substr(kUsePrefix.size(), kDigits)) {
+    const bool is_decimal = digit >= '0' && digit <= '9';
+    if (!is_decimal && (digit < 'a' || digit > 'f')) return 0;
+    byte = byte << 4 | static_cast<std::uint64_t>(is_decimal ? digit - '0' : digit - 'a' + 10);
+  }
+  return byte;
+}
 
 /// Makes the file, and gives the descriptor that is for the program.
 Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "world/directory_name.h"
+#include "world/kept_file.h"
 #include "world/name_file.h"
 #include "world/world_file.h"
 
@@ -183,7 +184,8 @@ Status create_directory(const std::string& path) {
 bool has_only_a_world(const std::string& path) {
   const auto is_of_a_world = [](std::string_view name) {
     return name == "processes" || name.ends_with(kDictionarySuffix) || name.starts_with(kNameFilePrefix) ||
-           name.starts_with(kTemporaryPrefix) || name.starts_with(".agent-");
+           name.starts_with(kTemporaryPrefix) || is_kept_file(name) || name.starts_with(".agent-") ||
+           name.starts_with(".store-");
   };
   std::error_code error;
   for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error))

@@ -182,7 +182,9 @@ TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
 
 TEST_F(Directory, nobody_is_told_to_change_the_mode_of_one_that_has_other_things) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0755));
-  for (const char* const ours : {"processes", "jobs.dict", "names-07"}) std::ofstream(scratch_ / ours).put('x');
+  for (const char* const ours : {"processes", "jobs.dict", "names-07", ".new-1", "hold-0000000000000001",
+                                 "use-4000000000000001-0000000000000002", ".agent-main", ".store-main"})
+    std::ofstream(scratch_ / ours).put('x');
   EXPECT_TRUE(has(refusal(scratch_.path()), "chmod 700 " + scratch_.path()));
   std::ofstream(scratch_ / "notes").put('x');
   const Status status = refusal(scratch_.path());
