@@ -111,7 +111,8 @@ describe("shdict", function ()
             -- This process keeps the world.
             assert.equal("8388608\n", in_world(world, [[
                 assert(shdict.open("other", { size = "64k" }))
-                local command = "LUA_PATH='" .. package.path .. "' luajit -e \"local shdict = require 'resty.shdict'; %s\""
+                local command = "LUA_PATH='" .. package.path
+                                .. "' luajit -e \"local shdict = require 'resty.shdict'; %s\""
                 os.execute(command:format("print(assert(shdict.open('any', { persist = false })):capacity())"))
                 assert(os.execute(command:format("assert(shdict.open('any', { size = '16m' }))")) == 0)
             ]]))
