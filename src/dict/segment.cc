@@ -14,8 +14,7 @@ namespace holdfast {
 
 namespace {
 
-void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptions& options, const World& world) {
-  auto& header = *reinterpret_cast<DictionaryHeader*>(base);
+void initialise(DictionaryHeader& header, const Geometry& geometry, const DictionaryOptions& options) {
   header.strategy = static_cast<std::uint32_t>(options.mutex);
   header.shards = geometry.shards;
   header.any_size = options.any_size ? 1 : 0;
@@ -23,7 +22,6 @@ void initialise(std::byte* base, const Geometry& geometry, const DictionaryOptio
   header.seed = platform::random_number();
   header.seed_complement = ~header.seed;
   name_cluster(header.cluster, options.cluster);
-  initialise_fencing(header, world.fencing());
 }
 
 std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& cluster) {
@@ -141,6 +139,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   if (World::observes()) return World::refuse_observer();
   const Geometry geometry = Geometry::for_values(options.size, options.largest);
   platform::Mapping name_use;
+  DictionaryHeader* header = nullptr;
   // Which machine has its locks is the store's to say, and the session that its file tells of ends with the agent.
   const bool is_kept_in_cluster = options.persist == kKept && !options.cluster.empty();
   const NewFile file{FileKind::dictionary,
@@ -152,16 +151,21 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
                        auto held = hold_new_name(world.directory(), file_name(name), inode);
                        if (!held) return held.status();
                        name_use = std::move(*held);
+                       // Not before: a dictionary of this name that was made and removed in between would have the
+                       // larger numbers.
+                       initialise_fencing(*header, world.fencing());
                        return {};
                      },
                      geometry.size - geometry.reserved_at_first() + kStatisticsBytes,
                      kStatisticsBytes};
   // All the rest is zero, as in shards that were never used (ShardHeader::in_use), or a hole, where it is reserved as
   // it is used. So a dictionary of any size is made in no time.
-  auto mapping = create_world_file(world.directory(), file_name(name), file,
-                                   [&](std::byte* base) { initialise(base, geometry, options, world); });
+  auto mapping = create_world_file(world.directory(), file_name(name), file, [&](std::byte* base) {
+    header = reinterpret_cast<DictionaryHeader*>(base);
+    initialise(*header, geometry, options);
+  });
   if (!mapping) return mapping.status();
-  const std::uint64_t seed = reinterpret_cast<DictionaryHeader*>(mapping->data())->seed;
+  const std::uint64_t seed = header->seed;
   return make(world, name, {std::move(*mapping), std::move(name_use)},
               {geometry, options.mutex, seed, !options.cluster.empty()});
 }

@@ -109,7 +109,8 @@ struct NewFile {
   std::uint32_t persist;  // a Persist
   std::uint32_t mode;     // exact permission bits, whatever the umask
   WorldId world{};        // of a dictionary; a process table gets one of its own
-  /// Called with the inode before the file gets its name; it gets none if this fails. May be empty.
+  /// Called with the inode before the file gets its name, by one process at a time; it gets none if this fails. May be
+  /// empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
   std::uint64_t hole = 0;      // bytes at the end that are not reserved
   std::uint64_t optional = 0;  // of them, at the end: bytes that there need not be room for
