@@ -118,6 +118,29 @@ TEST_F(InterleaveEnter, the_second_of_two_that_make_a_dictionary_at_once_attache
   EXPECT_EQ(slow.ask("go on"), "attached");
 }
 
+// Another dictionary had the name, and gave numbers, while this one was about to be published.
+TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_gives_larger_numbers_than_those_before_it) {
+  const auto number = [](Channel& parent) {
+    if (holdfast_directory() == nullptr) return 1;
+    if (parent.hear() == "slowly") pause_at("new_file.publish", parent);
+    Dict dict("dict");
+    holdfast_lease lease{};
+    if (dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 2;
+    parent.say(std::to_string(lease.sequence));
+    parent.hear();
+    return 0;
+  };
+  Child slow(number);
+  EXPECT_EQ(slow.ask("slowly"), "at new_file.publish");
+  std::uint64_t before = 0;
+  {
+    Child quick(number);
+    before = std::stoull(quick.ask("at once"));
+  }
+  in_process([] { EXPECT_EQ(holdfast_remove("dict", 4), HOLDFAST_OK); });
+  EXPECT_GT(std::stoull(slow.ask("go on")), before);
+}
+
 // Its users see it as removed from the first step on; the name goes with the second.
 TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leaves_name_and_world_usable) {
   Started user("ready", look);
