@@ -110,7 +110,7 @@ enum { OPERATIONS = sizeof operations / sizeof operations[0] };
 
 /* Stops before the last untraced run of an operation, where the traced one begins, and where it ends. */
 static void be_traced(int number) {
-  holdfast_options options = {.size = SIZE};
+  holdfast_options options = {.size = SIZE, .persist = HOLDFAST_TEMPORARY};
   holdfast_lease ignored;
   check(holdfast_open(NAME, strlen(NAME), &options, &dict) == HOLDFAST_OK, holdfast_error());
   /* Together, and the fillers behind them, so that the entries of the two processes are no neighbours. */

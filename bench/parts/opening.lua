@@ -62,7 +62,7 @@ end
 
 
 local function dictionary(_, bytes)
-    local wall, cpu, dict = time(shdict.open, "opening", { size = bytes })
+    local wall, cpu, dict = time(shdict.open, "opening", { size = bytes, persist = false })
     local memory = memory_of("opening")
     local first = time(dict.set, dict, "key", 1)
     assert(shdict.remove("opening"))
@@ -72,7 +72,7 @@ end
 
 function _M.run(host, options)
     -- The first one of a process also brings the process into its world.
-    assert(shdict.open("bench_sync", { size = "100k" }))
+    assert(shdict.open("bench_sync", { size = "100k", persist = false }))
     bare(options.folder, 4096)
     local spent = {}
     local order = options.round % 2 == 1 and { "dictionary", "bare" } or { "bare", "dictionary" }

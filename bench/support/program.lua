@@ -8,7 +8,7 @@ local ROUNDS = 9
 local STEPS = 100000
 local HOT_KEY = '"key000001"'
 
-local OPEN = 'assert(require("resty.shdict").open("%s", { size = "%s" }))'
+local OPEN = 'assert(require("resty.shdict").open("%s", { size = "%s", persist = false }))'
 
 -- The lines that name the lock module, the dictionary and its locks, by the name of the side.
 local OURS = {

@@ -27,7 +27,7 @@ _M.SIZES = {
 
 
 local function our_dictionary(name)
-    return assert(require("resty.shdict").open(name, { size = _M.SIZES[name] }))
+    return assert(require("resty.shdict").open(name, { size = _M.SIZES[name], persist = false }))
 end
 
 
