@@ -99,7 +99,8 @@ Expected<std::uint64_t> Registry::present_size(const std::string& name) {
 Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions options) {
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
-  if (options.size == 0)
+  const bool asks_for_size = options.size != 0;
+  if (!asks_for_size)
     if (Status chosen = choose_size(name, options); !chosen.ok()) return chosen;
   if (options.size < kSizeMin || options.size > kSizeMax)
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
@@ -118,6 +119,9 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
                                       quote_name(options.cluster) + ", but HOLDFAST_CLUSTER puts it into the cluster " +
                                       quote_name(*declared)};
   if (options.cluster.empty()) options.cluster = *declared;
+  // For its sentence, which says what contradicts what.
+  if (!asks_for_size && !declared->empty())
+    if (const auto known = attach(name); !known && known.status().code == Code::mismatch) return known.status();
   const platform::LongMutex::Hold lock(mutex_);
   const auto known = dictionaries_.find(name);
   if (known == dictionaries_.end()) return open_locked(name, options);
