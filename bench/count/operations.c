@@ -336,6 +336,12 @@ static pid_t start(int number) {
   return pid;
 }
 
+/* Waits for the end, so that the next run does not find the locks of this one held by a process that is about to end. */
+static void end(pid_t pid) {
+  check(ptrace(PTRACE_CONT, pid, 0, 0) == 0, "ptrace");
+  check(waitpid(pid, NULL, 0) == pid, "waitpid");
+}
+
 static counts* new_counts(void) {
   counts* found = calloc(1, sizeof *found);
   for (int i = 0; i < FILES; ++i) found->changed.of[i] = calloc(1, files[i].size / LINE + 1);
@@ -370,8 +376,8 @@ int main(void) {
     go_on(one);
     go_on(two);
   }
-  ptrace(PTRACE_CONT, one, 0, 0);
-  ptrace(PTRACE_CONT, two, 0, 0);
+  end(one);
+  end(two);
   return 0;
 }
 
