@@ -336,8 +336,7 @@ static pid_t start(int number) {
   return pid;
 }
 
-/* Waits for the end, so that the next run does not find the locks of this one held by a process that is about to end.
- */
+/* Waits for the end: otherwise the next run finds the locks of this one held by a process that is still ending. */
 static void end(pid_t pid) {
   check(ptrace(PTRACE_CONT, pid, 0, 0) == 0, "ptrace");
   check(waitpid(pid, NULL, 0) == pid, "waitpid");
