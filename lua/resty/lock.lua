@@ -111,7 +111,7 @@ function _M.new(class, dict_name, opts)
     return self
 end
 
-_M.new = later.constructor(_M.new)
+later.count_objects(_M)
 
 
 -- `certain`: the caller will release the lock.

@@ -38,7 +38,7 @@ function _M.new(class, dict_name, opts)
                          times.max_step)
 end
 
-_M.new = later.constructor(_M.new)
+later.count_objects(_M)
 
 
 -- A method that takes `want` permits. `certain`: the caller will release them. Without waiting it returns true instead
