@@ -1,4 +1,4 @@
--- Tests lock/acquire.lua and lock/held_lock.lua.
+-- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua.
 -- resty.lock, resty.rwlock and resty.semaphore: what holds for each of them.
 
 local expect, fixture, pack, primitives, process, tasks =

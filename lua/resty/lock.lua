@@ -1,20 +1,20 @@
 -- A lock that stops only the caller while it waits: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
 
-local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local getenv = require("resty.holdfast.ffi.environment").get
 local held_lock = require "resty.holdfast.lock.held_lock"
+local later = require "resty.holdfast.later"
 local options = require "resty.holdfast.lock.options"
 local refs = require "resty.holdfast.lock.refs"
-local shdict = require "resty.shdict"
 local take = require("resty.holdfast.lock.acquire").take
 
 local warn_once = require("resty.holdfast.host.warning").once
 
 local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
-local find_dict = shdict.find
-local find_holder = require("resty.holdfast.lock.cluster_holder").find
+local belongs_to = later.fn("resty.holdfast.lock.cluster", "check")
+local find_dict = require("resty.holdfast.dictionary.registry").find
+local find_holder = later.fn("resty.holdfast.lock.cluster_holder", "find")
 local free_key, new_lock = held_lock.free_key, held_lock.new
 local read_call = options.read_call
 
@@ -94,7 +94,7 @@ function _M.new(class, dict_name, opts)
         times, settings = options.read_new(opts, NEW_OPTIONS, DEFAULTS)
         if times.cluster then
             local belongs
-            belongs, err = cluster.check(dict, times.cluster)
+            belongs, err = belongs_to(dict, times.cluster)
             if not belongs then
                 return nil, err
             end
@@ -110,6 +110,8 @@ function _M.new(class, dict_name, opts)
     end
     return self
 end
+
+later.count_objects(_M)
 
 
 -- `certain`: the caller will release the lock.
@@ -172,8 +174,8 @@ end
 
 
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
-_M.wait = require("resty.holdfast.lock.watch").wait
-_M.verify = require("resty.holdfast.lock.verify").verify
+_M.wait = later.fn("resty.holdfast.lock.watch", "wait")
+_M.verify = later.fn("resty.holdfast.lock.verify", "verify")
 
 if DEBUG then
     setmetatable(_M, { __index = show })

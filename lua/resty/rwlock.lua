@@ -4,13 +4,14 @@
 
 local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
+local later = require "resty.holdfast.later"
 local options = require "resty.holdfast.lock.options"
-local shdict = require "resty.shdict"
 local take = require("resty.holdfast.lock.acquire").take
 local used = require("resty.holdfast.lock.hand_over").used
 
 local C = core.C
 local check, free_key = held_lock.check, held_lock.free_key
+local find_dict = require("resty.holdfast.dictionary.registry").find
 local pairs = pairs
 local read_call = options.read_call
 
@@ -29,13 +30,15 @@ local TRY_OPTIONS = options.known { "exptime", "why" }
 function _M.new(class, dict_name, opts)
     options.check_class(class, "rwlock")
     local times, settings = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
-    local dict, err = shdict.find(dict_name)
+    local dict, err = find_dict(dict_name)
     if not dict then
         return nil, err
     end
     return held_lock.new(mt, dict, settings, times.exptime, times.timeout or 5, times.step or 0.001, times.ratio,
                          times.max_step)
 end
+
+later.count_objects(_M)
 
 
 -- A method that takes `want` permits. `certain`: the caller will release them. Without waiting it returns true instead

@@ -1,20 +1,22 @@
 -- A semaphore: at most N holders at once, over processes. Manual: docs/resty.semaphore.md.
 
-local acquire = require "resty.holdfast.lock.acquire"
+local contended = require "resty.holdfast.lock.contended"
 local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
+local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local lock_info = require "resty.holdfast.lock.lock_info"
 local memo = require("resty.holdfast.lock.refs").memo
 local options = require "resty.holdfast.lock.options"
-local shdict = require "resty.shdict"
 local with = require "resty.holdfast.lock.with"
 
 local C, describe, enter, leave, reason = core.C, core.describe, core.enter, core.leave, core.reason
 local count_waiters, find_all, find_holder = lock_info.count_waiters, lock_info.find_all, lock_info.find
 local empty, give_back, hold, take_grant = lease_pool.empty, lease_pool.give_back, lease_pool.hold, lease_pool.take
 local error, getmetatable, max, setmetatable = error, getmetatable, math.max, setmetatable
+local find_dict = require("resty.holdfast.dictionary.registry").find
 local is_duration, key_string = core.is_duration, core.key_string
+local is_final = require("resty.holdfast.lock.acquire").is_final
 local read_call = options.read_call
 local tonumber, type = tonumber, type
 
@@ -36,7 +38,7 @@ local CALL_OPTIONS = options.known { "exptime", "timeout", "why" }
 function _M.new(class, dict_name, opts)
     options.check_class(class, "semaphore")
     local times, settings, permits = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
-    local dict, err = shdict.find(dict_name)
+    local dict, err = find_dict(dict_name)
     if not dict then
         return nil, err
     end
@@ -48,6 +50,8 @@ function _M.new(class, dict_name, opts)
         max_step = times.max_step,
     }, mt)
 end
+
+later.count_objects(_M)
 
 
 -- The line to blame is the one that called the method.
@@ -90,9 +94,9 @@ end
 
 
 local function wait_for(self, grant, exptime, timeout, why)
-    local request = acquire.new_request(self, grant, exptime, timeout, self.step)
+    local request = contended.new_request(self, grant, exptime, timeout, self.step)
     request.kind, request.want, request.total = SEMAPHORE, 1, self.permits
-    return acquire.wait(self, request, grant, keep_waited, why)
+    return contended.wait(self, request, grant, keep_waited, why)
 end
 
 
@@ -121,7 +125,7 @@ function _M.wait(self, key, opts)
         keep(self, key, grant, why)
         return true
     end
-    if acquire.is_final(code, timeout) then
+    if is_final(code, timeout) then
         give_back(grant)
         return nil, reason(code)
     end

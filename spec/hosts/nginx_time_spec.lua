@@ -1,4 +1,4 @@
--- Tests dictionary/loop_clock.lua.
+-- Tests the clock that dictionary/registry.lua follows.
 -- When values end in nginx: as those of ngx.shared, by the time of the loop, and what is held by the clock.
 
 local fixture, nginx = require "spec.support" ("fixture", "nginx")

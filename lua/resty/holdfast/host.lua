@@ -16,6 +16,7 @@
 -- time to time.
 
 local core = require "resty.holdfast.core"
+local later = require "resty.holdfast.later"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 local task_ids = require "resty.holdfast.tasks.task_ids"
@@ -38,7 +39,7 @@ local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and
 local DETECTED = {
     { host = in_nginx and require "resty.holdfast.host.nginx_sleep" },
     { host = in_nginx and require "resty.holdfast.host.nginx" },
-    { host = require "resty.holdfast.host.scheduler" },
+    { host = not in_nginx and require "resty.holdfast.host.scheduler" },  -- does not run in nginx
     { library = "cqueues", adapter = "resty.holdfast.host.cqueues" },
     { library = "copas", adapter = "resty.holdfast.host.copas" },
     { host = in_neovim and require "resty.holdfast.host.neovim" },
@@ -53,11 +54,6 @@ local explicit
 
 -- Whether there are coroutines of a host other than our scheduler.
 local foreign = in_nginx or in_neovim and true or false
-
-if in_nginx then
-    task_ids.set_identify(require("resty.holdfast.host.nginx_threads").identify)
-end
-
 
 -- The host of an entry, if the program has it. nil and the reason if its adapter cannot be read, as without free
 -- descriptors; the next wait tries again.
@@ -124,6 +120,15 @@ function _M.current(block)
     end
     return none
 end
+
+
+-- Sets background_jobs.runner where jobs are not the scheduler's.
+function _M.load_job_runner()
+    if in_nginx then
+        require "resty.holdfast.host.nginx_jobs"
+    end
+end
+later.call(_M.load_job_runner)
 
 
 -- The job runner for the caller's locks (lock/renewal.lua); nil without one. The scheduler and nginx are not asked.

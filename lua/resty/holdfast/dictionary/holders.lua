@@ -22,9 +22,7 @@ end
 
 function methods.holders(zone, key, max)
     local handle = check_zone(zone, "holders")
-    if max == nil then
-        max = lock_info.DEFAULT_MAX
-    elseif not is_whole(max) then
+    if max ~= nil and not is_whole(max) then
         bad_whole("max", max)
     end
     return lock_info.find_all(handle, key, max)

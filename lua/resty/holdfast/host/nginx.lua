@@ -7,8 +7,6 @@ local semaphore = require "ngx.semaphore"
 local threads = require "resty.holdfast.host.nginx_threads"
 local wake_timer = require "resty.holdfast.host.nginx_wake_timer"
 
-require "resty.holdfast.host.nginx_jobs"
-
 local get_phase, sleep = ngx.get_phase, ngx.sleep
 local max, min = math.max, math.min
 

@@ -83,7 +83,7 @@ end
 
 -- A wake-up of a waiter that is gone drops it (nginx.lua). What it was granted goes to the next, which may be gone,
 -- too.
-function waiting.find_gone()
+function waiting.drop_gone()
     local before = dropped
     local last
     repeat

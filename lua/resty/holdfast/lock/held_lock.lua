@@ -2,22 +2,27 @@
 -- which is false when they hold none.
 
 local core = require "resty.holdfast.core"
-local hand_over = require "resty.holdfast.lock.hand_over"
+local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
-local lock_info = require "resty.holdfast.lock.lock_info"
 local options = require "resty.holdfast.lock.options"
 local refs = require "resty.holdfast.lock.refs"
-local renewal = require "resty.holdfast.lock.renewal"
-local vacate = require("resty.holdfast.lock.scopes").vacate
-local with = require "resty.holdfast.lock.with"
 
 local C, enter, leave, reason = core.C, core.enter, core.leave, core.reason
-local count_waiters, find_all, find_holder = lock_info.count_waiters, lock_info.find_all, lock_info.find
+local count_waiters = later.fn("resty.holdfast.lock.lock_info", "count_waiters")
 local describe, is_duration, key_string = core.describe, core.is_duration, core.key_string
-local empty, memo, used = lease_pool.empty, refs.memo, hand_over.used
+local empty, memo = lease_pool.empty, refs.memo
 local error, setmetatable, tonumber, type = error, setmetatable, tonumber, type
-local finish, loss, lost, restart = renewal.finish, renewal.loss, renewal.lost, renewal.restart
+local find_all = later.fn("resty.holdfast.lock.lock_info", "find_all")
+local find_holder = later.fn("resty.holdfast.lock.lock_info", "find")
+local finish = later.fn("resty.holdfast.lock.renewal", "finish")
+local hand_over = later.fn("resty.holdfast.lock.hand_over", "hand_over")
+local keep_scoped = later.fn("resty.holdfast.lock.hand_over", "keep")
+local loss = later.fn("resty.holdfast.lock.renewal", "loss")
+local lost = later.fn("resty.holdfast.lock.renewal", "lost")
 local read_call, read_time = options.read_call, options.read_time
+local restart = later.fn("resty.holdfast.lock.renewal", "restart")
+local used = later.fn("resty.holdfast.lock.hand_over", "used")
+local vacate = later.fn("resty.holdfast.lock.scopes", "vacate")
 
 local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
 local INFINITY, KEY_MAX = math.huge, core.KEY_MAX
@@ -189,7 +194,7 @@ _M.on_held = on_held
 
 
 methods.hand_over = on_held("hand_over", function (self, grant, key)
-    return outcome(self, key, hand_over.hand_over(self, grant, key))
+    return outcome(self, key, hand_over(self, grant, key))
 end)
 
 
@@ -226,10 +231,10 @@ function methods.holder(self, key)
 end
 
 
--- How many holders to name at most: a whole number.
+-- How many holders to name at most: a whole number; nil for the default.
 function _M.check_max(max)
     if max == nil then
-        return lock_info.DEFAULT_MAX
+        return nil
     end
     if type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0 then
         error("bad max to holders: a whole number, 0 or more, expected, got " .. describe(max), 3)
@@ -266,24 +271,26 @@ end
 
 local function keep(self)
     local token = tonumber(self.cdata.lease.sequence)
-    hand_over.keep(self, token)
+    keep_scoped(self, token)
     return token
 end
 
 
 -- The method `with` for objects that take by take(self, key, opts).
 function _M.with(name, take, known)
-    return with.method(name, {
-        check = check,
-        check_options = function (opts, method)
-            if opts ~= nil then
-                return read_call(opts, method, known)
-            end
-        end,
-        take = take,
-        keep = keep,
-        give_back = give_back,
-    })
+    return later.fn("resty.holdfast.lock.with", function (with)
+        return with.method(name, {
+            check = check,
+            check_options = function (opts, method)
+                if opts ~= nil then
+                    return read_call(opts, method, known)
+                end
+            end,
+            take = take,
+            keep = keep,
+            give_back = give_back,
+        })
+    end)
 end
 
 

@@ -89,7 +89,7 @@ end
 
 -- An array of the holders of the key, at most `max`, longest holder first; nil and the reason if that is unknown.
 function _M.find_all(handle, key, max)
-    max = min(max, HOLDERS_MAX)
+    max = min(max or _M.DEFAULT_MAX, HOLDERS_MAX)
     local found = ffi_new(holders_type, max)
     local held, err = count(handle, key, found, max)
     if not held then

@@ -6,7 +6,7 @@ local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local hosts = require "resty.holdfast.host"  -- sets background_jobs.runner
+local hosts = require "resty.holdfast.host"
 local memo = require("resty.holdfast.lock.refs").memo
 local scheduler = require "resty.holdfast.scheduler"
 local text_of = require("resty.holdfast.tasks.traceback").text_of
@@ -30,13 +30,14 @@ local INFINITY = math.huge
 
 -- A job runner renews locks. `jobs`: its list of jobs; spawn(fn, ...) begins a coroutine. is_alive(co, use) and
 -- use_of(co), if a coroutine's status does not tell whether it will go on.
+hosts.load_job_runner()
 local in_nginx = background_jobs.runner
 local in_scheduler = { jobs = background_jobs, spawn = scheduler.spawn }
 
-local _M = {
-    CANNOT_RENEW = "cannot renew here: " .. (in_nginx and in_nginx.WHERE or "locks are renewed in tasks of "
-                                             .. "resty.holdfast.scheduler and in coroutines of an event loop"),
-}
+local CANNOT_RENEW = "cannot renew here: " .. (in_nginx and in_nginx.WHERE or "locks are renewed in tasks of "
+                                               .. "resty.holdfast.scheduler and in coroutines of an event loop")
+
+local _M = {}
 
 local Watch = {}
 Watch.__index = Watch
@@ -56,9 +57,9 @@ local function find_runner()
 end
 
 
--- Whether what the caller takes can be renewed.
+-- Whether what the caller takes can be renewed; if not, the reason.
 function _M.can_renew()
-    return (find_runner()) ~= nil
+    return (find_runner()) ~= nil, CANNOT_RENEW
 end
 
 

@@ -5,7 +5,7 @@
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 
-require "resty.holdfast.host"  -- sets background_jobs.runner
+require("resty.holdfast.host").load_job_runner()
 
 local C = core.C
 local add_job, runner = background_jobs.add, background_jobs.runner

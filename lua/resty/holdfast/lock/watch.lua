@@ -1,6 +1,6 @@
 -- The method wait of resty.lock: waits until the holder of a key releases it, without taking it.
 
-local acquire = require "resty.holdfast.lock.acquire"
+local contended = require "resty.holdfast.lock.contended"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local held_lock = require "resty.holdfast.lock.held_lock"
@@ -9,6 +9,7 @@ local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
 
 local C, key_string, reason = core.C, core.key_string, core.reason
+local is_final = require("resty.holdfast.lock.acquire").is_final
 local give_back, take_grant = lease_pool.give_back, lease_pool.take
 
 local ELSEWHERE, OK = core.ELSEWHERE, core.OK
@@ -30,11 +31,11 @@ local function wait_for(self, request)
         return nil, err
     end
     local elapsed, keys
-    elapsed, err, keys = acquire.wait_by(host, request, self)
+    elapsed, err, keys = contended.wait_by(host, request, self)
     if elapsed then
         return elapsed
     end
-    return acquire.refused(err, keys)
+    return contended.refused(err, keys)
 end
 
 
@@ -63,12 +64,12 @@ function _M.wait(self, key, opts)
         return 0
     elseif code == ELSEWHERE then
         return nil, "held"  -- maybe by another machine, of which nothing here sees the release
-    elseif acquire.is_final(code, timeout) then
+    elseif is_final(code, timeout) then
         return nil, reason(code)
     end
     local number = watched[0]
     local grant = take_grant(handle, key)  -- it takes nothing, but owns the key
-    local request = acquire.new_request(self, grant, 0, timeout, self.step)
+    local request = contended.new_request(self, grant, 0, timeout, self.step)
     request.watches, request.fair, request.watched[0] = true, false, number
     return finish(grant, wait_for(self, request))
 end

@@ -1,7 +1,7 @@
 -- The method `with` of locks, rwlocks and semaphores: holds something while a function runs.
 
 local note = require("resty.holdfast.tasks.traceback").note
-local refused = require("resty.holdfast.lock.acquire").refused
+local refused = require("resty.holdfast.lock.contended").refused
 local scopes = require "resty.holdfast.lock.scopes"
 
 local enter_scope, leave_scope = scopes.enter, scopes.leave

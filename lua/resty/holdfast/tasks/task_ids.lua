@@ -12,6 +12,8 @@
 -- that holds nothing is no part of a deadlock.
 
 local C = require("resty.holdfast.core").C
+local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
+local later = require "resty.holdfast.later"
 
 local co_running = coroutine.running
 local setmetatable = setmetatable
@@ -57,6 +59,10 @@ forget()
 local function identify()
     local co = co_running()
     return co
+end
+
+if is_nginx then
+    identify = later.fn("resty.holdfast.host.nginx_threads", "identify")
 end
 
 
@@ -114,12 +120,6 @@ function _M.held(stops_all)
 end
 
 
--- For a host that can tell its coroutines apart better.
-function _M.set_identify(fn)
-    identify = fn
-end
-
-
 -- Sets whether coroutines run under a host of the user's own.
 function _M.set_foreign(foreign)
     local before = _M.outside
@@ -128,6 +128,7 @@ function _M.set_foreign(foreign)
         _M.current = _M.outside
     end
 end
+_M.set_foreign(is_nginx)  -- other hosts say so when they are found
 
 
 return _M

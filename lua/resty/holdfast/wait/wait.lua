@@ -9,9 +9,9 @@
 -- that is not at this machine, until it is known whether another one holds it; then the reason is "held". `certain` is
 -- for lock/acquire.lua.
 
-local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local later = require "resty.holdfast.later"
 local memo = require("resty.holdfast.lock.refs").memo
 local parker = require "resty.holdfast.wait.parker"
 local task_ids = require "resty.holdfast.tasks.task_ids"
@@ -20,6 +20,7 @@ local C, reason, unpack_keys = core.C, core.reason, core.unpack_keys
 local error, max, min, next, pcall = error, math.max, math.min, next, pcall
 local setmetatable, type = setmetatable, type
 local ffi_metatype, ffi_new = ffi.metatype, ffi.new
+local is_held_here = later.fn("resty.holdfast.lock.cluster", "is_held_here")
 local get_parker, is_mine = parker.get, parker.is_mine
 
 local BUFFER, BUSY, DEADLOCK, ELSEWHERE = core.BUFFER, core.BUSY, core.DEADLOCK, core.ELSEWHERE
@@ -64,10 +65,16 @@ end
 _M.try = try
 
 
--- A host replaces this where a waiting coroutine may vanish: takes such waiters out of their queues; whether there were
--- any. A caller that does not wait asks before giving up: a free lock may be reserved for one of them.
+-- A host sets this where a waiting coroutine may vanish: drop_gone() takes such waiters out of their queues; whether
+-- there were any.
+_M.drop_gone = false
+
+
+-- Whether a waiter was found gone. A caller that does not wait asks before giving up: a free lock may be reserved for
+-- one.
 function _M.find_gone()
-    return false
+    local drop_gone = _M.drop_gone
+    return drop_gone and drop_gone()
 end
 
 
@@ -270,7 +277,7 @@ local function wait_in_place(place, host, request, deadline, lease)
         if code == LOCKED then
             key_of[waiter] = memo[request.key_id]
             place.handle = request.handle
-            if request.tries and cluster.is_held_here(request.handle, key_of[waiter]) then
+            if request.tries and is_held_here(request.handle, key_of[waiter]) then
                 code = wait_once(request, lease, place, task, holds, left)  -- it may be held on behalf of this waiter
                 return code == OK or nil, "held"
             end

@@ -1,0 +1,125 @@
+-- Loads modules at their first use in a Lua state that lasts for one request. With lua_code_cache off nginx makes such
+-- a state for each request, and loading all modules takes longer than most requests.
+--
+-- In other states modules are loaded at once, so that a later call reads no file: by then a file may be of another
+-- version, or the process may have no free descriptor.
+
+local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
+
+local error, ipairs, loaded, pairs, pcall = error, ipairs, package.loaded, pairs, pcall
+local require, type = require, type
+
+-- Phases in which a state is made that lasts.
+local LASTING = { exit_worker = true, init = true, init_worker = true, timer = true }
+
+local _M = {}
+
+
+-- Whether the state may last for one request only. A worker runs init_by_lua only for such a state; otherwise the
+-- master does. Without the code cache a handler of a request is the first to load a module; with it, it may be.
+local function is_brief()
+    if not is_nginx then
+        return false
+    end
+    local phase = ngx.get_phase()  -- luacheck: ignore 113
+    if phase == "init" then
+        local known, process = pcall(require, "ngx.process")
+        return known and type(process) == "table" and process.type() == "worker"
+    end
+    return not LASTING[phase]
+end
+
+local brief = is_brief()
+
+-- Functions that load what a brief state has not loaded.
+local pending = {}
+
+
+-- Returns the module. After a failure require() keeps marks, which are no tables, and refuses to try again.
+local function load(module)
+    local ok, result = pcall(require, module)
+    if ok then
+        return result
+    end
+    for name, mark in pairs(loaded) do
+        if type(mark) == "userdata" and name:find("^resty%.holdfast%.") then
+            loaded[name] = nil
+        end
+    end
+    error(result, 0)
+end
+
+
+-- Returns what the module has in that field, or what make(module) returns: a function. In a brief state, returns a
+-- function that loads the module at its first call.
+function _M.fn(module, field)
+    local function resolve()
+        if type(field) == "string" then
+            return load(module)[field]
+        end
+        return field(load(module))
+    end
+    if not brief then
+        return resolve()
+    end
+    local fn
+    pending[#pending + 1] = function () fn = fn or resolve() end
+    return function (...)
+        if not fn then
+            fn = resolve()
+        end
+        return fn(...)
+    end
+end
+
+
+-- Calls fn(): at once, or in a brief state when the rest is loaded. Whether it was called.
+function _M.call(fn)
+    if not brief then
+        fn()
+        return true
+    end
+    pending[#pending + 1] = fn
+    return false
+end
+
+
+-- Loads the rest. What cannot be loaded now is tried again at its first use.
+local function load_all()
+    brief = false
+    local rest = pending
+    pending = {}
+    for _, fn in ipairs(rest) do
+        if not pcall(fn) then
+            pending[#pending + 1] = fn
+        end
+    end
+end
+
+
+-- Counts the objects that class.new makes in a brief state: the second one, of whatever class, shows that the state
+-- lasts.
+local made = false
+
+function _M.count_objects(class)
+    if not brief then
+        return
+    end
+    local new = class.new
+    local function counting(...)
+        if made and #pending > 0 then
+            load_all()
+        end
+        made = true
+        return new(...)
+    end
+    class.new = counting
+    pending[#pending + 1] = function ()
+        if class.new == counting then
+            class.new = new
+        end
+    end
+end
+
+
+return _M

@@ -1,0 +1,170 @@
+-- Takes locks and permits that are not free: waits for the holder, or for a process that is stopped inside the
+-- dictionary.
+
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+local hosts = require "resty.holdfast.host"
+local later = require "resty.holdfast.later"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
+local memo = require("resty.holdfast.lock.refs").memo
+local task_ids = require "resty.holdfast.tasks.task_ids"
+local waiting = require "resty.holdfast.wait.wait"
+
+local C = core.C
+local ffi_new, request_type = ffi.new, waiting.request_type
+local find_gone, give_back, settle = waiting.find_gone, lease_pool.give_back, lease_pool.settle
+local has_cluster = later.fn("resty.holdfast.lock.cluster", "has")
+local is_lost = later.fn("resty.holdfast.lock.cluster", "is_lost")
+local poll, wake = waiting.poll, waiting.wake
+local reason_of_timeout = later.fn("resty.holdfast.lock.cluster", "reason_of_timeout")
+local report_timeout = later.fn("resty.holdfast.lock.timeouts", "report")
+
+local ALL_PERMITS, OK, RWLOCK, SEMAPHORE = core.ALL_PERMITS, core.OK, core.RWLOCK, core.SEMAPHORE
+
+-- How long a caller that does not wait asks the cluster's store for a lock, in seconds.
+local ASKS_FOR = 1
+
+local _M = {}
+
+
+-- The results of a method that has taken nothing: nil, the reason, and after a deadlock its keys.
+local function refused(err, keys)
+    if keys then
+        return nil, err, keys
+    end
+    return nil, err
+end
+_M.refused = refused
+
+
+-- A request (wait/wait.lua) for the key of the grant. Field by field: an initialiser costs three times as much.
+local function new_request(self, grant, exptime, timeout, step)
+    local request = ffi_new(request_type)
+    request.handle, request.key_id = grant.dict, grant.key_id
+    request.exptime, request.timeout, request.step = exptime, timeout, step
+    request.fair = self.settings.fair == 1
+    return request
+end
+_M.new_request = new_request
+
+
+-- Names the holder of what is waited for: the host of the caller is known by now. A semaphore's permits have none.
+local function name_holder(self, request)
+    if request.kind ~= SEMAPHORE then
+        request.holder = task_ids.holder(self.settings.holder, request.certain)
+    end
+end
+
+
+-- The second attempt of a caller that does not wait: a free lock may be reserved for a waiter that is gone.
+local function attempt(self, request, grant, keep, why)
+    if find_gone() then
+        name_holder(self, request)
+        if waiting.try(request, grant.lease) == OK then
+            return keep(self, request, grant, 0, why)
+        end
+    end
+    give_back(grant)
+    return nil, "timeout"
+end
+
+
+-- How the object waits. A lock of a cluster is got for this machine only for a waiter in its queue.
+local function way_of(self, request)
+    if self.settings.wait == "poll" and not request.tries and not has_cluster(request.handle) then
+        return poll
+    end
+    return wake
+end
+
+
+-- Waits as the object's settings say: the seconds waited; nil and the reason, after a deadlock its keys.
+function _M.wait_by(host, request, self, lease)
+    local elapsed, err, keys = way_of(self, request)(host, request, lease, self)
+    if elapsed or err then
+        return elapsed, err, keys
+    end
+    return poll(host, request, lease, self)
+end
+
+
+-- Waits for what the object wants: the results of keep(self, request, grant, seconds waited, why), which has the grant
+-- to release; nil and the reason, after a deadlock its keys. A coroutine that waits keeps the frames of all functions
+-- between it and the sleep, and its stack grows by doubling, so they are few and small: the results of a call are
+-- declared where it is made.
+local function wait(self, request, grant, keep, why)
+    if request.timeout <= 0 then
+        return attempt(self, request, grant, keep, why)
+    end
+    local host, refusal = hosts.current(self.settings.block)
+    if not host then
+        give_back(grant)
+        return nil, refusal
+    end
+    name_holder(self, request)
+    local elapsed, err, keys = way_of(self, request)(host, request, grant.lease, self)
+    if not elapsed and not err then
+        elapsed, err = poll(host, request, grant.lease, self)
+    end
+    if not elapsed then
+        if err == "timeout" then
+            err = reason_of_timeout(grant.dict, memo[request.key_id])
+            if self.settings.log_timeouts then
+                report_timeout(self, request, memo[request.key_id], err)
+            end
+        end
+        give_back(grant)
+        return refused(err, keys)
+    end
+    return keep(self, request, grant, elapsed, why)
+end
+_M.wait = wait
+
+
+-- Asks the cluster's store for a lock that is not at this machine, for a caller that does not wait: the seconds that it
+-- took; nil and "held", or why that is not known.
+local function ask(self, request, grant, keep, why)
+    if is_lost(grant.dict) then
+        give_back(grant)
+        return nil, "unavailable"
+    end
+    request.tries, request.timeout = true, ASKS_FOR
+    local elapsed, err = wait(self, request, grant, keep, why)
+    if err == "timeout" then
+        err = "unavailable"
+    end
+    return elapsed, err
+end
+
+
+-- What becomes of a grant that was waited for.
+local function keep(self, request, grant, elapsed, why)
+    local key = memo[request.key_id]
+    if self.cdata then
+        -- Another coroutine got a lock with this object meanwhile.
+        C.holdfast_unlock_for_certain(request.handle, key, #key, grant.lease)
+        give_back(grant)
+        return nil, "locked"
+    end
+    settle(self, grant, request.holder, key, request.exptime, why)
+    return elapsed
+end
+
+
+-- Waits for the lock of the key, or for `want` permits of its rwlock, for an object that holds one thing at a time.
+-- `asks`: only asks the cluster's store. The results of acquire.take().
+function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
+    local request = new_request(self, grant, exptime, timeout or 0, step or 0)
+    request.certain = certain
+    if asks then
+        local elapsed, err = ask(self, request, grant, keep, why)
+        return elapsed, timeout and err == "held" and "timeout" or err
+    end
+    if want then
+        request.kind, request.want, request.total = RWLOCK, want, ALL_PERMITS
+    end
+    return wait(self, request, grant, keep, why)
+end
+
+
+return _M

@@ -1,0 +1,218 @@
+-- Tests later.lua: what a request loads where its Lua state ends with it, and what others load.
+
+local fixture, site = require "spec.support" ("fixture", "site")
+
+local NAME = "spec_nginx_load"
+local UNCACHED = "lua_code_cache off; "
+
+local it = fixture.it_unless(site.missing())
+
+-- Before each location. `loaded`: our modules in this Lua state, by their names without resty and holdfast.
+local COMMON = [[
+    local function loaded()
+        local found, count = {}, 0
+        for name, module in pairs(package.loaded) do
+            local short = name:match("^resty%.holdfast%.(.*)$") or name:match("^resty%.(%a*lock)$")
+            if short and name ~= "resty.lrucache" and module then
+                found[short] = true
+                count = count + 1
+            end
+        end
+        return found, count
+    end
+    local function new(options)
+        return assert(require("resty.lock"):new("spec_nginx_load", options))
+    end
+]]
+
+-- A method each, in a state that has loaded nothing for it: what it says.
+local METHODS = {
+    cluster = [[ return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true })) ]],
+    deadlock = [[ local lock = new { deadlock = true } return lock:lock("deadlock"), lock:unlock() ]],
+    dictionary = [[
+        local dict = new().dict
+        return dict:set("k", 1), dict:get("k"), rawget(getmetatable(dict), "incr") ~= nil
+    ]],
+    expire = [[ local lock = new() lock:lock("expire") return lock:expire(90), lock:remaining() > 80 ]],
+    hand_over = [[
+        local lock = new { deadlock = true } lock:lock("hand_over")
+        return lock:hand_over(), lock:token() > 0
+    ]],
+    holder = [[ local lock = new() lock:lock("holder") return lock:holder("holder").process == ngx.worker.pid() ]],
+    holders = [[ local lock = new() lock:lock("holders") return #lock:holders("holders"), lock:waiters("holders") ]],
+    lost = [[
+        local lock = new { exptime = 0.02, on_lost = function (_, key, err) ngx.ctx.told = key .. " " .. err end }
+        lock:lock("lost")
+        ngx.sleep(0.1)
+        local other = new()
+        other:lock("lost")
+        return lock:unlock(), ngx.ctx.told, other:unlock()
+    ]],
+    renew = [[
+        local lock = new { renew = true, exptime = 0.3 }
+        lock:lock("renew")
+        ngx.sleep(0.6)
+        return lock:unlock()
+    ]],
+    trylock = [[
+        local lock = new()
+        return lock:trylock("trylock"), select(2, new():trylock("trylock")), lock:unlock()
+    ]],
+    verify = [[ local lock = new() lock:lock("verify") return lock:verify(), lock:valid() ]],
+    wait = [[ return new():wait("free") ]],
+    wait_for = [[ local lock = new() lock:lock("wait_for") return new():wait("wait_for", { timeout = 0.01 }) ]],
+    timeout = [[
+        local lock = new() lock:lock("timeout")
+        return new({ timeout = 0.01, log_timeouts = true }):lock("timeout")
+    ]],
+    with = [[ return new():with("with", function () return ngx.sleep(0.001) or "inside" end) ]],
+    rwlock = [[
+        local rwlock = require("resty.rwlock"):new("spec_nginx_load")
+        local wrote = rwlock:wrlock("rw")
+        return wrote, rwlock:downgrade(), rwlock:unlock(), rwlock:with_rd("rw", function () return "read" end)
+    ]],
+    semaphore = [[
+        local semaphore = require("resty.semaphore"):new("spec_nginx_load", { permits = 1, timeout = 0.01 })
+        return semaphore:wait("s"), select(2, semaphore:wait("s")), semaphore:post("s")
+    ]],
+}
+
+local LOCATIONS = {
+    ["/free"] = [[
+        local lock = new()
+        assert(lock:lock("free"))
+        assert(lock:unlock())
+        local found, count = loaded()
+        ngx.print(count < 24, " ", found.scheduler, found.host, found["lock.cluster"], found["dictionary.values"])
+    ]],
+    ["/held"] = [[
+        local lock = new { timeout = 20 }
+        local elapsed = lock:lock("held")
+        ngx.say(elapsed > 0)
+        lock:unlock()
+        local found, count = loaded()
+        ngx.print(count < 32, " ", found["host.nginx"], " ", found.scheduler, found["lock.cluster"])
+    ]],
+    ["/second"] = [[
+        local first = new()
+        local _, before = loaded()
+        local second = new()
+        local found, after = loaded()
+        ngx.print(before < 24, " ", after > 50, " ", found.scheduler, " ", found["dictionary.values"])
+    ]],
+    ["/loaded"] = [[
+        require "resty.lock"
+        local _, count = loaded()
+        ngx.print(count > 50)
+    ]],
+    ["/timer"] = [[
+        local done = require("ngx.semaphore").new(0)
+        local count
+        ngx.timer.at(0, function ()
+            require "resty.lock"
+            count = select(2, loaded())
+            done:post(1)
+        end)
+        done:wait(20)
+        ngx.print(count > 50)
+    ]],
+    -- As when no descriptor is free.
+    ["/unreadable"] = [[
+        local lock = new()
+        assert(lock:lock("unreadable"))
+        local path, cpath = package.path, package.cpath
+        package.path, package.cpath = "", ""
+        local ok, err = pcall(lock.holder, lock, "unreadable")
+        ngx.say(ok, " ", tostring(err):match("module 'resty%.holdfast[%w_.]*' not found"))
+        ngx.say(type(new()), " ", new():trylock("other"))
+        package.path, package.cpath = path, cpath
+        ngx.say(lock:holder("unreadable").process == ngx.worker.pid(), " ", lock:unlock())
+    ]],
+}
+
+for name, source in pairs(METHODS) do
+    LOCATIONS["/method/" .. name] = [[
+        local function say(...)
+            local said = {}
+            for i = 1, select("#", ...) do
+                said[i] = tostring((select(i, ...)))
+            end
+            ngx.print(table.concat(said, " "))
+        end
+        say((function () ]] .. source .. [[ end)())
+    ]]
+end
+
+local EXPECTED = {
+    cluster = 'dictionary "spec_nginx_load" belongs to no cluster',
+    deadlock = "0 1",
+    dictionary = "true 1 true",
+    expire = "true true",
+    hand_over = "true true",
+    holder = "true",
+    holders = "1 0",
+    lost = "nil lost not owner 1",
+    renew = "1",
+    rwlock = "0 true 1 read",
+    semaphore = "true timeout true",
+    timeout = "nil timeout",
+    trylock = "true held 1",
+    verify = "true true",
+    wait = "0",
+    wait_for = "nil timeout",
+    with = "inside",
+}
+
+
+describe("loading in nginx", function ()
+    local _, lock = fixture.site(NAME)
+
+    local function start(http)
+        return site.start {
+            dictionaries = { [NAME] = "1m" }, http = http, locations = site.with_common(COMMON, LOCATIONS),
+        }
+    end
+
+    it("without the code cache, a request with a free lock loads a third of the modules, and no host", function ()
+        assert.equal("true nilnilnilnil", start(UNCACHED):get("/free"))
+    end)
+
+    it("without the code cache, a request that waits loads its host, and no scheduler", function ()
+        local here = start(UNCACHED)
+        assert.equal(0, lock:lock("held"))
+        local connection = here:connect()
+        connection:send("/held")
+        site.await("it waits", function () return lock:waiters("held") == 1 end)
+        assert.equal(1, lock:unlock())
+        assert.equal("true\ntrue true nilnil", (connection:receive()))
+    end)
+
+    it("without the code cache, each method loads what it needs", function ()
+        local here = start(UNCACHED)
+        local answers = {}
+        for name in pairs(EXPECTED) do
+            answers[name] = here:get("/method/" .. name)
+        end
+        assert.same(EXPECTED, answers)
+    end)
+
+    it("without the code cache, what init_by_lua loads is as little", function ()
+        local here = start(UNCACHED .. 'init_by_lua_block { require "resty.lock" }')
+        assert.equal("true nilnilnilnil", here:get("/free"))
+    end)
+
+    it("the second object of a Lua state loads the rest", function ()
+        assert.equal("true true true true", start(""):get("/second"))
+    end)
+
+    it("states that last load everything at once", function ()
+        assert.equal("true", start("init_by_lua_block { require 'resty.lock' }"):get("/loaded"))
+        assert.equal("true", start("init_worker_by_lua_block { require 'resty.lock' }"):get("/loaded"))
+        assert.equal("true", start(""):get("/timer"))
+    end)
+
+    it("what cannot be read is loaded by the next call", function ()
+        assert.equal("false module 'resty.holdfast.lock.cluster_holder' not found\ntable true\ntrue 1\n",
+                     start(""):get("/unreadable"))
+    end)
+end)
