@@ -219,8 +219,8 @@ HOLDFAST_API int holdfast_end_hold(int fd);
  * nginx's ngx.shared do. One small process, "holdfast-keeper", does it for each parent. It is forked when there
  * is none, so call this early, while the process is small: it keeps what the process has in private memory now. It has
  * none of the process's descriptors and shared mappings, is no child of the process, takes no signals, and ends with
- * `parent`; then the world ends, unless a process is in it. INVALID (`parent` is not getppid(); an observer), SYSTEM (no
- * process can be forked; no /proc). */
+ * `parent`; then the world ends, unless a process is in it. NOT_FOUND (the last one was killed, so values may be lost,
+ * and there is another one now), INVALID (`parent` is not getppid(); an observer), SYSTEM (no fork; no /proc). */
 HOLDFAST_API int holdfast_keep_for(int parent);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case). INVALID (anything else, zero, or more than 2^40
  * bytes, which is 1024g). */

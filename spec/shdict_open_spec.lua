@@ -95,6 +95,30 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
+        it("lets a kept one of another size that nobody uses give way to the one that is declared", function ()
+            local world = os.getenv("HOLDFAST_DIR") .. "/declared"
+            local function capacity(text, size)
+                local env = { HOLDFAST_DIR = world, HOLDFAST_DICTS = size and "runs=" .. size }
+                return (process.run("local shdict = require 'resty.shdict' " .. text, { env = env }))
+            end
+            local OPEN, SHARED = "print(shdict.open('runs'):capacity())", "print(shdict.shared.runs:capacity())"
+            capacity "shdict.open('runs', { size = '64k' })"
+            assert.equal("65536\n", capacity(OPEN))
+            assert.equal("131072\n", capacity(SHARED, "128k"))
+            capacity "shdict.open('runs', { size = '64k' })"
+            assert.equal("131072\n", capacity(OPEN, "128k"))
+            local user = process.start([[
+                print(require("resty.shdict").open("runs", { size = "64k" }):capacity())
+                io.stdout:flush()
+                io.read()
+            ]], { env = { HOLDFAST_DIR = world } })
+            assert.equal("65536", user:hear())
+            assert.equal("65536\n", capacity(OPEN, "128k"))
+            assert.equal("65536\n", capacity(SHARED, "128k"))
+            user:say "end"
+            os.execute("rm -rf '" .. world .. "'")
+        end)
+
         it("judges the largest value by the size that is there or declared", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/largest"
             local declared = { HOLDFAST_DIR = world, HOLDFAST_DICTS = "declared=64m" }

@@ -230,6 +230,8 @@ describe("holdfast doctor", function ()
         assert(command.await(function () return not command.alive(pid) end))
         assert.equal(0, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
         assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: my_dict$")
+        command.write(command.world() .. "/junk.dict", "junk")  -- which no process removes
+        assert.equal(2, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
     end)
 
     it("takes a dictionary for used, and finds that it was deleted, where only a command has locks in it", function ()
@@ -361,6 +363,53 @@ describe("holdfast doctor", function ()
         user:signal_group(command.KILL)
         user:wait()
         assert.equal(2, finds("^error: /dev/shm/[^:]*: a dictionary was deleted or moved while it was in use"))
+    end)
+
+    it("finds that the table of processes was deleted in use, and which dictionaries programs are refused", function ()
+        local process = keep(MEMBER .. [[
+            assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
+            ready()
+        ]])
+        local pid = world.worker_of(process)
+        local refused = "^error: %s.dict: is of another world, as its table of processes was removed or replaced, "
+                        .. "and programs that come are refused it; .*pid .*" .. pid
+        os.remove(command.world() .. "/processes")
+        assert.equal(2, finds "^error: processes: was deleted or moved while programs used it, and they still do$")
+        assert.equal(2, finds(refused:format "my_dict"))
+        assert.equal(2, finds(refused:format "temporary"))
+        local deleted = command.world() .. "/processes was deleted or moved while programs used it"
+        for _, words in ipairs { { "ls" }, { "locks" }, { "del", "my_dict", "key" } } do
+            local ended, _, err = run(unpack(words))
+            assert.equal(2, ended.code)
+            assert.truthy(err:find(deleted, 1, true), err)
+        end
+        keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
+        assert.equal(2, finds(refused:format "my_dict"))
+        assert.equal(2, finds(refused:format "temporary"))
+        assert.matches("temporary\t.*is of another process table", (select(2, run "ls")))
+        process:signal(command.KILL)
+        assert(command.await(function () return not command.alive(pid) end))
+        assert.equal(1, finds "^warning: my_dict.dict: is of another world, as its table of processes was removed or ")
+    end)
+
+    it("advises what helps against what is no dictionary", function ()
+        keep(MEMBER .. "ready()")
+        local directory = command.world()
+        command.write(directory .. "/junk.dict", "junk")
+        os.execute(("mkdir %s/folder.dict && ln -s my_dict.dict %s/link.dict"):format(directory, directory))
+        local advice = {}
+        for _, finding in ipairs(json.decode((select(2, run("doctor", "--json")))).findings) do
+            advice[finding.subject or ""] = finding.advice
+        end
+        assert.same({
+            ["folder.dict"] = "move it elsewhere: no command of holdfast removes a directory",
+            ["junk.dict"] = '"holdfast rm --force junk" removes it',
+            ["link.dict"] = '"holdfast rm --force link" removes it',
+        }, advice)
+        assert.equal("", output("rm", "--force", "junk"))
+        assert.equal("", output("rm", "--force", "link"))
+        os.execute(("rmdir %s/folder.dict"):format(directory))
+        assert.same({ {}, 0 }, { findings() })
     end)
 
     it("tells once that the table of processes cannot be used", function ()

@@ -229,12 +229,15 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("takes a key and a dictionary that begin with a dash, between two pairs of dashes", function()
+    it("takes a key that begins with a dash behind dashes, and a dictionary, too, between two pairs", function()
         local process = start("lock", "-n", "--why=", "--", "-k", "--", "sh", "-c", "echo on; exec sleep 600")
         assert(await(function() return process:out() == "on\n" end), process:err())
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "commands", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "-c", "true", "--", "-k")))
+        assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "-k", "true")))
+        local said = select(2, run("lock", "-n", "--", "-key", "echo", "hi", "-k"))
+        assert.equal("hi -k\n", said)
         local ended, out = run("lock", "-n", "--", "-d", "--wait", "--", "echo", "--", "done")
         assert.same({ { code = 0 }, "-- done\n" }, { ended, out })
         local _, listed = run("ls")
@@ -424,6 +427,11 @@ describe("holdfast lock has the options of flock:", function()
         { { "--exptime", "", "key", "--", "true" }, '--exptime: bad time ""' },
         { { "-E", "256", "key", "--", "true" }, '--conflict-exit-code: bad status "256": expected 0 to 255' },
         { { "-s", "-x", "key", "--", "true" }, "-s and -x were given: expected one of them" },
+        { { "-n", "-w", "5", "key", "--", "true" }, "-n and -w were given: expected one of them" },
+        { { "--", "true" }, "no key was given" },
+        { { "--", "-key" }, "no command was given" },
+        { { "--", "key", "true" }, "no key was given" },
+        { { "--", "dict", "-key", "true" }, "no key was given" },
         { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
         { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
         { { "-F", "--exptime", "5", "key", "--", "true" }, "the --no-fork and --exptime options are incompatible" },

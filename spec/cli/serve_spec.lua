@@ -118,6 +118,26 @@ describe("holdfast serve", function ()
         assert.truthy(command.await(function () return refused() == 2 end))
     end)
 
+    it("counts the dictionaries in use whose table of processes was deleted", function ()
+        keep [[
+            assert(require("resty.shdict").open("cache", { size = "64k" }))
+            assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
+            ready()
+        ]]
+        local _, port = serve()
+        local function refused()
+            local body, status = get(port, "/metrics")
+            return status == 200 and tonumber(body:match "\nholdfast_dictionaries_unreadable (%d+)\n")
+        end
+        assert.equal(0, refused())
+        os.remove(command.world() .. "/processes")
+        assert.truthy(command.await(function () return refused() == 2 end))
+        assert.equal(503, (select(2, get(port, "/api/v1/dictionaries"))))
+        run("run", "--workers", "1", command.write("come.lua", [[ require("resty.shdict").open("cache") ]]))
+        assert.is_not_nil(command.read(command.world() .. "/processes"))
+        assert.truthy(command.await(function () return refused() == 2 end))
+    end)
+
     it("counts a dictionary that was deleted while only a command had locks in it", function ()
         local holder = command.start("lock", "-F", "jobs", "key", "--", "sleep", "3600")
         assert(command.await(function () return command.read("/proc/" .. holder.pid .. "/comm") == "sleep\n" end))

@@ -33,7 +33,7 @@ constexpr const char* kUsageLines =
 constexpr const char* kFooter =
     R"(The lock is held as long as the command runs, also if `holdfast lock` is killed. The
 command finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is made where there is none.
-A KEY that begins with "-" stands between "--" and "--".
+A KEY that begins with "-" stands behind "--", as in: holdfast lock -n -- -key COMMAND
 
 Exit status: that of the command, 128 + n if signal n ended it; else
    1  another has the lock, or the time is over (see -E)
@@ -100,7 +100,10 @@ class LockParser {
     auto command = dashes;
     if (wrong.empty() && names_.empty() && dashes != arguments.end()) {
       command = std::find(dashes + 1, arguments.end(), "--");
-      if (command != arguments.end() || app_.count("--command") != 0) names_.assign(dashes + 1, command);
+      if (command != arguments.end() || app_.count("--command") != 0)
+        names_.assign(dashes + 1, command);
+      else
+        command = take_odd_key(dashes, arguments.end());
     }
     const bool has_dashes = command != arguments.end();
     if (has_dashes) options_.command.assign(command + 1, arguments.end());
@@ -112,6 +115,16 @@ class LockParser {
   }
 
  private:
+  using Word = std::vector<std::string>::const_iterator;
+
+  /// Behind dashes without others, a word with a dash is the key, and the command follows. Any other word is rather the
+  /// command of somebody who forgot the key. What is before the command; `end`: there is none.
+  Word take_odd_key(Word dashes, Word end) {
+    if (dashes + 1 == end || !(dashes + 1)->starts_with('-')) return end;
+    names_.assign(dashes + 1, dashes + 2);
+    return dashes + 2 == end ? end : dashes + 1;
+  }
+
   void add_flag(const char* names, bool& flag, const char* text) {
     app_.add_flag(names, flag, text)->disable_flag_override();
   }
@@ -227,6 +240,7 @@ class LockParser {
     }
     if (unlock_) return "there is nothing to unlock: the lock ends with the command";
     if (options_.shared && exclusive_) return "-s and -x were given: expected one of them";
+    if (nonblock_ && !timeout_.empty()) return "-n and -w were given: expected one of them";
     if (options_.no_fork && options_.close) return "the --no-fork and --close options are incompatible";
     if (options_.cluster.empty() && (options_.agent || !options_.agent_config.empty()))
       return "an agent is of a cluster: expected --cluster NAME";

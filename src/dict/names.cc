@@ -24,12 +24,13 @@ Status unreadable(const std::string& path) {
   return {Code::system, "cannot read " + path + ": " + platform::error_text(errno)};
 }
 
-/// Whether it can be opened, or tells why not. One that is left by another world is nobody's.
+/// Whether it can be opened, or tells why not. A temporary one of another world is nobody's if no process uses it.
 bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
   if (!opened) return opened.status().code != Code::not_found;
-  return opened->header().world == world.id() || opened->header().persist != kTemporary;
+  const bool is_for_us = opened->header().world == world.id() || opened->header().persist != kTemporary;
+  return is_for_us || platform::has_record_locks(opened->fd.get());
 }
 
 }  // namespace

@@ -7,8 +7,11 @@
 
 #include "base/name.h"
 #include "base/parse.h"
+#include "dict/layout.h"
+#include "dict/segment.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
+#include "world/file_use.h"
 #include "world/world.h"
 #include "world/world_file.h"
 
@@ -72,12 +75,40 @@ static Expected<std::uint64_t> declared_size(const std::string& name) {
   return find_declaration(declarations != nullptr ? declarations : "", name);
 }
 
+// A kept dictionary of another size gives way to the one that is declared, unless a process uses it.
+static Status make_way(const std::string& name, std::uint64_t declared) {
+  if (World::observes()) return {};
+  auto world = World::current();
+  if (!world) return world.status();
+  const RuntimeDirectory& directory = (*world)->directory();
+  const std::string file_name = Segment::file_name(name);
+  platform::FileId id;
+  {
+    auto file = open_world_file(directory, file_name, FileKind::dictionary);
+    if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
+    const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
+    const std::uint64_t size = header.file.size - kStatisticsBytes;
+    const std::uint64_t wanted = round_size(declared);
+    if (header.file.persist != kKept || size == wanted || (header.any_size != 0 && size > wanted)) return {};
+    id = file->id;
+  }
+  Status retired = retire_unused_file(directory, file_name, id);
+  return retired.code == Code::exists ? Status{} : retired;
+}
+
 // For a caller that asks for no size: the size of the dictionary that exists or is declared, else the default. What is
 // declared ends with its world.
 Status Registry::choose_size(const std::string& name, DictionaryOptions& options) {
   const auto declared = declared_size(name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
   if (declared && *declared < kSizeMin) return bad_declaration(name);
+  const auto is_open_here = [&] {
+    const platform::LongMutex::Hold lock(mutex_);
+    const auto known = dictionaries_.find(name);
+    return known != dictionaries_.end() && known->second->capacity() != 0;
+  };
+  if (declared && !is_open_here())
+    if (Status way = make_way(name, *declared); !way.ok()) return way;
   const auto present = present_size(name);
   if (!present) return present.status();
   options.any_size = *present != 0 || !declared;
@@ -154,8 +185,9 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
     if (!status.ok()) return status;
     return known->second.get();
   }
-  // An existing dictionary counts, whatever size the declaration says: the process that created it may have known
-  // better.
+  if (declared && *declared >= kSizeMin)
+    if (Status way = make_way(name, *declared); !way.ok()) return way;
+  // One in use counts, whatever size the declaration says: the process that created it may have known better.
   auto existing = open_locked(name, {});
   if (existing) {
     if (Status wrong = check_declared(**existing, *cluster); !wrong.ok()) return wrong;

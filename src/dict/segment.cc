@@ -24,9 +24,18 @@ void initialise(DictionaryHeader& header, const Geometry& geometry, const Dictio
   name_cluster(header.cluster, options.cluster);
 }
 
+/// `size`: 0 where nobody asks for one.
 std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& cluster) {
-  const std::string text = "size " + std::to_string(size) + " and mutex " + strategy_name(mutex);
+  const std::string text =
+      (size != 0 ? "size " + std::to_string(size) + " and mutex " : std::string("mutex ")) + strategy_name(mutex);
   return cluster.empty() ? text : text + " in the cluster " + quote_name(cluster);
+}
+
+// No process can open it any more, and it may be kept.
+Status damaged(const std::string& name, const std::string& what) {
+  const std::string quoted = quote_name(name);
+  return {Code::corrupt, "dictionary " + quoted + ": " + what +
+                             "; its file was overwritten: remove it by holdfast rm " + "--force " + quoted};
 }
 
 }  // namespace
@@ -87,22 +96,18 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
   const std::uint64_t size = header.file.size - kStatisticsBytes;  // of a smaller file, too much
   if (size < kSizeMin || size > kSizeMax || size != round_size(size))
-    return Status{Code::corrupt,
-                  "dictionary " + quote_name(name) + ": impossible size " + std::to_string(header.file.size)};
+    return damaged(name, "impossible size " + std::to_string(header.file.size));
   if (header.strategy > static_cast<std::uint32_t>(MutexStrategy::file) || header.shards_complement != ~header.shards ||
       !Geometry::is_possible(size, header.shards))
-    return Status{Code::corrupt, "dictionary " + quote_name(name) + ": header says mutex " +
-                                     std::to_string(header.strategy) + " and " + std::to_string(header.shards) +
-                                     " shards, expected 0 to 2 and " + std::to_string(Geometry::of(size).shards)};
+    return damaged(name, "header says mutex " + std::to_string(header.strategy) + " and " +
+                             std::to_string(header.shards) + " shards, expected 0 to 2 and " +
+                             std::to_string(Geometry::of(size).shards));
   const Geometry geometry = Geometry::of(size, header.shards);
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
-    return Status{Code::corrupt, "dictionary " + quote_name(name) +
-                                     ": the seed of its hash was overwritten; processes that "
-                                     "have it open can use it, others cannot"};
-  if (!is_cluster_name_sound(header.cluster))
-    return Status{Code::corrupt, "dictionary " + quote_name(name) + ": the name of its cluster was overwritten"};
+    return damaged(name, "the seed of its hash was overwritten; processes that have it open can use it, others cannot");
+  if (!is_cluster_name_sound(header.cluster)) return damaged(name, "the name of its cluster was overwritten");
   const bool in_cluster = !cluster_name(header.cluster).empty();
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
@@ -243,10 +248,14 @@ Status Segment::join(const std::string& name, const DictionaryOptions& options) 
                                 std::to_string(traits_.geometry.value_max()) + " bytes, asked for " +
                                 std::to_string(options.largest) + "; remove it, so that it is made anew"};
   }
-  return {Code::mismatch, "dictionary " + quote_name(name) + " exists with " +
-                              describe(traits_.geometry.size, traits_.strategy, cluster()) + ", asked for " +
-                              describe(options.any_size ? traits_.geometry.size : round_size(options.size),
-                                       options.mutex, options.cluster)};
+  const bool persists = header().file.persist == kPersistent;
+  return {
+      Code::mismatch,
+      "dictionary " + quote_name(name) + " exists with " +
+          describe(traits_.geometry.size, traits_.strategy, cluster()) + ", asked for " +
+          describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.cluster) +
+          "; ask for what is there, or " +
+          (persists ? "remove it by holdfast rm " + quote_name(name) : std::string("end all programs that use it"))};
 }
 
 }  // namespace holdfast

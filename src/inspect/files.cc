@@ -79,6 +79,7 @@ void take_status(WorldFile& file, const struct stat& status) {
   file.owner = status.st_uid;
   file.group = status.st_gid;
   file.is_regular = S_ISREG(status.st_mode);
+  file.is_directory = S_ISDIR(status.st_mode);
   file.links = static_cast<std::uint32_t>(status.st_nlink);
 }
 
@@ -221,8 +222,22 @@ bool is_of_another_world(const std::string& directory, const std::string& dictio
 }
 
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary) {
-  return read_dictionary_file(directory, dictionary).persist == kTemporary &&
-         is_of_another_world(directory, dictionary);
+  const WorldFile file = read_dictionary_file(directory, dictionary);
+  return file.persist == kTemporary && is_of_another_world(directory, dictionary) && !is_in_use(directory, file);
+}
+
+bool is_used_by_another_world(const std::string& directory, const WorldFile& file, const std::string& world) {
+  return file.has_our_layout() && file.kind == WorldFile::Kind::dictionary && !file.retired && file.world != world &&
+         is_in_use(directory, file);
+}
+
+std::vector<std::string> dictionaries_without_table(const std::string& directory) {
+  std::vector<std::string> names;
+  const auto files = read_files(directory);
+  if (!files || !read_file(directory, kTable, Read::status).is_missing) return names;
+  for (const WorldFile& file : *files)
+    if (!file.dictionary.empty() && is_used_by_another_world(directory, file, "")) names.push_back(file.dictionary);
+  return names;
 }
 
 }  // namespace holdfast::inspect

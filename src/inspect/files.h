@@ -32,6 +32,7 @@ struct WorldFile {
   uid_t owner = 0;
   gid_t group = 0;
   bool is_regular = false;
+  bool is_directory = false;
   std::uint32_t links = 0;
 
   // From the header. Without `is_holdfast` nothing of it is known, with another layout what stands before `retired`.
@@ -87,7 +88,12 @@ Expected<std::vector<std::string>> named_dictionaries(const std::string& directo
 std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory);
 /// Whether the file has another table of processes than the one beside it.
 bool is_of_another_world(const std::string& directory, const std::string& dictionary);
-/// Whether it is of no process here: of a world that was here before, and not kept for the next.
+/// Whether it is of no process: of a world that was here before, and not kept for the next.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
+/// Whether programs that come are refused it, as processes use it that entered by another table of processes, which was
+/// removed or replaced. `world`: of the table that is there; empty if none is.
+bool is_used_by_another_world(const std::string& directory, const WorldFile& file, const std::string& world);
+/// Dictionaries that processes use though their table of processes is missing. None where there is one.
+std::vector<std::string> dictionaries_without_table(const std::string& directory);
 
 }  // namespace holdfast::inspect

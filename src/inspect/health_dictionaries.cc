@@ -72,8 +72,10 @@ class Examination {
   }
 
   void tell_trouble() {
-    if (!is_told(Severity::warning, dictionary_.file.name))
-      findings_.push_back(finding_of(Severity::error, subject(), "cannot be used: " + dictionary_.trouble));
+    if (is_told(Severity::warning, dictionary_.file.name)) return;
+    Finding finding = finding_of(Severity::error, subject(), "cannot be used: " + dictionary_.trouble);
+    if (finding.advice.empty()) finding.advice = "\"holdfast rm --force " + escaped(dictionary_.name) + "\" removes it";
+    findings_.push_back(finding);
   }
 
   static std::string parts(std::uint32_t count) { return counted(count, "part", "parts"); }

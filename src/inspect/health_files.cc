@@ -75,17 +75,38 @@ Finding other_layout(const Patient& patient, const WorldFile& file) {
   return {Severity::warning, file.name, what, "once no process has it open, the next one of this version replaces it"};
 }
 
-Finding other_world(const Patient& patient, const WorldFile& file) {
-  return {Severity::warning, file.name,
-          "is of another world, as its table of processes was removed or replaced; " + users(patient, file),
-          file.persist != kTemporary
-              ? "it persists: the next process that opens it takes it over, once no process has it open"
-              : "it goes once no process has it open"};
+constexpr const char* kStartAgain = "end these processes, or start them again together";
+
+/// `world`: of the table of processes; empty if that is missing.
+void check_world(const Patient& patient, const WorldFile& file, const std::string& world, Findings& findings) {
+  if (file.world == world) return;
+  const std::string sentence = "is of another world, as its table of processes was removed or replaced";
+  if (is_used_by_another_world(patient.directory, file, world))
+    findings.push_back({Severity::error, file.name,
+                        sentence + ", and programs that come are refused it; " + users(patient, file), kStartAgain});
+  else if (!world.empty())
+    findings.push_back({Severity::warning, file.name, sentence + "; " + users(patient, file),
+                        file.persist != kTemporary ? "the next process that opens it takes it over"
+                                                   : "the next process that opens it replaces it"});
+}
+
+/// Reports a missing table under its file name, as other findings about that file are dropped then.
+void check_missing_table(const Patient& patient, Findings& findings) {
+  if (!dictionaries_without_table(patient.directory).empty())
+    findings.push_back({Severity::error, kTable, "was deleted or moved while programs used it, and they still do",
+                        "end the processes that have dictionaries open, or start them again together"});
+}
+
+/// Says how to remove a file that holdfast did not make, or cannot read any more.
+std::string how_to_remove(const WorldFile& file) {
+  if (file.name == kTable) return "end all processes that use the directory, and remove it";
+  if (file.is_directory) return "move it elsewhere: no command of holdfast removes a directory";
+  return fmt::format("\"holdfast rm --force {}\" removes it", escaped(file.dictionary));
 }
 
 /// What is wrong with a file of our layout.
-void check_file(const Patient& patient, const WorldFile& file, const std::string& world, Findings& findings) {
-  const auto add = [&](Severity severity, const std::string& sentence, const char* advice) {
+void check_file(const WorldFile& file, Findings& findings) {
+  const auto add = [&](Severity severity, const std::string& sentence, const std::string& advice) {
     findings.push_back({severity, file.name, sentence, advice});
   };
   if (file.retired) {
@@ -95,17 +116,15 @@ void check_file(const Patient& patient, const WorldFile& file, const std::string
   if (file.made_bytes != 0 && file.bytes != file.made_bytes)
     add(Severity::error,
         fmt::format("was cut short or overwritten: it has {} bytes, and was made with {}", file.bytes, file.made_bytes),
-        "what was in it is lost: remove it by \"holdfast rm --force\"");
+        "what was in it is lost: " + how_to_remove(file));
   if (file.made_inode != file.inode)
-    add(Severity::error, "is a copy, and not the file that was made here", "remove it");
+    add(Severity::error, "is a copy, and not the file that was made here", how_to_remove(file));
   if ((file.mode & ~file.made_mode) != 0)
     add(Severity::error,
         fmt::format("has mode {:04o}, and was made with {:04o}: it is refused", file.mode, file.made_mode),
         "take the permissions back by chmod");
   if (file.links > 1)
     add(Severity::error, fmt::format("has {} names: it is refused", file.links), "remove the other hard links");
-  if (!world.empty() && file.kind == WorldFile::Kind::dictionary && file.world != world)
-    findings.push_back(other_world(patient, file));
 }
 
 /// Files of names in use: without one that was made, nobody knows which names are.
@@ -114,7 +133,7 @@ void check_name_files(const Names& names, Findings& findings) {
     findings.push_back({Severity::error, name_file_name(number),
                         fmt::format("{}: dictionaries of some names cannot be opened",
                                     is_missing ? "was deleted or moved" : "is not the file that was made here"),
-                        is_missing ? "end all processes that use the directory; the next one makes it anew"
+                        is_missing ? "end all processes that use the directory; the next one makes it again"
                                    : "end all processes that use the directory, and remove it"});
 }
 
@@ -179,19 +198,24 @@ void check_files(const Patient& patient, Findings& findings) {
   const auto table = std::find_if(patient.files.begin(), patient.files.end(),
                                   [](const WorldFile& file) { return file.name == kTable; });
   const std::string world = table != patient.files.end() && table->has_our_layout() ? table->world : "";
+  const bool knows_world = !world.empty() || table == patient.files.end();
   for (const WorldFile& file : patient.files) {
     if (!is_ours_to_judge(file)) continue;
     if (!file.trouble.empty())
       findings.push_back({Severity::error, file.name, "cannot be read: " + file.trouble, ""});
     else if (!file.is_regular)
-      findings.push_back({Severity::error, file.name, "is not a regular file: it is refused", "remove it"});
+      findings.push_back({Severity::error, file.name, "is not a regular file: it is refused", how_to_remove(file)});
     else if (!file.is_holdfast)
-      findings.push_back({Severity::error, file.name, "is not a file of holdfast, or was overwritten", "remove it"});
+      findings.push_back(
+          {Severity::error, file.name, "is not a file of holdfast, or was overwritten", how_to_remove(file)});
     else if (!file.has_our_layout())
       findings.push_back(other_layout(patient, file));
     else
-      check_file(patient, file, world, findings);
+      check_file(file, findings);
+    if (file.kind == WorldFile::Kind::dictionary && file.has_our_layout() && !file.retired && knows_world)
+      check_world(patient, file, world, findings);
   }
+  check_missing_table(patient, findings);
   const Names names = Names::read(patient.directory, patient.files);
   check_name_files(names, findings);
   check_lost_names(patient, names, findings);

@@ -57,7 +57,8 @@ void check_counts(const Patient& patient, Findings& findings) {
 std::string dictionaries_that_end(const Patient& patient) {
   std::string names;
   for (const Dictionary& dictionary : patient.dictionaries)
-    if (dictionary.file.persist == kTemporary) names += (names.empty() ? "" : ", ") + escaped(dictionary.name);
+    if (dictionary.trouble.empty() && dictionary.file.persist == kTemporary)
+      names += (names.empty() ? "" : ", ") + escaped(dictionary.name);
   return names;
 }
 
@@ -87,7 +88,7 @@ void check_processes(Patient& patient, Findings& findings) {
   // A command of `holdfast lock --no-fork` always ends so, and any last process for a moment.
   if (!left.empty())
     findings.push_back({Severity::note, "", "no process is in this world, and these dictionaries are left: " + left,
-                        "the next process that enters removes them; \"holdfast prune\" does"});
+                        "the next process that enters removes them; so does \"holdfast prune\""});
 }
 
 }  // namespace holdfast::inspect

@@ -123,6 +123,7 @@ bool Names::refuses(const WorldFile& file) const {
 std::size_t count_refused(const std::string& directory, const std::vector<std::string>& troubled) {
   const auto files = read_files(directory);
   if (!files) return troubled.size();
+  if (const auto without = dictionaries_without_table(directory); !without.empty()) return without.size();
   const Names names = Names::read(directory, *files);
   std::set<std::uint64_t> lost;  // without the inode: two files of one name are one dictionary
   for (const std::uint64_t byte : names.lost()) lost.insert(byte >> kNameInodeBits);

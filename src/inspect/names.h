@@ -34,8 +34,8 @@ class Names {
   std::vector<std::uint64_t> lost_;
 };
 
-/// How many dictionaries programs that come are refused: those with that trouble, those of refused names, and those in
-/// use that lost their name. `troubled`: names of the first.
+/// How many dictionaries programs that come are refused: those with that trouble, those of refused names, those in use
+/// that lost their name, and those in use whose table of processes is missing. `troubled`: names of the first.
 std::size_t count_refused(const std::string& directory, const std::vector<std::string>& troubled);
 
 }  // namespace holdfast::inspect

@@ -8,6 +8,7 @@
 
 #include "base/name.h"
 #include "holdfast.h"
+#include "inspect/files.h"
 #include "inspect/packed.h"
 #include "world/directory_name.h"
 
@@ -17,6 +18,14 @@ namespace {
 
 constexpr const char* kOtherWays = "; name another one by --dir, or that of another user by --user";
 
+/// Explains that there is no table of processes.
+Status no_world(const std::string& why) {
+  if (dictionaries_without_table(directory_to_be()).empty()) return {Code::not_found, why + kOtherWays};
+  return {Code::system, directory_to_be() +
+                            "/processes was deleted or moved while programs used it, and they still do; see "
+                            "\"holdfast doctor\""};
+}
+
 Status failure(int code) { return {static_cast<Code>(code), sentence(code)}; }
 
 // The table of processes is made by the first process of a world.
@@ -24,7 +33,7 @@ Expected<std::string> directory_or_why() {
   const char* const directory = holdfast_directory();
   if (directory != nullptr) return std::string(directory);
   const std::string why = holdfast_error();
-  if (why.starts_with("there is no ")) return Status{Code::not_found, why + kOtherWays};
+  if (why.starts_with("there is no ")) return no_world(why);
   struct stat info {};
   const bool foreign = ::stat(directory_to_be().c_str(), &info) == 0 && info.st_uid != ::geteuid();
   if (foreign && ::geteuid() == 0)
@@ -56,7 +65,7 @@ Expected<std::string> enter() {
   const std::string table = directory_to_be() + "/processes";
   struct stat info {};
   if (::stat(table.c_str(), &info) != 0 && errno == ENOENT)
-    return Status{Code::not_found, "there is no world in " + directory_to_be() + kOtherWays};
+    return no_world("there is no world in " + directory_to_be());
   return directory_or_why();
 }
 

@@ -6,8 +6,10 @@
 
 #include "inspect/ancestors.h"
 #include "inspect/diagnosis.h"
+#include "inspect/files.h"
 #include "inspect/json.h"
 #include "inspect/proc.h"
+#include "inspect/world.h"
 #include "serve/list_document.h"
 #include "serve/metrics.h"
 #include "serve/view.h"
@@ -131,13 +133,24 @@ void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   }
 }
 
+/// Adds the count of refused dictionaries, for an alert, where nothing else can be read.
+void add_lost_dictionaries(std::uint32_t keys, Documents& documents) {
+  View view;
+  view.unreadable = inspect::dictionaries_without_table(inspect::directory_to_be()).size();
+  if (view.unreadable != 0) add_metrics(view, keys, documents);
+}
+
 }  // namespace
 
 Documents look_at_world(std::uint32_t keys) {
-  auto view = gather_view();
-  if (!view) return {{"error", view.status().message}};
-  view->time = now();
   Documents documents;
+  auto view = gather_view();
+  if (!view) {
+    documents["error"] = view.status().message;
+    add_lost_dictionaries(keys, documents);
+    return documents;
+  }
+  view->time = now();
   add_dictionaries(*view, documents);
   add_locks(*view, documents);
   add_histograms(*view, documents);

@@ -8,8 +8,9 @@
 namespace holdfast::serve {
 
 /// By name: "metrics", "openmetrics", "dictionaries", "dictionary/NAME", "locks", "histograms", "contention"; of the
-/// doctor "doctor". With "error", a sentence, where the world cannot be looked at; then there is nothing else. With
-/// kTooLarge if some are left out since they would be larger than kDocumentMax.
+/// doctor "doctor". With "error", a sentence, where the world cannot be looked at; then there is nothing else, but for
+/// metrics that count the dictionaries which programs are refused. With kTooLarge if some are left out since they would
+/// be larger than kDocumentMax.
 using Documents = std::map<std::string, std::string>;
 inline constexpr const char* kTooLarge = "too large";
 

@@ -194,10 +194,10 @@ void Server::answer(Connection& connection) {
 }
 
 void Server::answer_from(Connection& connection, const Texts& texts) {
-  if (const auto error = texts.find("error"); error != texts.end())
-    return send(connection, refusal(503, *error->second));
   const auto found = texts.find(connection.document);
   if (found != texts.end()) return send(connection, {200, find(connection.request).type, found->second});
+  if (const auto error = texts.find("error"); error != texts.end())
+    return send(connection, refusal(503, *error->second));
   if (texts.contains(kTooLarge)) return send(connection, refusal(503, "there are too many dictionaries to show that"));
   send(connection, refusal(404, "there is no such dictionary"));
 }

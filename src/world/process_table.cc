@@ -509,7 +509,18 @@ bool ProcessTable::has_keeper(pid_t pid) noexcept {
 FileDescriptor ProcessTable::become_keeper(pid_t pid) const {
   auto fd = open_file(O_RDWR);
   if (!fd || platform::try_record_lock(fd->get(), keeper_lock(pid)) != 0) return {};
+  header().keeper.store(keeper_lock(pid), std::memory_order_release);  // pairs with had_keeper()
   return std::move(*fd);
+}
+
+// Acquire: whoever finds the note also finds the lock that was taken before it, if it is still there.
+bool ProcessTable::had_keeper(pid_t pid) const noexcept {
+  return header().keeper.load(std::memory_order_acquire) == keeper_lock(pid);
+}
+
+void ProcessTable::end_keeping(pid_t pid) noexcept {
+  std::uint64_t own = keeper_lock(pid);
+  header().keeper.compare_exchange_strong(own, 0, std::memory_order_relaxed);
 }
 
 // --- asking ----------------------------------------------------------------------------------------------

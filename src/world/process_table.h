@@ -62,6 +62,7 @@ struct TableHeader {
   alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; those that wait sleep on it
   Word64 unjudged;                 // times that judge() could not tell; for people
   Word64 kept_uses;                // not 0: a use of a dictionary was kept over exec (world/name_use.h)
+  Word64 keeper;                   // lock of the last keeper that has not ended in order, 0: none; for people
   alignas(64) FencingMemory fencing;
   alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none was opened
 };
@@ -232,6 +233,10 @@ class ProcessTable {
   /// Makes this process the one keeper for that process, as long as the result is open. Nothing: there is one already,
   /// or it cannot be known.
   platform::FileDescriptor become_keeper(pid_t pid) const;
+  /// Whether there was one that has not called end_keeping(), most likely. Ask before has_keeper().
+  bool had_keeper(pid_t pid) const noexcept;
+  /// Says that the keeper ends in order.
+  void end_keeping(pid_t pid) noexcept;
 
   /// Slots that processes hold, ascending.
   std::vector<std::uint32_t> held_slots();

@@ -97,7 +97,14 @@ std::string name_another_one() {
   return "name another one to all programs that are to share it: export HOLDFAST_DIR=" + place_to_suggest();
 }
 
-std::string another_one() { return "have it removed by that user or by root, or " + name_another_one(); }
+// Nobody else knows whether that user's programs use it: root must not remove it either.
+std::string another_one() { return "have that user remove it, or " + name_another_one(); }
+
+std::string look_as(uid_t user) {
+  const std::string id = std::to_string(user);
+  return "to use it, become that user (holdfast: --user " + id + ", other programs: runuser, setpriv); else " +
+         name_another_one();
+}
 
 /// Whether it is meant for a group: then nobody must remove it or change its mode.
 constexpr bool is_of_group(mode_t mode) noexcept { return (mode & 07) == 0 && (mode & 070) != 0; }
@@ -105,8 +112,11 @@ constexpr const char* kShareIt =
     "if its group is to share it, set HOLDFAST_SHARE=group, as its other programs do; else ";
 
 Status explain_foreign_owner(const std::string& path, const struct stat& info) {
+  const std::string advice = is_of_group(info.st_mode) ? kShareIt + name_another_one()
+                             : ::geteuid() == 0        ? look_as(info.st_uid)
+                                                       : another_one();
   return refuse(path, "is owned by uid " + std::to_string(info.st_uid) + ", expected " + std::to_string(::geteuid()) +
-                          "; " + (is_of_group(info.st_mode) ? kShareIt + name_another_one() : another_one()));
+                          "; " + advice);
 }
 
 Status explain_open_failure(const std::string& path, int error, RuntimeDirectory::Sharing sharing) {

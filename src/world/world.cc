@@ -262,6 +262,7 @@ struct Keeper {
 Status World::keep_for(pid_t parent) {
   if (observes()) return refuse_observer();
   if (token() == kNobody) return last_failure();
+  const bool had_one = table_->had_keeper(parent);
   if (table_->has_keeper(parent)) return {};
   Keeper keeper{this, parent, {}, {}};
   const int unknown = parent > 0 ? keeper.end.open(parent) : 0;
@@ -278,10 +279,14 @@ Status World::keep_for(pid_t parent) {
   const auto stay = [](void* argument) {
     auto& self = *static_cast<Keeper*>(argument);
     self.end.wait();
+    self.world->table_->end_keeping(self.parent);
     self.world->leave(std::nullopt);
   };
   const int error =
       platform::start_apart({"holdfast-keeper", keeper.end.descriptor(), table_->file(), begin, stay, &keeper});
+  if (error == 0 && had_one)
+    return {Code::not_found, "the process that kept " + directory_.path() + " for process " + std::to_string(parent) +
+                                 " was killed; another one keeps it from now on"};
   if (error == 0) return {};
   return {Code::system, "cannot start a process that keeps " + directory_.path() + ": " + platform::error_text(error)};
 }

@@ -55,7 +55,7 @@ class World {
   static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process ends, also while no other process is in it: by a process of its
-  /// own, the keeper, unless there is one for that parent. invalid: `parent` is not this process's parent.
+  /// own, the keeper, unless that parent has one. invalid: it is not the parent. not_found: the last one was killed.
   Status keep_for(pid_t parent);
 
   /// This process's token; enters (again) after a fork. kNobody on failure, with the reason in last_failure(). A

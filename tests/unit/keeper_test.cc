@@ -148,6 +148,20 @@ TEST(keeper, ends_with_the_parent_also_where_the_kernel_has_no_pidfd) {
   EXPECT_TRUE(eventually([&] { return !exists(directory / kFile); }));
 }
 
+TEST(keeper, that_was_killed_is_told_to_the_worker_that_begins_the_next_one) {
+  const ScratchDirectory directory;
+  Child parent(&master);
+  EXPECT_EQ(parent.ask("store"), "0");
+  EXPECT_EQ(parent.ask("store"), "0");
+  ASSERT_TRUE(eventually([&] { return keepers_of(directory).size() == 1; }));
+  ASSERT_EQ(::kill(std::stoi(*keepers_of(directory).begin()), SIGKILL), 0);
+  ASSERT_TRUE(eventually([&] { return keepers_of(directory).empty(); }));
+  EXPECT_EQ(parent.ask("store"), std::to_string(3 << 8)) << "the call of the worker does not return OK";
+  EXPECT_EQ(parent.ask("store"), "0");
+  parent.kill_and_wait();
+  EXPECT_TRUE(eventually([&] { return !exists(directory / kFile); }));
+}
+
 TEST(keeper, is_refused_with_a_sentence_where_nothing_can_be_forked) {
   const ScratchDirectory directory;
   Child child([](Channel& test) {

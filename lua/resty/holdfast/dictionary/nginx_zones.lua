@@ -3,7 +3,8 @@
 local core = require "resty.holdfast.core"
 local warn_once = require("resty.holdfast.host.warning").once
 
-local C, INVALID, OK, quote, sentence = core.C, core.INVALID, core.OK, core.quote, core.sentence
+local C, INVALID, NOT_FOUND, OK, quote, sentence =
+    core.C, core.INVALID, core.NOT_FOUND, core.OK, core.quote, core.sentence
 local format, pcall, rawget, require, type = string.format, pcall, rawget, require, type
 
 local DEFAULT_SIZE = 1024 * 1024
@@ -59,14 +60,16 @@ end
 
 
 -- Keeps the values of this worker's dictionaries as long as nginx keeps those of its zones: until the master ends.
--- INVALID: it has ended already.
+-- INVALID: it has ended already. NOT_FOUND: another process did it before and was killed.
 function _M.keep_values()
     local asked, pid = pcall(master)
     if not asked or not pid then
         return
     end
     local code = C.holdfast_keep_for(pid)
-    if code ~= OK and code ~= INVALID then
+    if code == NOT_FOUND then
+        warn_once("values of dictionaries may be lost: " .. sentence(code))
+    elseif code ~= OK and code ~= INVALID then
         warn_once("values of dictionaries may be lost when nginx reloads: " .. sentence(code))
     end
 end
