@@ -228,6 +228,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
     // and the holders in it are dead: the data survives, and no lock has two holders.
     if (!file || file->header().persist != kTemporary) continue;
+    HOLDFAST_FAILPOINT("leftover.judged");
     // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
     // One of another world may have asked for a longer life, and ended, since the header was read.
     if (!is_of(*file, world)) {

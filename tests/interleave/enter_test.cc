@@ -242,23 +242,32 @@ TEST_F(InterleaveEnter, a_dictionary_that_somebody_asks_to_keep_for_good_is_not_
   Started user("found", find_small);
 }
 
-TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_looked_before) {
+/// Who looks at a dictionary of another world, there, while its last user asks to keep it and ends, finds it.
+void expect_that_it_is_found(const ScratchDirectory& directory, const char* place, bool enters_before) {
   Started old("ok", [](Channel& parent) {
     const Dict dict("dict", {.size = 65536});
     parent.say(holdfast_code_text(dict.status));
     parent.hear();
     return keep_small_for_good(parent);
   });
-  ::unlink((directory_ / "processes").c_str());
-  Started next("at use.judged", [](Channel& parent) {
-    if (holdfast_directory() == nullptr) return 1;
-    pause_at("use.judged", parent);
+  ::unlink((directory / "processes").c_str());
+  Started next(std::string("at ") + place, [=](Channel& parent) {
+    if (enters_before && holdfast_directory() == nullptr) return 1;
+    pause_at(place, parent);
     return find_small(parent);
   });
   EXPECT_EQ(old.ask("keep it"), "stored");
   old.kill_and_wait();
   next.say("go on");
   EXPECT_EQ(next.hear(), "found");
+}
+
+TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_opens_it) {
+  expect_that_it_is_found(directory_, "use.judged", true);
+}
+
+TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_enters) {
+  expect_that_it_is_found(directory_, "leftover.judged", false);
 }
 
 }  // namespace
