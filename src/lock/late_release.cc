@@ -63,15 +63,21 @@ bool LateReleases::add(Dictionary& dictionary, std::string_view key, const Lease
   }
   return change_list([&] {
     pending_.splice(pending_.end(), one);
-    const Token self = dictionary.world().known_token();
-    if (thread_of_ != self && platform::start_thread(&run, this) == 0) thread_of_ = self;
+    see_to_thread();
   });
 }
 
-// Takes all out of the list meanwhile, so that no two threads try one lease.
+// REQUIRES: inside change_list(), and something is pending.
+void LateReleases::see_to_thread() noexcept {
+  const Token self = pending_.front().dictionary.world().known_token();
+  if (thread_of_ != self && platform::start_thread(&run, this) == 0) thread_of_ = self;
+}
+
+// Takes all out of the list at first, so that no two threads try one lease.
 bool LateReleases::run_round(std::uint64_t patience_ns) noexcept {
   std::list<Pending> mine;
   if (!change_list([&] { mine.swap(pending_); })) return false;
+  if (!mine.empty()) HOLDFAST_FAILPOINT("late_release.taken");
   bool any_over = false;
   for (auto at = mine.begin(); at != mine.end();) {
     const Code code = unlock_slowly(at->dictionary, at->key, at->lease, patience_ns);
@@ -79,7 +85,12 @@ bool LateReleases::run_round(std::uint64_t patience_ns) noexcept {
     any_over = any_over || over;
     at = over ? mine.erase(at) : std::next(at);
   }
-  if (!mine.empty()) change_list([&] { pending_.splice(pending_.begin(), mine); });
+  if (mine.empty()) return any_over;
+  // The thread may have found the list empty meanwhile, and ended.
+  change_list([&] {
+    pending_.splice(pending_.begin(), mine);
+    see_to_thread();
+  });
   return any_over;
 }
 

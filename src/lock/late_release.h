@@ -44,6 +44,7 @@ class LateReleases {
   LateReleases() = default;
   static void* run(void* argument) noexcept;
   bool run_round(std::uint64_t patience_ns) noexcept;
+  void see_to_thread() noexcept;
   /// The thread ends if there is nothing left to do.
   bool is_done() noexcept;
   template <class Change>

@@ -107,10 +107,13 @@ std::uint64_t oldest_inside() noexcept {
   return crowd.inside.load(std::memory_order_acquire) != 0 ? 0 : oldest;
 }
 
-// The child has the forking thread only.
+// The child has the forking thread only. Outside of a guard that thread forgets its record, so its next guard looks for
+// one, and frees what waited for threads of the parent.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
-  each_record([](Record& one) {
-    const bool mine = &one == epoch_internal::record;
+  Record*& own = epoch_internal::record;
+  if (own != nullptr && own->inside.load(std::memory_order_relaxed) == 0) own = nullptr;
+  each_record([&own](Record& one) {
+    const bool mine = &one == own;
     if (!mine) one.inside.store(0, std::memory_order_relaxed);
     one.thread.store(mine ? platform::this_thread() : 0, std::memory_order_relaxed);
   });
@@ -158,6 +161,8 @@ void find_record() noexcept {
   Record* const found = record_for(platform::this_thread());
   if (found == nullptr) crowd.inside.store(1, std::memory_order_relaxed);
   record = found != nullptr ? found : &crowd;
+  // Relaxed: it matters in a forked child, where this thread is the only one.
+  if (retired.load(std::memory_order_relaxed) != nullptr) collect();
 }
 
 // The first one works for all that come meanwhile, so nobody waits, not even a signal handler for its own thread. A

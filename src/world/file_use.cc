@@ -98,14 +98,16 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     auto file = open_world_file(directory, name, FileKind::dictionary);
     if (!file) return file.status();
     const bool ours = is_of(*file, world);
+    const std::uint32_t life = file->header().persist;
+    HOLDFAST_FAILPOINT("use.judged");
     std::unique_ptr<platform::ForkGuard> no_fork;
     if (!ours) no_fork = std::make_unique<platform::ForkGuard>();
     Taken taken = try_take(file->fd.get(), ours);
     if (taken == Taken::alone && is_use_kept(directory, name_byte(name, file->id.inode))) taken = Taken::shared;
     if (taken == Taken::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
     // A kept file gives way to a new one where its times mean nothing.
-    const bool means_nothing = file->header().persist == kKept && !has_our_clock(file->header());
-    const bool outlives = file->header().persist != kTemporary && !means_nothing;
+    const bool means_nothing = life == kKept && !has_our_clock(file->header());
+    const bool outlives = life != kTemporary && !means_nothing;
     const bool wanted = ours || (taken == Taken::alone && outlives);
     if (!ours && wanted && !has_our_clock(file->header())) return refuse_other_clock(path);
     Mapping use;
@@ -114,8 +116,9 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
       if (!held) return held.status();
       use = std::move(*held);
     }
+    // A user that has ended since may have asked for a longer life, which counts where the file would be retired.
     if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
-        is_current_file(directory, name, file->id)) {
+        (wanted || file->header().persist == life) && is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
       if (wanted && named) return UsedFile{std::move(*file), std::move(no_fork), std::move(use)};
       if (wanted && ++others_seen >= kLooks) return refuse_replaced(directory, name);
@@ -143,12 +146,15 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
       auto file = open_world_file(directory, name, FileKind::dictionary);
       if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
       if (file->id != id) return {};
+      HOLDFAST_FAILPOINT("unused.found");
       // Held until the name is gone: a process that comes in between waits, and then finds no file or another one.
       const int error = platform::try_record_lock(file->fd.get(), kUseLock);
       HOLDFAST_FAILPOINT("unused.judged");
       if (error == 0 && !is_use_kept(directory, name_byte(name, id.inode))) {
-        const bool is_still_there = read_again(*file) && is_current_file(directory, name, file->id);
-        return is_still_there ? retire_opened_file(directory, name, *file, kPatienceOfGuardNs) : Status{};
+        // A user that has ended since may have asked to keep the file for good.
+        const bool is_as_judged =
+            read_again(*file) && file->header().persist != kPersistent && is_current_file(directory, name, file->id);
+        return is_as_judged ? retire_opened_file(directory, name, *file, kPatienceOfGuardNs) : Status{};
       }
       if (error != 0 && error != EAGAIN)
         return {Code::system, "cannot lock " + directory.path_of(name) + ": " + platform::error_text(error)};
@@ -222,8 +228,13 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     // A file that cannot be opened now keeps its name and world. A process that can open it later joins the same file,
     // and the holders in it are dead: the data survives, and no lock has two holders.
     if (!file || file->header().persist != kTemporary) continue;
+    HOLDFAST_FAILPOINT("leftover.judged");
     // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
-    if (!is_of(*file, world) && platform::try_record_lock(file->fd.get(), kUseLock) != 0) continue;
+    // One of another world may have asked for a longer life, and ended, since the header was read.
+    if (!is_of(*file, world)) {
+      if (platform::try_record_lock(file->fd.get(), kUseLock) != 0 || !read_again(*file)) continue;
+      if (file->header().persist != kTemporary) continue;
+    }
     if (has_kept_files && is_use_kept(directory, name_byte(name, file->id.inode))) continue;
     // What cannot be removed stays for the next process that finds none present. Do not wait here for a stopped
     // process: others wait for the table's lock, which the caller has.

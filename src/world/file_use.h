@@ -54,8 +54,8 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
                                            const WorldId& world);
 
 /// Retires a file that is not in use, for an open that wants another size or mutex. `id`: the file that was
-/// judged; if the name leads to another one by now, nothing is done. exists: it is in use. REQUIRES: the caller does
-/// not use it.
+/// judged; if the name leads to another one by now, or the file is persistent by now, nothing is done. exists: it is in
+/// use. REQUIRES: the caller does not use it.
 Status retire_unused_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
 /// Makes an adopted file part of this world and lets others in. Killed inside, the next process adopts it again.

@@ -214,5 +214,61 @@ TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced
   EXPECT_NE(got == "ok", other == "ok") << got << ", " << other;
 }
 
+/// Opens that kept dictionary for good, and stores something.
+int keep_small_for_good(Channel& parent) {
+  Dict dict("dict", {.size = 65536, .persist = true});
+  parent.say(dict.set("value", "there") == HOLDFAST_OK ? "stored" : holdfast_error());
+  parent.hear();
+  return dict.status;
+}
+/// Opens what there is, and says what it finds.
+int find_small(Channel& parent) {
+  Dict dict("dict", {.size = 65536, .kept = true});
+  parent.say(dict.get("value") == text("there") ? "found" : holdfast_code_text(dict.status));
+  parent.hear();
+  return dict.status;
+}
+
+TEST_F(InterleaveEnter, a_dictionary_that_somebody_asks_to_keep_for_good_is_not_replaced_by_who_looked_before) {
+  Started("ok", keep_small).kill_and_wait();
+  Started replacer("at unused.found", [](Channel& parent) {
+    if (holdfast_directory() == nullptr) return 1;
+    pause_at("unused.found", parent);
+    return keep_large(parent);
+  });
+  Started("stored", keep_small_for_good).kill_and_wait();
+  replacer.say("go on");
+  EXPECT_EQ(replacer.hear(), "mismatch");
+  Started user("found", find_small);
+}
+
+/// Who looks at a dictionary of another world, there, while its last user asks to keep it and ends, finds it.
+void expect_that_it_is_found(const ScratchDirectory& directory, const char* place, bool enters_before) {
+  Started old("ok", [](Channel& parent) {
+    const Dict dict("dict", {.size = 65536});
+    parent.say(holdfast_code_text(dict.status));
+    parent.hear();
+    return keep_small_for_good(parent);
+  });
+  ::unlink((directory / "processes").c_str());
+  Started next(std::string("at ") + place, [=](Channel& parent) {
+    if (enters_before && holdfast_directory() == nullptr) return 1;
+    pause_at(place, parent);
+    return find_small(parent);
+  });
+  EXPECT_EQ(old.ask("keep it"), "stored");
+  old.kill_and_wait();
+  next.say("go on");
+  EXPECT_EQ(next.hear(), "found");
+}
+
+TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_opens_it) {
+  expect_that_it_is_found(directory_, "use.judged", true);
+}
+
+TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_enters) {
+  expect_that_it_is_found(directory_, "leftover.judged", false);
+}
+
 }  // namespace
 }  // namespace holdfast::test

@@ -150,6 +150,25 @@ TEST_F(EpochTest, a_child_has_none_of_its_parents_guards) {
   });
 }
 
+TEST_F(EpochTest, the_first_guard_of_a_child_frees_what_waited_for_threads_of_its_parent) {
+  Inside other;
+  retire_one();
+  in_process([&] {
+    { const EpochGuard guard; }
+    EXPECT_EQ(left_, 0);
+  });
+}
+
+TEST_F(EpochTest, a_guard_of_the_thread_that_forks_goes_on_in_the_child) {
+  Inside other;
+  const EpochGuard outer;
+  retire_one();
+  in_process([&] {
+    { const EpochGuard inner; }
+    EXPECT_EQ(left_, 1);
+  });
+}
+
 TEST_F(EpochTest, threads_that_come_and_go_free_all_that_they_retire) {
   constexpr int kGenerations = 100;
   constexpr int kThreads = 4;
