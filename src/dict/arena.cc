@@ -179,11 +179,6 @@ void Arena::announce_reuse() noexcept {
 }
 
 std::uint32_t Arena::release(std::uint32_t block, std::uint32_t count) noexcept {
-  if (header_.no_room.load(kRelaxed) != 0) header_.no_room.store(0, kRelaxed);
-  return release_evictable(block, count);
-}
-
-std::uint32_t Arena::release_evictable(std::uint32_t block, std::uint32_t count) noexcept {
   announce_reuse();
   return merge(block, count);
 }
@@ -205,7 +200,6 @@ std::uint32_t Arena::merge(std::uint32_t block, std::uint32_t count) noexcept {
     count += size;
   }
   add_free(block, count);
-  header_.no_run.store(0, kRelaxed);
   if (header_.hand.load(kRelaxed) - block < count) header_.hand.store(block, kRelaxed);
   return block;
 }

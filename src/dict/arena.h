@@ -15,6 +15,30 @@
 
 namespace holdfast {
 
+/// A run that was not found in an arena. One word: each operation on a dictionary passes it on.
+class Shortage {
+ public:
+  constexpr Shortage() noexcept = default;
+  /// In an arena that can grow.
+  static constexpr Shortage until_grown(std::uint32_t granules) noexcept { return Shortage(granules); }
+  /// In an arena that cannot. `evict`: though live values could be evicted for it.
+  static constexpr Shortage for_good(std::uint32_t granules, bool evict) noexcept {
+    return Shortage(granules | kFull | (evict ? kEvict : 0));
+  }
+
+  constexpr bool can_grow() const noexcept { return bits_ != 0 && (bits_ & kFull) == 0; }
+  constexpr bool is_full() const noexcept { return (bits_ & kFull) != 0; }
+  constexpr bool may_evict() const noexcept { return (bits_ & kEvict) != 0; }
+  constexpr std::uint32_t granules() const noexcept { return bits_ & ~(kFull | kEvict); }
+
+ private:
+  static constexpr std::uint32_t kFull = std::uint32_t{1} << 31;  // no arena has as many granules
+  static constexpr std::uint32_t kEvict = std::uint32_t{1} << 30;
+  constexpr explicit Shortage(std::uint32_t bits) noexcept : bits_(bits) {}
+
+  std::uint32_t bits_ = 0;
+};
+
 class Arena {
  public:
   explicit Arena(const Shard& shard) noexcept : shard_(shard), header_(shard.header()) {}
@@ -36,11 +60,7 @@ class Arena {
   /// beginning of the free block that it is part of now; 0 on damage. REQUIRES: no chain reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// As release(), of a block that could have been evicted: what cannot be had by evicting (ShardHeader::no_room) stays
-  /// so.
-  std::uint32_t release_evictable(std::uint32_t block, std::uint32_t count) noexcept;
-
-  /// As release_evictable(), but the block stays whole: the next allocate() of its size takes it at once. There is one
+  /// As release(), but the block stays whole: the next allocate() of its size takes it at once. There is one
   /// such spare block; keep() merges the one before with its free neighbours.
   void keep(std::uint32_t block, std::uint32_t count) noexcept;
 
@@ -48,6 +68,12 @@ class Arena {
   std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
   /// Whether it is a block of `count` granules. Trusts nothing.
   bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
+  /// Granules of the spare block, if it begins at `block`; else 0. Needs no mutex.
+  std::uint32_t spare_at(std::uint32_t block) const noexcept {
+    if (block != spare()) return 0;
+    const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
+    return is_spare(block, size) ? size : 0;
+  }
   /// As allocate(), which gave the spare block, and keep() of another one of the same size afterwards: at once.
   /// REQUIRES: is_spare(allocated, count); what `kept` held is in no chain any more.
   void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
@@ -84,10 +110,10 @@ class Arena {
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
-  /// The granules that were not found in an arena that can grow; 0: none. Crowded too, so that one look tells of both.
-  std::uint32_t wanted() const noexcept { return wanted_; }
-  void set_wanted(std::uint32_t count) noexcept {
-    wanted_ = count;
+  /// The run that was not found. Crowded too, so that one look tells of both.
+  Shortage shortage() const noexcept { return shortage_; }
+  void set_shortage(Shortage shortage) noexcept {
+    shortage_ = shortage;
     crowded_ = true;
   }
 
@@ -123,7 +149,7 @@ class Arena {
   ShardHeader& header_;
   bool damaged_ = false;
   bool crowded_ = false;
-  std::uint32_t wanted_ = 0;
+  Shortage shortage_;
 };
 
 // --- the spare block ---
@@ -143,7 +169,6 @@ inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept
   words[SpareWords::kSeal].store(~count, kRelaxed);
   words[SpareWords::kShape].store(0, kRelaxed);
   header_.bins[kSpareBin].store(block, kRelaxed);
-  if (header_.no_run.load(kRelaxed) != 0) header_.no_run.store(0, kRelaxed);
 }
 
 // Its words must agree: an overwritten word then does not give an entry's memory away.

@@ -24,7 +24,6 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   if (at_ == 0 || at_ >= shard_.granules()) at_ = 1;
   forget_ahead();
   const std::uint64_t lap = shard_.granules();
-  bool possible = false;  // not known
   while (run_ < count_ && !arena_.damaged()) {
     // The last lap begins somewhere in the arena. It goes one lap further, for a window that lies across its beginning.
     const bool last = evict_ == Evict::no || pass_ == Pass::own;
@@ -36,8 +35,8 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
     }
     Block block{};
     if (!reach()) {
-      possible = possible || is_possible();
-      if (!possible) break;
+      possible_ = possible_ || is_possible();
+      if (!possible_) break;
       skip_pinned();
     } else if (look(at_, block)) {
       visit(block);
@@ -71,11 +70,12 @@ ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) co
 bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   block.at = at;
   block.quiet = false;
-  if (arena_.is_free(at)) {
+  block.granules = arena_.is_free(at) ? arena_.size_at(at) : arena_.spare_at(at);
+  if (block.granules != 0) {
     block.kind = Kind::free;
-    block.granules = arena_.size_at(at);
-    return block.granules != 0;
+    return true;
   }
+  if (arena_.damaged()) return false;
   if (!shard_.inspect(at, block.view)) {
     arena_.set_damaged();
     return false;
@@ -108,27 +108,52 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
 // at what lies ahead of the hand, where there mostly is a run, then at all.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
-  std::uint32_t longest_run = 0;
-  std::uint32_t widest_window = 0;
-  std::uint32_t smallest_kept = ~0U;
+  Windows seen;
   for (std::uint32_t at : {seen_, 1U}) {
-    std::uint32_t run = 0;
-    std::uint32_t window = 0;
+    seen.run = seen.window = 0;
     Block block{};
-    for (; at < shard_.granules() && longest_run < count_ && look(at, block); at += block.granules) {
-      const std::uint32_t gained = gain(block);
-      run = gained != 0 ? run + gained : 0;
-      window = block.kind != Kind::pinned ? window + gained : 0;
-      longest_run = std::max(longest_run, run);
-      widest_window = std::max(widest_window, window);
-      if (block.kind == Kind::pinned)
-        note_pinned(block);
-      else if (gained == 0)
-        smallest_kept = std::min(smallest_kept, block.granules);
+    for (; at < shard_.granules() && seen.longest_run < count_ && look(at, block); at += block.granules) {
+      seen.add(block, gain(block));
+      if (block.kind == Kind::pinned) note_pinned(block);
     }
   }
   pass_ = pass;
-  return longest_run >= count_ || (longest_run >= smallest_kept && widest_window >= count_);
+  return seen.longest_run >= count_ || seen.joinable(count_);
+}
+
+void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept {
+  const bool pinned = block.kind == Kind::pinned;
+  run = gained != 0 ? run + gained : 0;
+  window = pinned ? 0 : window + gained;
+  longest_run = std::max(longest_run, run);
+  widest_window = std::max(widest_window, window);
+  if (!pinned && gained == 0) smallest_kept = std::min(smallest_kept, block.granules);
+}
+
+// Others change the shard during this walk, so a block may be met that is none. Such a walk is repeated: it ended
+// inside the arena, or behind its end. One that went astray and yet came to the end is a wrong hint, and no more.
+Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
+  pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
+  Windows seen;
+  Prospect prospect;
+  Block block{};
+  std::uint32_t at = 1;
+  for (; at < shard_.granules() && look(at, block); at += block.granules) {
+    seen.add(block, gain(block));
+    prospect.evictable = prospect.evictable || block.kind == Kind::live || block.kind == Kind::node;
+    if (seen.run == 0) prospect.entry = 0;
+    if (seen.run != 0 && prospect.entry == 0 && block.kind != Kind::free && has_key(block.view.type)) {
+      prospect.entry = at;
+      prospect.hash = block.view.entry->hash.load(kRelaxed);
+    }
+    if (seen.longest_run < count) continue;
+    prospect.way = Prospect::Way::removal;
+    return prospect;
+  }
+  prospect.way = at != shard_.granules() ? Prospect::Way::unknown
+                 : seen.joinable(count)  ? Prospect::Way::moving
+                                         : Prospect::Way::none;
+  return prospect;
 }
 
 void ClockSweep::note_pinned(const Block& block) noexcept {

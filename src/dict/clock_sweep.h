@@ -31,6 +31,11 @@ class ClockSweep {
   /// Whether there is a free block of `count` granules now. Takes at most a few laps.
   bool clear(std::uint32_t count) noexcept;
 
+  /// Whether a free block of `count` granules could be made. Only reads, and needs no mutex.
+  Prospect foresee(std::uint32_t count) noexcept;
+
+  /// Whether the search that failed had seemed possible.
+  bool seemed_possible() const noexcept { return possible_; }
   /// Whether a live entry other than the own one was removed.
   bool evicted() const noexcept { return evicted_; }
   /// Whether entries were removed or moved while locks, permits or waiters stood in the way.
@@ -63,6 +68,19 @@ class ClockSweep {
   Kind kind_of(std::uint32_t at, const EntryView& view) const noexcept;
   std::uint32_t gain(const Block& block) const noexcept;
 
+  /// The runs and windows that a walk from left to right has seen.
+  struct Windows {
+    std::uint32_t run = 0;
+    std::uint32_t window = 0;
+    std::uint32_t longest_run = 0;
+    std::uint32_t widest_window = 0;
+    std::uint32_t smallest_kept = ~0U;
+
+    void add(const Block& block, std::uint32_t gained) noexcept;
+    /// Whether the entries in a window, of which the smallest fits into a run, can be moved.
+    bool joinable(std::uint32_t count) const noexcept { return longest_run >= smallest_kept && widest_window >= count; }
+  };
+
   bool is_possible() noexcept;
   void note_pinned(const Block& block) noexcept;
   bool reach() noexcept;
@@ -91,6 +109,7 @@ class ClockSweep {
   bool evicted_ = false;
   bool met_held_ = false;
   bool met_unsettled_ = false;
+  bool possible_ = false;  // not known
 
   std::uint32_t count_ = 0;
   Pass pass_ = Pass::cold;

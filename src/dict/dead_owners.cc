@@ -57,7 +57,7 @@ DeadOwners::DeadOwners(const Shard& shard, World& world, std::uint32_t flush) no
     : world_(world), flush_(flush), now_ms_(platform::monotonic_ns() / 1'000'000) {
   walk_entries(shard, [&](const EntryView& view) -> std::uint32_t {
     if (!is_holdable(view.type)) return 0;
-    met_ended_ = met_ended_ || has_ended(view);
+    if (has_ended(view)) ended_ += view.granules;
     return add_holders(shard, view);
   });
   for (Token& token : chosen_)

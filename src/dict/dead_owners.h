@@ -30,8 +30,8 @@ class DeadOwners {
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
   }
-  /// Whether a lock or permits were met that seem to be free, expired or flushed.
-  bool met_ended() const noexcept { return met_ended_; }
+  /// Granules of the locks and permits that seem to be free, expired or flushed.
+  std::uint32_t ended() const noexcept { return ended_; }
 
  private:
   void add(Token token) noexcept;
@@ -42,7 +42,7 @@ class DeadOwners {
   World& world_;
   const std::uint32_t flush_;
   const std::uint64_t now_ms_;
-  bool met_ended_ = false;
+  std::uint32_t ended_ = 0;
   std::uint32_t last_owner_ = 0;  // bits of the owner of the last lock (base/token.h)
   /// By slot, one of its owners; a dead one if there is any. If several are dead, the next look finds the others.
   std::array<Token, kSlots> chosen_{};

@@ -200,7 +200,7 @@ class Dictionary {
   struct Obstacles {
     UnsettledGrant unsettled;
     bool crowded = false;  // as the arena tells, here and below
-    std::uint32_t wanted = 0;
+    Shortage shortage;
     int looks = 0;       // for memory of dead processes, in the whole call
     bool found = false;  // whether the last look found any
 
@@ -227,7 +227,8 @@ class Dictionary {
   bool settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
   static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept;
   std::optional<Code> reclaim(Segment& segment, Shard& shard, Obstacles& obstacles, Code result) noexcept;
-  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept;
+  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Obstacles& obstacles) noexcept;
+  Code take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Obstacles& obstacles) noexcept;
 
   static constexpr int kLooksMax = 8;  // looks for the memory of dead processes, in one call
 
@@ -281,7 +282,7 @@ inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, 
     if (change.find()) result = operation(change);
     obstacles.unsettled.grant = change.in_the_way();
     obstacles.crowded = change.arena().crowded();
-    obstacles.wanted = change.arena().wanted();
+    obstacles.shortage = change.arena().shortage();
     if (result == Code::corrupt || change.arena().damaged()) [[unlikely]]
       repair(shard);
     else

@@ -3,6 +3,7 @@
 
 #include "base/failpoint.h"
 #include "dict/audit.h"
+#include "dict/clock_sweep.h"
 #include "dict/dead_owners.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
@@ -16,6 +17,19 @@ namespace {
 
 /// How long to wait for the mutex of a shard to reclaim its memory: no longer than a lock attempt waits for it.
 constexpr std::uint64_t kReclaimPatienceNs = 50'000'000;
+
+// Others may change the shard under a look.
+Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
+  constexpr int kLooks = 3;
+  Prospect prospect;
+  for (int looks = 0; looks < kLooks; ++looks) {
+    Arena arena(shard);
+    Reclaimer reclaimer(world, segment, shard, arena);
+    prospect = ClockSweep(reclaimer, evict, 0).foresee(count);
+    if (prospect.way != Prospect::Way::unknown) break;
+  }
+  return prospect;
+}
 
 bool same_bytes(const Word64* words, const char* bytes, std::size_t count) noexcept {
   for (; count >= 8; count -= 8, bytes += 8, ++words)
@@ -234,8 +248,8 @@ std::optional<Code> Dictionary::overcome(Segment& segment, Shard& shard, Code re
   bool again = false;
   if (obstacles.unsettled.grant.bits != LockWord::kNone)
     again = settle(obstacles.unsettled, patience_ns);
-  else if (obstacles.wanted != 0)
-    again = grow(shard, obstacles.wanted, patience_ns, result);
+  else if (obstacles.shortage.can_grow())
+    again = grow(shard, obstacles.shortage.granules(), patience_ns, result);
   else
     return reclaim(segment, shard, obstacles, result);
   return again ? std::nullopt : std::optional(result);
@@ -260,43 +274,75 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Obstacle
   // Always run again after the first look: other processes may have reclaimed memory after this operation failed. Then
   // only while looks find something: others may have taken it, and died since.
   if (looks == kLooksMax || (looks != 0 && !(needed && obstacles.found))) return result;
-  const Code looked = reclaim_from_dead(segment, shard, needed, obstacles.found);
+  const Code looked = reclaim_from_dead(segment, shard, needed, obstacles);
   if (!needed) return result;
   if (looked != Code::ok) return looked;
   return std::nullopt;
 }
 
 // Takes what dead processes hold, and repairs damage, when memory is short while something is held. Not ok if the mutex
-// cannot be had. `found`: whether there was anything to take.
+// cannot be had. Sets `found`: whether the operation may succeed now.
 //
-// A dictionary full of locks of living processes must not be searched with the mutex at each call: after a search in
-// vain the shard rests for a time that grows with its size, a second for 1 MB. During the rest, an operation that would
-// fail still looks, without the mutex, whether a holder has died or a grant has ended since.
-Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, bool& found) noexcept {
-  found = false;
-  constexpr std::uint32_t kRestUs = 30000;
-  constexpr std::uint32_t kRestUsPerGranule = 15;
-  const std::uint32_t rest_us = kRestUs + kRestUsPerGranule * shard.granules();
-  const auto now = static_cast<std::uint32_t>(platform::monotonic_ns() / 1000);
-  Word32& asked = shard.header().asked;
-  const std::uint32_t last = asked.load(kRelaxed);
-  const bool rests = last != 0 && now - last < rest_us;
+// A dictionary full of locks of living processes must not be searched with the mutex at each call: after a search the
+// shard rests for a time that grows with its size, a second for 1 MB. During the rest, an operation that would fail
+// still looks, without the mutex, whether a holder has died or a search would succeed.
+Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Obstacles& obstacles) noexcept {
+  obstacles.found = false;
+  Arena arena(shard);
+  Reclaimer reclaimer(world_, segment, shard, arena);
+  const bool rests = reclaimer.asked_lately();
   if (rests && !needed) return Code::ok;
   const DeadOwners dead(shard, world_, segment.flush_epoch());
-  if (rests && !dead.any() && !dead.met_ended()) return Code::ok;
+  if (rests && !dead.any()) return take_prospect(segment, shard, dead.ended(), obstacles);
   {
     const ShardGuard guard(shard, kReclaimPatienceNs);
     if (!guard.held()) return guard.code();
     const bool damaged = needed && !rests && !audit(shard, segment.seed());
     if (damaged) repair(shard);
-    Arena arena(shard);
     if (needed && !rests) arena.forget_shortage();  // its words may have been overwritten
-    const Reclaimer::Swept swept = Reclaimer(world_, segment, shard, arena).sweep(~0U, &dead);
+    const Reclaimer::Swept swept = reclaimer.sweep(~0U, &dead);
     if (arena.damaged()) repair(shard);
-    found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
-    asked.store(found ? 0 : now | 1, kRelaxed);
+    obstacles.found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
+    reclaimer.note_asked(swept.dead != 0);  // more of the dead may be found
   }
   HOLDFAST_FAILPOINT("reclaim.done");
+  return Code::ok;
+}
+
+// Looks, without the mutex, how the run that was refused might be made; `ended`: the granules of locks and permits that
+// are free by now. Takes the mutex only if a search would succeed, as far as can be seen. If what was refused can be
+// made by removing a few blocks, only these are touched.
+Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Obstacles& obstacles) noexcept {
+  constexpr std::uint32_t kMany = 16;  // of the arena's parts: then a sweep of all is worth its time
+  const Shortage wanted = obstacles.shortage;
+  const bool many = ended > shard.granules() / kMany;
+  bool by_evicting = false;
+  Prospect prospect;
+  if (!many && wanted.is_full()) {
+    prospect = foresee(world_, segment, shard, Evict::no, wanted.granules());
+    by_evicting = prospect.way != Prospect::Way::removal && wanted.may_evict() && prospect.evictable;
+    if (by_evicting) prospect = foresee(world_, segment, shard, Evict::yes, wanted.granules());
+  }
+  if (!many && prospect.way == Prospect::Way::none) return Code::ok;
+  Arena arena(shard);
+  Reclaimer reclaimer(world_, segment, shard, arena);
+  if (!many && prospect.way != Prospect::Way::removal && reclaimer.failed_lately()) return Code::ok;
+  const ShardGuard guard(shard, kReclaimPatienceNs);
+  if (!guard.held()) return guard.code();
+  if (many)
+    obstacles.found = reclaimer.sweep().locks != 0;
+  else if (!by_evicting)
+    obstacles.found = reclaimer.clear_at(wanted.granules(), prospect);
+  if (by_evicting) {
+    arena.forget_shortage();
+    obstacles.found = true;  // the operation itself evicts what it must
+  } else if (obstacles.found && !wanted.may_evict()) {
+    shard.header().no_run.store(0, kRelaxed);  // there may be more that can be brought together
+  }
+  if (arena.damaged()) {
+    repair(shard);
+    obstacles.found = true;
+  }
   return Code::ok;
 }
 

@@ -86,8 +86,8 @@ struct ShardHeader {
   Word64 lock_waits;        // times that a waiter queued
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had yet to claim them
-  // Derived; guarded by the mutex. It stands here because the epoch changes where this is looked at (Arena::release).
-  Word32 no_room;  // smallest size known unobtainable even with eviction; 0: not known
+  Word32 no_room;           // smallest size that no search has found, even with eviction; 0: not known. Derived
+  Word32 failed;            // hint: when a search failed that had seemed possible (µs, lower half); 0: not lately
 
   // Guarded by the mutex. All derived: repair rebuilds or resets them. But `repairs`, `evictions` and `expirations` are
   // counts of events, which go on over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
@@ -99,7 +99,7 @@ struct ShardHeader {
   Word64 repairs;        // times the shard was rebuilt
   Word32 waiters;        // waiter and watcher blocks; at most a quarter of the arena is for them
   Word32 hand;           // where the clock sweep goes on: the beginning of a block; 0: of the arena
-  Word32 no_run;         // smallest size known unobtainable without eviction; 0: not known
+  Word32 no_run;         // as no_room, without eviction
   Word32 rest_until;     // next allowed sweep (ms, lower half), unless nothing else helps: the last one found little
   Word64 evictions;      // live entries that were removed for others
   Word64 expirations;    // expired or flushed entries that were reclaimed

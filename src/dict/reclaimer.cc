@@ -26,6 +26,11 @@ constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
+// After a look for dead owners without success: a second for 1 MB.
+constexpr std::uint32_t kRestUs = 30000;
+constexpr std::uint32_t kRestUsPerGranule = 15;
+
+std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::monotonic_ns() / 1000); }
 std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000); }
 
 }  // namespace
@@ -54,7 +59,7 @@ std::uint32_t Reclaimer::discard(std::uint32_t block, const EntryView& view) noe
   } else if (view.type == EntryType::list) {
     List(shard_, arena_, view).release_nodes();
   }
-  return is_holdable(view.type) ? arena_.release(block, view.granules) : arena_.release_evictable(block, view.granules);
+  return arena_.release(block, view.granules);
 }
 
 bool Reclaimer::any_dead() const noexcept {
@@ -71,6 +76,15 @@ bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
   return count != 0 && !shard_.can_grow() &&
          (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
+
+std::uint32_t Reclaimer::rest_us() const noexcept { return kRestUs + kRestUsPerGranule * shard_.granules(); }
+
+bool Reclaimer::asked_lately() const noexcept {
+  const std::uint32_t last = shard_.header().asked.load(kRelaxed);
+  return last != 0 && short_us() - last < rest_us();
+}
+
+void Reclaimer::note_asked(bool again) noexcept { shard_.header().asked.store(again ? 0 : short_us() | 1, kRelaxed); }
 
 bool Reclaimer::rests() const noexcept {
   const std::uint32_t left = shard_.header().rest_until.load(kRelaxed) - short_now();
@@ -168,10 +182,9 @@ Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noe
   return swept;
 }
 
-// What was found impossible is remembered: a full dictionary must not search itself again for each key that does not
-// fit. Without eviction, until memory is released. With eviction, until something is released that could not be
-// evicted: a value is memory to be had before and after it is released. Grants that end without the mutex, and owners
-// that die, are found without it (Dictionary::reclaim_from_dead).
+// What was found impossible is remembered: a full dictionary must not search itself again, with the mutex held, for
+// each key that does not fit. Whether it has become possible is found without the mutex
+// (Dictionary::reclaim_from_dead).
 bool Reclaimer::is_impossible(std::uint32_t count, Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const auto known = [count](const Word32& least) {
@@ -184,7 +197,7 @@ bool Reclaimer::is_impossible(std::uint32_t count, Evict evict) const noexcept {
 
 bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept {
   if (is_impossible(count, evict)) {
-    arena_.set_crowded();
+    arena_.set_shortage(Shortage::for_good(count, evict == Evict::yes));
     return false;
   }
   HOLDFAST_FAILPOINT("reclaimer.clear");
@@ -192,8 +205,40 @@ bool Reclaimer::clear(std::uint32_t count, Evict evict, const Position& position
   const bool cleared = sweep.clear(count);
   ShardHeader& header = shard_.header();
   if (!cleared && !sweep.met_unsettled()) (evict == Evict::no ? header.no_run : header.no_room).store(count, kRelaxed);
-  if (!cleared || sweep.met_held()) arena_.set_crowded();
+  if (!cleared)
+    arena_.set_shortage(Shortage::for_good(count, evict == Evict::yes));
+  else if (sweep.met_held())
+    arena_.set_crowded();
+  note_failure(sweep, cleared);
   evicted = evicted || sweep.evicted();
+  return cleared;
+}
+
+// A search that fails though it seemed possible would fail again at each call.
+void Reclaimer::note_failure(const ClockSweep& sweep, bool cleared) noexcept {
+  if (!cleared && sweep.seemed_possible()) shard_.header().failed.store(short_us() | 1, kRelaxed);
+}
+
+bool Reclaimer::failed_lately() const noexcept {
+  const std::uint32_t last = shard_.header().failed.load(kRelaxed);
+  return last != 0 && short_us() - last < rest_us();
+}
+
+bool Reclaimer::clear_at(std::uint32_t count, const Prospect& prospect) noexcept {
+  HOLDFAST_FAILPOINT("reclaimer.clear_at");
+  arena_.settle();
+  EntryView view{};
+  std::uint32_t walked = 0;
+  for (std::uint32_t block = shard_.bucket_of(prospect.hash).load(kRelaxed);
+       prospect.entry != 0 && walked < shard_.granules() && shard_.inspect_keyed(block, view);
+       block = view.entry->next.load(kRelaxed)) {
+    walked += view.granules;
+    if (block == prospect.entry) shard_.header().hand.store(block, kRelaxed);
+  }
+  ClockSweep sweep(*this, Evict::no, 0);
+  const bool cleared = sweep.clear(count);
+  note_failure(sweep, cleared);
+  if (cleared) shard_.header().failed.store(0, kRelaxed);
   return cleared;
 }
 
@@ -211,7 +256,7 @@ Code Reclaimer::make(std::uint32_t count, Evict evict, const Key& key, Position&
     if (arena_.damaged() || !shard_.find(key, position)) return Code::corrupt;
     if (arena_.can_allocate(count)) return Code::ok;
     if (shard_.can_grow()) {
-      arena_.set_wanted(count);
+      arena_.set_shortage(Shortage::until_grown(count));
       return Code::no_memory;
     }
     const bool cleared = clear(count, evict, position, evicted);

@@ -14,11 +14,26 @@
 
 namespace holdfast {
 
+class ClockSweep;
 class DeadOwners;
 class World;
 
 /// Whether live entries may be removed to make room.
 enum class Evict { no, yes };
+
+/// How a run of free granules might be made.
+struct Prospect {
+  enum class Way {
+    none,
+    unknown,  // the shard changed under the look
+    moving,   // by moving what is held together, perhaps
+    removal,  // by removing what lies side by side
+  };
+  Way way = Way::none;
+  std::uint32_t entry = 0;  // by removal: the first entry of the run, if it has one, and its hash; only hints
+  std::uint32_t hash = 0;
+  bool evictable = false;  // whether values were met that may be evicted, if evicting is allowed
+};
 
 class Reclaimer {
  public:
@@ -51,6 +66,17 @@ class Reclaimer {
   /// ended first.
   Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
+  /// Makes a free run of `count` granules where it was seen to be possible without evicting anything. False if it is
+  /// not possible any more.
+  bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
+
+  // These three are no part of the shard's truth, and need no mutex.
+  /// Whether dead owners were looked for during the last second, in a shard of 1 MB.
+  bool asked_lately() const noexcept;
+  void note_asked(bool again) noexcept;
+  /// Whether a search failed during that time though it had seemed possible.
+  bool failed_lately() const noexcept;
+
  private:
   /// A sweep in progress.
   struct Sweep {
@@ -72,6 +98,8 @@ class Reclaimer {
   void rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept;
   bool is_impossible(std::uint32_t count, Evict evict) const noexcept;
   bool clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept;
+  void note_failure(const ClockSweep& sweep, bool cleared) noexcept;
+  std::uint32_t rest_us() const noexcept;
 
   World& world_;
   Segment& segment_;

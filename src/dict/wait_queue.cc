@@ -78,7 +78,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) n
   const std::uint32_t block = too_many ? 0 : arena_.allocate(kGranulesPerWaiter);
   if (block == 0) {
     arena_.set_crowded();
-    if (!too_many && shard_.can_grow()) arena_.set_wanted(kGranulesPerWaiter);
+    if (!too_many && shard_.can_grow()) arena_.set_shortage(Shortage::until_grown(kGranulesPerWaiter));
     return 0;
   }
   count.store(count.load(kRelaxed) + 1, kRelaxed);

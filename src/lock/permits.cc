@@ -139,7 +139,7 @@ class PermitsAttempt {
       if (block != 0) break;
       if (tries == 2) return Code::no_memory;
       const Code room = change_.make_room(need, Evict::yes);
-      if (room == Code::no_memory && change_.arena().wanted() == 0 && is_ours()) chosen = stand_back();
+      if (room == Code::no_memory && !change_.arena().shortage().can_grow() && is_ours()) chosen = stand_back();
       if (room != Code::ok) return room;
     }
     return admit(exists, block, lease, chosen);

@@ -83,5 +83,78 @@ TEST_F(InterleaveMemory, that_was_refused_is_not_searched_for_again_at_each_call
   EXPECT_LT(of_refused, kRounds / 10);
 }
 
+// A semaphore and a lock that are taken and given back all the time end a grant, and release memory, before each
+// refused call. It is not enough for what is refused.
+TEST_F(InterleaveMemory, that_was_refused_is_not_searched_for_again_when_too_little_of_it_comes_and_goes) {
+  Dict dict("beside-cycles", {.size = 65536});
+  holdfast_lease lease{};
+  ASSERT_EQ(dict.try_permits("semaphore", HOLDFAST_SEMAPHORE, 1, 2, 0, &lease), HOLDFAST_OK);
+  ASSERT_EQ(dict.unlock("semaphore", &lease), HOLDFAST_OK);
+  ASSERT_EQ(dict.try_permits("semaphore", HOLDFAST_SEMAPHORE, 1, 2, 0, &lease), HOLDFAST_OK);
+  holdfast_lease lock{};
+  ASSERT_EQ(dict.try_lock("lock", 0, &lock), HOLDFAST_OK);
+  int taken = 0;
+  holdfast_lease held{};
+  while (dict.try_lock("held " + std::to_string(1000 + taken), 0, &held) == HOLDFAST_OK) ++taken;
+  ASSERT_GT(taken, 100);
+  const std::string value(600, 'v');
+  int searches = 0;
+  for (const char* name : {"reclaimer.clear", "reclaimer.clear_at", "reclaimer.sweep"}) count_at(name, searches);
+  constexpr int kRounds = 300;
+  for (int i = 0; i < kRounds; ++i) {
+    ASSERT_EQ(dict.unlock("semaphore", &lease), HOLDFAST_OK);
+    ASSERT_EQ(dict.set("more", value), HOLDFAST_NO_MEMORY);
+    ASSERT_EQ(dict.try_permits("semaphore", HOLDFAST_SEMAPHORE, 1, 2, 0, &lease), HOLDFAST_OK);
+    ASSERT_EQ(dict.unlock("lock", &lock), HOLDFAST_OK);
+    ASSERT_EQ(dict.store(HOLDFAST_SAFE_SET, "more", value, 0, 0), HOLDFAST_NO_MEMORY);
+    ASSERT_EQ(dict.try_lock(std::string(100, 'k'), 0, &held), HOLDFAST_NO_MEMORY);
+    ASSERT_EQ(dict.try_lock("lock", 0, &lock), HOLDFAST_OK);
+  }
+  EXPECT_LT(searches, kRounds / 10);
+}
+
+// Gaps between entries that are longer than each gap: one short entry can be moved, which is no help.
+TEST_F(InterleaveMemory, that_lies_between_what_cannot_be_moved_is_not_searched_for_at_each_call) {
+  Dict dict("in-pieces", {.size = 65536});
+  const auto key = [](int i) { return "key " + std::to_string(1000 + i); };
+  const auto safe_set = [&](const std::string& name, const std::string& bytes) {
+    return dict.store(HOLDFAST_SAFE_SET, name, bytes, 0, 0);
+  };
+  int count = 0;
+  while (safe_set(key(count), std::string(count % 2 == 0 ? 300 : 0, 'v')) == HOLDFAST_OK) ++count;
+  for (std::size_t size = 300; size > 0 && safe_set("rest", std::string(size, 'v')) != HOLDFAST_OK; --size) {
+  }
+  for (int i = 3; i < count; i += 2) ASSERT_EQ(dict.remove(key(i)), HOLDFAST_OK);
+  const std::string large(400, 'v');
+  ASSERT_EQ(safe_set("large", large), HOLDFAST_NO_MEMORY);
+  int searches = 0;
+  for (const char* name : {"reclaimer.clear", "reclaimer.clear_at", "reclaimer.sweep"}) count_at(name, searches);
+  constexpr int kRounds = 300;
+  for (int i = 0; i < kRounds; ++i) {
+    ASSERT_EQ(dict.set(key(1), ""), HOLDFAST_OK);
+    ASSERT_EQ(safe_set("large", large), HOLDFAST_NO_MEMORY);
+  }
+  EXPECT_LT(searches, kRounds / 10);
+}
+
+// Who is refused finds the one lock that ended, without a search of the shard with its mutex held.
+TEST_F(InterleaveMemory, of_a_lock_that_ended_is_found_without_a_search_with_the_mutex) {
+  Dict dict("but-one", {.size = 65536});
+  holdfast_lease lease{};
+  int taken = 0;
+  while (dict.try_lock("held " + std::to_string(1000 + taken), 0, &lease) == HOLDFAST_OK) ++taken;
+  ASSERT_GT(taken, 100);
+  ASSERT_EQ(dict.remove("held 1007"), HOLDFAST_OK);
+  int searches = 0;
+  for (const char* name : {"reclaimer.clear", "reclaimer.sweep"}) count_at(name, searches);
+  constexpr int kRounds = 300;
+  for (int i = 0; i < kRounds; ++i) {
+    const std::string name = "next " + std::to_string(1000 + i);
+    ASSERT_EQ(dict.try_lock(name, 0, &lease), HOLDFAST_OK) << i;
+    ASSERT_EQ(dict.unlock(name, &lease), HOLDFAST_OK);
+  }
+  EXPECT_LT(searches, kRounds / 10);
+}
+
 }  // namespace
 }  // namespace holdfast::test
