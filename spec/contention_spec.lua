@@ -1,7 +1,7 @@
 -- Tests dictionary/contention.lua and lock/timeouts.lua: how long locks were waited for and held, which keys had
 -- contention, and what was in the way of a wait that ended in vain.
 
-local expect, fixture, process, site = require "spec.support" ("expect", "fixture", "process", "site")
+local expect, fixture, keep, process, site = require "spec.support" ("expect", "fixture", "keep", "process", "site")
 local getpid = require("ffi").C.getpid
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
@@ -92,7 +92,7 @@ describe("histograms", function ()
     it("count for all processes, also those that were killed", function ()
         local child = process.start(([[
             local lock = assert(require("resty.lock"):new(%q, { timeout = 0.05, block = true }))
-            assert(require("resty.lock"):new(%q):lock("key"))
+            assert(keep(require("resty.lock"):new(%q)):lock("key"))
             say(select(2, lock:lock("key")))
             hear()
         ]]):format(NAME, NAME))
@@ -188,7 +188,7 @@ describe("log_timeouts", function ()
 
 
     it("tells the key, the holder, since when and why, once a wait is in vain", function ()
-        assert(new():lock("key", { why = "to write the report" }))
+        assert(keep(new()):lock("key", { why = "to write the report" }))
         local lock = new { timeout = 0.05, block = true, log_timeouts = log }
         assert.same({ nil, "timeout" }, { lock:lock("key") })
         assert.equal(1, #lines)
@@ -199,7 +199,7 @@ describe("log_timeouts", function ()
     it("escapes control characters in the name of the holder's program, which may be any bytes", function ()
         local child = process.start(([[
             arg = { [0] = "a\nb\27[2J\127\194\155c" }
-            assert(require("resty.lock"):new(%q):lock("key"))
+            assert(keep(require("resty.lock"):new(%q)):lock("key"))
             say "held"
             hear()
         ]]):format(NAME .. "_log"))
@@ -213,7 +213,7 @@ describe("log_timeouts", function ()
         local lock = new { timeout = 5, block = true, log_timeouts = log }
         assert(lock:lock("key"))
         assert(lock:unlock())
-        assert(new():lock("key"))
+        assert(keep(new()):lock("key"))
         assert.same({ nil, "held" }, { lock:trylock("key") })
         assert.same({ nil, "timeout" }, { lock:lock("key", { timeout = 0 }) })
         assert.same({}, lines)
@@ -249,7 +249,7 @@ describe("log_timeouts", function ()
     it("writes to the standard error where no function is given", function ()
         local child = process.start(([[
             io.stderr = { write = function (_, text) say((text:gsub("held by .*", "held by"))) end }
-            assert(require("resty.lock"):new(%q):lock("key"))
+            assert(keep(require("resty.lock"):new(%q)):lock("key"))
             local lock = require("resty.lock"):new(%q, { timeout = 0.02, block = true, log_timeouts = true })
             lock:lock("key")
             hear()
@@ -276,7 +276,8 @@ describe("log_timeouts in nginx", function ()
             locations = { ["/"] = [[
                 require("resty.shdict").open("spec_contention_nginx")
                 local resty_lock = require "resty.lock"
-                assert(resty_lock:new("spec_contention_nginx"):lock("key", { why = "the other request" }))
+                local other = resty_lock:new("spec_contention_nginx")
+                assert(other:lock("key", { why = "the other request" }))
                 local lock = resty_lock:new("spec_contention_nginx", { timeout = 0.05, log_timeouts = true })
                 ngx.say(select(2, lock:lock("key")))
             ]] },

@@ -1,6 +1,6 @@
 -- Tests dictionary/listing.lua and shdict.list: what there is in a world, for people and monitors.
 
-local fixture, process = require "spec.support" ("fixture", "process")
+local fixture, keep, process = require "spec.support" ("fixture", "keep", "process")
 local core = require "resty.holdfast.core"
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
@@ -111,7 +111,7 @@ describe("locks", function ()
 
     it("shows what a dead process has held, until another takes it", function ()
         local child = process.start [[
-            assert(require("resty.lock"):new("spec_locks", { exptime = 0 }):lock("left"))
+            assert(keep(require("resty.lock"):new("spec_locks", { exptime = 0 })):lock("left"))
             say "held"
             hear()
         ]]
@@ -120,7 +120,7 @@ describe("locks", function ()
         child:kill()
         child:wait()
         assert.is_false(by_key().left.holders[1].alive)
-        assert(new():lock("left"))
+        assert(keep(new()):lock("left"))
         assert.is_true(by_key().left.holders[1].alive)
     end)
 

@@ -1,7 +1,7 @@
 -- Tests lock/lock_info.lua and dictionary/holders.lua.
 -- The holders of a lock, and their reasons.
 
-local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
+local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
 local getpid = require("ffi").C.getpid
 local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -107,7 +107,7 @@ describe("holder", function ()
         child:kill(process.KILL)
         child:wait()
         assert.is_false(new():holder("key").alive)
-        assert.equal(0, new():lock("key"))
+        assert.equal(0, keep(new()):lock("key"))
         assert.equal(getpid(), new():holder("key").process)
     end)
 
@@ -140,7 +140,7 @@ describe("holder", function ()
         end
 
         it("of a dictionary, a lock, a rwlock and a semaphore, say the same of any key #local", function ()
-            assert(new():lock("lock", { why = "alone" }))
+            assert(keep(new()):lock("lock", { why = "alone" }))
             assert(rw:wrlock("written", { why = "to write" }))
             assert(sem:wait("permits", { why = "a permit" }))
             each(function (asked, name)

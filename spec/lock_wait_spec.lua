@@ -1,7 +1,7 @@
 -- Tests lock/watch.lua.
 -- lock:wait(): until what holds a key now is released, without taking it.
 
-local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
+local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -86,7 +86,7 @@ describe("lock:wait", function ()
             lock:lock("key")
             lock:unlock()
             assert.equal(0, new():wait("key"))
-            new { exptime = 0.01 }:lock("key")
+            keep(new { exptime = 0.01 }):lock("key")
             none.sleep(0.02)
             assert.equal(0, new():wait("key"))
         end)
@@ -108,7 +108,7 @@ describe("lock:wait", function ()
 
 
     it("ends with a timeout: its own, or the object's", function ()
-        new():lock("key")
+        keep(new()):lock("key")
         run(function ()
             assert.same(pack(nil, "timeout"), pack(new { timeout = 10 }:wait("key", { timeout = 0.02 })))
             assert.same(pack(nil, "timeout"), pack(new { timeout = 0.02 }:wait("key")))
@@ -246,7 +246,7 @@ describe("lock:wait", function ()
         it("comes to the end of its lease by itself", function ()
             expect.in_time(function ()
                 local elapsed
-                new { exptime = 0.1 }:lock("key")
+                keep(new { exptime = 0.1 }):lock("key")
                 run(function () elapsed = new { timeout = 10 }:wait("key") end)
                 return elapsed >= 0.05 and elapsed < 0.1 + AT_ONCE
             end)
@@ -306,7 +306,7 @@ describe("lock:wait", function ()
             is_yieldable = function () return false, "in a callback" end,
         }
         assert.equal(0, new():wait("key"))
-        new { exptime = 0.1 }:lock("key")
+        keep(new { exptime = 0.1 }):lock("key")
         assert.same(pack(nil, "cannot wait here (host callback): in a callback"), pack(new():wait("key")))
         assert.is_number((new { block = true }:wait("key")))
     end)

@@ -1,6 +1,7 @@
 -- resty.rwlock: readers and writers, in one process and in several.
 
-local expect, fixture, pack, process, tasks = require "spec.support" ("expect", "fixture", "pack", "process", "tasks")
+local expect, fixture, keep, pack, process, tasks =
+    require "spec.support" ("expect", "fixture", "keep", "pack", "process", "tasks")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local rwlock = require "resty.rwlock"
@@ -52,7 +53,7 @@ describe("rwlock", function ()
         end)
 
         it("gives the timeout of calls that have none", function ()
-            new():wrlock("key")
+            keep(new()):wrlock("key")
             local function fail() error("this must not wait") end
             hosts.set_host { name = "forbidden", sleep = fail, wait = fail }
             assert.same(pack(nil, "timeout"), pack(new():rdlock("key", { timeout = 0 })))
@@ -122,7 +123,7 @@ describe("rwlock", function ()
             assert.is_true(got > 0)
             assert.equal(token, writer:token())
             assert.is_true(writer:remaining() > 50)
-            assert.is_true(new():tryrdlock("key"))
+            assert.is_true(keep(new()):tryrdlock("key"))
             assert.same(pack(nil, "held"), pack(new():trywrlock("key")))
             assert.same(pack(true), pack(writer:downgrade()))
             assert.equal(1, writer:unlock())

@@ -1,6 +1,7 @@
 -- resty.semaphore: permits, in one process and in several.
 
-local expect, fixture, pack, process, tasks = require "spec.support" ("expect", "fixture", "pack", "process", "tasks")
+local expect, fixture, keep, pack, process, tasks =
+    require "spec.support" ("expect", "fixture", "keep", "pack", "process", "tasks")
 local none = require "resty.holdfast.host.none"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
@@ -69,7 +70,7 @@ describe("semaphore", function ()
         end)
 
         it("have the timeout of new by default", function ()
-            new(1):wait("key")
+            keep(new(1)):wait("key")
             local start = none.now()
             assert.same(pack(nil, "timeout"), pack(new(1, { timeout = 0.05 }):wait("key")))
             assert.is_true(none.now() - start >= 0.05)

@@ -19,8 +19,9 @@ local LOOK = [[
     print(require("ffi").string(core.C.holdfast_directory()))
     print(require("resty.lock"):new("declared"))
     print(require("resty.holdfast.worker").id())
-    print(require("resty.lock"):new("spec_dict"):lock("key"))
-    print(require("resty.lock"):new("spec_dict"):holder("key").worker)
+    local lock = require("resty.lock"):new("spec_dict")
+    print(lock:lock("key"))
+    print(lock:holder("key").worker)
 ]]
 
 

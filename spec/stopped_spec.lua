@@ -1,7 +1,7 @@
 -- A process that is stopped in the middle of a change of a dictionary: a caller that wants a lock there waits no longer
 -- than it was told to, and gets the lock if the process goes on.
 
-local process = require "spec.support" ("process")
+local keep, process = require "spec.support" ("keep", "process")
 local lock_counts = require "resty.holdfast.lock.lock_counts"
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
@@ -144,7 +144,7 @@ describe("while a process is stopped inside the dictionary,", function ()
 
     it("what is held is listed and counted at once", function ()
         for _, key in ipairs { "held", "held too" } do
-            assert(resty_lock:new("spec_stopped"):lock(key))
+            assert(keep(resty_lock:new("spec_stopped")):lock(key))
         end
         assert.equal(2, #unless_torn(function () return dict:locks() end))
         local fastest = math.huge  -- of some looks: the machine may stall in one
@@ -159,7 +159,7 @@ describe("while a process is stopped inside the dictionary,", function ()
     end)
 
     it("log_timeouts tells the holder", function ()
-        assert(resty_lock:new("spec_stopped"):lock("held", { why = "to be told" }))
+        assert(keep(resty_lock:new("spec_stopped")):lock("held", { why = "to be told" }))
         local line
         local lock = resty_lock:new("spec_stopped", {
             timeout = 0.1, block = true, log_timeouts = function (text) line = text end,

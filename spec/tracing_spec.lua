@@ -27,7 +27,8 @@ end
 ]]
 
 local DYING = [[
-assert(require("resty.lock"):new("traced"):lock("third"))
+local lock = require("resty.lock"):new("traced")
+assert(lock:lock("third"))
 require("ffi").cdef "int kill(int, int); int getpid(void);"
 require("ffi").C.kill(require("ffi").C.getpid(), 9)
 ]]

@@ -47,7 +47,8 @@ describe("holdfast release", function ()
     it("ends one of several grants of permits", function ()
         keep(HOLDER .. [[
             for i = 1, 3 do
-                assert(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }):wait("permits"))
+                local semaphore = keep(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }))
+                assert(semaphore:wait("permits"))
             end
             ready()
         ]])
@@ -171,7 +172,7 @@ describe("holdfast rm", function ()
             local dict = assert(require("resty.shdict").open("used", { size = "8m" }))
             local lock = require "resty.lock"
             for i = 1, 6000 do
-                assert(lock:new("used", { exptime = 3000 }):lock("key" .. i))
+                assert(keep(lock:new("used", { exptime = 3000 })):lock("key" .. i))
             end
             ready()
         ]]
@@ -298,7 +299,7 @@ describe("holdfast prune", function ()
         ]]
         local dead = keep [[
             assert(require("resty.shdict").open("my_locks"))
-            assert(require("resty.rwlock"):new("my_locks", { exptime = 3000 }):rdlock("of the dead"))
+            assert(keep(require("resty.rwlock"):new("my_locks", { exptime = 3000 })):rdlock("of the dead"))
             ready()
         ]]
         local pid = world.worker_of(dead)

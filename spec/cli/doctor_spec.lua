@@ -64,7 +64,7 @@ describe("holdfast doctor", function ()
 
     it("finds nothing where all is well", function ()
         keep(MEMBER .. [[
-            assert(require("resty.lock"):new("my_dict", { exptime = 3000 }):lock("key"))
+            assert(keep(require("resty.lock"):new("my_dict", { exptime = 3000 })):lock("key"))
             assert(require("resty.shdict").open("large", { size = "8m" })):set("key", 1)
             ready()
         ]])
@@ -177,8 +177,8 @@ describe("holdfast doctor", function ()
         keep(MEMBER .. "ready()")
         local dead = keep [[
             assert(require("resty.shdict").open("my_dict"))
-            assert(require("resty.lock"):new("my_dict", { exptime = 3000 }):lock("one"))
-            assert(require("resty.rwlock"):new("my_dict", { exptime = 3000 }):rdlock("two"))
+            assert(keep(require("resty.lock"):new("my_dict", { exptime = 3000 })):lock("one"))
+            assert(keep(require("resty.rwlock"):new("my_dict", { exptime = 3000 })):rdlock("two"))
             ready()
         ]]
         local pid = world.worker_of(dead)
@@ -207,7 +207,7 @@ describe("holdfast doctor", function ()
         ]]
         local dead = keep [[
             local dict = assert(require("resty.shdict").open("my_dict"))
-            assert(require("resty.lock"):new("my_dict", { exptime = 3000 }):lock(dict:get("free")))
+            assert(keep(require("resty.lock"):new("my_dict", { exptime = 3000 })):lock(dict:get("free")))
             ready()
         ]]
         local pid = world.worker_of(dead)

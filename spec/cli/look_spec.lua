@@ -24,8 +24,8 @@ local HOLDERS = [[
     local dict = assert(shdict.open("my_locks", { size = "64k" }))
     local lock = require("resty.lock"):new("my_locks", { exptime = 3000, timeout = 0 })
     assert(lock:lock("lock\1\\", { why = "the nightly\treport" }))
-    assert(require("resty.rwlock"):new("my_locks", { exptime = 3000 }):rdlock("readers"))
-    assert(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 }):wait("permits"))
+    assert(keep(require("resty.rwlock"):new("my_locks", { exptime = 3000 })):rdlock("readers"))
+    assert(keep(require("resty.semaphore"):new("my_locks", { permits = 3, exptime = 3000 })):wait("permits"))
 ]]
 
 
@@ -371,7 +371,7 @@ describe("holdfast locks", function ()
     it("waits for no process that is stopped inside a dictionary", function ()
         local process = keep [[
             local dict = assert(require("resty.shdict").open("my_locks", { size = "64k" }))
-            assert(require("resty.lock"):new("my_locks", { exptime = 3000 }):lock("key"))
+            assert(keep(require("resty.lock"):new("my_locks", { exptime = 3000 })):lock("key"))
             ready()
             while true do
                 dict:set("hot", ("x"):rep(20000))
@@ -482,7 +482,8 @@ describe("To look at a world", function ()
             ffi.cdef "int setgid(int); int setuid(int);"
             assert(ffi.C.setgid(65534) == 0 and ffi.C.setuid(65534) == 0)
             assert(require("resty.shdict").open("of_nobody", { size = "64k" }))
-            assert(require("resty.lock"):new("of_nobody", { exptime = 600 }):lock("key"))
+            local lock = require("resty.lock"):new("of_nobody", { exptime = 600 })
+            assert(lock:lock("key"))
             io.open("%s/ready", "w"):close()
             while true do require("resty.holdfast.scheduler").sleep(0.1) end
         ]]):format(directory))

@@ -148,7 +148,7 @@ describe("Completion in bash", function ()
             local shdict = require "resty.shdict"
             local dict = assert(shdict.open("my_locks", { size = "64k" }))
             assert(shdict.open("other one", { size = "64k" }))
-            assert(require("resty.lock"):new("my_locks", { exptime = 3000 }):lock("a key"))
+            assert(keep(require("resty.lock"):new("my_locks", { exptime = 3000 })):lock("a key"))
             dict:set("value", 1)
             dict:set("values$", 1)
             ready()

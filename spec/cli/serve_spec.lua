@@ -196,7 +196,7 @@ describe("holdfast serve", function ()
     it("counts no waiters that are dead", function ()
         keep [[
             assert(require("resty.shdict").open("cache", { size = "64k" }))
-            assert(require("resty.lock"):new("cache", { exptime = 3000 }):lock("key"))
+            assert(keep(require("resty.lock"):new("cache", { exptime = 3000 })):lock("key"))
             ready()
         ]]
         local waiters = {}

@@ -134,7 +134,7 @@ describe("holdfast top --batch", function ()
         member [[
             local lock = require "resty.lock"
             assert(shdict.open("waits", { size = "64k" }))
-            assert(lock:new("waits", { exptime = 600 }):lock("key"))
+            assert(keep(lock:new("waits", { exptime = 600 })):lock("key"))
             ready()
             await "go"
             local other = lock:new("waits", { timeout = 0.2, exptime = 600, fair = true })
@@ -254,7 +254,7 @@ describe("holdfast top --batch", function ()
     it("waits for no process that is stopped inside a dictionary, and takes no place in the world", function ()
         local process = member [[
             local dict = assert(shdict.open("stopped", { size = "64k" }))
-            assert(require("resty.lock"):new("stopped", { exptime = 3000 }):lock("key"))
+            assert(keep(require("resty.lock"):new("stopped", { exptime = 3000 })):lock("key"))
             ready()
             while true do dict:set("hot", ("x"):rep(20000)) end
         ]]

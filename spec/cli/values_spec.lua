@@ -19,7 +19,7 @@ describe("holdfast", function ()
             local dict = assert(require("resty.shdict").open("values", { size = "64k", tables = true }))
             dict:set("table", { 1, 2 })
             dict:rpush("list", "element")
-            assert(require("resty.lock"):new("values", { exptime = 600 }):lock("held"))
+            assert(keep(require("resty.lock"):new("values", { exptime = 600 })):lock("held"))
             ready()
         ]]
     end)
@@ -121,7 +121,7 @@ describe("holdfast", function ()
     it("spares a rwlock that is held, unless it is forced to end it", function ()
         world.keep [[
             assert(require("resty.shdict").open("values"))
-            assert(require("resty.rwlock"):new("values", { exptime = 600 }):rdlock("readers"))
+            assert(keep(require("resty.rwlock"):new("values", { exptime = 600 })):rdlock("readers"))
             ready()
         ]]
         local code, said = refused("ttl", "values", "readers", "0.001")

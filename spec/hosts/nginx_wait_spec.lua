@@ -127,7 +127,7 @@ describe("in a worker of nginx", function ()
         local here = site.start { locations = with() }
         local holder = process.start([[
             require("resty.shdict").open("spec_nginx")
-            assert(require("resty.lock"):new("spec_nginx"):lock("key"))
+            assert(keep(require("resty.lock"):new("spec_nginx")):lock("key"))
             say "taken"
             hear()
         ]])

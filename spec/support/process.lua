@@ -34,10 +34,20 @@ Child.__index = Child
 
 local running = {}
 
--- What each child starts with.
+-- What each child starts with. say() collects garbage: a lock is released then, unless its object is referenced or was
+-- given to keep(), which returns it.
 local PREAMBLE = [[
 io.stdout:setvbuf("line")
-local say, hear = print, function () return io.read("*l") end
+local function hear() return io.read("*l") end
+local function say(...)
+    collectgarbage()
+    print(...)
+end
+local kept = {}
+local function keep(object)
+    kept[#kept + 1] = object
+    return object
+end
 ]]
 
 -- For children that fork: in_child(fn) runs fn in a forked child, and returns when that has ended. The child does not

@@ -9,10 +9,18 @@ local _M = {}
 
 
 -- Starts a process that runs the code and stays, until the test ends it. Returns once the code has called ready().
+-- That collects garbage: a lock is released then, unless its object is referenced or was given to keep(object), which
+-- returns it.
 function _M.keep(code, ...)
     local name = ("ready%d"):format(#command.files("^ready%d+$") + 1)
     local script = command.write(name .. ".lua", ([[
+        local kept = {}
+        local function keep(object)
+            kept[#kept + 1] = object
+            return object
+        end
         local function ready()
+            collectgarbage()
             os.execute("touch '%s.new' && mv '%s.new' '%s'")
         end
         %s

@@ -240,7 +240,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
           return try_acquire(LockEntry::of(change), world, attempt, dead, result);
         },
         kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
-    if (attempt.contender.waiter != nullptr) keep_watched(blocked_by);
+    if (attempt.contender.waiter != nullptr) keep_watched(*attempt.contender.waiter, blocked_by);
     if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
       lease = {};  // it was a grant of no dictionary: attempt again in the next one, if there is any
       continue;

@@ -339,7 +339,7 @@ Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const Token
           return PermitsAttempt(change, attempt, dead, blocked_by, long_look).try_acquire(lease, chosen);
         },
         kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(PermitFields)) + HolderList::granules(0));
-    if (attempt.waiter != nullptr) keep_watched(blocked_by);
+    if (attempt.waiter != nullptr) keep_watched(*attempt.waiter, blocked_by);
     if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
       lease = {};  // as in attempt_lock()
       continue;

@@ -78,6 +78,7 @@ void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const Blo
 }
 
 Code settle_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept {
+  HOLDFAST_FAILPOINT("wait.settle");
   Parker& parker = step.parker;
   if (code != Code::locked && code != Code::timeout) {
     parker.end(waiter.number);

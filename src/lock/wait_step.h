@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string_view>
 
 #include "base/status.h"
@@ -35,17 +34,20 @@ struct BlockedBy {
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
   std::uint64_t place = 0;              // the waiter's place in the queue
   Watch watch;
-  std::shared_ptr<const Segment> watched;  // of `watch`, for a waiter
-  std::uint64_t delay_ns = 0;              // as WaitQueue::delay_of()
-  bool unjudged = false;                   // it is unknown whether one of the holders lives
-  bool refused = false;                    // a spin has found the lock held at least once
+  std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
+  bool unjudged = false;       // it is unknown whether one of the holders lives
+  bool refused = false;        // a spin has found the lock held at least once
+  Parker* parker = nullptr;    // of the waiter that attempts, which keeps the watched segment; null: nobody waits
+  const Segment* kept = nullptr;
 };
 
-/// Keeps what the watch leads to. REQUIRES: the EpochGuard in which it was made.
-inline void keep_watched(BlockedBy& blocked_by) noexcept {
+/// Keeps what the watch of that waiter leads to. The reference is not on this stack: a child that another thread forks
+/// would have it for good. REQUIRES: the EpochGuard in which the watch was made.
+inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
   const Segment* const segment = blocked_by.watch.segment;
-  if (blocked_by.watched.get() != segment)
-    blocked_by.watched = segment != nullptr ? segment->shared_from_this() : nullptr;
+  if (segment == nullptr || blocked_by.kept == segment) return;
+  blocked_by.parker->keep(waiter.number, blocked_by.watch, blocked_by.place);
+  blocked_by.kept = segment;
 }
 
 /// Asks the kernel about the holders, and adds the dead ones to `dead`. Returns whether it added any.
@@ -99,6 +101,7 @@ Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Req
   waiter.deadline_ms = request.timeout > 0 ? end_of_lease(request.timeout) : 0;
   waiter.present = may_be_present(parker, waiter);
   BlockedBy blocked_by;
+  blocked_by.parker = &parker;
   const auto try_once = [&](const TokenSet& dead) noexcept {
     const Code result = attempt(static_cast<const Waiter&>(waiter), dead, blocked_by);
     if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there

@@ -119,7 +119,7 @@ Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* w
         return attempt.at_value(change);
       },
       kAttemptPatienceNs);
-  if (waiter != nullptr) keep_watched(blocked_by);
+  if (waiter != nullptr) keep_watched(*waiter, blocked_by);
   wake(dictionary, key, attempt.chosen);
   if (code == Code::locked && attempt.look_is_due) look_at_many(dictionary, key, dead, blocked_by);
   return code;
@@ -147,6 +147,7 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& req
   if (waiter.arrival == 0) return Code::invalid;
   waiter.deadline_ms = request.timeout > 0 ? end_of_lease(request.timeout) : 0;
   BlockedBy blocked_by;
+  blocked_by.parker = &step.parker;
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, blocked_by);
     if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there

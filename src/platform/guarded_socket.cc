@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "platform/left_open.h"
 #include "platform/platform.h"
 
 namespace holdfast::platform {
@@ -16,7 +17,7 @@ int GuardedSocket::adopt(FileDescriptor fd) noexcept {
 }
 
 void GuardedSocket::close() noexcept {
-  if (intact()) ::close(fd_);
+  close_if_file(fd_, id_);
   fd_ = -1;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "platform/left_open.h"
 #include "platform/platform.h"
 
 namespace holdfast::platform {
@@ -21,6 +22,7 @@ struct flock region(short type, std::uint64_t first, std::uint64_t count) noexce
 
 int set_lock(int fd, short type, std::uint64_t byte) noexcept {
   unmap_what_is_left();
+  close_what_is_left();
   struct flock lock = region(type, byte, 1);
   if (uninterrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return 0;
   return errno == EACCES ? EAGAIN : errno;

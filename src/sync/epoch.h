@@ -30,8 +30,8 @@
 // or, by the same barrier, the guard sees the new epoch. So an object goes with the last guard that began before
 // retire(). What a thread still holds when it ends, in whatever way, does not count.
 //
-// Without membarrier (before Linux 4.14, or in a sandbox that refuses it), and where there was no memory for the record
-// of a thread, objects stay while the process has several threads.
+// Without membarrier (before Linux 4.14, or in a sandbox), or without memory for the record of a thread, objects stay
+// while the process has several threads. Once the kernel passes the barrier, the next removal frees them.
 //
 // Guards never wait, so handlers of the exit and of signals may hold them. Do not hold one over a long sleep: it keeps
 // the objects of all others.

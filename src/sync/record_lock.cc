@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "platform/left_open.h"
+
 namespace holdfast {
 
 using platform::FileDescriptor;
@@ -22,11 +24,7 @@ FileDescriptor open_by_name(const std::string& path) noexcept {
 
 RecordLock::RecordLock(Key, std::string path, FileId id) : path_(std::move(path)), id_(id) {}
 
-RecordLock::~RecordLock() {
-  // Close only this file: the host may have reused the number.
-  const int fd = source_.load(std::memory_order_relaxed);
-  if (is_file(fd, id_)) ::close(fd);
-}
+RecordLock::~RecordLock() { platform::close_if_file(source_.load(std::memory_order_relaxed), id_); }
 
 Expected<std::unique_ptr<RecordLock>> RecordLock::open(const RuntimeDirectory& directory, const std::string& name,
                                                        FileId id) {

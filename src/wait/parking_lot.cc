@@ -99,14 +99,14 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
   return waiter;
 }
 
+void Parker::keep(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept {
+  lot_.with(*this, number, [&](ParkingLot::Slot& slot) { ParkingLot::set_watch(slot, watch, place); });
+}
+
 std::size_t Parker::watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept {
   std::size_t pollers = 0;
   lot_.with(*this, number, [&](ParkingLot::Slot& slot) {
-    slot.watch = watch;
-    if (slot.watched.get() != watch.segment)
-      slot.watched = watch.segment != nullptr ? watch.segment->shared_from_this() : nullptr;
-    slot.place = place;
-    ParkingLot::set_polling(slot, place == 0);
+    ParkingLot::set_watch(slot, watch, place);
     look_ns_ = std::min(look_ns_, platform::monotonic_ns() + lot_.pause_of(slot));
     lot_.attend_watching(*this);
     pollers = polling_;
@@ -217,6 +217,15 @@ void ParkingLot::set_polling(Slot& slot, bool polling) noexcept {
   if (slot.polling && !polling) --slot.parker->polling_;
   if (!slot.polling && polling) ++slot.parker->polling_;
   slot.polling = polling;
+}
+
+// The watch, what keeps its segment, and the place belong together: another thread may look in between two steps.
+void ParkingLot::set_watch(Slot& slot, const Watch& watch, std::uint64_t place) noexcept {
+  slot.watch = watch;
+  if (slot.watched.get() != watch.segment)
+    slot.watched = watch.segment != nullptr ? watch.segment->shared_from_this() : nullptr;
+  slot.place = place;
+  set_polling(slot, place == 0);
 }
 
 void ParkingLot::stop_waiting(Slot& slot) noexcept {

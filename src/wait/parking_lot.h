@@ -70,8 +70,11 @@ class Parker {
   /// Begins a wait, or goes on with it; forgets an earlier wake-up. Returns the waiter as queues know it; arrival 0 if
   /// the parker has no waiter of that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
+  /// Keeps the segment of the watch until the waiter's next watch, or the end of its wait. Looks see the watch from
+  /// here on. REQUIRES: the EpochGuard in which the watch was made.
+  void keep(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Says what the waiter waits for, and its place in the queue; 0: it has to poll. Returns how many waiters of this
-  /// parker have to poll. REQUIRES: the caller keeps the segment of the watch.
+  /// parker have to poll. REQUIRES: keep() had that watch, or an earlier one of its segment.
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Makes the search for deadlocks follow the wait of a task that may hold something. True if the wait would never
   /// end.
@@ -199,6 +202,7 @@ class ParkingLot {
   std::uint64_t pause_of(const Slot& slot) const noexcept;
   static bool has_place(const Slot& slot, const WaiterId& waiter) noexcept;
   static void set_polling(Slot& slot, bool polling) noexcept;
+  static void set_watch(Slot& slot, const Watch& watch, std::uint64_t place) noexcept;
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
   void hand_out_mail(World& world);

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "base/failpoint.h"
+#include "platform/left_open.h"
 #include "world/backoff.h"
 #include "world/boot.h"
 #include "world/kept_file.h"
@@ -197,12 +198,7 @@ ProcessTable::ProcessTable(ProcessTable&& other) noexcept
       only_looks_(other.only_looks_),
       probe_fd_(other.probe_fd_.exchange(-1, std::memory_order_relaxed)) {}
 
-// Not closed if it is known to be another file by now: the number was taken a moment ago.
-ProcessTable::~ProcessTable() {
-  const int fd = probe_fd_.load(std::memory_order_relaxed);
-  FileId id;
-  if (fd >= 0 && (platform::file_id(fd, id) != 0 || id == mapping_.file())) ::close(fd);
-}
+ProcessTable::~ProcessTable() { platform::close_if_file(probe_fd_.load(std::memory_order_relaxed), mapping_.file()); }
 
 Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, const OpenedFile& file, Access access) {
   if (file.header().size != kTableBytes) {
@@ -532,8 +528,11 @@ int ProcessTable::probe_descriptor() noexcept {
   try {
     auto fresh = open_file(O_RDONLY);
     if (!fresh) return -1;
-    // Do not close the old number, which is the host's by now. A thread that lost the race closes its own.
-    if (probe_fd_.compare_exchange_strong(known, fresh->get(), std::memory_order_relaxed)) return fresh->release();
+    // The old number is the host's by now, or the kernel did not say. A thread that lost the race closes its own.
+    if (probe_fd_.compare_exchange_strong(known, fresh->get(), std::memory_order_relaxed)) {
+      platform::close_if_file(known, mapping_.file());
+      return fresh->release();
+    }
   } catch (...) {
     return -1;  // no memory for a path
   }

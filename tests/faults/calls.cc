@@ -96,6 +96,7 @@ constexpr Way kWays[] = {
     {SYS_prlimit64, {"prlimit", EPERM, 0}},
     {SYS_faccessat, {"faccessat", EACCES, 0}},
     {SYS_prctl, {"prctl", EINVAL, 0}},
+    {SYS_membarrier, {"membarrier", ENOMEM, EPERM}},
 };
 
 // A lock that another has (EAGAIN) is waited for by design, so it is only once so.

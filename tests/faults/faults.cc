@@ -6,7 +6,6 @@
 #include <map>
 #include <random>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "faults/victim.h"
@@ -64,7 +63,7 @@ class Faults {
     Case one{plan_.kind, scenario};
     const Outcome undisturbed = run_case(module_, one, plan_.limit);
     if (!undisturbed.problem.empty()) return complain(one, undisturbed);
-    descriptors_[scenario] = undisturbed.descriptors;
+    kept_[scenario] = undisturbed.kept;
     counted_[scenario] = undisturbed.counted;
     if (plan_.list) list(one, undisturbed);
     if (!plan_.repeat.empty()) return add_repeated(one);
@@ -98,21 +97,18 @@ class Faults {
     ++runs_;
     Outcome outcome = run_case(module_, one, plan_.limit);
     if (outcome.failed != 0) ++faults_;
-    if (outcome.problem.empty()) outcome.problem = descriptors_too_many(one, outcome);
+    if (outcome.problem.empty()) outcome.problem = kept_too_much(one, outcome);
     if (!outcome.problem.empty()) complain(one, outcome);
     return outcome.failed;
   }
 
-  /// Of those that were open at the end of the undisturbed run there may be fewer. There may be more where the kernel
-  /// was made to refuse fstat, since a descriptor that may be the host's by now is not closed. A
-  /// removed dictionary may stay open where the kernel refused memory or membarrier() from then on (sync/epoch.h).
-  std::string descriptors_too_many(const Case& one, const Outcome& outcome) const {
+  /// There may be fewer than at the end of the undisturbed run, never more.
+  std::string kept_too_much(const Case& one, const Outcome& outcome) const {
     std::vector<std::string> more;
-    const auto& [least, open] = std::tie(descriptors_.at(one.scenario), outcome.descriptors);
-    std::set_difference(open.begin(), open.end(), least.begin(), least.end(), std::back_inserter(more));
-    if (one.from_then_on) std::erase_if(more, [](const std::string& file) { return file.ends_with("(deleted)"); });
-    if (more.empty() || open.size() <= least.size() || outcome.first_failed.starts_with("fstatat ")) return "";
-    std::string text = "it has more descriptors than undisturbed:";
+    const std::vector<std::string>& least = kept_.at(one.scenario);
+    std::set_difference(outcome.kept.begin(), outcome.kept.end(), least.begin(), least.end(), std::back_inserter(more));
+    if (more.empty()) return "";
+    std::string text = "it has more open or mapped than undisturbed:";
     for (const std::string& name : more) text += " " + name;
     return text;
   }
@@ -139,7 +135,7 @@ class Faults {
   const Plan& plan_;
   const Clock::time_point begin_ = Clock::now();
   std::vector<Case> cases_;
-  std::map<int, std::vector<std::string>> descriptors_;
+  std::map<int, std::vector<std::string>> kept_;
   std::map<int, std::uint64_t> counted_;
   unsigned long long runs_ = 0;
   unsigned long long faults_ = 0;

@@ -448,6 +448,20 @@ struct With {
     mine().dict.unlock("removed with it", &lease);
   }
 
+  // The same in a process with several threads: others may be inside the dictionary, so it is freed only when the
+  // kernel has passed a barrier in each. The next removal frees what stayed where the kernel refused that.
+  static void prepare_remove_among_threads() {
+    open();
+    mine().parker = holdfast_parker_new();
+    if (mine().parker != nullptr) holdfast_parker_fd(mine().parker);  // starts the wake thread
+  }
+  static const char* settle_remove_among_threads() {
+    mine().dict.open(kNames[kIndex], kMutexes[kIndex]);
+    if (const int code = holdfast_remove(kNames[kIndex], std::strlen(kNames[kIndex])); code != HOLDFAST_OK)
+      return failed("a removal", code);
+    return settle();
+  }
+
   // A child that is forked while calls fail, in which they go on to fail.
   static void act_fork() {
     const Dict& dict = mine().dict;
@@ -616,6 +630,10 @@ constexpr Scenario kScenarios[] = {
      With<0>::settle_blocking},
     {"remove, mutex futex", Neighbour::none, false, With<0>::open, With<0>::act_remove, With<0>::settle},
     {"remove, mutex file", Neighbour::none, false, With<2>::open, With<2>::act_remove, With<2>::settle},
+    {"remove among threads, mutex futex", Neighbour::none, false, With<0>::prepare_remove_among_threads,
+     With<0>::act_remove, With<0>::settle_remove_among_threads},
+    {"remove among threads, mutex file", Neighbour::none, false, With<2>::prepare_remove_among_threads,
+     With<2>::act_remove, With<2>::settle_remove_among_threads},
     {"fork, mutex futex", Neighbour::none, false, With<0>::open, With<0>::act_fork, With<0>::settle_fork},
     {"fork, mutex file", Neighbour::none, false, With<2>::open, With<2>::act_fork, With<2>::settle_fork},
     {"evict, mutex futex", Neighbour::none, false, With<0>::prepare_evict, With<0>::act_evict, With<0>::settle_evict},

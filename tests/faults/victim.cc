@@ -16,8 +16,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
+#include <sstream>
 
 #include "faults/memory.h"
 #include "world/process_table.h"
@@ -116,9 +119,23 @@ void be_victim(int socket, const Scenario& scenario, const Case& one, Shared& sh
   std::exit(0);
 }
 
-/// What the process has open, by name where there is one: sockets and pipes are all alike.
-std::vector<std::string> descriptors_of(pid_t pid) {
+/// What the process has open, by name where there is one: sockets and pipes are all alike. Also which files of the
+/// directory it has mapped, each once.
+std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   std::vector<std::string> names;
+  std::map<std::string, std::string> mapped;  // by inode
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t at = line.find(directory + "/");
+    if (at == std::string::npos) continue;
+    std::string addresses, rights, offset, device, inode;
+    std::istringstream(line) >> addresses >> rights >> offset >> device >> inode;
+    const std::string name = line.substr(at + directory.size() + 1);
+    // The kernel says no name of a file that was made here.
+    const bool is_dictionary = name.starts_with('#') || name.find(".dict") != std::string::npos;
+    mapped[inode] = is_dictionary ? "mapped dictionary" : "mapped " + name;
+  }
+  for (const auto& [inode, name] : mapped) names.push_back(name);
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", ignored)) {
     const std::string name = std::filesystem::read_symlink(entry.path(), ignored);
@@ -206,7 +223,7 @@ class Run {
     victim_->go_on();
     if (std::string wrong = wait_for(*victim_, "while something fails, or after"); !wrong.empty()) return wrong;
     if (shared_.problem[0] != '\0') return std::string("afterwards: ") + shared_.problem;
-    outcome.descriptors = descriptors_of(victim_->pid());
+    outcome.kept = kept_by(victim_->pid(), directory_);
     if (std::string wrong = look_at_files(); !wrong.empty()) return wrong;
     if (scenario_.ends_armed) return end_victim_by_itself();
     return judge_beside_and_after();

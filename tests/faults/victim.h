@@ -26,7 +26,7 @@ struct Outcome {
   std::uint64_t failed = 0;
   std::string first_failed;  // what, in words
   std::vector<Call> calls;
-  std::vector<std::string> descriptors;  // what the victim has open at the end, in order
+  std::vector<std::string> kept;  // what the victim has open or mapped at the end, in order
 };
 
 /// In processes and a world of its own; none of them is left when it returns. `limit_seconds`: for the victim.

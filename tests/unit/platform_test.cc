@@ -5,14 +5,18 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <thread>
 #include <vector>
 
+#include "platform/left_open.h"
 #include "support/process.h"
+#include "support/refused_call.h"
 
 namespace holdfast::platform {
 namespace {
@@ -47,6 +51,28 @@ TEST_F(Platform, a_descriptor_is_closed_once_by_its_last_owner) {
   EXPECT_EQ(number, second.get());
   second.reset();
   EXPECT_EQ(-1, ::fcntl(number, F_GETFD));
+}
+
+// Only the thread that ends the descriptor is refused.
+TEST_F(Platform, a_descriptor_that_the_kernel_says_nothing_about_is_closed_later) {
+  FileId id;
+  ASSERT_EQ(0, file_id(open().get(), id));
+  const FileDescriptor other_file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const int ours = open().release();
+  const int reused = open().release();
+  std::thread([&] {
+    ASSERT_TRUE(test::refuse_call(SYS_fstat, ENOMEM));
+    ASSERT_TRUE(test::refuse_call(SYS_newfstatat, ENOMEM));
+    close_if_file(ours, id);
+    close_if_file(reused, id);
+    close_what_is_left();
+  }).join();
+  EXPECT_NE(-1, ::fcntl(ours, F_GETFD));
+  ASSERT_EQ(reused, ::dup3(other_file.get(), reused, O_CLOEXEC));  // as a host that has closed all descriptors
+  EXPECT_EQ(0, try_record_lock(open().get(), 7));
+  EXPECT_EQ(-1, ::fcntl(ours, F_GETFD));
+  EXPECT_NE(-1, ::fcntl(reused, F_GETFD));
+  ::close(reused);
 }
 
 TEST_F(Platform, a_reopened_file_is_the_same_file_with_locks_of_its_own) {

@@ -1,0 +1,16 @@
+-- Keeps an object until the test has ended, and returns it. The garbage collector releases a lock whose object nothing
+-- references.
+
+local busted = require "busted"
+
+local kept = {}
+
+busted.subscribe({ "test", "end" }, function ()
+    kept = {}
+    return nil, true
+end)
+
+return function (object)
+    kept[#kept + 1] = object
+    return object
+end
