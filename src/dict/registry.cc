@@ -38,11 +38,9 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
 
 // What to do about a largest value that is too large.
 static std::string size_for(std::uint64_t largest) {
-  constexpr std::uint64_t kOneShard = std::uint64_t{32} << 20;  // no larger dictionary has one shard, which takes most
-  const std::uint64_t most = Geometry::for_values(kOneShard, largest).value_max();
-  if (largest > most) return "no dictionary takes more than " + std::to_string(most);
-  const std::uint64_t size = std::min(round_size(largest + largest / 8 + kSizeMin), kOneShard);
-  return "a size of " + std::to_string(size) + " is enough";
+  if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
+  // Less than a tenth of a dictionary of one shard is for other than values.
+  return "a size of " + std::to_string(round_size(largest + largest / 8 + kSizeMin)) + " is enough";
 }
 
 // The cluster that $HOLDFAST_CLUSTER puts the dictionary into; empty: none.
