@@ -28,7 +28,7 @@ struct LockPlace {
 class LockPlaces {
  public:
   void note(std::uint64_t sequence, const LockPlace& place) noexcept {
-    if (place.block >> LockPlace::kBlockBits != 0) [[unlikely]]
+    if (place.block >= 1U << LockPlace::kBlockBits) [[unlikely]]
       return;  // the release looks the lock up
     of(sequence).store(place.epoch << (LockPlace::kShardBits + LockPlace::kBlockBits) |
                            std::uint64_t{place.shard} << LockPlace::kBlockBits | place.block,
