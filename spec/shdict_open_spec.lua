@@ -156,6 +156,10 @@ describe("shdict", function ()
                 assert.is_true(most and most >= 40 * 1048576, source)
                 assert.is_true(tonumber(largest("pages=80m", source)) < 2 * 1048576)
             end
+            local left = "shdict.open('pages', { size = '80m' }):largest_value()"
+            assert.is_true(tonumber(largest("", left)) < 2 * 1048576)
+            assert.is_true(tonumber(largest("pages=80m:largest=40m", "shdict.shared.pages:largest_value()"))
+                           >= 40 * 1048576, "of one that is left behind")
             local other = "shdict.open('pages', { size = '16m', persist = false }):largest_value()"
             assert.is_true(tonumber(largest("pages=80m:largest=40m", other)) < 2 * 1048576, "of another size")
             for _, source in ipairs { "shdict.shared.pages", "shdict.open('pages')" } do

@@ -81,8 +81,9 @@ static Expected<Declaration> find_declared(const std::string& name) {
   return find_declaration(declarations != nullptr ? declarations : "", name);
 }
 
-// A kept dictionary of another size gives way to the one that is declared, unless a process uses it.
-static Status make_way(const std::string& name, std::uint64_t declared) {
+// A kept dictionary of another size, or for smaller values, gives way to the one that is declared, unless a process
+// uses it.
+static Status make_way(const std::string& name, const Declaration& declared) {
   if (World::observes()) return {};
   auto world = World::current();
   if (!world) return world.status();
@@ -94,8 +95,11 @@ static Status make_way(const std::string& name, std::uint64_t declared) {
     if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
     const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
     const std::uint64_t size = header.file.size - kStatisticsBytes;
-    const std::uint64_t wanted = round_size(declared);
-    if (header.file.persist != kKept || size == wanted || (header.any_size != 0 && size > wanted)) return {};
+    const std::uint64_t wanted = round_size(declared.bytes);
+    const bool has_size = size == wanted || (header.any_size != 0 && size > wanted);
+    const bool is_sound = size >= kSizeMin && size <= kSizeMax && Geometry::is_possible(size, header.shards);
+    const bool has_room = !is_sound || Geometry::of(size, header.shards).value_max() >= declared.largest;
+    if (header.file.persist != kKept || (has_size && has_room)) return {};
     id = file->id;
   }
   Status retired = retire_unused_file(directory, file_name, id);
@@ -113,8 +117,8 @@ Status Registry::choose_size(const std::string& name, DictionaryOptions& options
     const auto known = dictionaries_.find(name);
     return known != dictionaries_.end() && known->second->capacity() != 0;
   };
-  if (declared && !is_open_here())
-    if (Status way = make_way(name, declared->bytes); !way.ok()) return way;
+  if (declared && !is_open_here() && check_largest(name, declared->bytes, declared->largest).ok())
+    if (Status way = make_way(name, *declared); !way.ok()) return way;
   const auto present = present_size(name);
   if (!present) return present.status();
   options.any_size = *present != 0 || !declared;
@@ -194,7 +198,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
     if (!status.ok()) return status;
     return known->second.get();
   }
-  if (declared && *declared >= kSizeMin)
+  if (declared && declared->bytes >= kSizeMin && check_largest(name, declared->bytes, declared->largest).ok())
     if (Status way = make_way(name, *declared); !way.ok()) return way;
   // One in use counts, whatever size the declaration says: the process that created it may have known better.
   auto existing = open_locked(name, {});
