@@ -70,8 +70,21 @@ describe("shdict", function ()
             made = assert(shdict.open("spec_large", { size = err:match("a size of (%d+) is enough$"), largest = "1m" }))
             assert.is_true((made:set("key", ("x"):rep(1048576))))
             shdict.remove("spec_large")
-            assert.matches("no dictionary takes more than %d+$",
-                           (select(2, shdict.open("spec_large", { size = "1g", largest = "512m" }))))
+            assert.matches("no dictionary takes more than 4294967295$",
+                           (select(2, shdict.open("spec_large", { size = "20g", largest = "4g" }))))
+        end)
+
+        it("takes a value of half of a dictionary of any size", function ()
+            local half = 40 * 1048576
+            local made = assert(shdict.open("spec_large", { size = 2 * half, largest = half }))
+            for i = 1, 2 do
+                assert.is_true((made:set("key", tostring(i):rep(half))))
+                assert.is_true(made:get("key") == tostring(i):rep(half))
+            end
+            -- Behind it, where only large dictionaries have memory.
+            assert.equal(2, made:rpush("list", "a") and made:rpush("list", "b"))
+            assert.same({ "b", "a" }, { made:rpop("list"), made:rpop("list") })
+            shdict.remove("spec_large")
         end)
 
         -- Each in a process of its own: the only one that uses the dictionary.
@@ -127,6 +140,36 @@ describe("shdict", function ()
             assert.matches("^table", in_world(world, "print(shdict.open('big', { largest = '10m' }))"))
             assert.matches("^table", (process.run(OPEN:format("'declared', { largest = '5m' }"), { env = declared })))
             assert.matches("^table", (process.run(OPEN:format("'declared', { mutex = 'spin' }"), { env = declared })))
+            os.execute("rm -rf '" .. world .. "'")
+        end)
+
+        it("takes values as large as HOLDFAST_DICTS declares", function ()
+            local world = os.getenv("HOLDFAST_DIR") .. "/largest"
+            local function largest(declared, source)
+                local text = "local shdict = require 'resty.shdict'; print(" .. source .. ")"
+                return (process.run(text, { env = { HOLDFAST_DIR = world, HOLDFAST_DICTS = declared }, stderr = true }))
+            end
+            for _, source in ipairs { "shdict.shared.pages:largest_value()",
+                                      "shdict.open('pages', { persist = false }):largest_value()",
+                                      "shdict.open('pages', { size = '80m', persist = false }):largest_value()" } do
+                local most = tonumber(largest("pages=80m:largest=40m", source))
+                assert.is_true(most and most >= 40 * 1048576, source)
+                assert.is_true(tonumber(largest("pages=80m", source)) < 2 * 1048576)
+            end
+            local left = "shdict.open('pages', { size = '80m' }):largest_value()"
+            assert.is_true(tonumber(largest("", left)) < 2 * 1048576)
+            assert.is_true(tonumber(largest("pages=80m:largest=40m", "shdict.shared.pages:largest_value()"))
+                           >= 40 * 1048576, "of one that is left behind")
+            local other = "shdict.open('pages', { size = '16m', persist = false }):largest_value()"
+            assert.is_true(tonumber(largest("pages=80m:largest=40m", other)) < 2 * 1048576, "of another size")
+            for _, source in ipairs { "shdict.shared.pages", "shdict.open('pages')" } do
+                assert.matches('bad largest value 83886080 for dictionary "pages": .* a size of %d+ is enough',
+                               largest("pages=80m:largest=80m", source))
+                assert.matches('bad largest value "0": expected a number of bytes above 0',
+                               largest("pages=80m:largest=0", source))
+                assert.matches('bad option "large=1m" of a dictionary: expected largest=BYTES',
+                               largest("pages=80m:large=1m", source))
+            end
             os.execute("rm -rf '" .. world .. "'")
         end)
 
@@ -263,6 +306,17 @@ describe("shdict", function ()
                 assert.equal("bad mode " .. core.describe(mode) .. ': expected an octal string, "0600" to "0666" ' ..
                              "(4 reads, 2 writes, the owner has 6), or its number", err)
             end
+        end)
+
+        it("refuses a largest value that is none, and names it", function ()
+            for _, largest in ipairs { "0", "", "1x", "-1", 0, -1, 0.5 } do
+                local made, err = shdict.open("spec_bad", { size = "64k", largest = largest })
+                assert.is_nil(made)
+                assert.equal(('bad largest value "%s": expected a number of bytes above 0, with an optional k, m or g')
+                             :format(largest), err)
+            end
+            assert.equal('bad largest value "2000g": at most 1024g',
+                         (select(2, shdict.open("spec_bad", { largest = "2000g" }))))
         end)
 
         it("raises for wrong types, at the line that called", function ()

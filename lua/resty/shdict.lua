@@ -54,7 +54,10 @@ end
 
 local function read_largest(size)
     local bytes, err = read_bytes("largest", size)
-    return bytes, err
+    if not bytes then
+        return nil, (err:gsub("^bad size", "bad largest value"))
+    end
+    return bytes
 end
 
 

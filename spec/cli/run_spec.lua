@@ -195,6 +195,24 @@ describe("holdfast run", function()
             assert.equal("a=1048576,b=65536,c=20480\n", out, err)
         end)
 
+        it("see dictionaries that take values as large as declared", function()
+            local file = script([[
+                local pages = require("resty.shdict").shared.pages
+                print(pages:largest_value() >= 40 * 1048576, (pages:set("k", ("x"):rep(40 * 1048576))))
+                print(os.getenv("HOLDFAST_DICTS"))
+            ]])
+            local expected = "true\ttrue\npages=83886080:largest=41943040\n"
+            local _, out, err = command.run("run", "--workers", "1", "--dict", "pages=80m:largest=40m", file)
+            assert.equal(expected, out, err)
+            _, out, err = command.run("run", "--workers", "1", file, { HOLDFAST_DICTS = "pages=80m:largest=40m" })
+            assert.equal(expected, out, err)
+            local ended
+            ended, out, err = command.run("run", "--dict", "pages=80m:largest=80m", file)
+            assert.equal("", out)
+            assert.matches('dictionary "pages": bad largest value 83886080 .* a size of %d+ is enough', err)
+            assert.are_not.same({ code = 0 }, ended)
+        end)
+
         it("see declared dictionaries of any name", function()
             local file = script([[
                 local shared = require("resty.shdict").shared

@@ -54,6 +54,14 @@ local REFUSED = {
     { { "run", "--dict", "a=1k", "SCRIPT" }, '--dict: bad size "1k" of dictionary "a": at least 12288 bytes (12k)' },
     { { "run", "--dict", "a=1m", "--dict", "a=2m", "SCRIPT" },
         '--dict: dictionary "a" is declared twice, with sizes 1m and 2m' },
+    { { "run", "--dict", "a=1m:largest=0", "SCRIPT" }, '--dict: bad largest value "0": expected a number of bytes' },
+    { { "run", "--dict", "a=1m:largest=", "SCRIPT" }, '--dict: bad largest value "": expected a number of bytes' },
+    { { "run", "--dict", "a=1m:large=1k", "SCRIPT" },
+      '--dict: bad option "large=1k" of a dictionary: expected largest=BYTES, as in pages=500m:largest=200m' },
+    { { "run", "--dict", "a=1m:", "SCRIPT" }, '--dict: bad option "" of a dictionary: expected largest=BYTES' },
+    { { "run", "--dict", "a=:largest=1k", "SCRIPT" }, '--dict: bad size "": expected a number of bytes above 0' },
+    { { "run", "--dict", "a=1m:largest=1k", "--dict", "a=1m", "SCRIPT" },
+        '--dict: dictionary "a" is declared twice, with sizes 1m:largest=1k and 1m' },
     { { "run", "--dict", "a:%0A=1m", "--dict", "a%3A%0a=2m", "SCRIPT" },
         '--dict: dictionary "a:\\x0A" is declared twice, with sizes 1m and 2m' },
     { { "run", "no_such.lua" }, 'cannot read the script "no_such.lua": No such file or directory' },
@@ -100,6 +108,7 @@ describe("The command line", function()
         { "a=1m,b", 'HOLDFAST_DICTS: bad dictionary "b": expected NAME=SIZE' },
         { "a=1m,a=2m", 'HOLDFAST_DICTS: dictionary "a" is declared twice' },
         { "a=1x", 'HOLDFAST_DICTS: bad size "1x"' },
+        { "a=1m:largest=1x", 'HOLDFAST_DICTS: bad largest value "1x"' },
     }) do
         it("refuses HOLDFAST_DICTS=" .. case[1], function()
             local script = command.write("script.lua", "print('ran')")

@@ -32,7 +32,7 @@ describe("ngx.shared", function ()
     local function start(where, source, options)
         options = options or {}
         options.dictionaries = { other = "300k", zone = "100k", ["my:zone"] = "200k" }
-        options.http = where .. "_by_lua_block {\n" .. source .. "\n}"
+        options.http = (options.http or "") .. "\n" .. where .. "_by_lua_block {\n" .. source .. "\n}"
         options.locations = options.locations or {}
         options.locations["/walk"] = WALK
         return site.start(options)
@@ -54,6 +54,20 @@ describe("ngx.shared", function ()
         here:reload()
         assert.equal(expected, here:get("/walk"))
         assert.falsy(here:log():find("%[error%]"), here:log())
+    end)
+
+    it("has zones for values as large as HOLDFAST_DICTS declares", function ()
+        local here = start("init_worker", INSTALL, {
+            main = "env HOLDFAST_DICTS=zone=100k,big=80m:largest=40m;",
+            http = "lua_shared_dict big 80m;",
+            locations = { ["/big"] = [[
+                assert(require("resty.holdfast.shared").install("big"))
+                local big = ngx.shared.big
+                ngx.print(tostring((big:set("key", ("x"):rep(40 * 1048576)))), " ", #big:get("key"))
+            ]] },
+        })
+        assert.equal("true 41943040", here:get("/big"))
+        require("resty.shdict").remove("big")
     end)
 
     it("has all that were opened when no name is given", function ()

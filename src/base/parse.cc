@@ -30,9 +30,9 @@ std::uint64_t unit_of(char c) noexcept {
 // Ends the name, or is most likely a slip, as in "a=1m, b=1m". decode_percents() judges a '%'.
 bool is_written_otherwise(char c) noexcept { return static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == ','; }
 
-Status bad_size(std::string_view text) {
-  return {Code::invalid,
-          "bad size " + quote(text) + ": expected a number of bytes above 0, with an optional k, m or g"};
+Status bad_size(std::string_view text, const char* what) {
+  return {Code::invalid, "bad " + std::string(what) + " " + quote(text) +
+                             ": expected a number of bytes above 0, with an optional k, m or g"};
 }
 
 /// The name in a declaration, as it is written before the "=".
@@ -75,7 +75,7 @@ std::string_view next_item(std::string_view& rest) {
 
 }  // namespace
 
-Expected<std::uint64_t> parse_size(std::string_view text) {
+Expected<std::uint64_t> parse_size(std::string_view text, const char* what) {
   std::string_view digits = text;
   std::uint64_t unit = 1;
   if (!digits.empty() && unit_of(digits.back()) != 0) {
@@ -85,8 +85,9 @@ Expected<std::uint64_t> parse_size(std::string_view text) {
   std::uint64_t count = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
   if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || count == 0)
-    return bad_size(text);
-  if (count > kSizeMax / unit) return Status{Code::invalid, "bad size " + quote(text) + ": at most " + kSizeMaxText};
+    return bad_size(text, what);
+  if (count > kSizeMax / unit)
+    return Status{Code::invalid, "bad " + std::string(what) + " " + quote(text) + ": at most " + kSizeMaxText};
   return count * unit;
 }
 
@@ -97,21 +98,32 @@ Expected<Declaration> parse_declaration(std::string_view text) {
   auto name = parse_name(text.substr(0, equals));
   if (!name) return name.status();
   Declaration declaration{std::move(*name), std::string(text.substr(equals + 1))};
-  const auto bytes = parse_size(declaration.size);
+  const std::string_view value = declaration.size;
+  const std::size_t colon = value.find(':');
+  const auto bytes = parse_size(value.substr(0, colon));
   if (!bytes) return bytes.status();
   declaration.bytes = *bytes;
+  if (colon == std::string_view::npos) return declaration;
+  constexpr std::string_view kLargest = "largest=";
+  const std::string_view option = value.substr(colon + 1);
+  if (option.substr(0, kLargest.size()) != kLargest)
+    return Status{Code::invalid, "bad option " + quote(option) + " of a dictionary: expected largest=BYTES, as in " +
+                                     "pages=500m:largest=200m"};
+  const auto largest = parse_size(option.substr(kLargest.size()), "largest value");
+  if (!largest) return largest.status();
+  declaration.largest = *largest;
   return declaration;
 }
 
-Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name) {
-  Expected<std::uint64_t> found = Status{Code::not_found, "no dictionary " + quote(name)};
+Expected<Declaration> find_declaration(std::string_view declarations, std::string_view name) {
+  Expected<Declaration> found = Status{Code::not_found, "no dictionary " + quote(name)};
   for (std::string_view item = next_item(declarations); !item.empty(); item = next_item(declarations)) {
     auto declaration = parse_declaration(item);
     if (!declaration) {
       return Status{Code::invalid,
                     "bad declaration " + quote(item) + " in HOLDFAST_DICTS: " + declaration.status().message};
     }
-    if (declaration->name == name) found = declaration->bytes;
+    if (declaration->name == name) found = std::move(*declaration);
   }
   return found;
 }

@@ -9,30 +9,33 @@
 
 namespace holdfast {
 
-/// The largest dictionary: with the most shards, an arena has at most 2^20 granules (dict/geometry.cc).
+/// The largest dictionary: with the usual shards, an arena has at most 2^20 granules (dict/geometry.cc).
 inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 inline constexpr const char* kSizeMaxText = "1024g";
 /// Of a dictionary for which nobody has asked for a size. Its memory is taken as it is used.
 inline constexpr std::uint64_t kSizeDefault = std::uint64_t{8} << 20;
 
-/// "12345", "100k", "1m", "8g": factors of 1024, either case. At least 1, at most kSizeMax.
-Expected<std::uint64_t> parse_size(std::string_view text);
+/// "12345", "100k", "1m", "8g": factors of 1024, either case. At least 1, at most kSizeMax. `what`: as messages call
+/// it.
+Expected<std::uint64_t> parse_size(std::string_view text, const char* what = "size");
 
 struct Declaration {
   std::string name;
-  std::string size;  // as written
+  std::string size;  // as written, with the largest value
   std::uint64_t bytes = 0;
+  std::uint64_t largest = 0;  // bytes of the largest value; 0: as it comes
 };
 
-/// "my_locks=1m". In the name every %XX is a byte: write ',', '=', '%', blanks and control characters so.
+/// "my_locks=1m" or "pages=500m:largest=200m". In the name every %XX is a byte: write ',', '=', '%', blanks and control
+/// characters so.
 Expected<Declaration> parse_declaration(std::string_view text);
 
 /// The cluster of `name` in "name=cluster,name=cluster", with names as above. not_found: it is not declared; invalid: a
 /// part of the text is malformed, or says two clusters of one name.
 Expected<std::string> find_cluster(std::string_view declarations, std::string_view name);
 
-/// Size of `name` in "name=size,name=size"; the last one counts. not_found: it is not declared; invalid: a part of the
-/// text is malformed.
-Expected<std::uint64_t> find_declaration(std::string_view declarations, std::string_view name);
+/// The declaration of `name` in "name=size,name=size"; the last one counts. not_found: it is not declared; invalid: a
+/// part of the text is malformed.
+Expected<Declaration> find_declaration(std::string_view declarations, std::string_view name);
 
 }  // namespace holdfast

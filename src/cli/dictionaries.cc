@@ -25,7 +25,7 @@ Status add(std::vector<Declaration>& declarations, const Declaration& wanted) {
   const Declaration* known = find(declarations, wanted.name);
   if (known == nullptr) {
     declarations.push_back(wanted);
-  } else if (known->bytes != wanted.bytes) {
+  } else if (known->bytes != wanted.bytes || known->largest != wanted.largest) {
     return {Code::invalid, fmt::format("dictionary {} is declared twice, with sizes {} and {}", quote_name(wanted.name),
                                        known->size, wanted.size)};
   }
@@ -70,15 +70,18 @@ Expected<std::vector<Declaration>> merge_declarations(const std::vector<Declarat
 
 void export_declarations(const std::vector<Declaration>& declarations) {
   std::string value;
-  for (const Declaration& declaration : declarations)
+  for (const Declaration& declaration : declarations) {
     value += fmt::format("{}{}={}", value.empty() ? "" : ",", encode_name(declaration.name), declaration.bytes);
+    if (declaration.largest != 0) value += fmt::format(":largest={}", declaration.largest);
+  }
   ::setenv(kVariable, value.c_str(), 1);
 }
 
 Status open_declarations(const std::vector<Declaration>& declarations) {
   if (holdfast_directory() == nullptr) return {Code::system, holdfast_error()};
   for (const Declaration& declaration : declarations) {
-    const holdfast_options options{declaration.bytes, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
+    const holdfast_options options{declaration.bytes, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0,
+                                   nullptr,           declaration.largest};
     holdfast_dict* dict = nullptr;
     const int code = holdfast_open(declaration.name.data(), declaration.name.size(), &options, &dict);
     if (code != HOLDFAST_OK)

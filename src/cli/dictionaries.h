@@ -1,4 +1,4 @@
-// Dictionaries declared in advance: --dict NAME=SIZE and $HOLDFAST_DICTS.
+// Dictionaries declared in advance: --dict NAME=SIZE[:largest=VALUE] and $HOLDFAST_DICTS.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ Expected<Declaration> read_declaration(std::string_view text);
 /// $HOLDFAST_DICTS, empty when it is not set.
 Expected<std::vector<Declaration>> environment_declarations();
 
-/// Both lists; for a name in both, the size of `options` counts. A name that is twice in one list must have the same
-/// size.
+/// Both lists; for a name in both, that of `options` counts. A name that is twice in one list must have the same size
+/// and largest value.
 Expected<std::vector<Declaration>> merge_declarations(const std::vector<Declaration>& environment,
                                                       const std::vector<Declaration>& options);
 

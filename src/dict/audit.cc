@@ -228,7 +228,7 @@ bool Audit::walk_holders(const EntryView& view) noexcept {
 }
 
 bool Audit::walk_list(const EntryView& view) noexcept {
-  const ListEnds ends = ListEnds::of(view.list().ends.load(kRelaxed));
+  const ListEnds ends = view.list_ends();
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   std::uint32_t block = ends.first;
   std::uint32_t last = 0;

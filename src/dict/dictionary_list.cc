@@ -27,8 +27,7 @@ Code Dictionary::push(std::string_view key, End end, const ValueIn& value, std::
     if (block == 0) return Code::corrupt;
     if (!exists) {
       length = 1;
-      const ValueIn list{EntryType::list, 0, List::only(block), nullptr, sizeof(ListFields)};
-      return change.put(list, kExpiryNever, Evict::no);
+      return change.put(List::only(block), kExpiryNever, Evict::no);
     }
     List list(change.shard(), change.arena(), change.view());
     if (!list.push(end, block)) return Code::corrupt;

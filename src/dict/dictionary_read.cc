@@ -249,7 +249,7 @@ Code Dictionary::list_length(std::string_view key, std::uint32_t& length) noexce
     if (code == Code::not_found || stale) return Code::ok;
     if (code != Code::ok && code != Code::buffer) return code;
     if (out.type != EntryType::list) return Code::not_a_list;
-    length = ListEnds::of(out.bits).length;
+    length = ListEnds::length_of(out.bits);
     return Code::ok;
   });
 }

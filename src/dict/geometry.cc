@@ -5,6 +5,7 @@
 
 #include "base/parse.h"
 #include "dict/layout.h"
+#include "dict/lock_places.h"
 #include "dict/reserved.h"
 
 namespace holdfast {
@@ -16,12 +17,13 @@ namespace {
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
 constexpr std::uint64_t kBytesPerBucket = 64;
-// The largest shard, for a dictionary of large values: a list's ends name any block of its arena, and a mark tells of
-// it.
-constexpr std::uint64_t kShardMost = std::uint64_t{32} << 20;
-static_assert(kShardMost / kGranule <= ListEnds::kMask + 1 && kShardMost / 4096 < 1U << ReservedMark::kUnitBits);
-static_assert(kSizeMax / kShardsMax / kGranule <= ListEnds::kMask, "a list's ends name any block of an arena");
-static_assert(kSizeMax / kShardsMax / 4096 < 1U << ReservedMark::kUnitBits, "a mark tells of any arena");
+// The largest shard, for a dictionary for large values. The fewest shards that a larger dictionary may have are larger
+// than half of it.
+constexpr std::uint64_t kShardMost = std::uint64_t{16} << 30;
+static_assert(kShardMost / 4 > kValueMax, "half of such a shard takes any value that an entry can tell");
+static_assert(kShardMost / kGranule <= std::uint64_t{1} << 30, "the sum of two numbers of granules does not wrap");
+static_assert(kSizeMax / kShardsMax / kGranule <= 1U << LockPlace::kBlockBits, "of a usual arena any lock is noted");
+static_assert(kSizeMax / kShardsMax / 4096 < 1U << ReservedMark::kUnitBits, "of a usual arena a unit is a page");
 
 constexpr std::uint64_t align_up(std::uint64_t value, std::uint64_t to) noexcept { return (value + to - 1) / to * to; }
 
@@ -58,16 +60,18 @@ Geometry Geometry::for_values(std::uint64_t size, std::uint64_t largest) noexcep
   return g;
 }
 
+bool Geometry::reserved_as_used() const noexcept { return usual_shards(size) > 1; }
+
 std::uint64_t Geometry::value_max() const noexcept {
   const std::uint64_t most = std::uint64_t{block_max()} * kGranule;
-  return most - std::min(most, sizeof(Entry) + kOrdinaryKey);
+  return std::min(most - std::min(most, sizeof(Entry) + kOrdinaryKey), kValueMax);
 }
 
 Geometry Geometry::of(std::uint64_t size, std::uint32_t shards) noexcept {
   Geometry g{};
   g.size = round_size(size);
   g.shards = shards;
-  g.shards_at = kHeaderBytes + (shards > 1 ? align_up(shards, 64) : 0);
+  g.shards_at = kHeaderBytes + (g.reserved_as_used() ? align_up(shards, 64) : 0);
   g.shard_bytes = (g.size - g.shards_at) / shards / 64 * 64;
   g.buckets = static_cast<std::uint32_t>(std::bit_floor(g.shard_bytes / kBytesPerBucket));
 

@@ -28,9 +28,9 @@ struct Geometry {
   static bool is_possible(std::uint64_t size, std::uint32_t shards) noexcept;
 
   /// Whether memory is reserved as it is used (dict/reserved.h). Then a byte for each shard, whether it was ever
-  /// opened, lies between the header page and the shards. A dictionary of one shard is reserved as a whole when it is
-  /// made.
-  bool reserved_as_used() const noexcept { return shards > 1; }
+  /// opened, lies between the header page and the shards. A small dictionary, whose usual number of shards is 1, is
+  /// reserved as a whole when it is made.
+  bool reserved_as_used() const noexcept;
   /// The bytes of the file that are reserved when it is made.
   std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
 

@@ -155,10 +155,11 @@ struct Entry {
   Word32 hash;        // lower half of the key's hash; of a waiter: the block before it in its queue
   Word32 shape;       // key length (low 16 bits), EntryType (next 8)
   Word32 value_size;  // bytes
-  Word32 flags;       // the user's; of permits: PermitsKind; of a waiter: its number; of a holder: shortcut_levels()
-  Word32 stamp;       // lower half of the shard's reuse epoch when it was filled; of a waiter: its traits; of a holder:
-                      // as its flags
-  Word64 expiry;      // dict/expiry.h
+  Word32 flags;   // the user's; of a list: its last node, derived; of permits: PermitsKind; of a waiter: its number;
+                  // of a holder: shortcut_levels()
+  Word32 stamp;   // lower half of the shard's reuse epoch when it was filled; of a waiter: its traits; of a holder:
+                  // as its flags
+  Word64 expiry;  // dict/expiry.h
 
   static constexpr std::uint32_t make_shape(std::uint32_t key_length, EntryType type) noexcept {
     return key_length | static_cast<std::uint32_t>(type) << 16;
@@ -183,9 +184,9 @@ struct ListNode {
 static_assert(sizeof(ListNode) == 24);
 
 /// Value of a list entry: one word, so that every change of the list is one store. The nodes are those reached from the
-/// first by `length` - 1 steps along `next`; `last` is derived from that.
+/// first by `length` - 1 steps along `next`. The last of them follows from that: Entry::flags has its block, derived.
 struct ListFields {
-  Word64 ends;  // ListEnds, packed
+  Word64 word;  // of ListEnds: first, length
 };
 
 struct ListEnds {
@@ -193,15 +194,11 @@ struct ListEnds {
   std::uint32_t last;
   std::uint32_t length;
 
-  static constexpr std::uint32_t kBits = 21;  // enough for the granules of any arena (dict/geometry.cc)
-  static constexpr std::uint32_t kMask = (1U << kBits) - 1;
-  constexpr std::uint64_t packed() const noexcept {
-    return std::uint64_t{first} << 2 * kBits | std::uint64_t{last} << kBits | length;
+  constexpr std::uint64_t word() const noexcept { return std::uint64_t{first} << 32 | length; }
+  static constexpr ListEnds of(std::uint64_t word, std::uint32_t last) noexcept {
+    return {static_cast<std::uint32_t>(word >> 32), last, static_cast<std::uint32_t>(word)};
   }
-  static constexpr ListEnds of(std::uint64_t word) noexcept {
-    return {static_cast<std::uint32_t>(word >> 2 * kBits) & kMask, static_cast<std::uint32_t>(word >> kBits) & kMask,
-            static_cast<std::uint32_t>(word) & kMask};
-  }
+  static constexpr std::uint32_t length_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
 };
 
 /// The waiters of an entry: the ends of a chain of waiter blocks. Derived, and only a hint: repair empties it.

@@ -55,11 +55,11 @@ bool List::push(End end, std::uint32_t node) noexcept {
   if (end == End::left) {
     added.next.store(now.first, kRelaxed);
     neighbour.fields->previous.store(node, kRelaxed);
-    commit(fields_.ends, ListEnds{node, now.last, now.length + 1}.packed());
+    change({node, now.last, now.length + 1});
   } else {
     added.previous.store(now.last, kRelaxed);
     neighbour.fields->next.store(node, kRelaxed);
-    commit(fields_.ends, ListEnds{now.first, node, now.length + 1}.packed());
+    change({now.first, node, now.length + 1});
   }
   return true;
 }
@@ -94,7 +94,7 @@ bool List::pop(End end) noexcept {
       (left ? neighbour.fields->previous : neighbour.fields->next).load(kRelaxed) != block)
     return false;
   const ListEnds then{left ? neighbour_block : now.first, left ? now.last : neighbour_block, now.length - 1};
-  commit(fields_.ends, then.packed());
+  change(then);
   arena_.release(block, node.granules);
   return true;
 }
@@ -112,7 +112,7 @@ void List::release_nodes() noexcept {
 bool List::relink_end(const ListEnds& now, std::uint32_t from, std::uint32_t to) noexcept {
   if (now.length == 1) {
     if (now.first != now.last) return false;
-    commit(fields_.ends, only(to));
+    change({to, to, 1});
     return true;
   }
   Node moved{};
@@ -121,14 +121,14 @@ bool List::relink_end(const ListEnds& now, std::uint32_t from, std::uint32_t to)
   if (now.first == from) {
     if (!inspect(moved.fields->next.load(kRelaxed), neighbour) || neighbour.fields->previous.load(kRelaxed) != from)
       return false;
-    commit(fields_.ends, ListEnds{to, now.last, now.length}.packed());
+    change({to, now.last, now.length});
     neighbour.fields->previous.store(to, kRelaxed);
     return true;
   }
   if (!inspect(moved.fields->previous.load(kRelaxed), neighbour) || neighbour.fields->next.load(kRelaxed) != from)
     return false;
   commit(neighbour.fields->next, to);
-  commit(fields_.ends, ListEnds{now.first, to, now.length}.packed());
+  list_.entry->flags.store(to, kRelaxed);
   return true;
 }
 

@@ -26,14 +26,16 @@ class List {
  public:
   /// REQUIRES: the entry's type is list.
   List(const Shard& shard, Arena& arena, const EntryView& entry) noexcept
-      : shard_(shard), arena_(arena), fields_(entry.list()), hash_(entry.entry->hash.load(kRelaxed)) {}
+      : shard_(shard), arena_(arena), list_(entry), hash_(entry.entry->hash.load(kRelaxed)) {}
 
   std::uint32_t length() const noexcept { return ends().length; }
 
   /// Allocates a node with the value, in no list yet; 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
-  /// The word of a list with this one node.
-  static std::uint64_t only(std::uint32_t node) noexcept { return ListEnds{node, node, 1}.packed(); }
+  /// The value of a list with this one node.
+  static ValueIn only(std::uint32_t node) noexcept {
+    return {EntryType::list, node, ListEnds{node, node, 1}.word(), nullptr, sizeof(ListFields)};
+  }
 
   /// Adds the node. False on damage, with nothing changed.
   bool push(End end, std::uint32_t node) noexcept;
@@ -56,7 +58,7 @@ class List {
   /// nothing changed, if the node is in no list that can be found. REQUIRES: the two do not overlap.
   ///
   /// The store that decides goes to `next` of the node before or, for the first node, to the entry's word. Only after
-  /// it do `previous` of the node behind, or `last`, get `to`. If the process dies in between, repair does that, and
+  /// it do `previous` of the node behind, and `last`, get `to`. If the process dies in between, repair does that, and
   /// either copy is whole.
   static bool relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept;
 
@@ -69,7 +71,12 @@ class List {
     std::uint32_t granules;
   };
 
-  ListEnds ends() const noexcept { return ListEnds::of(fields_.ends.load(kRelaxed)); }
+  ListEnds ends() const noexcept { return list_.list_ends(); }
+  /// Commits the change by the store of the word. A process that dies before the other store leaves it to repair().
+  void change(const ListEnds& then) noexcept {
+    commit(list_.list().word, then.word());
+    list_.entry->flags.store(then.last, kRelaxed);
+  }
   /// Describes the node at `block`; false if no node of this list is there.
   bool inspect(std::uint32_t block, Node& node) const noexcept;
   bool relink_end(const ListEnds& now, std::uint32_t from, std::uint32_t to) noexcept;
@@ -77,14 +84,13 @@ class List {
 
   const Shard& shard_;
   Arena& arena_;
-  ListFields& fields_;
+  const EntryView list_;
   std::uint32_t hash_;  // of the key; the nodes have it too
 };
 
 template <class Occupy>
 std::uint32_t List::repair(Occupy&& occupy) noexcept {
-  const std::uint64_t word = fields_.ends.load(kRelaxed);
-  const ListEnds old = ListEnds::of(word);
+  const ListEnds old = ends();
   ListEnds kept{old.first, 0, 0};
   // Each step occupies memory, so a circular list ends where it meets itself.
   for (std::uint32_t block = old.first; kept.length < old.length; ++kept.length) {
@@ -94,7 +100,7 @@ std::uint32_t List::repair(Occupy&& occupy) noexcept {
     kept.last = block;
     block = node.fields->next.load(kRelaxed);
   }
-  if (kept.packed() != word) commit(fields_.ends, kept.packed());
+  if (kept.word() != old.word() || kept.last != old.last) change(kept);
   return kept.length == old.length && kept.length != 0 ? 0 : 1;
 }
 

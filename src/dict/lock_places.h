@@ -15,21 +15,21 @@ namespace holdfast {
 struct LockPlace {
   std::uint64_t epoch;
   std::uint32_t shard;
-  std::uint32_t block;  // 0: none
+  std::uint32_t block;  // 0: none, in which is no lock
 
-  static constexpr int kBlockBits = 21;  // as in ListEnds
+  static constexpr int kBlockBits = 21;  // for any arena but the large ones of a dictionary for large values
   static constexpr int kShardBits = 16;
   static constexpr int kEpochBits = 64 - kBlockBits - kShardBits;
 
-  bool is_of(std::uint64_t now) const noexcept {
-    return block != 0 && ((now ^ epoch) & ((std::uint64_t{1} << kEpochBits) - 1)) == 0;
-  }
+  bool is_of(std::uint64_t now) const noexcept { return ((now ^ epoch) & ((std::uint64_t{1} << kEpochBits) - 1)) == 0; }
 };
 
 /// By fencing number. Each place is one word, so threads may share them.
 class LockPlaces {
  public:
   void note(std::uint64_t sequence, const LockPlace& place) noexcept {
+    if (place.block >= 1U << LockPlace::kBlockBits) [[unlikely]]
+      return;  // the release looks the lock up
     of(sequence).store(place.epoch << (LockPlace::kShardBits + LockPlace::kBlockBits) |
                            std::uint64_t{place.shard} << LockPlace::kBlockBits | place.block,
                        kRelaxed);

@@ -38,11 +38,17 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
 
 // What to do about a largest value that is too large.
 static std::string size_for(std::uint64_t largest) {
-  constexpr std::uint64_t kOneShard = std::uint64_t{32} << 20;  // no larger dictionary has one shard, which takes most
-  const std::uint64_t most = Geometry::for_values(kOneShard, largest).value_max();
-  if (largest > most) return "no dictionary takes more than " + std::to_string(most);
-  const std::uint64_t size = std::min(round_size(largest + largest / 8 + kSizeMin), kOneShard);
-  return "a size of " + std::to_string(size) + " is enough";
+  if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
+  // Less than a tenth of a dictionary of one shard is for other than values.
+  return "a size of " + std::to_string(round_size(largest + largest / 8 + kSizeMin)) + " is enough";
+}
+
+static Status check_largest(const std::string& name, std::uint64_t size, std::uint64_t largest) {
+  const std::uint64_t most = Geometry::for_values(size, largest).value_max();
+  if (largest <= most) return {};
+  return {Code::invalid, "bad largest value " + std::to_string(largest) + " for dictionary " + quote_name(name) +
+                             ": one of " + std::to_string(size) + " bytes takes values of at most " +
+                             std::to_string(most) + " bytes; " + size_for(largest)};
 }
 
 // The cluster that $HOLDFAST_CLUSTER puts the dictionary into; empty: none.
@@ -69,14 +75,15 @@ static Status bad_declaration(const std::string& name) {
                              std::to_string(kSizeMin) + " bytes (12k)"};
 }
 
-// The size that $HOLDFAST_DICTS declares; not_found: none.
-static Expected<std::uint64_t> declared_size(const std::string& name) {
+// What $HOLDFAST_DICTS declares; not_found: nothing.
+static Expected<Declaration> find_declared(const std::string& name) {
   const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
   return find_declaration(declarations != nullptr ? declarations : "", name);
 }
 
-// A kept dictionary of another size gives way to the one that is declared, unless a process uses it.
-static Status make_way(const std::string& name, std::uint64_t declared) {
+// A kept dictionary of another size, or for smaller values, gives way to the one that is declared, unless a process
+// uses it.
+static Status make_way(const std::string& name, const Declaration& declared) {
   if (World::observes()) return {};
   auto world = World::current();
   if (!world) return world.status();
@@ -88,8 +95,11 @@ static Status make_way(const std::string& name, std::uint64_t declared) {
     if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
     const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
     const std::uint64_t size = header.file.size - kStatisticsBytes;
-    const std::uint64_t wanted = round_size(declared);
-    if (header.file.persist != kKept || size == wanted || (header.any_size != 0 && size > wanted)) return {};
+    const std::uint64_t wanted = round_size(declared.bytes);
+    const bool has_size = size == wanted || (header.any_size != 0 && size > wanted);
+    const bool is_sound = size >= kSizeMin && size <= kSizeMax && Geometry::is_possible(size, header.shards);
+    const bool has_room = !is_sound || Geometry::of(size, header.shards).value_max() >= declared.largest;
+    if (header.file.persist != kKept || (has_size && has_room)) return {};
     id = file->id;
   }
   Status retired = retire_unused_file(directory, file_name, id);
@@ -99,20 +109,20 @@ static Status make_way(const std::string& name, std::uint64_t declared) {
 // For a caller that asks for no size: the size of the dictionary that exists or is declared, else the default. What is
 // declared ends with its world.
 Status Registry::choose_size(const std::string& name, DictionaryOptions& options) {
-  const auto declared = declared_size(name);
+  auto declared = find_declared(name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
-  if (declared && *declared < kSizeMin) return bad_declaration(name);
+  if (declared && declared->bytes < kSizeMin) return bad_declaration(name);
   const auto is_open_here = [&] {
     const platform::LongMutex::Hold lock(mutex_);
     const auto known = dictionaries_.find(name);
     return known != dictionaries_.end() && known->second->capacity() != 0;
   };
-  if (declared && !is_open_here())
+  if (declared && !is_open_here() && check_largest(name, declared->bytes, declared->largest).ok())
     if (Status way = make_way(name, *declared); !way.ok()) return way;
   const auto present = present_size(name);
   if (!present) return present.status();
   options.any_size = *present != 0 || !declared;
-  options.size = *present != 0 ? *present : declared ? *declared : kSizeDefault;
+  options.size = *present != 0 ? *present : declared ? declared->bytes : kSizeDefault;
   if (declared && options.persist == kKept) options.persist = kTemporary;
   return {};
 }
@@ -137,12 +147,12 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
                                      ": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
                                      kSizeMaxText};
-  if (const std::uint64_t most = Geometry::for_values(options.size, options.largest).value_max();
-      options.largest > most)
-    return Status{Code::invalid, "bad largest value " + std::to_string(options.largest) + " for dictionary " +
-                                     quote_name(name) + ": one of " + std::to_string(options.size) +
-                                     " bytes takes values of at most " + std::to_string(most) + " bytes; " +
-                                     size_for(options.largest)};
+  // Of a dictionary that is declared with this size, by programs that may know nothing of it.
+  if (auto known = find_declared(name); known && round_size(known->bytes) == round_size(options.size))
+    options.declared_largest = known->largest;
+  if (Status large = check_largest(name, options.size, std::max(options.largest, options.declared_largest));
+      !large.ok())
+    return large;
   auto declared = declared_cluster(name);
   if (!declared) return declared.status();
   if (!declared->empty() && !options.cluster.empty() && options.cluster != *declared)
@@ -166,12 +176,15 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   const Status bad = check_name(name);
   if (!bad.ok()) return bad;
   const platform::LongMutex::Hold lock(mutex_);
-  const auto declared = declared_size(name);
+  auto declared = find_declared(name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
   auto cluster = declared_cluster(name);
   if (!cluster) return cluster.status();
   DictionaryOptions options;
-  if (declared) options.size = *declared;
+  if (declared) {
+    options.size = declared->bytes;
+    options.declared_largest = declared->largest;
+  }
   options.cluster = *cluster;
 
   const auto known = dictionaries_.find(name);
@@ -185,7 +198,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
     if (!status.ok()) return status;
     return known->second.get();
   }
-  if (declared && *declared >= kSizeMin)
+  if (declared && declared->bytes >= kSizeMin && check_largest(name, declared->bytes, declared->largest).ok())
     if (Status way = make_way(name, *declared); !way.ok()) return way;
   // One in use counts, whatever size the declaration says: the process that created it may have known better.
   auto existing = open_locked(name, {});
@@ -194,6 +207,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   }
   if (existing || existing.status().code != Code::not_found || !declared || World::observes()) return existing;
   if (options.size < kSizeMin) return bad_declaration(name);
+  if (Status large = check_largest(name, options.size, options.declared_largest); !large.ok()) return large;
   return open_locked(name, options);
 }
 

@@ -24,37 +24,48 @@
 
 namespace holdfast {
 
-/// The mark: units of 4 KB of the arena, below a check, by which most words that are no mark can be told from one.
+/// The mark: units of the arena, below a check, by which most words that are no mark can be told from one. A unit is a
+/// page of 4 KB; of an arena of more than 64 MB, which a dictionary for large values may have, the least power of two
+/// that its mark can count in.
 struct ReservedMark {
-  static constexpr std::uint32_t kGranulesPerUnit = 4096 / kGranule;
+  static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;
 
-  static constexpr std::uint32_t units_for(std::uint32_t granules) noexcept {
-    return (granules + kGranulesPerUnit - 1) / kGranulesPerUnit;
+  /// The granules of a unit of an arena of `all`.
+  static constexpr std::uint32_t unit(std::uint32_t all) noexcept {
+    std::uint32_t granules = kGranulesPerPage;
+    while (all / granules >= (1U << kUnitBits) - 1) granules *= 2;
+    return granules;
   }
   static constexpr std::uint32_t of_units(std::uint32_t units) noexcept {
     return units | (units * 0x9E3779B1U >> kUnitBits << kUnitBits);
   }
-  /// The mark of an arena of which the first `granules` are reserved.
-  static constexpr std::uint32_t of(std::uint32_t granules) noexcept { return of_units(units_for(granules)); }
+  /// The mark of an arena of `all` granules of which the first `granules` are reserved.
+  static constexpr std::uint32_t of(std::uint32_t granules, std::uint32_t all) noexcept {
+    return of_units((granules + unit(all) - 1) / unit(all));
+  }
   /// The granules that a mark tells of, of an arena of `all`; 0 if it is no mark.
   static constexpr std::uint32_t granules_of(std::uint32_t word, std::uint32_t all) noexcept {
     const std::uint32_t units = word & ((1U << kUnitBits) - 1);
-    return word == of_units(units) ? std::min(units * kGranulesPerUnit, all) : 0;
+    return word == of_units(units) ? static_cast<std::uint32_t>(std::min(std::uint64_t{units} * unit(all), {all})) : 0;
   }
 };
 
-/// What is reserved of an arena at first, and by how much at the most it grows in one step, unless more is needed. A
-/// step doubles it: a dictionary of few keys stays small, and one step takes a fraction of a millisecond.
-inline constexpr std::uint32_t kFirstUnits = 4;
-inline constexpr std::uint32_t kUnitsPerStep = 32;
+/// What is reserved of an arena at first, and by how much at the most it grows in one step, unless a unit is more, or
+/// more is needed. A step doubles it: a dictionary of few keys stays small, and one step takes a fraction of a
+/// millisecond.
+inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
+inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;
+
+constexpr std::uint32_t first_reserved(std::uint32_t all) noexcept {
+  return std::min(std::max(kFirstGranules, ReservedMark::unit(all)), all);
+}
 
 /// How far to reserve an arena of `all` granules, of which `reserved` are, for a run of `count` more.
 constexpr std::uint32_t next_reserved(std::uint32_t reserved, std::uint32_t count, std::uint32_t all) noexcept {
-  constexpr std::uint32_t kMost = kUnitsPerStep * ReservedMark::kGranulesPerUnit;
-  const std::uint64_t wanted = std::uint64_t{reserved} + std::max(std::min(reserved, kMost), count);
-  const std::uint64_t units = (wanted + ReservedMark::kGranulesPerUnit - 1) / ReservedMark::kGranulesPerUnit;
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(units * ReservedMark::kGranulesPerUnit, all));
+  const std::uint64_t unit = ReservedMark::unit(all);
+  const std::uint64_t wanted = std::uint64_t{reserved} + std::max(std::min(reserved, kGranulesPerStep), count);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>((wanted + unit - 1) / unit * unit, all));
 }
 
 }  // namespace holdfast

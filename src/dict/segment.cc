@@ -1,5 +1,6 @@
 #include "dict/segment.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/name.h"
@@ -142,7 +143,7 @@ Status Segment::adopt(const OpenedFile& file) {
 Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::string& name,
                                                    const DictionaryOptions& options) {
   if (World::observes()) return World::refuse_observer();
-  const Geometry geometry = Geometry::for_values(options.size, options.largest);
+  const Geometry geometry = Geometry::for_values(options.size, std::max(options.largest, options.declared_largest));
   platform::Mapping name_use;
   DictionaryHeader* header = nullptr;
   // Which machine has its locks is the store's to say, and the session that its file tells of ends with the agent.

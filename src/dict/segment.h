@@ -32,9 +32,10 @@ struct DictionaryOptions {
   MutexStrategy mutex = MutexStrategy::futex;
   std::uint32_t persist = kTemporary;  // a Persist; of a cluster, kKept is kTemporary
   std::uint32_t mode = 0600;
-  std::string cluster;        // the cluster that its locks belong to; empty: none
-  bool any_size = false;      // nobody asks for `size`: a dictionary that exists may have another one
-  std::uint64_t largest = 0;  // bytes of the largest value that it must hold; 0: any
+  std::string cluster;                 // the cluster that its locks belong to; empty: none
+  bool any_size = false;               // nobody asks for `size`: a dictionary that exists may have another one
+  std::uint64_t largest = 0;           // bytes of the largest value that it must hold; 0: any
+  std::uint64_t declared_largest = 0;  // the same, of a declaration: counts where the dictionary is made
 };
 
 class Segment final : public Retirable, public std::enable_shared_from_this<Segment> {

@@ -31,7 +31,7 @@ class PackedKeys;
 struct ValueOut {
   EntryType type;
   std::uint32_t flags;
-  std::uint64_t bits;      // boolean, number: the word; list: its ends; lock, permits: the token of a holder
+  std::uint64_t bits;      // boolean, number: the word; list: its word; lock, permits: the token of a holder
   bool incomplete;         // lock: the owner is about to take it; `bits` are its owner bits (base/token.h)
   std::uint64_t sequence;  // lock, permits: fencing number of that holder's grant
   std::uint64_t wanted;    // in: of permits, the fencing number of the grant to find; 0: any that has not expired
@@ -63,6 +63,8 @@ struct EntryView {
   Word64* value() const noexcept { return reinterpret_cast<Word64*>(entry + 1) + padded(key_length) / 8; }
   /// REQUIRES: type is list.
   ListFields& list() const noexcept { return *reinterpret_cast<ListFields*>(value()); }
+  /// REQUIRES: type is list. Of one instant only with the mutex.
+  ListEnds list_ends() const noexcept { return ListEnds::of(list().word.load(kRelaxed), entry->flags.load(kRelaxed)); }
   /// REQUIRES: type is lock.
   LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }
   /// REQUIRES: type is permits.

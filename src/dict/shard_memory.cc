@@ -33,7 +33,7 @@ Code Shard::open(Unopened unopened) noexcept {
   // Relaxed: what else there is to see comes with the mutex, or with the links that readers load.
   const bool is_new = opened_->load(kRelaxed) == 0;
   if (is_new && unopened == Unopened::leave) return Code::not_found;
-  const std::uint32_t first = std::min(kFirstUnits * ReservedMark::kGranulesPerUnit, all_granules_);
+  const std::uint32_t first = first_reserved(all_granules_);
   auto* const begin = reinterpret_cast<std::byte*>(header_);
   const auto bytes = static_cast<std::size_t>(arena_ - begin) + std::size_t{first} * kGranule;
   if (platform::reserve_pages(begin, bytes) != 0) return Code::no_memory;
@@ -60,7 +60,7 @@ void Shard::follow_mark() noexcept {
   if (opened_ != nullptr) {
     catch_up();
     if (ReservedMark::granules_of(header_->reserved().load(kRelaxed), all_granules_) == granules())
-      return known_mark_.store(ReservedMark::of(granules()));
+      return known_mark_.store(ReservedMark::of(granules(), all_granules_));
   }
   put_mark_right();
 }
@@ -78,7 +78,7 @@ void Shard::put_mark_right() noexcept {
     for (std::uint32_t end = granules(); end < all_granules_ && reserve_to(end);)
       end = next_reserved(end, 1, all_granules_);
   }
-  const std::uint32_t right = opened_ != nullptr ? ReservedMark::of(granules()) : 0;
+  const std::uint32_t right = opened_ != nullptr ? ReservedMark::of(granules(), all_granules_) : 0;
   mark.store(right, kRelease);
   known_mark_.store(right);
   if (opened_ != nullptr && !is_unused) repair(*this);
@@ -103,7 +103,7 @@ std::uint32_t Shard::reserve_more(std::uint32_t count) noexcept {
 void Shard::add_reserved(std::uint32_t end) noexcept {
   const std::uint32_t begin = granules();
   if (end <= begin) return;  // another process or thread was first
-  const std::uint32_t mark = ReservedMark::of(end);
+  const std::uint32_t mark = ReservedMark::of(end, all_granules_);
   header_->reserved().store(mark, kRelease);
   crash_order();
   HOLDFAST_FAILPOINT("shard.marked");

@@ -245,7 +245,7 @@ class Maker {
   int move_node(const std::string& key, int number) {
     HeldEntry entry(victim_, key);
     Shard& shard = entry.shard;
-    std::uint32_t from = ListEnds::of(entry.position.view.list().ends.load(kRelaxed)).first;
+    std::uint32_t from = entry.position.view.list_ends().first;
     for (int i = 0; i < number; ++i) from = shard.words32(from)[0].load(kRelaxed);
     EntryView node{};
     shard.inspect(from, node);

@@ -40,8 +40,8 @@ void Scribbler::scribble_anywhere(Segment& segment) {
 
 // A word of a list's value, or of one of its nodes.
 void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
-  Word64& word = list.list().ends;
-  ListEnds ends = ListEnds::of(word.load(kRelaxed));
+  Word64& word = list.list().word;
+  ListEnds ends = list.list_ends();
   std::uint32_t block = ends.first;
   for (std::uint64_t steps = random_() % 4; steps != 0 && shard.holds_header(block); --steps)
     block = shard.words32(block)[0].load(kRelaxed);
@@ -52,8 +52,9 @@ void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
     return;
   }
   std::uint32_t* const fields[] = {&ends.first, &ends.last, &ends.length};
-  *fields[random_() % 3] = (random_() % 2 == 0 ? block : bad_word(shard.granules())) & ListEnds::kMask;
-  word.store(random_() % 8 == 0 ? random_() : ends.packed(), kRelaxed);
+  *fields[random_() % 3] = random_() % 2 == 0 ? block : bad_word(shard.granules());
+  word.store(random_() % 8 == 0 ? random_() : ends.word(), kRelaxed);
+  list.entry->flags.store(ends.last, kRelaxed);
 }
 
 // A link to a holder, a shortcut, or a word of a holder.

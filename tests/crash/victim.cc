@@ -128,11 +128,11 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
     return seen.bits != 0 || seen.kind == Seen::Kind::torn ? seen : Seen{};
   }
   seen.expiry_ms = end;
-  seen.flags = out.flags;
+  if (out.type != EntryType::list) seen.flags = out.flags;
   if (out.type == EntryType::string) {
     seen.text.assign(out.buffer, out.size);
   } else if (out.type == EntryType::list) {
-    const ListEnds ends = ListEnds::of(out.bits);
+    const ListEnds ends = ListEnds::of(out.bits, 0);
     seen.bits = ends.length;
     if (!look_at_list(shard, key, ends, seen.text)) seen.kind = Seen::Kind::torn;
   } else {

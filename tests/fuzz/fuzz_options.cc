@@ -37,9 +37,10 @@ void parse_declarations(Input& input) {
   if (!good.ok()) require_sentence(good.message);
   const auto found = find_declaration(text, name);
   if (!found) return require_sentence(found.status().message);
-  require(good.ok() && *found > 0, "a size of a name that is none");
-  const auto again = find_declaration(encode_name(name) + "=" + std::to_string(*found), name);
-  require(again && *again == *found, "a name is another when it is declared again");
+  require(good.ok() && found->bytes > 0, "a size of a name that is none");
+  const auto again = find_declaration(encode_name(name) + "=" + found->size, name);
+  require(again && again->bytes == found->bytes && again->largest == found->largest,
+          "a name is another when it is declared again");
 }
 
 // Any bytes are a name or not, and any are that of a dictionary's file or not: one name, one file.

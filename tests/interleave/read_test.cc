@@ -126,7 +126,7 @@ TEST_F(InterleaveRead, what_a_repair_cuts_off_leads_on_until_readers_are_told) {
     Position list{};
     Position other{};
     if (!shard.find(key_of("list"), list) || !shard.find(key_of(behind), other)) return 1;
-    list.view.list().ends.store(ListEnds{5, 5, 1}.packed());  // not a node
+    list.view.list().word.store(ListEnds{5, 5, 1}.word());  // not a node
     at_failpoint("repair.cut",
                  [&] { parent.say(list.view.entry->next.load() == other.block ? "leads on" : "leads nowhere"); });
     if (dict().pop("list", 0) != nothing()) return 1;

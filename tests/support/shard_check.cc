@@ -144,7 +144,7 @@ class Walker {
   }
 
   void walk_list(const EntryView& list) {
-    const ListEnds ends = ListEnds::of(list.list().ends.load(kRelaxed));
+    const ListEnds ends = list.list_ends();
     if (ends.length == 0) return fail("empty list", ends.first);
     std::uint32_t block = ends.first;
     std::uint32_t previous = 0;

@@ -149,9 +149,9 @@ TEST_F(DamageTest, holders_that_run_in_a_cycle_are_found) {
 TEST_F(DamageTest, nodes_that_no_list_leads_to_are_given_back) {
   for (int i = 0; i < 7000; ++i) ASSERT_GT(dict.push("list", 1, std::string(60, 'e')), 0);
   Position position = place_of("list");
-  ListEnds ends = ListEnds::of(position.view.list().ends.load());
+  ListEnds ends = position.view.list_ends();
   ends.length = 2;
-  position.view.list().ends.store(ends.packed());
+  position.view.list().word.store(ends.word());
   expect_repair([&] { EXPECT_EQ(dict.set("large", std::string(500'000, 'v')), HOLDFAST_OK); });
 }
 

@@ -296,7 +296,7 @@ TEST_F(DictionaryTest, a_largest_value_that_no_such_dictionary_can_take_is_refus
   EXPECT_EQ(good.status, HOLDFAST_OK) << holdfast_error();
   EXPECT_EQ(good.set("k", std::string(1 << 20, 'x')), HOLDFAST_OK);
   holdfast_remove(name.data(), name.size());
-  Dict none(new_name(), {.size = std::uint64_t{1} << 30, .largest = std::uint64_t{1} << 29});
+  Dict none(new_name(), {.size = std::uint64_t{20} << 30, .largest = std::uint64_t{1} << 32});
   EXPECT_EQ(none.status, HOLDFAST_INVALID);
   EXPECT_NE(std::string(holdfast_error()).find("no dictionary takes more than "), std::string::npos)
       << holdfast_error();

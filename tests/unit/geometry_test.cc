@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <random>
 
@@ -32,8 +33,7 @@ void check(const Geometry& g, std::uint64_t size) {
   ASSERT_LE(g.arena_at + std::uint64_t{g.granules} * kGranule, g.shard_bytes);
   ASSERT_GT(std::uint64_t{g.granules} * kGranule, g.shard_bytes / 3 * 2) << "most of it is for entries";
   ASSERT_GE(g.block_max(), granules_for(64, 64));
-  ASSERT_LE(g.granules, ListEnds::kMask) << "a list names any block of its arena";
-  ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(g.granules), ~0U) / 256, (g.granules + 255) / 256);
+  ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(g.granules, g.granules), g.granules), g.granules);
 }
 void check(std::uint64_t size) { check(Geometry::of(size), size); }
 
@@ -85,11 +85,9 @@ TEST(geometry, a_dictionary_for_large_values_has_as_few_shards_as_it_takes_and_n
   }
 }
 
-TEST(geometry, a_dictionary_of_up_to_32_mb_takes_a_value_of_half_its_size_and_a_larger_one_14_mb) {
-  constexpr std::uint64_t kOneShard = std::uint64_t{32} << 20;
-  constexpr std::uint64_t kAlways = std::uint64_t{14} << 20;
+TEST(geometry, a_dictionary_for_large_values_takes_one_of_half_its_size_up_to_4_gb) {
   for (std::uint64_t size = 65536; size < kSizeMax; size = size * 9 / 8 + 1) {
-    const std::uint64_t wanted = size <= kOneShard ? size / 2 : kAlways;
+    const std::uint64_t wanted = std::min(size / 2, kValueMax);
     ASSERT_GE(Geometry::for_values(size, wanted).value_max(), wanted) << size;
   }
 }
@@ -98,14 +96,22 @@ TEST(geometry, no_other_number_of_shards_is_possible) {
   for (const std::uint32_t shards : {0U, 3U, 32U, 1U << 31}) EXPECT_FALSE(Geometry::is_possible(16 << 20, shards));
   EXPECT_TRUE(Geometry::is_possible(16 << 20, 16));
   EXPECT_TRUE(Geometry::is_possible(16 << 20, 1));
-  EXPECT_FALSE(Geometry::is_possible(64 << 20, 1)) << "a list could not name all blocks";
+  EXPECT_TRUE(Geometry::is_possible(std::uint64_t{16} << 30, 1));
+  EXPECT_FALSE(Geometry::is_possible(std::uint64_t{17} << 30, 1)) << "the number of a granule would not fit";
 }
 
-TEST(geometry, a_dictionary_of_one_shard_is_reserved_as_a_whole_and_a_larger_one_but_for_its_shards) {
+TEST(geometry, a_mark_counts_pages_of_a_usual_arena_and_more_of_a_large_one) {
+  for (std::uint64_t size = kSizeMin; size < kSizeMax; size = size * 9 / 8 + 1)
+    ASSERT_EQ(ReservedMark::unit(Geometry::of(size).granules), ReservedMark::kGranulesPerPage) << size;
+  EXPECT_EQ(ReservedMark::unit(Geometry::of(std::uint64_t{1} << 30, 1).granules), 16 * ReservedMark::kGranulesPerPage);
+}
+
+TEST(geometry, a_small_dictionary_is_reserved_as_a_whole_and_a_larger_one_but_for_its_shards) {
   EXPECT_EQ(Geometry::of(1 << 20).reserved_at_first(), 1U << 20);
   EXPECT_EQ(Geometry::of(1 << 20).shards_at, kHeaderBytes);
   EXPECT_EQ(Geometry::of(std::uint64_t{1} << 30).reserved_at_first(), kHeaderBytes + 1024);
   EXPECT_LE(Geometry::of(kSizeMax).reserved_at_first(), kHeaderBytes + 65536);
+  EXPECT_EQ(Geometry::of(32 << 20, 1).reserved_at_first(), kHeaderBytes + 64);
 }
 
 TEST(geometry, granules_hold_header_key_and_value) {

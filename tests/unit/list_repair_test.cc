@@ -51,8 +51,12 @@ class ListRepairTest : public DictTest {
     return found;
   }
   EntryView entry(const std::string& name = "list") { return position(name).view; }
-  Word64& word(const std::string& name = "list") { return entry(name).list().ends; }
-  ListEnds ends(const std::string& name = "list") { return ListEnds::of(word(name).load()); }
+  Word64& word(const std::string& name = "list") { return entry(name).list().word; }
+  ListEnds ends(const std::string& name = "list") { return entry(name).list_ends(); }
+  void set_ends(const ListEnds& bad) {
+    word().store(bad.word());
+    entry().entry->flags.store(bad.last);
+  }
   ListNode& node(std::uint32_t block) { return *reinterpret_cast<ListNode*>(shard().words32(block)); }
   /// Block of the element with that number.
   std::uint32_t block_of(int number, const std::string& name = "list") {
@@ -87,9 +91,10 @@ TEST_F(ListRepairTest, what_is_derived_is_rebuilt_and_is_no_cut) {
   const ListEnds good = ends();
   std::uint32_t garbage = 3;
   for (int i = 0; i < 6; ++i) node(block_of(i)).previous.store(garbage *= 7);
-  word().store(ListEnds{good.first, 12345, good.length}.packed() | std::uint64_t{1} << 63);
+  set_ends({good.first, 12345, good.length});
   EXPECT_EQ(repair(shard()), 0U);
-  EXPECT_EQ(word().load(), good.packed());
+  EXPECT_EQ(ends().word(), good.word());
+  EXPECT_EQ(ends().last, good.last);
   EXPECT_EQ(check_shard(shard()), "");
   EXPECT_EQ(take_out(), all());
 }
@@ -139,8 +144,8 @@ TEST_F(ListRepairTest, a_list_does_not_run_on_into_another) {
 
 TEST_F(ListRepairTest, a_length_that_is_too_long_is_put_right) {
   const ListEnds good = ends();
-  for (const std::uint32_t length : {7U, 1000U, ListEnds::kMask}) {
-    word().store(ListEnds{good.first, good.last, length}.packed());
+  for (const std::uint32_t length : {7U, 1000U, ~0U}) {
+    set_ends({good.first, good.last, length});
     EXPECT_EQ(repair(shard()), 1U);
     EXPECT_EQ(dict.llen("list"), 6);
   }
@@ -149,9 +154,8 @@ TEST_F(ListRepairTest, a_length_that_is_too_long_is_put_right) {
 
 TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_goes) {
   const ListEnds good = ends();
-  const std::uint64_t words[] = {0, ~std::uint64_t{0}, ListEnds{good.first, good.last, 0}.packed(),
-                                 ListEnds{0, good.last, 6}.packed(),
-                                 ListEnds{block_of(0, "other"), good.last, 6}.packed()};
+  const std::uint64_t words[] = {0, ~std::uint64_t{0}, ListEnds{good.first, good.last, 0}.word(),
+                                 ListEnds{0, good.last, 6}.word(), ListEnds{block_of(0, "other"), good.last, 6}.word()};
   for (const std::uint64_t bad : words) {
     word().store(bad);
     EXPECT_EQ(repair(shard()), 1U);
@@ -210,7 +214,7 @@ TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
   node(block_of(5)).previous.store(4711);
   EXPECT_EQ(dict.pop("list", kRight), text("f"));
   EXPECT_EQ(shard().header().repairs.load(), repairs + 1);
-  word().store(ListEnds{ends().first, 0, 5}.packed());
+  set_ends({ends().first, 0, 5});
   EXPECT_EQ(dict.push("list", kRight, "f"), 6);
   EXPECT_EQ(shard().header().repairs.load(), repairs + 2);
   EXPECT_EQ(take_out(), all());
@@ -252,11 +256,11 @@ TEST_F(ListRepairTest, no_words_of_a_list_make_a_call_crash_or_hang) {
         break;
       case 5:
         now.length = bad;
-        word().store(now.packed());
+        set_ends(now);
         break;
       default:
         (random() % 2 == 0 ? now.first : now.last) = bad;
-        word().store(now.packed());
+        set_ends(now);
     }
     for (std::uint64_t i = random() % 8; i != 0; --i) {
       const int end = static_cast<int>(random() % 2);
@@ -326,7 +330,7 @@ TEST_F(NodeMove, death_after_the_store_that_decides_has_moved_it) {
       ASSERT_TRUE(List::relink(shard(), from, to));
       // As they were: what is stored after it.
       if (number + 1 < length) node(block_of(number + 1)).previous.store(from);
-      if (number + 1 == length && length > 1) word().store(ListEnds{ends().first, from, ends().length}.packed());
+      if (number + 1 == length && length > 1) set_ends({ends().first, from, ends().length});
       EXPECT_EQ(repair(shard()), 0U);
       EXPECT_EQ(check_shard(shard()), "");
       EXPECT_EQ(dict.free_space(), before) << "the old node is free";

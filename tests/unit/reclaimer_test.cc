@@ -402,14 +402,14 @@ TEST_F(ReclaimerTest, a_list_that_is_moved_keeps_its_elements_and_their_order) {
     ASSERT_EQ(dict.push("list", HOLDFAST_RIGHT, elements.back()), i + 1);
   }
   std::vector<std::uint32_t> before;
-  for (std::uint32_t node = ListEnds::of(place_of("list").view.list().ends.load()).first; before.size() < 100;
+  for (std::uint32_t node = place_of("list").view.list_ends().first; before.size() < 100;
        node = reinterpret_cast<ListNode&>(shard().entry(node)).next.load())
     before.push_back(node);
   for (int i = 1; i < count; i += 4) dict.remove(key(i));
   const std::uint32_t free = header().free_granules.load();
   ASSERT_EQ(safe_set("large", value(1, (free - 4) * kGranule - sizeof(Entry))), HOLDFAST_OK);
   EXPECT_EQ(check_segment(dict.segment()), "");
-  std::uint32_t node = ListEnds::of(place_of("list").view.list().ends.load()).first;
+  std::uint32_t node = place_of("list").view.list_ends().first;
   int moved = 0;
   for (const std::uint32_t old : before) {
     moved += node != old ? 1 : 0;

@@ -57,8 +57,9 @@ Shard& shard_of(Dict& dict, const std::string& name) {
 TEST(Reserved, a_mark_tells_of_what_it_was_made_of_and_few_other_words_are_marks) {
   constexpr std::uint32_t kAll = 62111;
   for (std::uint32_t granules = 256; granules < kAll; granules += 256)
-    ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(granules), kAll), granules);
-  EXPECT_EQ(ReservedMark::granules_of(ReservedMark::of(kAll), kAll), kAll) << "the last unit may be a part of one";
+    ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(granules, kAll), kAll), granules);
+  EXPECT_EQ(ReservedMark::granules_of(ReservedMark::of(kAll, kAll), kAll), kAll)
+      << "the last unit may be a part of one";
   for (const std::uint32_t word : {0U, 1U, 2U, 4U, 0x80000000U, 0xFFFFFFFFU, 0x01010101U, 0xDEADBEEFU})
     EXPECT_EQ(ReservedMark::granules_of(word, kAll), 0U) << word;
   int marks = 0;
@@ -67,12 +68,24 @@ TEST(Reserved, a_mark_tells_of_what_it_was_made_of_and_few_other_words_are_marks
 }
 
 TEST(Reserved, an_arena_grows_by_doubling_then_by_steps_but_by_what_is_needed_and_not_beyond_its_end) {
-  constexpr std::uint32_t kUnit = ReservedMark::kGranulesPerUnit;
+  constexpr std::uint32_t kUnit = ReservedMark::kGranulesPerPage;
   EXPECT_EQ(next_reserved(4 * kUnit, 1, 60000), 8 * kUnit);
   EXPECT_EQ(next_reserved(64 * kUnit, 1, 60000), 96 * kUnit);
   EXPECT_EQ(next_reserved(4 * kUnit, 30 * kUnit + 1, 60000), 35 * kUnit);
   EXPECT_EQ(next_reserved(59904, 1, 60000), 60000U);
   EXPECT_EQ(next_reserved(4 * kUnit, 0xFFFFFFFFU, 60000), 60000U);
+}
+
+TEST(Reserved, the_mark_of_a_large_arena_counts_larger_units_by_which_it_grows) {
+  constexpr std::uint32_t kAll = (1U << 30) - 123'457;
+  constexpr std::uint32_t kUnit = ReservedMark::unit(kAll);
+  for (std::uint32_t granules = kUnit; granules < kAll; granules += kUnit)
+    ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(granules, kAll), kAll), granules);
+  EXPECT_EQ(ReservedMark::granules_of(ReservedMark::of(kAll, kAll), kAll), kAll);
+  EXPECT_EQ(first_reserved(kAll), kUnit);
+  EXPECT_EQ(next_reserved(kUnit, 1, kAll), 2 * kUnit);
+  EXPECT_EQ(next_reserved(kUnit, 5 * kUnit + 1, kAll), 7 * kUnit);
+  EXPECT_EQ(next_reserved(kAll - 1, 0xFFFFFFFFU, kAll), kAll);
 }
 
 // --- what is taken ---
@@ -286,7 +299,7 @@ TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
     fill(dict, 400);
     fill_it();
     for (Shard& shard : dict.segment().shards())
-      shard.header().reserved().store(ReservedMark::of(shard.all_granules()), kRelaxed);
+      shard.header().reserved().store(ReservedMark::of(shard.all_granules(), shard.all_granules()), kRelaxed);
     in_process([] {
       Dict other("d", {.size = 5U << 20});
       EXPECT_EQ(found(other, 400), 400);
@@ -341,7 +354,7 @@ TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
     Dict dict("d", {.size = kLarge});
     fill(dict, 20000);
     const std::uint32_t right = shard_of(dict, key(0)).header().reserved().load(kRelaxed);
-    ASSERT_GT(ReservedMark::granules_of(right, ~0U), kFirstUnits * ReservedMark::kGranulesPerUnit);
+    ASSERT_GT(ReservedMark::granules_of(right, shard_of(dict, key(0)).all_granules()), kFirstGranules);
     for (const std::uint32_t word : {0U, 1U, ~0U, 0xDEADBEEFU, right + 1, right ^ 0x80000000U}) {
       const auto overwrite = [&] {
         for (Shard& shard : dict.segment().shards()) shard.header().reserved().store(word, kRelaxed);
@@ -361,7 +374,8 @@ TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
       EXPECT_EQ(found(dict, 20000), 20000) << word;
     }
     // A mark of less, by one that knows of more.
-    for (Shard& shard : dict.segment().shards()) shard.header().reserved().store(ReservedMark::of(1024), kRelaxed);
+    for (Shard& shard : dict.segment().shards())
+      shard.header().reserved().store(ReservedMark::of(1024, shard.all_granules()), kRelaxed);
     fill(dict, 20000);
     EXPECT_EQ(found(dict, 20000), 20000);
   });
