@@ -40,28 +40,26 @@ struct Glimpsed {
   }
 };
 
-/// False: there is none, and `found` means nothing.
-[[gnu::always_inline]] inline bool glimpse(Segment* segment, std::string_view bytes, Glimpsed& found) noexcept {
-  if (segment == nullptr) [[unlikely]]
-    return false;
-  const Key key(bytes, segment->seed());
+[[gnu::always_inline]] inline Glimpsed glimpse(Segment* segment, std::string_view bytes) noexcept {
+  Glimpsed found{};
   found.segment = segment;
+  if (segment == nullptr) return found;
+  const Key key(bytes, segment->seed());
   found.index = segment->index_of(key.hash);
   found.shard = &segment->shard_at(found.index);
-  if (!found.shard->is_open()) [[unlikely]]
-    return false;
+  if (!found.shard->is_open()) return found;
   found.epoch = found.shard->epoch();
   found.block = found.shard->glimpse_lock(key);
-  if (found.block == 0) [[unlikely]]
-    return false;
-  return found.look(key);
+  if (found.block != 0 && !found.look(key)) found.block = 0;
+  return found;
 }
 
 // Apart from the callers, for which it is rarely needed: they need fewer registers without it. Finds no lock of a
 // cluster: it stays frozen.
 [[gnu::noinline]] Glimpsed glimpse_apart(Segment* segment, std::string_view bytes) noexcept {
-  Glimpsed found{};
-  return glimpse(segment, bytes, found) && !segment->in_cluster() ? found : Glimpsed{};
+  Glimpsed found = glimpse(segment, bytes);
+  if (found.block != 0 && segment->in_cluster()) found.block = 0;
+  return found;
 }
 
 // As glimpse(), but by the note that lock_quietly() made, if no memory was released since: without a hash and a walk.
@@ -172,13 +170,12 @@ struct LeaseTimes {
                                                    Token self, double exptime, std::uint32_t holder_task,
                                                    Lease& lease) noexcept {
   enum class Result { taken, undone, frozen } result = Result::taken;
-  Glimpsed found;
-  if (!glimpse(segment, key, found)) [[unlikely]]
-    return Quiet::unclear;
+  const Glimpsed found = glimpse(segment, key);
+  if (found.block == 0) return Quiet::unclear;
   LockFields& lock = *found.lock;
   std::uint64_t expected = found.word.bits;
   const std::uint32_t turn = found.word.turn() + 1;
-  if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word)) [[unlikely]]
+  if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word))
     return is_held(dictionary, found.copy()) ? Quiet::held : Quiet::unclear;
   HOLDFAST_FAILPOINT("quiet.glimpsed");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
@@ -187,8 +184,7 @@ struct LeaseTimes {
     const MutexlessSection section(dictionary.world(), self);
     // Acquire: as in look(), of the same word. It is needed beside that: a grant that was given up in between leaves
     // the same word.
-    if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) [[unlikely]]
-      return Quiet::unclear;
+    if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Quiet::unclear;
     HOLDFAST_FAILPOINT("quiet.taken");
     // A dictionary that was removed before grants nothing.
     const bool counts = !found.segment->was_removed_before_commit();
