@@ -39,8 +39,12 @@ bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
 }
 
 inline int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
+  if (code == Code::ok) [[likely]] {
+    from_value(out, value);
+    return HOLDFAST_OK;
+  }
   value.type = HOLDFAST_NIL;
-  if (code == Code::ok || code == Code::buffer) from_value(out, value);
+  if (code == Code::buffer) from_value(out, value);
   return outcome(code, unwrap(dict));
 }
 

@@ -13,12 +13,13 @@ namespace holdfast::capi {
 /// False if the type cannot be stored.
 inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
                      ValueIn& value) noexcept {
+  if (type == HOLDFAST_NUMBER) {  // before all others: a comparison less for the most frequent one
+    value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
+    return true;
+  }
   switch (type) {
     case HOLDFAST_BOOLEAN:
       value = {EntryType::boolean, flags, number != 0.0 ? 1U : 0U, nullptr, 8};
-      return true;
-    case HOLDFAST_NUMBER:
-      value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
       return true;
     case HOLDFAST_STRING:
       value = {EntryType::string, flags, 0, data, length};

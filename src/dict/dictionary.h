@@ -177,7 +177,6 @@ class Dictionary {
   }
   // REQUIRES: an EpochGuard.
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
-  Code get_beside_threads(std::string_view key, ValueOut& out) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
   // A key by value, so that that of a plain read can stay in registers.
   Code find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept;
@@ -213,9 +212,8 @@ class Dictionary {
   static Code with_shard_in(Segment& segment, std::string_view bytes, std::uint64_t patience_ns, std::uint64_t granules,
                             Shard::Unopened unopened, Body&& body) noexcept;
   Code flush_expired_in(Segment& segment, std::uint32_t max, std::uint32_t& count) noexcept;
-  template <class Shortcut, class Operation>
-  Code transact_unless(Shortcut&& shortcut, std::string_view bytes, Operation operation,
-                       std::uint64_t granules) noexcept;
+  template <class Shortcut, class Make>
+  Code transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make, std::uint64_t granules) noexcept;
   template <class Operation>
   Code run(Segment& segment, Shard& shard, const Key& key, Operation& operation, std::uint64_t patience_ns) noexcept;
   template <class Operation>
@@ -313,7 +311,9 @@ inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Oper
 template <class Operation>
 Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns,
                           std::uint64_t granules, Shard::Unopened unopened) noexcept {
-  const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) {
+  // clang-format off
+  const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) HOLDFAST_INLINE {
+    // clang-format on
     guard.pass_on();
     return run(segment, shard, key, operation, patience_ns);
   };

@@ -45,6 +45,10 @@ constexpr bool is_whole(Shard::Read result) noexcept {
   return result != Shard::Read::torn && result != Shard::Read::damaged;
 }
 
+constexpr bool is_there(Shard::Read result) noexcept {
+  return result == Shard::Read::found || result == Shard::Read::no_room;
+}
+
 // The locks and permits that are free. Takes no mutex: approximate while others change the shard.
 std::uint32_t count_free(const Shard& shard) noexcept {
   std::uint32_t count = 0;
@@ -89,9 +93,10 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   if (!shard.open_if_used()) [[unlikely]]
     return Shard::Read::missing;
   const Shard::Read result = shard.read_inline(key, out);
-  if (is_whole(result)) [[likely]]
+  if (is_there(result)) [[likely]]
     return result;
-  return read_again(shard, key, out, result);
+  if (is_whole(result)) return result;
+  return read_again(shard, key.copy(), out, result);
 }
 
 // Repeatedly torn reads mean that writers are at work, so the mutex will come free. If its owner was stopped instead,
@@ -140,9 +145,10 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
                                                          bool& stale) noexcept {
   stale = false;
   const Shard::Read result = read(segment, key, out);
-  if (result == Shard::Read::missing) return Code::not_found;
-  if (result == Shard::Read::torn) return Code::timeout;
-  if (result == Shard::Read::damaged) return Code::corrupt;
+  if (!is_there(result)) [[unlikely]] {
+    if (result == Shard::Read::missing) return Code::not_found;
+    return result == Shard::Read::torn ? Code::timeout : Code::corrupt;
+  }
   const std::uint32_t flush = segment.flush_epoch();
   if (is_holdable(out.type)) [[unlikely]] {
     if (out.type == EntryType::lock && out.incomplete) {
@@ -150,7 +156,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
       out.expiry = expiry_word(kExpiryNever, flush);
     }
     stale = !is_live(out.expiry, flush);
-    if (stale || !is_held(segment, key, out)) return Code::not_found;
+    if (stale || !is_held(segment, key.copy(), out)) return Code::not_found;
   } else {
     stale = !is_live_value(out.expiry, flush);
   }
@@ -173,24 +179,42 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   const Key key(bytes, segment.seed());
   bool ended = false;
   const Code code = find_once(segment, key, out, ended);
-  stale = ended;
+  stale = false;
   if (!ended) [[likely]]
     return code;
-  return find_again(segment, key, out, stale);
+  bool still = false;
+  const Code again = find_again(segment, key.copy(), out, still);
+  stale = still;
+  return again;
 }
+
+// The remainder by kReadCounts - 1 of a number of 16 bits, as every slot is: half the steps of one of 32 bits.
+constexpr std::uint32_t place_of_reads(std::uint64_t slot) noexcept {
+  constexpr std::uint64_t kPlaces = kReadCounts - 1;
+  constexpr int kShift = 22;
+  return static_cast<std::uint32_t>(slot - (slot * ((1 << kShift) / kPlaces + 1) >> kShift) * kPlaces);
+}
+static_assert([] {
+  for (std::uint32_t slot = 0; slot <= 0xFFFF; ++slot)
+    if (place_of_reads(slot) != slot % (kReadCounts - 1)) return false;
+  return true;
+}());
 
 // Reads need no identity: processes without one share the last count, by atomic steps. The others use a plain load and
 // store: two processes share a count only if more than kReadCounts - 1 live, and threads of one process may lose a few
 // of each other's reads.
 [[gnu::always_inline]] inline void Dictionary::count_read(Segment& segment, bool hit) noexcept {
   const Token self = world_.known_token();
-  const std::uint32_t place = self == kNobody ? kReadCounts - 1 : slot_of(self) % (kReadCounts - 1);
-  ReadCounts& counts = segment.header().reads[place];
-  Word64& count = hit ? counts.hits : counts.misses;
-  if (self == kNobody) [[unlikely]]
-    count.fetch_add(1, kRelaxed);
-  else
-    count.store(count.load(kRelaxed) + 1, kRelaxed);
+  const auto count_in = [&](std::uint32_t place) -> Word64& {
+    ReadCounts& counts = segment.header().reads[place];
+    return hit ? counts.hits : counts.misses;
+  };
+  if (self == kNobody) [[unlikely]] {
+    count_in(kReadCounts - 1).fetch_add(1, kRelaxed);
+    return;
+  }
+  Word64& count = count_in(place_of_reads(slot_of(self)));
+  count.store(count.load(kRelaxed) + 1, kRelaxed);
 }
 
 [[gnu::always_inline]] inline Code Dictionary::get_any(std::string_view key, ValueOut& out, bool& stale,
@@ -209,15 +233,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return code;
 }
 
-[[gnu::noinline]] Code Dictionary::get_beside_threads(std::string_view key, ValueOut& out) noexcept {
-  const ThreadsGuard inside;
-  bool stale = false;
-  return get_any(key, out, stale, false);
-}
-
 Code Dictionary::get(std::string_view key, ValueOut& out) noexcept {
-  if (!platform::is_single_threaded()) [[unlikely]]
-    return get_beside_threads(key, out);
+  const EpochGuard inside;
   bool stale = false;
   return get_any(key, out, stale, false);
 }

@@ -71,15 +71,16 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 
 }  // namespace
 
-// As transact(). But first, with the mutex held, it tries `shortcut(Segment&, const Shard&, const Key&)`: true if that
-// was all there was to do. The rest is apart, and its parameters are copies: so what is short needs few registers.
-template <class Shortcut, class Operation>
-inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Operation operation,
+// As transact(), of the operation that `make()` gives. But first, with the mutex held, it tries
+// `shortcut(Segment&, const Shard&, const Key&)`: true if that was all there was to do. The rest is apart, and its
+// parameters are copies made for it: so what is short needs few registers.
+template <class Shortcut, class Make>
+inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make,
                                         std::uint64_t granules) noexcept {
-  const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) {
+  const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) HOLDFAST_INLINE {
     if (shortcut(segment, shard, key)) return Code::ok;
     guard.pass_on();
-    return run_apart(segment, shard, key, operation, kMutexPatienceNs);
+    return run_apart(segment, shard, key.copy(), make(), kMutexPatienceNs);
   };
   return with_shard_of(bytes, kMutexPatienceNs, granules, Shard::Unopened::open, body);
 }
@@ -93,21 +94,23 @@ template <class Operation>
 Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, double exptime,
                        Effect& effect) noexcept {
   const std::uint64_t end = end_of_value(exptime);
-  const auto overwrite = [&](const Segment& segment, const Shard& shard, const Key& its) {
+  const auto overwrite = [op, end, &value](const Segment& segment, const Shard& shard, const Key& its) HOLDFAST_INLINE {
     if (op != StoreOp::set && op != StoreOp::safe_set) return false;
     const std::uint32_t flush = segment.flush_epoch();
     return is_word(value.type) ? overwrite_word(shard, its, value, expiry_word(end, flush))
                                : overwrite_bytes(shard, its, value, end, flush);
   };
-  const auto operation = [op, end, &value, &effect](Transaction& change) {
-    if (op != StoreOp::set && op != StoreOp::safe_set) {
-      const bool exists = change.exists();
-      if (op == StoreOp::replace && !exists) return Code::not_found;
-      if (op != StoreOp::replace && exists) return Code::exists;
-    }
-    return finish(change.write(value, end, eviction_for(op)), change, effect);
+  const auto make = [op, end, &value, &effect]() HOLDFAST_INLINE {
+    return [op, end, &value, &effect](Transaction& change) {
+      if (op != StoreOp::set && op != StoreOp::safe_set) {
+        const bool exists = change.exists();
+        if (op == StoreOp::replace && !exists) return Code::not_found;
+        if (op != StoreOp::replace && exists) return Code::exists;
+      }
+      return finish(change.write(value, end, eviction_for(op)), change, effect);
+    };
   };
-  return transact_unless(overwrite, key, operation, granules_to_check(key, value.size));
+  return transact_unless(overwrite, key, make, granules_to_check(key, value.size));
 }
 
 Code Dictionary::remove(std::string_view key) noexcept {
@@ -137,25 +140,26 @@ Code Dictionary::compare_and_swap(std::string_view key, const ValueIn* expected,
 Code Dictionary::increment(std::string_view key, double by, const Initial* initial, double& sum,
                            Effect& effect) noexcept {
   const std::uint64_t end = initial != nullptr ? end_of_value(initial->exptime) : kExpiryNever;
-  const auto add = [&](const Segment& segment, const Shard& shard, const Key& its) {
-    return increment_word(shard, its, by, segment.flush_epoch(), sum);
+  const auto add = [by, &sum](const Segment& segment, const Shard& shard, const Key& its)
+                       HOLDFAST_INLINE { return increment_word(shard, its, by, segment.flush_epoch(), sum); };
+  const auto make = [by, initial, end, &sum, &effect]() HOLDFAST_INLINE {
+    return [by, initial, end, &sum, &effect](Transaction& change) {
+      if (change.is(EntryType::number) &&
+          is_live_value(change.view().entry->expiry.load(kRelaxed), change.flush_epoch())) {
+        Word64& word = *change.view().value();
+        sum = std::bit_cast<double>(word.load(kRelaxed)) + by;
+        commit(word, std::bit_cast<std::uint64_t>(sum));
+        change.touch();
+        return Code::ok;
+      }
+      if (change.exists()) return Code::not_a_number;
+      if (initial == nullptr) return Code::not_found;
+      sum = initial->value + by;
+      const ValueIn value{EntryType::number, 0, std::bit_cast<std::uint64_t>(sum), nullptr, sizeof(double)};
+      return finish(change.put(value, end, Evict::yes), change, effect);
+    };
   };
-  const auto operation = [by, initial, end, &sum, &effect](Transaction& change) {
-    if (change.is(EntryType::number) &&
-        is_live_value(change.view().entry->expiry.load(kRelaxed), change.flush_epoch())) {
-      Word64& word = *change.view().value();
-      sum = std::bit_cast<double>(word.load(kRelaxed)) + by;
-      commit(word, std::bit_cast<std::uint64_t>(sum));
-      change.touch();
-      return Code::ok;
-    }
-    if (change.exists()) return Code::not_a_number;
-    if (initial == nullptr) return Code::not_found;
-    sum = initial->value + by;
-    const ValueIn value{EntryType::number, 0, std::bit_cast<std::uint64_t>(sum), nullptr, sizeof(double)};
-    return finish(change.put(value, end, Evict::yes), change, effect);
-  };
-  return transact_unless(add, key, operation, granules_to_check(key, sizeof(double)));
+  return transact_unless(add, key, make, granules_to_check(key, sizeof(double)));
 }
 
 Code Dictionary::expire(std::string_view key, double exptime) noexcept {

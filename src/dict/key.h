@@ -75,8 +75,16 @@ struct Key {
         tail(load_tail(data + tail_at, length & 7)),
         hash(0) {}
 
+  /// For a rare call, by value: what is copied as a whole does not stay in registers.
+  [[gnu::always_inline]] Key copy() const noexcept { return {data, length, tail_at, tail, hash}; }
+
   std::string_view bytes() const noexcept { return {data, length}; }
   std::uint32_t short_hash() const noexcept { return static_cast<std::uint32_t>(hash); }
+
+ private:
+  Key(const char* its_data, std::uint32_t its_length, std::uint32_t its_tail_at, std::uint64_t its_tail,
+      std::uint64_t its_hash) noexcept
+      : data(its_data), length(its_length), tail_at(its_tail_at), tail(its_tail), hash(its_hash) {}
 };
 
 }  // namespace holdfast

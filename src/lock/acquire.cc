@@ -128,11 +128,10 @@ constexpr int kPausesPerLook = 8;
 class AdaptiveSpin {
  public:
   bool try_now() noexcept {
-    if (platform::processor_count() == 1) return false;
-    if (credit_.load(kRelaxed) > 0) return true;
+    if (credit_.load(kRelaxed) > 0) return platform::processor_count() != 1;
     const std::uint32_t skipped = skipped_.load(kRelaxed) + 1;
     skipped_.store(skipped, kRelaxed);
-    return skipped % kSkips == 0;
+    return skipped % kSkips == 0 && platform::processor_count() != 1;
   }
   void note(bool success) noexcept {
     const int credit = credit_.load(kRelaxed) + (success ? kPerSuccess : -1);

@@ -75,6 +75,10 @@ Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request
     if (spin_for_short_section(dictionary, key, self, request, lease)) return Code::ok;
     quiet = Quiet::unclear;
   }
+  if (quiet == Quiet::held && !LateReleases::any()) [[likely]] {
+    if (!request.waits_next) count_refusal(dictionary, key, HeldKind::lock);
+    return Code::locked;
+  }
   BlockedBy blocked_by;
   Code code = Code::locked;
   if (quiet != Quiet::held && !is_held_for_certain(dictionary, key)) {

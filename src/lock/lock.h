@@ -60,10 +60,12 @@ template <class Make>
 inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
                      Lease& lease, Make&& make) noexcept {
   const Token self = dictionary.world().known_token();
-  Quiet quiet = Quiet::unclear;
-  if (self != kNobody) [[likely]]
-    quiet = lock_quietly(dictionary, key, self, exptime, holder_task, lease);
-  return quiet == Quiet::taken ? Code::ok : lock_try_slowly(dictionary, key, make(), quiet, lease);
+  if (self == kNobody) [[unlikely]]
+    return lock_try_slowly(dictionary, key, make(), Quiet::unclear, lease);
+  const Quiet quiet = lock_quietly(dictionary, key, self, exptime, holder_task, lease);
+  if (quiet == Quiet::taken) [[likely]]
+    return Code::ok;
+  return lock_try_slowly(dictionary, key, make(), quiet, lease);
 }
 
 inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {

@@ -16,38 +16,41 @@ namespace holdfast {
 
 namespace {
 
-/// A lock that was found without the mutex. Calls that are rare take it by value: so it stays in registers. REQUIRES,
-/// as long as it is used: an EpochGuard from before it was found.
+/// A lock that was found without the mutex. Calls that are rare take a copy(): so it stays in registers. REQUIRES, as
+/// long as it is used: an EpochGuard from before it was found.
 struct Glimpsed {
-  Segment* segment = nullptr;
-  const Shard* shard = nullptr;
-  std::uint64_t epoch = 0;
-  std::uint32_t index = 0;  // of the shard
-  std::uint32_t block = 0;  // 0: there is none
-  LockFields* lock = nullptr;
-  LockWord word{};
+  Segment* segment;
+  const Shard* shard;
+  std::uint64_t epoch;
+  std::uint32_t index;  // of the shard
+  std::uint32_t block;  // 0: there is none
+  LockFields* lock;
+  LockWord word;
+
+  [[gnu::always_inline]] Glimpsed copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
 
   // The word is read before the second look at the epoch: at that moment the entry stood in its chain. If it is cut or
   // moved later, it is frozen before, and a compare-and-swap from this word fails.
-  [[gnu::always_inline]] void look(const Key& key) noexcept {
+  [[gnu::always_inline]] bool look(const Key& key) noexcept {
     lock = &shard->lock_of(block, key.length);
     // Acquire: pairs with the release of the last owner, and of thaw().
     word = load_word_of(*lock, kAcquire);
     HOLDFAST_FAILPOINT("quiet.looked");
-    if (!shard->unchanged_since(epoch)) block = 0;
+    return shard->unchanged_since(epoch);
   }
 };
 
 [[gnu::always_inline]] inline Glimpsed glimpse(Segment* segment, std::string_view bytes) noexcept {
-  Glimpsed found{segment};
-  if (found.segment == nullptr) return found;
-  const Key key(bytes, found.segment->seed());
-  found.index = found.segment->index_of(key.hash);
-  found.shard = &found.segment->shard_at(found.index);
+  Glimpsed found{};
+  found.segment = segment;
+  if (segment == nullptr) return found;
+  const Key key(bytes, segment->seed());
+  found.index = segment->index_of(key.hash);
+  found.shard = &segment->shard_at(found.index);
   if (!found.shard->is_open()) return found;
   found.epoch = found.shard->epoch();
   found.block = found.shard->glimpse_lock(key);
-  if (found.block != 0) found.look(key);
+  if (found.block != 0 && !found.look(key)) found.block = 0;
   return found;
 }
 
@@ -55,25 +58,26 @@ struct Glimpsed {
 // cluster: it stays frozen.
 [[gnu::noinline]] Glimpsed glimpse_apart(Segment* segment, std::string_view bytes) noexcept {
   Glimpsed found = glimpse(segment, bytes);
-  if (found.block != 0 && found.segment->in_cluster()) found.block = 0;
+  if (found.block != 0 && segment->in_cluster()) found.block = 0;
   return found;
 }
 
 // As glimpse(), but by the note that lock_quietly() made, if no memory was released since: without a hash and a walk.
-[[gnu::always_inline]] inline Glimpsed glimpse_noted(Dictionary& dictionary, Segment* segment, std::string_view bytes,
-                                                     std::uint64_t sequence) noexcept {
-  Glimpsed found{segment};
-  if (found.segment == nullptr) return found;
+[[gnu::always_inline]] inline bool glimpse_noted(Dictionary& dictionary, Segment* segment, std::string_view bytes,
+                                                 std::uint64_t sequence, Glimpsed& found) noexcept {
+  if (segment == nullptr) return false;
   const LockPlace place = dictionary.lock_places().find(sequence);
-  if (place.shard >= found.segment->geometry().shards) return found;
-  found.shard = &found.segment->shard_at(place.shard);
-  if (!found.shard->is_open()) return found;
+  if (place.shard >= segment->geometry().shards) return false;
+  found.segment = segment;
+  found.shard = &segment->shard_at(place.shard);
+  if (!found.shard->is_open()) [[unlikely]]
+    return false;
   found.epoch = found.shard->epoch();
   const Key key(bytes);
-  if (!place.is_of(found.epoch) || !found.shard->is_lock(place.block, key)) return found;
+  if (!place.is_of(found.epoch) || !found.shard->is_lock(place.block, key)) return false;
+  found.index = place.shard;
   found.block = place.block;
-  found.look(key);
-  return found;
+  return found.look(key);
 }
 
 // After memory of the shard was released since the look: whether the key leads to the lock with the word that was just
@@ -137,7 +141,7 @@ struct LeaseTimes {
   Since now;
   std::uint64_t end_ms;
 };
-LeaseTimes times_of_lease(double seconds) noexcept {
+[[gnu::always_inline]] inline LeaseTimes times_of_lease(double seconds) noexcept {
   constexpr double kLong = 10.0;
   const bool exact = seconds > 0.0 && seconds < kLong;
   const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
@@ -165,15 +169,14 @@ LeaseTimes times_of_lease(double seconds) noexcept {
 [[gnu::always_inline]] static inline Quiet lock_in(Dictionary& dictionary, Segment* segment, std::string_view key,
                                                    Token self, double exptime, std::uint32_t holder_task,
                                                    Lease& lease) noexcept {
-  bool taken = false;
-  bool undone = false;
+  enum class Result { taken, undone, frozen } result = Result::taken;
   const Glimpsed found = glimpse(segment, key);
   if (found.block == 0) return Quiet::unclear;
   LockFields& lock = *found.lock;
   std::uint64_t expected = found.word.bits;
   const std::uint32_t turn = found.word.turn() + 1;
   if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word))
-    return is_held(dictionary, found) ? Quiet::held : Quiet::unclear;
+    return is_held(dictionary, found.copy()) ? Quiet::held : Quiet::unclear;
   HOLDFAST_FAILPOINT("quiet.glimpsed");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
@@ -185,19 +188,18 @@ LeaseTimes times_of_lease(double seconds) noexcept {
     HOLDFAST_FAILPOINT("quiet.taken");
     // A dictionary that was removed before grants nothing.
     const bool counts = !found.segment->was_removed_before_commit();
-    if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found, mine))) [[likely]] {
+    if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine))) [[likely]] {
       // Before the grant is complete: then it may expire, and the next one may have another upper half.
       lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
       complete(found, self, exptime, holder_task);
-      taken = true;
     } else {
       // Inside the section: outside of it, others take the grant for one that was overwritten, and complete it.
-      undone = put_back(found, mine);
+      result = put_back(found.copy(), mine) ? Result::undone : Result::frozen;
     }
   }
-  if (!taken) [[unlikely]] {
+  if (result != Result::taken) [[unlikely]] {
     HOLDFAST_FAILPOINT("quiet.undo");
-    if (!undone) end_frozen(dictionary, key, found, mine);
+    if (result == Result::frozen) end_frozen(dictionary, key, found.copy(), mine);
     return Quiet::unclear;
   }
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
@@ -205,17 +207,10 @@ LeaseTimes times_of_lease(double seconds) noexcept {
   return Quiet::taken;
 }
 
-[[gnu::noinline]] static Quiet lock_beside_threads(Dictionary& dictionary, std::string_view key, Token self,
-                                                   double exptime, std::uint32_t holder_task, Lease& lease) noexcept {
-  const ThreadsGuard inside;
-  return lock_in(dictionary, dictionary.segment(), key, self, exptime, holder_task, lease);
-}
-
 Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept {
   if (MutexlessSection::is_inside()) return Quiet::unclear;
-  if (!platform::is_single_threaded()) [[unlikely]]
-    return lock_beside_threads(dictionary, key, self, exptime, holder_task, lease);
+  const EpochGuard inside;
   return lock_in(dictionary, dictionary.segment(), key, self, exptime, holder_task, lease);
 }
 
@@ -259,14 +254,14 @@ bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept 
   return is_held(dictionary, glimpse_apart(dictionary.segment(), key));
 }
 
-// REQUIRES: an EpochGuard.
-[[gnu::always_inline]] static inline bool unlock_here(Dictionary& dictionary, std::string_view key,
-                                                      const Lease& lease) noexcept {
+bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  const EpochGuard inside;
   Segment* const segment = dictionary.segment();
-  Glimpsed found = glimpse_noted(dictionary, segment, key, lease.sequence);
-  if (found.block == 0) [[unlikely]]
+  Glimpsed found;
+  if (!glimpse_noted(dictionary, segment, key, lease.sequence, found)) [[unlikely]] {
     found = glimpse_apart(segment, key);
-  if (found.block == 0) return false;
+    if (found.block == 0) return false;
+  }
   LockFields& lock = *found.lock;
   const auto turn = static_cast<std::uint32_t>(lease.sequence);
   std::uint64_t expected = LockWord::make(owner_bits(lease.owner), turn).bits;
@@ -281,24 +276,12 @@ bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept 
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
   HOLDFAST_FAILPOINT("quiet.released");
-  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(key, found, mine) &&
-      !was_released(dictionary, key, found, mine)) [[unlikely]]
+  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(key, found.copy(), mine) &&
+      !was_released(dictionary, key, found.copy(), mine)) [[unlikely]]
     return false;
   found.segment->statistics().count_hold(HeldKind::lock, since);
   trace_release(dictionary, key, lease);
   return true;
-}
-
-[[gnu::noinline]] static bool unlock_beside_threads(Dictionary& dictionary, std::string_view key,
-                                                    const Lease& lease) noexcept {
-  const ThreadsGuard inside;
-  return unlock_here(dictionary, key, lease);
-}
-
-bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
-  if (!platform::is_single_threaded()) [[unlikely]]
-    return unlock_beside_threads(dictionary, key, lease);
-  return unlock_here(dictionary, key, lease);
 }
 
 }  // namespace holdfast

@@ -331,6 +331,9 @@ inline bool is_single_threaded() noexcept {
 #endif
 }
 
+/// For a lambda: inline in any case, so that what it captures stays in registers.
+#define HOLDFAST_INLINE __attribute__((always_inline))
+
 /// Tells the processor that this is a spin loop.
 inline void cpu_relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
@@ -355,6 +358,18 @@ void background_thread_ends() noexcept;
 /// Whether this process has no threads but the calling one and those that start_thread() started; false where the
 /// kernel does not say.
 bool is_alone_with_background_threads() noexcept;
+/// Adds to a word that only this thread and its signal handlers write. `order`: of the store, relaxed or release.
+[[gnu::always_inline]] inline void add_own(std::atomic<std::uint64_t>& word, std::int64_t step,
+                                           std::memory_order order) noexcept {
+#if defined(__x86_64__) && !defined(HOLDFAST_SANITIZED)
+  static_assert(sizeof word == sizeof(std::uint64_t));
+  static_cast<void>(order);
+  // One instruction, and no register; each store on x86 is a release.
+  asm volatile("addq %1, %0" : "+m"(word) : "er"(step) : "cc", "memory");
+#else
+  word.store(word.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(step), order);
+#endif
+}
 /// A full memory barrier. REQUIRES: the last access of this thread to memory of others was an atomic read-modify-write,
 /// which on x86 is such a barrier.
 inline void barrier_behind_exchange() noexcept {

@@ -40,10 +40,14 @@ constinit std::atomic<std::uint32_t> records_given{0};
 constinit std::atomic<std::uint32_t> hand{0};
 /// Of threads for which there was no memory: they count as inside, for good.
 constinit Record crowd{};
+constinit std::atomic<bool> is_crowded{false};
 
 constinit std::atomic<Retirable*> retired{nullptr};
 /// Calls of collect() since one began to work.
 constinit std::atomic<std::uint32_t> requests{0};
+
+/// Frees what can be freed.
+void collect() noexcept;
 
 /// The chunk after this one, made where there is none. Null: no memory.
 Chunk* chunk_after(Chunk& chunk) noexcept {
@@ -77,8 +81,9 @@ bool take_over(Record& record, std::uint64_t self) noexcept {
   std::uint64_t owner = record.thread.load(std::memory_order_relaxed);
   if (owner != 0 && !platform::has_thread_ended(owner)) return false;
   if (!record.thread.compare_exchange_strong(owner, self, std::memory_order_relaxed)) return false;
-  // Its last owner may have ended inside a guard.
-  if (record.inside.exchange(0, std::memory_order_relaxed) != 0) epoch_internal::collect();
+  // Its last owner may have ended inside a guard. A guard of this thread begins later.
+  record.seen.store(now.load(std::memory_order_acquire), std::memory_order_release);
+  if (record.depth.exchange(0, std::memory_order_relaxed) != 0) collect();
   return true;
 }
 
@@ -95,26 +100,33 @@ Record* record_for(std::uint64_t self) noexcept {
   return fresh != nullptr && take_over(*fresh, self) ? fresh : nullptr;
 }
 
-/// The epoch of the oldest guard of a thread that has not ended.
-std::uint64_t oldest_inside() noexcept {
+/// The least epoch that a thread with a guard has seen. Notes of the threads without one that they have seen `epoch`.
+/// REQUIRES: all threads have passed a barrier since `epoch` began.
+std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
-  each_record([&](const Record& one) {
+  each_record([&](Record& one) {
     // Acquire: pairs with the release of a guard that ends.
-    const std::uint64_t inside = one.inside.load(std::memory_order_acquire);
-    if (inside != 0 && inside < oldest && !platform::has_thread_ended(one.thread.load(std::memory_order_relaxed)))
-      oldest = inside;
+    const std::uint64_t depth = one.depth.load(std::memory_order_acquire);
+    // Acquire: pairs with the release below, in another thread, and in note_epoch().
+    std::uint64_t seen = one.seen.load(std::memory_order_acquire);
+    if (depth == 0) {
+      if (seen < epoch)
+        one.seen.compare_exchange_strong(seen, epoch, std::memory_order_release, std::memory_order_relaxed);
+    } else if (seen < oldest && !platform::has_thread_ended(one.thread.load(std::memory_order_relaxed))) {
+      oldest = seen;
+    }
   });
-  return crowd.inside.load(std::memory_order_acquire) != 0 ? 0 : oldest;
+  return is_crowded.load(std::memory_order_relaxed) ? 0 : oldest;
 }
 
 // The child has the forking thread only. Outside of a guard that thread forgets its record, so its next guard looks for
 // one, and frees what waited for threads of the parent.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
   Record*& own = epoch_internal::record;
-  if (own != nullptr && own->inside.load(std::memory_order_relaxed) == 0) own = nullptr;
+  if (own != nullptr && own->depth.load(std::memory_order_relaxed) == 0) own = nullptr;
   each_record([&own](Record& one) {
     const bool mine = &one == own;
-    if (!mine) one.inside.store(0, std::memory_order_relaxed);
+    if (!mine) one.depth.store(0, std::memory_order_relaxed);
     one.thread.store(mine ? platform::this_thread() : 0, std::memory_order_relaxed);
   });
   requests.store(0, std::memory_order_relaxed);
@@ -131,8 +143,6 @@ struct EpochReclamation {
   }
 
   static void retire(std::shared_ptr<Retirable> what) noexcept {
-    // `what` may be the last reference. What is on the list waited for threads that have ended.
-    if (platform::is_single_threaded()) return epoch_internal::collect();
     Retirable* const raw = what.get();
     raw->self_ = std::move(what);
     // Release: a guard that sees the new epoch no longer finds the object. One atomic step: see 2. in the header.
@@ -144,7 +154,9 @@ struct EpochReclamation {
   static void collect_once() noexcept {
     Retirable* list = retired.exchange(nullptr, std::memory_order_acquire);
     if (list == nullptr) return;
-    const std::uint64_t oldest = platform::pass_barrier_in_all_threads() ? oldest_inside() : 0;
+    // Later than all that is on the list.
+    const std::uint64_t epoch = now.load(std::memory_order_acquire);
+    const std::uint64_t oldest = platform::pass_barrier_in_all_threads() ? oldest_inside(epoch) : 0;
     while (list != nullptr) {
       Retirable* const one = std::exchange(list, list->next_);
       if (one->epoch_ < oldest)
@@ -155,15 +167,7 @@ struct EpochReclamation {
   }
 };
 
-namespace epoch_internal {
-
-void find_record() noexcept {
-  Record* const found = record_for(platform::this_thread());
-  if (found == nullptr) crowd.inside.store(1, std::memory_order_relaxed);
-  record = found != nullptr ? found : &crowd;
-  // Relaxed: it matters in a forked child, where this thread is the only one.
-  if (retired.load(std::memory_order_relaxed) != nullptr) collect();
-}
+namespace {
 
 // The first one works for all that come meanwhile, so nobody waits, not even a signal handler for its own thread. A
 // child must not be forked in between: it would lose what is on the list.
@@ -174,6 +178,26 @@ void collect() noexcept {
     EpochReclamation::collect_once();
     if (requests.compare_exchange_strong(seen, 0, std::memory_order_acq_rel)) return;
   }
+}
+
+}  // namespace
+
+namespace epoch_internal {
+
+[[gnu::cold]] Record* find_record() noexcept {
+  Record* const found = record_for(platform::this_thread());
+  if (found == nullptr) is_crowded.store(true, std::memory_order_relaxed);
+  record = found != nullptr ? found : &crowd;
+  // Relaxed: it matters in a forked child, where this thread is the only one.
+  if (retired.load(std::memory_order_relaxed) != nullptr) collect();
+  return record;
+}
+
+[[gnu::cold]] void note_epoch(Record& mine) noexcept {
+  if (mine.depth.load(std::memory_order_relaxed) != 0) return;
+  // Acquire: pairs with the release in retire(). Release: pairs with the acquire of the scan.
+  mine.seen.store(now.load(std::memory_order_acquire), std::memory_order_release);
+  collect();
 }
 
 }  // namespace epoch_internal

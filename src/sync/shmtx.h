@@ -209,10 +209,11 @@ class MutexlessSection {
   /// REQUIRES: it is not.
   MutexlessSection(World& world, Token self) noexcept {
     auto& mine = shmtx_internal::critical_section;
+    std::atomic<std::uint64_t>& sections = world.sections(self);
     mine.word = owner_bits(self);
-    mine.sections = &world.sections(self);
+    mine.sections = &sections;
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    number_ = shmtx_internal::begin_section(*mine.sections);
+    number_ = shmtx_internal::begin_section(sections);
     // Release: what is stored inside is seen only together with the section; pairs with count_inside().
     std::atomic_thread_fence(std::memory_order_release);
   }

@@ -95,8 +95,33 @@ TEST_F(EpochTest, a_guard_that_began_later_keeps_nothing) {
   EXPECT_EQ(left_, 0);
 }
 
+// The thread has a record already, with the epoch of its earlier guard.
+TEST_F(EpochTest, a_later_guard_of_a_thread_that_was_outside_keeps_nothing) {
+  std::atomic<int> step{0};
+  const auto until = [&step](int reached) {
+    while (step < reached) std::this_thread::yield();
+  };
+  std::thread other([&] {
+    { const EpochGuard guard; }
+    step = 1;
+    until(2);
+    const EpochGuard guard;
+    step = 3;
+    until(4);
+  });
+  until(1);
+  Inside before;
+  retire_one();
+  step = 2;
+  until(3);
+  before.leave();
+  EXPECT_EQ(left_, 0);
+  step = 4;
+  other.join();
+}
+
 TEST_F(EpochTest, a_guard_inside_another_ends_nothing) {
-  Inside other;  // so there are several threads
+  Inside other;
   {
     const EpochGuard outer;
     retire_one();
