@@ -191,12 +191,12 @@ TEST(weak_lock_word, the_sources_say_what_is_modelled) {
   expect_quotes({
       {"src/lock/quiet.cc",
        "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"quiet.looked\");\n"
-       "if (!shard->unchanged_since(epoch)) block = 0;"},
+       "return shard->unchanged_since(epoch);"},
       {"src/lock/quiet.cc",
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return "
        "Quiet::unclear;"},
       {"src/lock/quiet.cc",
-       "if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found, mine)))"},
+       "if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine)))"},
       {"src/lock/quiet.cc", "commit(lock.granted, found.word.turn() + 1);"},
       {"src/lock/quiet.cc",
        "const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;\n"
