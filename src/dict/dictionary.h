@@ -217,7 +217,8 @@ class Dictionary {
   template <class Operation>
   Code run(Segment& segment, Shard& shard, const Key& key, Operation& operation, std::uint64_t patience_ns) noexcept;
   template <class Operation>
-  Code run_apart(Segment& segment, Shard& shard, Key key, Operation operation, std::uint64_t patience_ns) noexcept;
+  Code run_apart(Segment& segment, Shard& shard, const Key& key, Operation& operation,
+                 std::uint64_t patience_ns) noexcept;
   template <class Operation>
   Code attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation, Obstacles& obstacles) noexcept;
   std::optional<Code> overcome(Segment& segment, Shard& shard, Code result, Obstacles& obstacles,

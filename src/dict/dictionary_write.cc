@@ -72,21 +72,24 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 }  // namespace
 
 // As transact(), of the operation that `make()` gives. But first, with the mutex held, it tries
-// `shortcut(Segment&, const Shard&, const Key&)`: true if that was all there was to do. The rest is apart, and its
-// parameters are copies made for it: so what is short needs few registers.
+// `shortcut(Segment&, const Shard&, const Key&)`: true if that was all there was to do. The rest is apart, and works
+// on copies made for it, so that what is short needs few registers. They are passed by reference: a second copy would
+// wait for the first one's narrower stores.
 template <class Shortcut, class Make>
 inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make,
                                         std::uint64_t granules) noexcept {
   const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) HOLDFAST_INLINE {
     if (shortcut(segment, shard, key)) return Code::ok;
     guard.pass_on();
-    return run_apart(segment, shard, key.copy(), make(), kMutexPatienceNs);
+    const Key its = key.copy();
+    auto operation = make();
+    return run_apart(segment, shard, its, operation, kMutexPatienceNs);
   };
   return with_shard_of(bytes, kMutexPatienceNs, granules, Shard::Unopened::open, body);
 }
 
 template <class Operation>
-[[gnu::noinline]] Code Dictionary::run_apart(Segment& segment, Shard& shard, Key key, Operation operation,
+[[gnu::noinline]] Code Dictionary::run_apart(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                                              std::uint64_t patience_ns) noexcept {
   return run(segment, shard, key, operation, patience_ns);
 }
