@@ -111,8 +111,6 @@ function _M.new(class, dict_name, opts)
     return self
 end
 
-later.count_objects(_M)
-
 
 -- `certain`: the caller will release the lock.
 local function locker(certain)
@@ -176,6 +174,8 @@ end
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 _M.wait = later.fn("resty.holdfast.lock.watch", "wait")
 _M.verify = later.fn("resty.holdfast.lock.verify", "verify")
+
+later.count_uses(_M, { "lock", "trylock", "with" })
 
 if DEBUG then
     setmetatable(_M, { __index = show })

@@ -38,8 +38,6 @@ function _M.new(class, dict_name, opts)
                          times.max_step)
 end
 
-later.count_objects(_M)
-
 
 -- A method that takes `want` permits. `certain`: the caller will release them. Without waiting it returns true instead
 -- of the seconds waited.
@@ -87,5 +85,6 @@ _M.downgrade = held_lock.on_held("downgrade", function (self, grant, key)
     return held_lock.outcome(self, key, code)
 end)
 
+later.count_uses(_M, { "rdlock", "wrlock", "tryrdlock", "trywrlock", "with_rd", "with_wr" })
 
 return _M

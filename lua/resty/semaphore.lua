@@ -51,8 +51,6 @@ function _M.new(class, dict_name, opts)
     }, mt)
 end
 
-later.count_objects(_M)
-
 
 -- The line to blame is the one that called the method.
 local function check_receiver(self, method)
@@ -247,5 +245,6 @@ _M.with = with.method("with", {
     give_back = function (self, key) give_back_permits(self, key_string(key), 1, true) end,
 })
 
+later.count_uses(_M, { "wait" })  -- which with() calls
 
 return _M

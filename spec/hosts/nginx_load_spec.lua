@@ -100,6 +100,15 @@ local LOCATIONS = {
         local found, after = loaded()
         ngx.print(before < 24, " ", after > 50, " ", found.scheduler, " ", found["dictionary.values"])
     ]],
+    -- One object for all requests of a worker.
+    ["/kept"] = [[
+        package.loaded.spec_kept = package.loaded.spec_kept or new()
+        local lock = package.loaded.spec_kept
+        assert(lock:lock("kept"))
+        assert(lock:unlock())
+        local _, count = loaded()
+        ngx.print(count < 24, " ", count > 50)
+    ]],
     ["/loaded"] = [[
         require "resty.lock"
         local _, count = loaded()
@@ -203,6 +212,12 @@ describe("loading in nginx", function ()
 
     it("the second object of a Lua state loads the rest", function ()
         assert.equal("true true true true", start(""):get("/second"))
+    end)
+
+    it("the second lock that one object takes loads the rest", function ()
+        local here = start ""
+        assert.equal("true false", here:get("/kept"))
+        assert.equal("false true", here:get("/kept"))
     end)
 
     it("states that last load everything at once", function ()

@@ -99,7 +99,7 @@ void check_missing_table(const Patient& patient, Findings& findings) {
 
 /// Says how to remove a file that holdfast did not make, or cannot read any more.
 std::string how_to_remove(const WorldFile& file) {
-  if (file.name == kTable) return "end all processes that use the directory, and remove it";
+  if (file.name == kTable) return "end all processes that use the directory, and remove this file";
   if (file.is_directory) return "move it elsewhere: no command of holdfast removes a directory";
   return fmt::format("\"holdfast rm --force {}\" removes it", escaped(file.dictionary));
 }
@@ -134,7 +134,7 @@ void check_name_files(const Names& names, Findings& findings) {
                         fmt::format("{}: dictionaries of some names cannot be opened",
                                     is_missing ? "was deleted or moved" : "is not the file that was made here"),
                         is_missing ? "end all processes that use the directory; the next one makes it again"
-                                   : "end all processes that use the directory, and remove it"});
+                                   : "end all processes that use the directory, and remove what has this name"});
 }
 
 /// The name of a file that was deleted while it was mapped, if a process that did not make it has it open.

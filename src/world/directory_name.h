@@ -22,10 +22,12 @@ inline std::string with_layout(std::string path) {
   return path;
 }
 
+inline std::string default_directory(uid_t user) { return "/dev/shm/holdfast-" + std::to_string(user); }
+
 /// $HOLDFAST_DIR, else that of the user.
 inline std::string directory_from_environment(uid_t user) {
   const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
-  return chosen != nullptr && *chosen != '\0' ? with_layout(chosen) : "/dev/shm/holdfast-" + std::to_string(user);
+  return chosen != nullptr && *chosen != '\0' ? with_layout(chosen) : default_directory(user);
 }
 
 }  // namespace holdfast

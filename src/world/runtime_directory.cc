@@ -97,12 +97,16 @@ std::string name_another_one() {
   return "name another one to all programs that are to share it: export HOLDFAST_DIR=" + place_to_suggest();
 }
 
+// Only the default name is ours to claim. HOLDFAST_DIR may name any place, such as /tmp, which nobody must remove.
 // Nobody else knows whether that user's programs use it: root must not remove it either.
-std::string another_one() { return "have that user remove it, or " + name_another_one(); }
+std::string another_one(const std::string& path) {
+  const bool is_default = path == default_directory(::geteuid());
+  return (is_default ? "have that user remove it, or " : "") + name_another_one();
+}
 
 std::string look_as(uid_t user) {
   const std::string id = std::to_string(user);
-  return "to use it, become that user (holdfast: --user " + id + ", other programs: runuser, setpriv); else " +
+  return "to use it, become that user (holdfast lock: --user " + id + ", other programs: runuser, setpriv); else " +
          name_another_one();
 }
 
@@ -114,7 +118,7 @@ constexpr const char* kShareIt =
 Status explain_foreign_owner(const std::string& path, const struct stat& info) {
   const std::string advice = is_of_group(info.st_mode) ? kShareIt + name_another_one()
                              : ::geteuid() == 0        ? look_as(info.st_uid)
-                                                       : another_one();
+                                                       : another_one(path);
   return refuse(path, "is owned by uid " + std::to_string(info.st_uid) + ", expected " + std::to_string(::geteuid()) +
                           "; " + advice);
 }
@@ -124,19 +128,20 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
   const bool there = ::lstat(path.c_str(), &info) == 0;
   if (there && S_ISLNK(info.st_mode)) {
     return refuse(path, "is a symbolic link of uid " + std::to_string(info.st_uid) + "; " +
-                            (info.st_uid == ::geteuid() ? "name the directory itself" : another_one()));
+                            (info.st_uid == ::geteuid() ? "name the directory itself" : another_one(path)));
   }
   if (there && !S_ISDIR(info.st_mode)) {
-    return refuse(path, "is not a directory; it is owned by uid " + std::to_string(info.st_uid) + "; " + another_one());
+    return refuse(path,
+                  "is not a directory; it is owned by uid " + std::to_string(info.st_uid) + "; " + another_one(path));
   }
   if (there && error == EACCES) {
     if (sharing == RuntimeDirectory::Sharing::none && info.st_uid != ::geteuid()) {
       return explain_foreign_owner(path, info);
     }
-    return refuse(
-        path, "cannot be opened: owned by uid " + std::to_string(info.st_uid) + " with mode " + octal(info.st_mode) +
-                  ", this process runs as uid " + std::to_string(::geteuid()) + "; " +
-                  (is_of_group(info.st_mode) ? "add that user to its group, or " + name_another_one() : another_one()));
+    return refuse(path, "cannot be opened: owned by uid " + std::to_string(info.st_uid) + " with mode " +
+                            octal(info.st_mode) + ", this process runs as uid " + std::to_string(::geteuid()) + "; " +
+                            (is_of_group(info.st_mode) ? "add that user to its group, or " + name_another_one()
+                                                       : another_one(path)));
   }
   return {error == EACCES ? Code::permission : Code::system,
           "runtime directory " + path + " cannot be opened: " + platform::error_text(error)};

@@ -222,7 +222,7 @@ TEST_F(Directory, one_of_another_user_is_no_reason_to_advise_sharing) {
   const Status status = refusal(scratch_.path());
   EXPECT_FALSE(has(status, "HOLDFAST_SHARE")) << status.message;
   EXPECT_FALSE(has(status, "remove")) << "root would: " << status.message;
-  EXPECT_TRUE(has(status, "holdfast: --user 12345")) << status.message;
+  EXPECT_TRUE(has(status, "holdfast lock: --user 12345")) << status.message;
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
 }
 
@@ -249,11 +249,26 @@ TEST_F(Directory, a_user_without_the_default_is_told_its_owner_and_not_sent_to_a
     });
     const std::string said = child.hear();
     EXPECT_NE(std::string::npos, said.find(taken + " is owned by uid 54002, expected 54001")) << said;
+    EXPECT_NE(std::string::npos, said.find("have that user remove it")) << said;
     const std::string place = has_session ? session + "/holdfast" : "/dev/shm/ANOTHER_NAME";
     EXPECT_NE(std::string::npos, said.find("export HOLDFAST_DIR=" + place)) << said;
     EXPECT_FALSE(exists(session + "/holdfast"));
   }
   ::rmdir(taken.c_str());
+}
+
+TEST_F(Directory, no_advice_is_to_remove_what_has_no_default_name) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  for (const char* const path : {"/", "/tmp", "/dev/shm", "/dev/null"}) {
+    Child child([&](Channel& parent) {
+      if (::setgid(54001) != 0 || ::setuid(54001) != 0) return 1;
+      parent.say(refusal(path).message);
+      return 0;
+    });
+    const std::string said = child.hear();
+    EXPECT_NE(std::string::npos, said.find("name another one")) << said;
+    EXPECT_EQ(std::string::npos, said.find("remove")) << said;
+  }
 }
 
 TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_a_named_owner) {

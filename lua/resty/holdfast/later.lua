@@ -97,27 +97,45 @@ local function load_all()
 end
 
 
--- Counts the objects that class.new makes in a brief state: the second one, of whatever class, shows that the state
--- lasts.
-local made = false
+-- Counts the objects that class.new makes in a brief state, and the calls of the methods `names`, which take a lock.
+-- The second of either, of whatever class, shows that the state lasts: a worker may use one object in all its requests.
+local made, taken = false, false
 
-function _M.count_objects(class)
+local function count(class, name, seen)
+    local method = class[name]
+    local function counting(...)
+        if seen() and #pending > 0 then
+            load_all()
+        end
+        return method(...)
+    end
+    class[name] = counting
+    pending[#pending + 1] = function ()
+        if class[name] == counting then
+            class[name] = method
+        end
+    end
+end
+
+local function was_made()
+    local before = made
+    made = true
+    return before
+end
+
+local function was_taken()
+    local before = taken
+    taken = true
+    return before
+end
+
+function _M.count_uses(class, names)
     if not brief then
         return
     end
-    local new = class.new
-    local function counting(...)
-        if made and #pending > 0 then
-            load_all()
-        end
-        made = true
-        return new(...)
-    end
-    class.new = counting
-    pending[#pending + 1] = function ()
-        if class.new == counting then
-            class.new = new
-        end
+    count(class, "new", was_made)
+    for _, name in ipairs(names) do
+        count(class, name, was_taken)
     end
 end
 
