@@ -194,6 +194,17 @@ TEST_F(EpochTest, a_guard_of_the_thread_that_forks_goes_on_in_the_child) {
   });
 }
 
+TEST_F(EpochTest, the_first_guard_of_a_thread_that_forked_before_it_had_any_frees_what_waited_for_others) {
+  Inside other;
+  retire_one();
+  std::thread([this] {
+    in_process([&] {
+      { const EpochGuard guard; }
+      EXPECT_EQ(left_, 0);
+    });
+  }).join();
+}
+
 TEST_F(EpochTest, a_guard_that_goes_on_in_the_child_frees_at_its_end_what_waited_for_threads_of_the_parent) {
   Inside other;
   retire_one();
