@@ -26,9 +26,16 @@ constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// After a look for dead owners without success: a second for 1 MB.
+// After a look for dead owners without success: a second for 1 MB, at most a minute. The hints of the rest are lower
+// halves, which repeat after 71 minutes.
 constexpr std::uint32_t kRestUs = 30000;
 constexpr std::uint32_t kRestUsPerGranule = 15;
+constexpr std::uint32_t kRestUsMax = 60'000'000;
+constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(kRestUs + std::uint64_t{kRestUsPerGranule} * granules, kRestUsMax));
+}
+static_assert(rest_of((1U << 30) / 15 * 4) == kRestUsMax, "a larger arena does not rest for a shorter time");
 
 std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::monotonic_ns() / 1000); }
 std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000); }
@@ -77,11 +84,9 @@ bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
          (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
-std::uint32_t Reclaimer::rest_us() const noexcept { return kRestUs + kRestUsPerGranule * shard_.granules(); }
-
 bool Reclaimer::asked_lately() const noexcept {
   const std::uint32_t last = shard_.header().asked.load(kRelaxed);
-  return last != 0 && short_us() - last < rest_us();
+  return last != 0 && short_us() - last < rest_of(shard_.granules());
 }
 
 void Reclaimer::note_asked(bool again) noexcept { shard_.header().asked.store(again ? 0 : short_us() | 1, kRelaxed); }
@@ -221,7 +226,7 @@ void Reclaimer::note_failure(const ClockSweep& sweep, bool cleared) noexcept {
 
 bool Reclaimer::failed_lately() const noexcept {
   const std::uint32_t last = shard_.header().failed.load(kRelaxed);
-  return last != 0 && short_us() - last < rest_us();
+  return last != 0 && short_us() - last < rest_of(shard_.granules());
 }
 
 bool Reclaimer::clear_at(std::uint32_t count, const Prospect& prospect) noexcept {

@@ -99,7 +99,6 @@ class Reclaimer {
   bool is_impossible(std::uint32_t count, Evict evict) const noexcept;
   bool clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept;
   void note_failure(const ClockSweep& sweep, bool cleared) noexcept;
-  std::uint32_t rest_us() const noexcept;
 
   World& world_;
   Segment& segment_;

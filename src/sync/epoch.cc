@@ -119,12 +119,13 @@ std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   return is_crowded.load(std::memory_order_relaxed) ? 0 : oldest;
 }
 
-// The child has the forking thread only. Outside of a guard that thread forgets its record, so its next guard looks for
-// one, and frees what waited for threads of the parent.
+// The child has the forking thread only. That thread has seen no epoch, so its outermost guard frees at its end what
+// waited for threads of the parent. It keeps its record: a signal handler may have forked while the thread began a
+// guard.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
-  Record*& own = epoch_internal::record;
-  if (own != nullptr && own->depth.load(std::memory_order_relaxed) == 0) own = nullptr;
-  each_record([&own](Record& one) {
+  Record* const own = epoch_internal::record;
+  if (own != nullptr) own->seen.store(0, std::memory_order_relaxed);
+  each_record([own](Record& one) {
     const bool mine = &one == own;
     if (!mine) one.depth.store(0, std::memory_order_relaxed);
     one.thread.store(mine ? platform::this_thread() : 0, std::memory_order_relaxed);

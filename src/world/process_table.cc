@@ -522,21 +522,24 @@ void ProcessTable::end_keeping(pid_t pid) noexcept {
 // --- asking ----------------------------------------------------------------------------------------------
 
 int ProcessTable::probe_descriptor() noexcept {
-  const auto is_ours = [this](int fd) { return platform::is_file(fd, mapping_.file()); };
   int known = probe_fd_.load(std::memory_order_relaxed);
-  if (is_ours(known)) return known;
+  FileId id;
+  const int error = platform::file_id(known, id);
+  if (error == 0 && id == mapping_.file()) return known;
+  // A number that the host has closed may already be the new descriptor, or one of another thread: do not close it.
+  const bool may_be_ours = known >= 0 && error != 0 && error != EBADF;
   try {
     auto fresh = open_file(O_RDONLY);
     if (!fresh) return -1;
-    // The old number is the host's by now, or the kernel did not say. A thread that lost the race closes its own.
+    // A thread that lost the race closes its own.
     if (probe_fd_.compare_exchange_strong(known, fresh->get(), std::memory_order_relaxed)) {
-      platform::close_if_file(known, mapping_.file());
+      if (may_be_ours) platform::close_if_file(known, mapping_.file());
       return fresh->release();
     }
   } catch (...) {
     return -1;  // no memory for a path
   }
-  return is_ours(known) ? known : -1;
+  return platform::is_file(known, mapping_.file()) ? known : -1;
 }
 
 Status ProcessTable::prepare_to_judge() noexcept {

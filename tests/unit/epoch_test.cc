@@ -194,6 +194,35 @@ TEST_F(EpochTest, a_guard_of_the_thread_that_forks_goes_on_in_the_child) {
   });
 }
 
+TEST_F(EpochTest, the_first_guard_of_a_thread_that_forked_before_it_had_any_frees_what_waited_for_others) {
+  Inside other;
+  retire_one();
+  std::thread([this] {
+    in_process([&] {
+      { const EpochGuard guard; }
+      EXPECT_EQ(left_, 0);
+    });
+  }).join();
+}
+
+TEST_F(EpochTest, a_guard_that_goes_on_in_the_child_frees_at_its_end_what_waited_for_threads_of_the_parent) {
+  Inside other;
+  retire_one();
+  auto outer = std::make_unique<EpochGuard>();
+  in_process([&] {
+    outer.reset();
+    EXPECT_EQ(left_, 0);
+  });
+  outer.reset();
+}
+
+// As the kernel may run a handler that forks between two instructions, here between the two halves of a guard's begin.
+TEST_F(EpochTest, a_fork_while_a_guard_begins_leaves_the_thread_its_record) {
+  { const EpochGuard first; }
+  epoch_internal::Record* const before = epoch_internal::record;
+  in_process([&] { EXPECT_EQ(before, epoch_internal::record); });
+}
+
 TEST_F(EpochTest, threads_that_come_and_go_free_all_that_they_retire) {
   constexpr int kGenerations = 100;
   constexpr int kThreads = 4;

@@ -142,6 +142,33 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_j
   EXPECT_EQ("alive", watcher.judge(token));
 }
 
+TEST_F(Liveness, a_table_that_is_opened_again_under_the_number_that_the_host_closed_can_still_be_asked) {
+  Child daemon([](Channel& parent) {
+    World& world = enter();
+    const Token other = std::stoull(parent.hear());
+    struct stat table {};
+    if (::stat((world.directory().path() + "/processes").c_str(), &table) != 0) return 1;
+    const platform::FileId id{.device = table.st_dev, .inode = table.st_ino};
+    int number = 3;
+    while (!platform::is_file(number, id)) ++number;
+    // All lower numbers are in use but one, for the directory. So the table gets its number again.
+    std::vector<platform::FileDescriptor> lower;
+    while (lower.empty() || lower.back().get() < number) lower.emplace_back(::open("/dev/null", O_RDWR));
+    const int for_directory = number - 1;
+    const platform::FileDescriptor saved(::fcntl(for_directory, F_DUPFD, 100));
+    ::close(for_directory);
+    ::close(number);
+    const std::string verdict = in_words(world.judge(other));
+    ::dup2(saved.get(), for_directory);
+    parent.say(verdict + (platform::is_file(number, id) ? "" : ", with another number"));
+    return 0;
+  });
+  Member victim;
+  victim.kill_and_wait();
+  daemon.say(victim.token);
+  EXPECT_EQ("dead", daemon.hear());
+}
+
 TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
   Child watcher([](Channel& parent) {
     World& world = enter();

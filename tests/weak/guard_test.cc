@@ -1,0 +1,202 @@
+// What threads of one process share is freed behind the last guard that may lead to it (src/sync/epoch.h).
+//
+// A guard is a count by plain stores. Only the scan for guards passes a barrier in all threads: a full fence at some
+// point of each, wherever that may be. So each program here has the barrier of a scan at one point of the reader.
+#include "weak/protocol.h"
+
+namespace holdfast::weak {
+namespace {
+
+struct Guarding {
+  Order end = kRelease;
+  Order scan_count = kAcquire;
+  Order note_epoch = kAcquire;
+  Order note_seen = kRelease;
+  Order scan_seen = kAcquire;
+  Order raise_seen = kRelease;
+  Order retire = kAcqRel;
+  bool counts_first = true;
+  bool passes_barrier = true;
+  bool looks_at_seen = true;
+  bool replaces_first = true;
+};
+
+constexpr Value kFirst = 1;  // what the pointer leads to; 2: what replaces it
+constexpr Value kUsed = 7;
+constexpr Value kFreed = 99;
+
+/// A barrier of one thread in another.
+struct Barrier {
+  Location asked;
+  Location passed;
+
+  void pass(Thread& t) const {
+    t.fence(kSeqCst);
+    t.store(asked, 1, kRelease);
+    t.require(t.load(passed, kAcquire) == 1);
+    t.fence(kSeqCst);
+  }
+  void answer(Thread& t) const {
+    t.require(t.load(asked, kAcquire) == 1);
+    t.fence(kSeqCst);
+    t.store(passed, 1, kRelease);
+  }
+};
+
+struct Guards {
+  Program program;
+  Location depth = program.location("depth");
+  Location seen = program.location("seen", 1);
+  Location epoch = program.location("epoch", 1);
+  Location pointer = program.location("pointer", kFirst);
+  Location first = program.location("first");
+
+  Barrier barrier(const char* asked, const char* passed) { return {program.location(asked), program.location(passed)}; }
+
+  /// One guard, which may have no end. Runs `point()` between its steps. Whether its end has noted another epoch.
+  template <class Point>
+  bool guard(const Guarding& how, Thread& t, Point&& point, bool ends = true) const {
+    const auto count = [&] {
+      t.store(depth, 1, kRelaxed);
+      point();
+    };
+    if (how.counts_first) count();
+    const bool leads_to_first = t.load(pointer, kAcquire) == kFirst;
+    point();
+    if (!how.counts_first) count();
+    if (leads_to_first) {
+      t.claim(t.load(first, kRelaxed) != kFreed, "nobody uses what was freed");
+      t.store(first, kUsed, kRelaxed);
+      t.observe("used", 1);
+    }
+    point();
+    if (!ends) return false;
+    const Value before = t.load(seen, kRelaxed);
+    t.store(depth, 0, how.end);
+    point();
+    if (t.load(epoch, kRelaxed) == before) return false;
+    point();
+    const Value now = t.load(epoch, how.note_epoch);
+    t.store(seen, now, how.note_seen);
+    return true;
+  }
+
+  /// The epoch up to which nothing is kept by the reader; all if it has no guard.
+  Value scan(const Guarding& how, Thread& t, const Barrier& all) const {
+    const Value now = t.load(epoch, kAcquire);
+    if (how.passes_barrier) all.pass(t);
+    const Value count = t.load(depth, how.scan_count);
+    Value since = t.load(seen, how.scan_seen);
+    if (count != 0) return how.looks_at_seen ? since : ~Value{0};
+    if (since < now) t.compare_exchange(seen, since, now, how.raise_seen, kRelaxed);
+    return ~Value{0};
+  }
+
+  void retire(const Guarding& how, Thread& t, const Barrier& all) const {
+    if (how.replaces_first) t.store(pointer, 2, kRelease);
+    const Value own = t.fetch_add(epoch, 1, how.retire);
+    if (!how.replaces_first) t.store(pointer, 2, kRelease);
+    const bool frees = own < scan(how, t, all);
+    if (frees) t.observe("found", t.exchange(first, kFreed, kRelaxed));
+    t.observe("scanned", 1);
+    t.observe("freed", frees ? 1 : 0);
+  }
+};
+
+constexpr int kPoints = 5;  // of a guard
+
+void expect_order(Program& program) {
+  program.finally("each use comes before", [](const Outcome& outcome) {
+    return !outcome.contains("used") || !outcome.contains("found") || outcome.at("found") == kUsed;
+  });
+}
+
+// A reader with two guards, one after the other, and a thread that retires what the first may lead to. The barrier
+// comes at one of the points.
+Program two_guards(const Guarding& how, int where) {
+  Guards guards;
+  const Barrier all = guards.barrier("asked", "passed");
+  guards.program.thread([=](Thread& t) {
+    int at = 0;
+    const auto point = [&] {
+      if (at++ == where) all.answer(t);
+    };
+    point();
+    bool noted = false;
+    for (int i = 0; i < 2; ++i) noted = guards.guard(how, t, point) || noted;
+    while (at <= where) point();
+    t.observe("noted", noted ? 1 : 0);
+  });
+  guards.program.thread([=](Thread& t) { guards.retire(how, t, all); });
+  guards.program.finally("what was kept is freed later", [](const Outcome& outcome) {
+    return !outcome.contains("scanned") || !outcome.contains("noted") || outcome.at("freed") == 1 ||
+           outcome.at("noted") == 1;
+  });
+  expect_order(guards.program);
+  return guards.program;
+}
+
+// A third thread scans too, for what it retires itself, and raises `seen`.
+Program two_scans(const Guarding& how, int first, int second) {
+  Guards guards;
+  const Barrier one = guards.barrier("asked", "passed");
+  const Barrier other = guards.barrier("other asked", "other passed");
+  guards.program.thread([=](Thread& t) {
+    int at = 0;
+    const auto point = [&] {
+      if (at == first) one.answer(t);
+      if (at == second) other.answer(t);
+      ++at;
+    };
+    point();
+    guards.guard(how, t, point);
+    guards.guard(how, t, point, false);
+    while (at <= first || at <= second) point();
+    t.observe("read", 1);
+  });
+  guards.program.thread([=](Thread& t) { guards.retire(how, t, one); });
+  guards.program.thread([=](Thread& t) {
+    t.fetch_add(guards.epoch, 1, how.retire);
+    guards.scan(how, t, other);
+  });
+  expect_order(guards.program);
+  return guards.program;
+}
+
+std::vector<Program> programs(const Guarding& how) {
+  std::vector<Program> all;
+  for (int where = 0; where <= 2 * kPoints; ++where) all.push_back(two_guards(how, where));
+  // Where the first guard has its pointer: only there the second scan hands a use on. Elsewhere nothing breaks, either.
+  constexpr int kHasPointer = 2;
+  all.push_back(two_scans(how, kHasPointer, kHasPointer));
+  return all;
+}
+
+TEST(weak_guard, nobody_uses_what_was_freed_and_each_part_is_needed) {
+  expect_proof(
+      programs,
+      PARTS(&Guarding::end, &Guarding::scan_count, &Guarding::note_epoch, &Guarding::note_seen, &Guarding::scan_seen,
+            &Guarding::raise_seen, &Guarding::retire),
+      PARTS(&Guarding::counts_first, &Guarding::passes_barrier, &Guarding::looks_at_seen, &Guarding::replaces_first));
+}
+
+TEST(weak_guard, the_sources_say_what_is_modelled) {
+  expect_quotes({
+      {"src/sync/epoch.h", "platform::add_own(record_.depth, 1, std::memory_order_relaxed);"},
+      {"src/sync/epoch.h",
+       "const std::uint64_t seen = mine.seen.load(std::memory_order_relaxed);\n"
+       "// Release: pairs with the acquire of the scan.\n"
+       "platform::add_own(mine.depth, -1, std::memory_order_release);"},
+      {"src/sync/epoch.h", "if (epoch_internal::now.load(std::memory_order_relaxed) != seen) [[unlikely]]"},
+      {"src/sync/epoch.cc", "mine.seen.store(now.load(std::memory_order_acquire), std::memory_order_release);"},
+      {"src/sync/epoch.cc", "raw->epoch_ = now.fetch_add(1, std::memory_order_acq_rel);"},
+      {"src/sync/epoch.cc", "const std::uint64_t depth = one.depth.load(std::memory_order_acquire);"},
+      {"src/sync/epoch.cc", "std::uint64_t seen = one.seen.load(std::memory_order_acquire);"},
+      {"src/sync/epoch.cc",
+       "one.seen.compare_exchange_strong(seen, epoch, std::memory_order_release, std::memory_order_relaxed);"},
+      {"src/sync/epoch.cc", "if (one->epoch_ < oldest)"},
+  });
+}
+
+}  // namespace
+}  // namespace holdfast::weak
