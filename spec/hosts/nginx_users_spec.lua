@@ -133,7 +133,7 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("nginx", shell.output("cd / && " .. as_www_data .. " 2>&1"))
 
         local env = { HOLDFAST_DIR = default }
-        assert.matches("is owned by uid %d+, expected 0; to use it, become that user %(holdfast: %-%-user %d+,",
+        assert.matches("is owned by uid %d+, expected 0; to use it, become that user %(holdfast lock: %-%-user %d+,",
                        (process.run(LOOK, { env = env })))
         env.HOLDFAST_SHARE = "group"
         assert.matches("accepted are directories of root, of uid 0 .* HOLDFAST_OWNER names",
