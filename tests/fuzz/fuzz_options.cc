@@ -35,10 +35,10 @@ void parse_declarations(Input& input) {
   const std::string text = input.rest();
   const Status good = check_name(name);
   if (!good.ok()) require_sentence(good.message);
-  const auto found = find_declaration(text, name);
+  auto found = find_declaration(text, name);
   if (!found) return require_sentence(found.status().message);
   require(good.ok() && found->bytes > 0, "a size of a name that is none");
-  const auto again = find_declaration(encode_name(name) + "=" + found->size, name);
+  auto again = find_declaration(encode_name(name) + "=" + found->size, name);
   require(again && again->bytes == found->bytes && again->largest == found->largest,
           "a name is another when it is declared again");
 }
