@@ -85,7 +85,9 @@ TEST_P(RemovalTest, leaves_no_mapping_and_no_descriptor) {
     }
     const InUse last = InUse::now();
     EXPECT_EQ(last.of_dictionaries, 0);
+#ifndef HOLDFAST_SANITIZED  // a sanitizer keeps what was freed
     EXPECT_LE(last.mappings, first.mappings + 5) << "the C library's own, of its memory";
+#endif
     EXPECT_LE(last.descriptors, first.descriptors);
   });
 }
@@ -185,6 +187,7 @@ TEST_P(RemovalTest, leaves_nothing_when_a_waiter_is_given_up) {
   });
 }
 
+#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks of their own, which a child may find taken
 TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanwhile) {
   in_process([] {
     Dict dict(kName, options());
@@ -220,6 +223,7 @@ TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanw
     remover.join();
   });
 }
+#endif
 
 // --- no number twice ---
 
