@@ -15,7 +15,7 @@ namespace holdfast {
 struct LockPlace {
   std::uint64_t epoch;
   std::uint32_t shard;
-  std::uint32_t block;  // 0: none, in which is no lock
+  std::uint32_t block;  // 0: none; no lock is there
 
   static constexpr int kBlockBits = 21;  // for any arena but the large ones of a dictionary for large values
   static constexpr int kShardBits = 16;

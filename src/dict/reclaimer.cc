@@ -26,8 +26,8 @@ constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// After a look for dead owners without success: a second for 1 MB, at most a minute. The hints of the rest are lower
-// halves, which repeat after 71 minutes.
+// After a look for dead owners without success: a second for 1 MB, at most a minute. The hints have the lower half
+// of the time, which repeats after 71 minutes.
 constexpr std::uint32_t kRestUs = 30000;
 constexpr std::uint32_t kRestUsPerGranule = 15;
 constexpr std::uint32_t kRestUsMax = 60'000'000;
@@ -84,10 +84,13 @@ bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
          (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
-bool Reclaimer::asked_lately() const noexcept {
-  const std::uint32_t last = shard_.header().asked.load(kRelaxed);
+// Whether the shard still rests after the moment that the hint has.
+bool Reclaimer::is_lately(const Word32& hint) const noexcept {
+  const std::uint32_t last = hint.load(kRelaxed);
   return last != 0 && short_us() - last < rest_of(shard_.granules());
 }
+
+bool Reclaimer::asked_lately() const noexcept { return is_lately(shard_.header().asked); }
 
 void Reclaimer::note_asked(bool again) noexcept { shard_.header().asked.store(again ? 0 : short_us() | 1, kRelaxed); }
 
@@ -224,10 +227,7 @@ void Reclaimer::note_failure(const ClockSweep& sweep, bool cleared) noexcept {
   if (!cleared && sweep.seemed_possible()) shard_.header().failed.store(short_us() | 1, kRelaxed);
 }
 
-bool Reclaimer::failed_lately() const noexcept {
-  const std::uint32_t last = shard_.header().failed.load(kRelaxed);
-  return last != 0 && short_us() - last < rest_of(shard_.granules());
-}
+bool Reclaimer::failed_lately() const noexcept { return is_lately(shard_.header().failed); }
 
 bool Reclaimer::clear_at(std::uint32_t count, const Prospect& prospect) noexcept {
   HOLDFAST_FAILPOINT("reclaimer.clear_at");

@@ -70,7 +70,7 @@ class Reclaimer {
   /// not possible any more.
   bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
 
-  // These three are no part of the shard's truth, and need no mutex.
+  // These three use hints only, and need no mutex.
   /// Whether dead owners were looked for during the last second, in a shard of 1 MB.
   bool asked_lately() const noexcept;
   void note_asked(bool again) noexcept;
@@ -98,6 +98,7 @@ class Reclaimer {
   void rest_if_in_vain(std::uint32_t looked_at, const Swept& swept) noexcept;
   bool is_impossible(std::uint32_t count, Evict evict) const noexcept;
   bool clear(std::uint32_t count, Evict evict, const Position& position, bool& evicted) noexcept;
+  bool is_lately(const Word32& hint) const noexcept;
   void note_failure(const ClockSweep& sweep, bool cleared) noexcept;
 
   World& world_;

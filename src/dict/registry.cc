@@ -95,8 +95,7 @@ static Status make_way(const std::string& name, const Declaration& declared) {
     if (!file) return file.status().code == Code::not_found ? Status{} : file.status();
     const auto& header = *reinterpret_cast<const DictionaryHeader*>(file->page->data());
     const std::uint64_t size = header.file.size - kStatisticsBytes;
-    const std::uint64_t wanted = round_size(declared.bytes);
-    const bool has_size = size == wanted || (header.any_size != 0 && size > wanted);
+    const bool has_size = serves_size(size, header.any_size != 0, declared.bytes);
     const bool is_sound = size >= kSizeMin && size <= kSizeMax && Geometry::is_possible(size, header.shards);
     const bool has_room = !is_sound || Geometry::of(size, header.shards).value_max() >= declared.largest;
     if (header.file.persist != kKept || (has_size && has_room)) return {};

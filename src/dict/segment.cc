@@ -36,7 +36,7 @@ std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string&
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
   return {Code::corrupt, "dictionary " + quoted + ": " + what +
-                             "; its file was overwritten: remove it by holdfast rm " + "--force " + quoted};
+                             "; its file was overwritten: remove it by holdfast rm --force " + quoted};
 }
 
 }  // namespace
@@ -217,9 +217,7 @@ Expected<platform::FileDescriptor> Segment::keep_use() const {
 std::string Segment::cluster() const { return std::string(cluster_name(header().cluster)); }
 
 bool Segment::has_size(const DictionaryOptions& options) const noexcept {
-  const std::uint64_t wanted = round_size(options.size);
-  return options.any_size || traits_.geometry.size == wanted ||
-         (header().any_size != 0 && traits_.geometry.size > wanted);
+  return options.any_size || serves_size(traits_.geometry.size, header().any_size != 0, options.size);
 }
 
 // Of all that open a dictionary, the one that asks for the longest life counts. Relaxed: the word is judged when no
@@ -240,23 +238,22 @@ bool Segment::gives_way() const noexcept {
 
 Status Segment::join(const std::string& name, const DictionaryOptions& options) {
   const bool same_cluster = in_cluster() ? cluster() == options.cluster : options.cluster.empty();
-  if (has_size(options) && traits_.strategy == options.mutex && same_cluster) {
-    if (options.largest <= traits_.geometry.value_max()) {
-      if (!World::observes()) raise_life(options.persist);
-      return {};
-    }
-    return {Code::mismatch, "dictionary " + quote_name(name) + " exists and takes values of at most " +
-                                std::to_string(traits_.geometry.value_max()) + " bytes, asked for " +
-                                std::to_string(options.largest) + "; remove it, so that it is made anew"};
+  const bool is_same = has_size(options) && traits_.strategy == options.mutex && same_cluster;
+  const std::uint64_t most = traits_.geometry.value_max();
+  if (is_same && options.largest <= most) {
+    if (!World::observes()) raise_life(options.persist);
+    return {};
   }
+  const std::string quoted = quote_name(name);
+  const std::string difference =
+      is_same ? "and takes values of at most " + std::to_string(most) + " bytes, asked for " +
+                    std::to_string(options.largest)
+              : "with " + describe(traits_.geometry.size, traits_.strategy, cluster()) + ", asked for " +
+                    describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.cluster);
   const bool persists = header().file.persist == kPersistent;
-  return {
-      Code::mismatch,
-      "dictionary " + quote_name(name) + " exists with " +
-          describe(traits_.geometry.size, traits_.strategy, cluster()) + ", asked for " +
-          describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.cluster) +
-          "; ask for what is there, or " +
-          (persists ? "remove it by holdfast rm " + quote_name(name) : std::string("end all programs that use it"))};
+  return {Code::mismatch,
+          "dictionary " + quoted + " exists " + difference + "; ask for what is there, or " +
+              (persists ? "remove it by holdfast rm " + quoted : std::string("end all programs that use it"))};
 }
 
 }  // namespace holdfast

@@ -86,7 +86,7 @@ bool LateReleases::run_round(std::uint64_t patience_ns) noexcept {
     at = over ? mine.erase(at) : std::next(at);
   }
   if (mine.empty()) return any_over;
-  // The thread may have found the list empty meanwhile, and ended.
+  // The thread may have found the list empty in the meantime, and ended.
   change_list([&] {
     pending_.splice(pending_.begin(), mine);
     see_to_thread();

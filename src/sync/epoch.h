@@ -28,8 +28,8 @@
 // Without membarrier (before Linux 4.14, or in a sandbox), or without memory for the record of a thread, objects stay
 // while the process has several threads. Once the kernel passes the barrier, the next removal frees them.
 //
-// Guards never wait, so handlers of the exit and of signals may hold them. Do not hold one over a long sleep: it keeps
-// the objects of all others.
+// Guards never wait, so handlers of the exit may hold them. A guard that ends may free memory, so a signal handler must
+// not hold one. Do not hold a guard over a long sleep: it keeps the objects of all others.
 #pragma once
 
 #include <atomic>

@@ -22,7 +22,7 @@ using platform::FileDescriptor;
 using platform::FileId;
 
 constexpr const char* kWayOut =
-    "; stop the processes that use it and remove it (a dictionary by holdfast rm --force), or choose another "
+    "; stop the processes that use it and remove it (for a dictionary: holdfast rm --force), or choose another "
     "HOLDFAST_DIR";
 constexpr int kOpenFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
@@ -87,11 +87,10 @@ bool gives_way(const FileHeader& header) noexcept { return header.persist == kTe
 
 Status judge_header(const std::string& path, const FileHeader& header, FileKind kind, const struct stat& info) {
   if (header.magic != kMagic) {
-    return {
-        Code::corrupt,
-        path +
-            " is not a holdfast file (bad magic); delete it if nothing uses it (a dictionary by holdfast rm --force), "
-            "or choose another HOLDFAST_DIR"};
+    return {Code::corrupt, path +
+                               " is not a holdfast file (bad magic); delete it if nothing uses it (for a dictionary: "
+                               "holdfast rm --force), "
+                               "or choose another HOLDFAST_DIR"};
   }
   if (header.layout != kLayoutVersion) {
     return {Code::corrupt, path + " has layout version " + std::to_string(header.layout) + ", this library uses " +

@@ -17,6 +17,15 @@
 namespace holdfast::test {
 namespace {
 
+/// Holds the mutex of the only part of the dictionary, until it is told to end.
+int hold_mutex(Channel& parent) {
+  Dict dict("dict", {.size = 32768});
+  const ShardGuard guard(dict.segment().shards()[0]);
+  parent.say("has the mutex");
+  parent.hear();
+  return 0;
+}
+
 // Fails if only the thread tries again, which may not have been started.
 TEST(interleave_late_release, the_next_call_that_finds_it_held_makes_up_for_it) {
   const ScratchDirectory directory;
@@ -30,13 +39,7 @@ TEST(interleave_late_release, the_next_call_that_finds_it_held_makes_up_for_it) 
     std::promise<void> go_on;
     at_failpoint("late_release.thread", [&go_on] { go_on.get_future().wait(); });
     {
-      Started inside("has the mutex", [](Channel& parent) {
-        Dict other("dict", {.size = 32768});
-        const ShardGuard guard(other.segment().shards()[0]);
-        parent.say("has the mutex");
-        parent.hear();
-        return 0;
-      });
+      Started inside("has the mutex", hold_mutex);
       EXPECT_EQ(holdfast_unlock_for_certain(dict.handle, "key", 3, &lease), HOLDFAST_TIMEOUT);
       inside.say("go on");
       EXPECT_EQ(inside.wait(), 0);
@@ -82,13 +85,7 @@ TEST(interleave_late_release, a_call_that_cannot_make_up_for_it_leaves_it_to_a_t
       began.set_value();
       go_on.get_future().wait();
     });
-    Started inside("has the mutex", [](Channel& parent) {
-      Dict other("dict", {.size = 32768});
-      const ShardGuard guard(other.segment().shards()[0]);
-      parent.say("has the mutex");
-      parent.hear();
-      return 0;
-    });
+    Started inside("has the mutex", hold_mutex);
     EXPECT_EQ(holdfast_unlock_for_certain(dict.handle, "key", 3, &lease), HOLDFAST_TIMEOUT);
     began.get_future().wait();
     at_failpoint("late_release.taken", [&go_on] {

@@ -141,7 +141,7 @@ end
 local function keep(self, request, grant, elapsed, why)
     local key = memo[request.key_id]
     if self.cdata then
-        -- Another coroutine got a lock with this object meanwhile.
+        -- Another coroutine got a lock with this object in the meantime.
         C.holdfast_unlock_for_certain(request.handle, key, #key, grant.lease)
         give_back(grant)
         return nil, "locked"
