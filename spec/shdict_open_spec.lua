@@ -51,7 +51,7 @@ describe("shdict", function ()
             local made, err = shdict.open("spec_large", { size = size, largest = half })
             assert.is_nil(made)
             assert.matches('^dictionary "spec_large" exists and takes values of at most %d+ bytes, asked for '
-                           .. "10485760; remove it", err)
+                           .. "10485760; ask for what is there", err)
             assert.is_true(shdict.remove("spec_large"))
             made = assert(shdict.open("spec_large", { size = size, largest = "10m" }))
             assert.is_true(made:largest_value() >= half)
