@@ -26,14 +26,17 @@ int main(void) {
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NAME "counted"
 #define SIZE (1024 * 1024)
 #define LINE 64
 #define FILES 2
+#define MAPPINGS 64
 #define STEPS 100000
 #define FILLERS 1000
 
@@ -42,6 +45,26 @@ static void check(int good, const char* what) {
     perror(what);
     exit(1);
   }
+}
+
+/* --- the clock ----------------------------------------------------------------------------------------------- */
+
+/* The library's clocks are these. They stand still while an operation is traced: an operation that is run an
+ * instruction at a time takes so long that what is due after some milliseconds, as the measuring of a lock, would be
+ * due. */
+#define CLOCKS 16
+static int stopped;
+static struct timespec stopped_at[CLOCKS];
+
+int clock_gettime(clockid_t clock, struct timespec* time) {
+  if (!stopped) return (int)syscall(SYS_clock_gettime, clock, time);
+  *time = stopped_at[clock];
+  return 0;
+}
+
+static void stop_clocks(void) {
+  for (clockid_t clock = 0; clock < CLOCKS; ++clock) clock_gettime(clock, &stopped_at[clock]);
+  stopped = 1;
 }
 
 /* --- the operations, in a process that is traced -------------------------------------------------------- */
@@ -69,7 +92,12 @@ static void refused(void) {
   check(holdfast_lock_try(dict, held_key, strlen(held_key), 30, 0, 0, &none) == HOLDFAST_LOCKED, holdfast_error());
 }
 static void set_number(void) { store(HOLDFAST_SET, HOLDFAST_NUMBER, 0, 0); }
-static void set_with_exptime(void) { store(HOLDFAST_SET, HOLDFAST_NUMBER, 0, 60); }
+/* In turns, as the end would be the same with the clock standing still. */
+static void set_with_exptime(void) {
+  static double exptime = 60;
+  exptime = 121 - exptime;
+  store(HOLDFAST_SET, HOLDFAST_NUMBER, 0, exptime);
+}
 static void set_100(void) { store(HOLDFAST_SET, HOLDFAST_STRING, 100, 0); }
 static void set_1k(void) { store(HOLDFAST_SET, HOLDFAST_STRING, 1024, 0); }
 static void get(void) {
@@ -89,8 +117,8 @@ static void add_and_delete(void) {
 }
 static void nothing(void) {}
 
-/* `before` runs untraced; then the operation three times untraced, and once traced. The third time comes just before
- * that: what is due after a while, as the measuring of a lock, is not due again. */
+/* `before` runs untraced; then the operation three times untraced, and once traced. The third time is the moment at
+ * which the clocks stand still: what is due then is not due again. */
 static const struct {
   const char* what;
   void (*before)(void), (*run)(void);
@@ -108,7 +136,7 @@ static const struct {
 };
 enum { OPERATIONS = sizeof operations / sizeof operations[0] };
 
-/* Stops before the last untraced run of an operation, where the traced one begins, and where it ends. */
+/* Stops where the traced run of an operation begins, and where it ends. */
 static void be_traced(int number) {
   holdfast_options options = {.size = SIZE, .persist = HOLDFAST_TEMPORARY};
   holdfast_lease ignored;
@@ -126,11 +154,12 @@ static void be_traced(int number) {
     operations[i].before();
     operations[i].run();
     operations[i].run();
-    __asm__ volatile("int3");
+    stop_clocks();
     operations[i].run();
     __asm__ volatile("int3");
     operations[i].run();
     __asm__ volatile("int3");
+    stopped = 0;
   }
   __asm__ volatile("int3");
   _exit(0);
@@ -158,39 +187,78 @@ static void map_file(int i, const char* name) {
   close(file);
 }
 
-static void remember(void) {
-  for (int i = 0; i < FILES; ++i) memcpy(files[i].before, files[i].now, files[i].size);
-}
-
 /* A bit for each line of each file. */
 typedef struct {
   unsigned char* of[FILES];
 } lines;
 
-static void mark_changes(lines* changed) {
-  for (int i = 0; i < FILES; ++i) {
-    if (memcmp(files[i].before, files[i].now, files[i].size) == 0) continue;
-    for (size_t at = 0; at + LINE <= files[i].size; at += LINE) {
-      if (memcmp(files[i].before + at, files[i].now + at, LINE) != 0) changed->of[i][at / LINE] = 1;
-    }
-    memcpy(files[i].before, files[i].now, files[i].size);
-  }
-}
+/* Where a process has mapped the files. */
+typedef struct {
+  unsigned long first, last, offset;
+  int file;
+} range;
+typedef struct {
+  range of[MAPPINGS];
+  int count;
+} mappings;
 
-/* Whether one of the files is what the process has mapped there. */
-static int is_shared(pid_t pid, unsigned long address) {
+static void read_mappings(pid_t pid, mappings* found) {
   char line[1024], maps[64];
-  int found = 0;
   snprintf(maps, sizeof maps, "/proc/%d/maps", (int)pid);
   FILE* list = fopen(maps, "r");
   check(list != NULL, maps);
-  while (!found && fgets(line, sizeof line, list)) {
-    unsigned long first, last, inode;
-    if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &first, &last, &inode) != 3) continue;
-    for (int i = 0; i < FILES; ++i) found |= address >= first && address < last && inode == files[i].inode;
+  found->count = 0;
+  while (fgets(line, sizeof line, list)) {
+    unsigned long first, last, offset, inode;
+    if (sscanf(line, "%lx-%lx %*s %lx %*s %lu", &first, &last, &offset, &inode) != 4) continue;
+    for (int i = 0; i < FILES; ++i) {
+      if (inode != files[i].inode) continue;
+      check(found->count < MAPPINGS, "too many mappings");
+      found->of[found->count++] = (range){first, last, offset, i};
+    }
   }
   fclose(list);
-  return found;
+}
+
+/* Null: the address is in none of the files. */
+static const range* range_of(const mappings* all, unsigned long address) {
+  for (int i = 0; i < all->count; ++i) {
+    if (address >= all->of[i].first && address < all->of[i].last) return &all->of[i];
+  }
+  return NULL;
+}
+
+/* The lines that one instruction may change: of one file, or, where `file` is FILES, of all. */
+typedef struct {
+  int file;
+  size_t first, count;
+} suspects;
+
+/* Those that a store of at most LINE bytes may change. */
+static suspects suspects_at(const mappings* all, unsigned long address) {
+  const range* in = range_of(all, address);
+  if (in == NULL) return (suspects){0, 0, 0};
+  const size_t line = (address - in->first + in->offset) / LINE, end = files[in->file].size / LINE;
+  return (suspects){in->file, line, line + 1 < end ? 2 : 1};
+}
+
+static void remember(const suspects* some) {
+  for (int i = 0; i < FILES; ++i) {
+    if (some->file == FILES) memcpy(files[i].before, files[i].now, files[i].size);
+  }
+  if (some->file == FILES || some->count == 0) return;
+  const size_t at = some->first * LINE;
+  memcpy(files[some->file].before + at, files[some->file].now + at, some->count * LINE);
+}
+
+static void mark_changes(lines* changed, const suspects* some) {
+  for (int i = 0; i < FILES; ++i) {
+    const size_t first = some->file == FILES ? 0 : some->first;
+    const size_t count = some->file == FILES ? files[i].size / LINE : some->file == i ? some->count : 0;
+    for (size_t line = first; line < first + count; ++line) {
+      if (memcmp(files[i].before + line * LINE, files[i].now + line * LINE, LINE) != 0) changed->of[i][line] = 1;
+    }
+  }
 }
 
 /* --- instructions ----------------------------------------------------------------------------------------- */
@@ -247,46 +315,47 @@ static int is_atomic(const struct user_regs_struct* regs, const unsigned char* c
   return 1;
 }
 
-/* False for the most frequent of the instructions that store nothing, or only on the stack. To compare the files takes
- * longer than all else, and a traced operation must not take so long that the clock is another one at each look. */
-static int may_store(const unsigned char* code) {
-  int at = 0;
-  for (; code[at] == 0xF2 || code[at] == 0xF3 || code[at] == 0x66 || code[at] == 0x64; ++at) continue;
-  if ((code[at] & 0xF0) == 0x40) ++at;
-  const int opcode = code[at], in_register = code[at + 1] >> 6 == 3;
+/* What an instruction may store to. To compare all of the files takes longer than anything else, and a traced operation
+ * must not take so long that what is due after 4 ms is due again. */
+typedef enum { NOTHING, OPERAND, ANYTHING } target;
+
+/* Of the instructions with a prefix VEX or EVEX, whose operands are not decoded here. */
+static target stores_a_vector(int opcode) {
+  static const unsigned char stores[] = {0x11, 0x13, 0x17, 0x29, 0x2B, 0x7E, 0x7F, 0xD6, 0xE7};
+  return memchr(stores, opcode, sizeof stores) != NULL ? ANYTHING : NOTHING;
+}
+
+/* OPERAND: to the operand in memory, which is at *address. */
+static target target_of(const struct user_regs_struct* regs, const unsigned char* code, unsigned long* address) {
+  int at = 0, rex = 0;
+  for (; code[at] == 0xF0 || code[at] == 0xF2 || code[at] == 0xF3 || code[at] == 0x66; ++at) continue;
+  if (code[at] == 0x64 || code[at] == 0x65) return NOTHING; /* a variable of the thread */
+  if ((code[at] & 0xF0) == 0x40) rex = code[at++];
+  int opcode = code[at], extra = 0, has_operand;
   if (opcode == 0x0F) {
-    const int second = code[at + 1];
-    return !((second & 0xF0) == 0x80 || (second & 0xF6) == 0xB6 || (second & 0xF0) == 0x40 || second == 0x1E ||
-             second == 0xAF); /* jcc, movzx and movsx, cmov, endbr and nop, imul */
+    opcode = code[++at];
+    if (opcode == 0x05) return ANYTHING; /* syscall */
+    if ((opcode & 0xF0) == 0x80 || (opcode & 0xF8) == 0xC8 || opcode == 0x31 || opcode == 0x0B) return NOTHING;
+    if (opcode == 0x38 || opcode == 0x3A || opcode == 0xC7 || opcode == 0xAE) return ANYTHING;
+    has_operand = 1;
+    extra = (opcode & 0xFC) == 0x70 || opcode == 0xA4 || opcode == 0xAC || opcode == 0xBA || opcode == 0xC2 ||
+            (opcode & 0xFC) == 0xC4;
+  } else {
+    if ((opcode >= 0xA4 && opcode <= 0xA7) || opcode == 0xAA || opcode == 0xAB) return ANYTHING; /* strings */
+    if (opcode == 0xC5) return stores_a_vector(code[at + 2]);
+    if (opcode == 0xC4) return stores_a_vector(code[at + 3]);
+    if (opcode == 0x62) return stores_a_vector(code[at + 4]);
+    has_operand = (opcode < 0x40 && (opcode & 7) < 4) || opcode == 0x63 || opcode == 0x69 || opcode == 0x6B ||
+                  (opcode >= 0x80 && opcode <= 0x8F) || (opcode & 0xFE) == 0xC0 || (opcode & 0xFE) == 0xC6 ||
+                  (opcode & 0xFC) == 0xD0 || (opcode & 0xF8) == 0xD8 || (opcode & 0xFE) == 0xF6 ||
+                  (opcode & 0xFE) == 0xFE;
+    if (opcode == 0x69 || opcode == 0x81 || opcode == 0xC7) extra = 4;
+    if (opcode == 0x6B || opcode == 0x80 || opcode == 0x83 || (opcode & 0xFE) == 0xC0 || opcode == 0xC6) extra = 1;
+    if ((opcode & 0xFE) == 0xF6 && (code[at + 1] >> 3 & 7) < 2) extra = opcode == 0xF6 ? 1 : 4;
   }
-  if ((opcode & 0xF0) == 0x50 || (opcode & 0xF0) == 0x70 || (opcode & 0xF0) == 0xB0) return 0; /* push, pop, jcc, mov */
-  if (opcode < 0x40 && (opcode & 7) <= 5) return !((opcode & 6) != 0 || opcode >= 0x38 || in_register); /* of two */
-  switch (opcode) {
-    case 0x84:
-    case 0x85:
-    case 0x8A:
-    case 0x8B:
-    case 0x8D: /* test, mov from memory, lea */
-    case 0x90:
-    case 0xC3:
-    case 0xE8:
-    case 0xE9:
-    case 0xEB: /* nop, ret, call, jmp */
-      return 0;
-    case 0x80:
-    case 0x81:
-    case 0x83:
-    case 0x88:
-    case 0x89:
-    case 0xC0:
-    case 0xC1:
-    case 0xC7:
-    case 0xD1:
-    case 0xD3:
-      return !in_register;
-    default:
-      return 1;
-  }
+  if (!has_operand || code[at + 1] >> 6 == 3) return NOTHING;
+  *address = address_of(regs, code, at + 1, rex, extra);
+  return OPERAND;
 }
 
 /* --- counting --------------------------------------------------------------------------------------------- */
@@ -307,22 +376,25 @@ static void go_on(pid_t pid) {
   wait_for_stop(pid);
 }
 
-/* From the next int3 to the one behind it. */
+/* From the int3 at which the process has stopped to the next one. */
 static void count(pid_t pid, counts* found) {
-  go_on(pid);
-  remember();
+  mappings all;
+  read_mappings(pid, &all);
   for (; found->instructions < STEPS; ++found->instructions) {
     struct user_regs_struct regs;
-    unsigned long words[2], address;
+    unsigned long words[2], address, stored = 0;
     check(ptrace(PTRACE_GETREGS, pid, 0, &regs) == 0, "ptrace");
     for (int i = 0; i < 2; ++i) words[i] = ptrace(PTRACE_PEEKTEXT, pid, (char*)regs.rip + 8 * i, 0);
     const unsigned char* code = (const unsigned char*)words;
     const int is_end = code[0] == 0xCC;
-    const int stores = may_store(code);
-    if (!is_end && is_atomic(&regs, code, &address) && is_shared(pid, address)) ++found->atomics;
+    const target stores = target_of(&regs, code, &stored);
+    if (!is_end && is_atomic(&regs, code, &address) && range_of(&all, address) != NULL) ++found->atomics;
+    const suspects some =
+        stores == OPERAND ? suspects_at(&all, stored) : (suspects){stores == ANYTHING ? FILES : 0, 0, 0};
+    remember(&some);
     check(ptrace(PTRACE_SINGLESTEP, pid, 0, 0) == 0, "ptrace");
     wait_for_stop(pid);
-    if (stores) mark_changes(&found->changed);
+    mark_changes(&found->changed, &some);
     if (is_end) return;
   }
   check(0, "an operation that does not end");
