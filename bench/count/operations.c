@@ -76,7 +76,7 @@ static holdfast_lease lease;
 
 #define KEY key, strlen(key)
 
-static void store(int op, int type, size_t length, double exptime) {
+static void put(int op, int type, size_t length, double exptime) {
   int forcible;
   check(holdfast_store(dict, op, KEY, type, text, length, 1, exptime, 0, &forcible) == HOLDFAST_OK, holdfast_error());
 }
@@ -91,15 +91,15 @@ static void refused(void) {
   holdfast_lease none;
   check(holdfast_lock_try(dict, held_key, strlen(held_key), 30, 0, 0, &none) == HOLDFAST_LOCKED, holdfast_error());
 }
-static void set_number(void) { store(HOLDFAST_SET, HOLDFAST_NUMBER, 0, 0); }
+static void set_number(void) { put(HOLDFAST_SET, HOLDFAST_NUMBER, 0, 0); }
 /* In turns, as the end would be the same with the clock standing still. */
 static void set_with_exptime(void) {
   static double exptime = 60;
   exptime = 121 - exptime;
-  store(HOLDFAST_SET, HOLDFAST_NUMBER, 0, exptime);
+  put(HOLDFAST_SET, HOLDFAST_NUMBER, 0, exptime);
 }
-static void set_100(void) { store(HOLDFAST_SET, HOLDFAST_STRING, 100, 0); }
-static void set_1k(void) { store(HOLDFAST_SET, HOLDFAST_STRING, 1024, 0); }
+static void set_100(void) { put(HOLDFAST_SET, HOLDFAST_STRING, 100, 0); }
+static void set_1k(void) { put(HOLDFAST_SET, HOLDFAST_STRING, 1024, 0); }
 static void get(void) {
   char buffer[1024];
   holdfast_value value = {.data = buffer, .capacity = sizeof buffer};
@@ -112,7 +112,7 @@ static void incr(void) {
 }
 static void delete_key(void) { check(holdfast_delete(dict, KEY) == HOLDFAST_OK, holdfast_error()); }
 static void add_and_delete(void) {
-  store(HOLDFAST_ADD, HOLDFAST_NUMBER, 0, 0);
+  put(HOLDFAST_ADD, HOLDFAST_NUMBER, 0, 0);
   delete_key();
 }
 static void nothing(void) {}
@@ -297,65 +297,53 @@ static unsigned long address_of(const struct user_regs_struct* regs, const unsig
   return address;
 }
 
-/* Whether the instruction is an atomic read-modify-write, and of which address. */
-static int is_atomic(const struct user_regs_struct* regs, const unsigned char* code, unsigned long* address) {
-  int at = 0, locked = 0, rex = 0;
-  for (; code[at] == 0xF0 || code[at] == 0xF2 || code[at] == 0xF3 || code[at] == 0x66 || code[at] == 0x64; ++at) {
-    locked |= code[at] == 0xF0;
-  }
-  if ((code[at] & 0xF0) == 0x40) rex = code[at++];
-  const int exchange = (code[at] == 0x86 || code[at] == 0x87) && code[at + 1] >> 6 != 3;
-  if (!locked && !exchange) return 0;
-  const int opcode = code[at];
-  if (opcode == 0x0F) ++at;
-  const int extra = opcode == 0x80 || opcode == 0x83 || (opcode == 0x0F && code[at] == 0xBA) ? 1
-                    : opcode == 0x81                                                         ? 4
-                                                                                             : 0;
-  *address = address_of(regs, code, at + 1, rex, extra);
-  return 1;
-}
+/* What an instruction may store to. To compare all of the files takes longer than anything else, so it is done only for
+ * the few instructions that are not decoded here. */
+typedef struct {
+  enum { NOTHING, OPERAND, ANYTHING } target;
+  unsigned long address; /* of the operand */
+  int is_atomic;         /* a read-modify-write of it */
+} store;
 
-/* What an instruction may store to. To compare all of the files takes longer than anything else, and a traced operation
- * must not take so long that what is due after 4 ms is due again. */
-typedef enum { NOTHING, OPERAND, ANYTHING } target;
-
-/* Of the instructions with a prefix VEX or EVEX, whose operands are not decoded here. */
-static target stores_a_vector(int opcode) {
+/* Of an instruction with a prefix VEX or EVEX. */
+static store vector_store(int opcode) {
   static const unsigned char stores[] = {0x11, 0x13, 0x17, 0x29, 0x2B, 0x7E, 0x7F, 0xD6, 0xE7};
-  return memchr(stores, opcode, sizeof stores) != NULL ? ANYTHING : NOTHING;
+  return (store){memchr(stores, opcode, sizeof stores) != NULL ? ANYTHING : NOTHING, 0, 0};
 }
 
-/* OPERAND: to the operand in memory, which is at *address. */
-static target target_of(const struct user_regs_struct* regs, const unsigned char* code, unsigned long* address) {
-  int at = 0, rex = 0;
-  for (; code[at] == 0xF0 || code[at] == 0xF2 || code[at] == 0xF3 || code[at] == 0x66; ++at) continue;
-  if (code[at] == 0x64 || code[at] == 0x65) return NOTHING; /* a variable of the thread */
+/* An instruction that only loads its operand counts as one that stores there: nothing is found to have changed. */
+static store store_of(const struct user_regs_struct* regs, const unsigned char* code) {
+  const store nothing = {NOTHING, 0, 0}, anything = {ANYTHING, 0, 0};
+  int at = 0, rex = 0, is_locked = 0;
+  for (; code[at] == 0xF0 || code[at] == 0xF2 || code[at] == 0xF3 || code[at] == 0x66; ++at)
+    is_locked |= code[at] == 0xF0;
+  if (code[at] == 0x64 || code[at] == 0x65) return nothing; /* a variable of the thread */
   if ((code[at] & 0xF0) == 0x40) rex = code[at++];
-  int opcode = code[at], extra = 0, has_operand;
+  int opcode = code[at], extra = 0, has_operand, is_exchange = 0;
   if (opcode == 0x0F) {
     opcode = code[++at];
-    if (opcode == 0x05) return ANYTHING; /* syscall */
-    if ((opcode & 0xF0) == 0x80 || (opcode & 0xF8) == 0xC8 || opcode == 0x31 || opcode == 0x0B) return NOTHING;
-    if (opcode == 0x38 || opcode == 0x3A || opcode == 0xC7 || opcode == 0xAE) return ANYTHING;
+    if (opcode == 0x05) return anything; /* syscall */
+    if ((opcode & 0xF0) == 0x80 || (opcode & 0xF8) == 0xC8 || opcode == 0x31 || opcode == 0x0B) return nothing;
+    if (opcode == 0x38 || opcode == 0x3A || opcode == 0xAE) return anything;
     has_operand = 1;
     extra = (opcode & 0xFC) == 0x70 || opcode == 0xA4 || opcode == 0xAC || opcode == 0xBA || opcode == 0xC2 ||
-            (opcode & 0xFC) == 0xC4;
+            (opcode >= 0xC4 && opcode <= 0xC6);
   } else {
-    if ((opcode >= 0xA4 && opcode <= 0xA7) || opcode == 0xAA || opcode == 0xAB) return ANYTHING; /* strings */
-    if (opcode == 0xC5) return stores_a_vector(code[at + 2]);
-    if (opcode == 0xC4) return stores_a_vector(code[at + 3]);
-    if (opcode == 0x62) return stores_a_vector(code[at + 4]);
+    if ((opcode >= 0xA4 && opcode <= 0xA7) || opcode == 0xAA || opcode == 0xAB) return anything; /* strings */
+    if (opcode == 0xC5) return vector_store(code[at + 2]);
+    if (opcode == 0xC4) return vector_store(code[at + 3]);
+    if (opcode == 0x62) return vector_store(code[at + 4]);
     has_operand = (opcode < 0x40 && (opcode & 7) < 4) || opcode == 0x63 || opcode == 0x69 || opcode == 0x6B ||
                   (opcode >= 0x80 && opcode <= 0x8F) || (opcode & 0xFE) == 0xC0 || (opcode & 0xFE) == 0xC6 ||
                   (opcode & 0xFC) == 0xD0 || (opcode & 0xF8) == 0xD8 || (opcode & 0xFE) == 0xF6 ||
                   (opcode & 0xFE) == 0xFE;
+    is_exchange = (opcode & 0xFE) == 0x86;
     if (opcode == 0x69 || opcode == 0x81 || opcode == 0xC7) extra = 4;
     if (opcode == 0x6B || opcode == 0x80 || opcode == 0x83 || (opcode & 0xFE) == 0xC0 || opcode == 0xC6) extra = 1;
     if ((opcode & 0xFE) == 0xF6 && (code[at + 1] >> 3 & 7) < 2) extra = opcode == 0xF6 ? 1 : 4;
   }
-  if (!has_operand || code[at + 1] >> 6 == 3) return NOTHING;
-  *address = address_of(regs, code, at + 1, rex, extra);
-  return OPERAND;
+  if (!has_operand || code[at + 1] >> 6 == 3) return nothing;
+  return (store){OPERAND, address_of(regs, code, at + 1, rex, extra), is_locked || is_exchange};
 }
 
 /* --- counting --------------------------------------------------------------------------------------------- */
@@ -382,15 +370,15 @@ static void count(pid_t pid, counts* found) {
   read_mappings(pid, &all);
   for (; found->instructions < STEPS; ++found->instructions) {
     struct user_regs_struct regs;
-    unsigned long words[2], address, stored = 0;
+    unsigned long words[2];
     check(ptrace(PTRACE_GETREGS, pid, 0, &regs) == 0, "ptrace");
     for (int i = 0; i < 2; ++i) words[i] = ptrace(PTRACE_PEEKTEXT, pid, (char*)regs.rip + 8 * i, 0);
     const unsigned char* code = (const unsigned char*)words;
     const int is_end = code[0] == 0xCC;
-    const target stores = target_of(&regs, code, &stored);
-    if (!is_end && is_atomic(&regs, code, &address) && range_of(&all, address) != NULL) ++found->atomics;
-    const suspects some =
-        stores == OPERAND ? suspects_at(&all, stored) : (suspects){stores == ANYTHING ? FILES : 0, 0, 0};
+    const store done = store_of(&regs, code);
+    const suspects some = done.target == OPERAND ? suspects_at(&all, done.address)
+                                                 : (suspects){done.target == ANYTHING ? FILES : 0, 0, 0};
+    if (!is_end && done.is_atomic && some.count != 0) ++found->atomics;
     remember(&some);
     check(ptrace(PTRACE_SINGLESTEP, pid, 0, 0) == 0, "ptrace");
     wait_for_stop(pid);
