@@ -99,14 +99,16 @@ end
 
 -- Counts the objects that class.new makes in a brief state, and the calls of the methods `names`, which take a lock.
 -- The second of either, of whatever class, shows that the state lasts: a worker may use one object in all its requests.
-local made, taken = false, false
+local seen = {}
 
-local function count(class, name, seen)
+-- `use`: what a call of the method counts as.
+local function count(class, name, use)
     local method = class[name]
     local function counting(...)
-        if seen() and #pending > 0 then
+        if seen[use] and #pending > 0 then
             load_all()
         end
+        seen[use] = true
         return method(...)
     end
     class[name] = counting
@@ -117,25 +119,13 @@ local function count(class, name, seen)
     end
 end
 
-local function was_made()
-    local before = made
-    made = true
-    return before
-end
-
-local function was_taken()
-    local before = taken
-    taken = true
-    return before
-end
-
 function _M.count_uses(class, names)
     if not brief then
         return
     end
-    count(class, "new", was_made)
+    count(class, "new", "made")
     for _, name in ipairs(names) do
-        count(class, name, was_taken)
+        count(class, name, "taken")
     end
 end
 
