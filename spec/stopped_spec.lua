@@ -159,7 +159,7 @@ describe("while a process is stopped inside the dictionary,", function ()
     end)
 
     it("log_timeouts tells the holder", function ()
-        assert(keep(resty_lock:new("spec_stopped")):lock("held", { why = "to be told" }))
+        assert(keep(resty_lock:new("spec_stopped")):lock("held", { why = "for the report" }))
         local line
         local lock = resty_lock:new("spec_stopped", {
             timeout = 0.1, block = true, log_timeouts = function (text) line = text end,
@@ -168,7 +168,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             assert.same({ nil, "timeout" }, { lock:lock("held") })
             return line:match("held by .+"), line:match("who holds it is not known: (.+)")
         end)
-        assert.matches('why: "to be told"', told)
+        assert.matches('why: "for the report"', told)
     end)
 
     describe("a release that nobody repeats is made up for when the process goes on:", function ()

@@ -287,11 +287,11 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Obstacle
   return std::nullopt;
 }
 
-// Takes what dead processes hold, and repairs damage, when memory is short while something is held. Not ok if the mutex
-// cannot be had. Sets `found`: whether the operation may succeed now.
+// Takes what dead processes hold, and repairs damage, when memory is short while something is held. Returns another
+// code than ok if it does not get the mutex. Sets `found`: whether the operation may succeed now.
 //
-// A dictionary full of locks of living processes must not be searched with the mutex at each call: after a search the
-// shard rests for a time that grows with its size, a second for 1 MB. During the rest, an operation that would fail
+// A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard rests
+// after a search, for a time that grows with its size: a second for 1 MB. During the rest, an operation that would fail
 // still looks, without the mutex, whether a holder has died or a search would succeed.
 Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Obstacles& obstacles) noexcept {
   obstacles.found = false;

@@ -190,9 +190,9 @@ Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noe
   return swept;
 }
 
-// What was found impossible is remembered: a full dictionary must not search itself again, with the mutex held, for
-// each key that does not fit. Whether it has become possible is found without the mutex
-// (Dictionary::reclaim_from_dead).
+// A search that found nothing is remembered, because a full dictionary must not search itself again, with the mutex
+// held, for each key that does not fit. Dictionary::reclaim_from_dead() finds out without the mutex whether a search
+// has become possible.
 bool Reclaimer::is_impossible(std::uint32_t count, Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const auto known = [count](const Word32& least) {

@@ -24,9 +24,9 @@
 
 namespace holdfast {
 
-/// The mark: units of the arena, below a check, by which most words that are no mark can be told from one. A unit is a
-/// page of 4 KB; of an arena of more than 64 MB, which a dictionary for large values may have, the least power of two
-/// that its mark can count in.
+/// The mark: a number of units of the arena, below a check that most other words fail. A unit is a page of 4 KB. In an
+/// arena of more than 64 MB, which a dictionary for large values may have, a unit is the least power of two that the
+/// mark can count the arena in.
 struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;
   static constexpr std::uint32_t kUnitBits = 14;
