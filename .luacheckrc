@@ -5,6 +5,8 @@ color = false
 exclude_files = { "build*/**" }
 
 files["spec"] = { std = "luajit+busted" }
+files["tools/spec"] = { std = "luajit+busted" }
+files["cluster/spec"] = { std = "luajit+busted" }
 files[".busted"] = { std = "luajit" }
 files["rockspec/*.rockspec"] = { std = "rockspec" }
 -- Each host adapter knows the globals of its host; other modules know none.

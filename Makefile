@@ -35,7 +35,7 @@ demo: ## install what is missing, build, and let four workers share one cache
 demo-cluster: ## the same with etcd: three machines share locks while a holder, etcd's leader and an agent are killed
 	@scripts/setup cluster
 	@$(MAKE) --no-print-directory all
-	@examples/cluster/run $(BUILD)
+	@cluster/examples/run $(BUILD)
 
 check: ## the quick part of the tests, two minutes after the build: unit tests, and specs without nginx, etcd and the command
 	@scripts/setup check
@@ -94,7 +94,7 @@ bench-look: ## what it costs to look at a world of 1,000 processes: nine minutes
 	@scripts/setup cluster
 	@$(call configure,$(OPTIONAL_PARTS))
 	@$(compile) --target holdfast_parts
-	@bench/look $(BUILD)
+	@tools/bench-look $(BUILD)
 
 fuzz: ## install what is missing, build in a folder of its own, search for inputs that break it: SECONDS=60 each
 	@scripts/setup fuzz

@@ -8,17 +8,6 @@ install(
   INCLUDES
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
-if(TARGET holdfast_command)
-  install(TARGETS holdfast_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(FILES contrib/man/holdfast.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  install(FILES contrib/completion/holdfast.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
-          RENAME holdfast)
-endif()
-
-if(TARGET holdfast_agent)
-  install(TARGETS holdfast_agent RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(FILES contrib/man/holdfast-agent.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-endif()
 
 if(HOLDFAST_INSTALL_C)
   install(FILES include/holdfast.h include/holdfast.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -601,7 +601,7 @@ HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key
 /* [read] The answer: lines of "name=value". The first is "code=yes", "code=no", "code=unavailable" or, of a key that is
  * too long for the store, "code=unsupported", the last two with the reason as "sentence"; then, as far as they are known, "revision" and "machine" of the grant, and of the holder "host", "pid",
  * "program", "why" and "when" (ms since 1970). Of ASK_STATUS: "machine" of the session, or the reason why there is none
- * as "sentence", then the agent's counts, which docs/cluster.md describes. *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
+ * as "sentence", then the agent's counts, which cluster/docs/cluster.md describes. *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
  * answer. TIMEOUT: it has not come yet. All other codes close the descriptor. UNAVAILABLE (the agent has ended),
  * INVALID. */
 HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);

@@ -60,9 +60,11 @@ for path in shell.output("find . -path ./.git -prune -o -print"):gmatch("%./([^\
 end
 
 
+local FOLDERS = { "", "src/", "tools/src/", "cluster/src/", "lua/resty/holdfast/", "include/", "docs/", "tests/" }
+
 -- Where a path of a document may begin: at the top, in a folder of sources, or beside the document.
 local function exists(path)
-    for _, folder in ipairs({ "", "src/", "lua/resty/holdfast/", "include/", "docs/", "tests/" }) do
+    for _, folder in ipairs(FOLDERS) do
         if tree[folder .. path:gsub("/$", "")] then
             return true
         end

@@ -4,11 +4,10 @@
 local command, files, literals, shell = require "spec.support" ("command", "files", "literals", "shell")
 
 -- What has to be explained.
-local EXPLAINED = shell.output("ls src/agent/*.cc src/etcd/*.cc src/service/*.cc src/cluster/*.cc src/capi/question.cc "
-                               .. "src/dict/cluster_state.cc src/cli/*.cc src/inspect/*.cc src/serve/*.cc "
-                               .. "lua/resty/holdfast/lock/cluster.lua")
+local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc src/cluster/*.cc src/capi/question.cc "
+                               .. "src/dict/cluster_state.cc lua/resty/holdfast/lock/cluster.lua")
 -- Where messages may also come from.
-local ALL = shell.output("find src lua -name '*.cc' -o -name '*.h' -o -name '*.lua'")
+local ALL = shell.output("find src tools/src cluster/src lua -name '*.cc' -o -name '*.h' -o -name '*.lua'")
 
 -- Sentences that are no messages: what etcd says, by which it is understood, and results.
 local PASSED_OVER = {
@@ -19,27 +18,27 @@ local PASSED_OVER = {
 }
 -- These only show things: nothing of them is an error.
 local RESULTS = {
-    ["src/cli/top_rows.cc"] = true,
-    ["src/serve/families.cc"] = true,
-    ["src/serve/metrics.cc"] = true,
+    ["tools/src/look/top_rows.cc"] = true,
+    ["tools/src/serve/families.cc"] = true,
+    ["tools/src/serve/metrics.cc"] = true,
 }
 -- Beginnings of results, of titles of processes, and of fields of HTTP, in files that have messages as well.
 local SHOWN = {
-    ["src/cli/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
-    ["src/cli/cluster_status.cc"] = { "more than 1 s", "no dictionary: ", "; half within ", "session {} for " },
-    ["src/cli/doctor_command.cc"] = { "all is well" },
-    ["src/cli/lock_guard.cc"] = { "holdfast: guard of " },
-    ["src/cli/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
-    ["src/cli/ls_command.cc"] = { "lock reserved ms" },
-    ["src/cli/main.cc"] = { "holdfast: master " },
-    ["src/cli/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ",
+    ["tools/src/cli/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
+    ["tools/src/cli/cluster_status.cc"] = { "more than 1 s", "no dictionary: ", "; half within ", "session {} for " },
+    ["tools/src/look/doctor_command.cc"] = { "all is well" },
+    ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
+    ["tools/src/look/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
+    ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
+    ["tools/src/cli/main.cc"] = { "holdfast: master " },
+    ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ",
                                    "any key: " },
-    ["src/cli/top_view.cc"] = { "it is not held or waited for any more" },
-    ["src/cli/worker.cc"] = { "holdfast: worker " },
-    ["src/inspect/processes.cc"] = { "a process that is " },
-    ["src/serve/reply.cc"] = { "text/plain; ", "application/openmetrics", "Method Not ", "Request Header ",
+    ["tools/src/look/top_view.cc"] = { "it is not held or waited for any more" },
+    ["tools/src/run/worker.cc"] = { "holdfast: worker " },
+    ["tools/src/inspect/processes.cc"] = { "a process that is " },
+    ["tools/src/serve/reply.cc"] = { "text/plain; ", "application/openmetrics", "Method Not ", "Request Header ",
                                "Content-Security-Policy: " },
-    ["src/service/main.cc"] = { ": waits for the end of the agent" },
+    ["cluster/src/service/main.cc"] = { ": waits for the end of the agent" },
 }
 -- Mistakes on a command line have one entry together: what is wrong with it they say themselves.
 local USAGE = {
@@ -47,7 +46,7 @@ local USAGE = {
     "^no file was named", "^an empty name ", "^ after %-c ", "^: the command follows", "^an agent is of ", " given: ",
     " incompatible$", "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
 }
-local HAS_USAGE = { "^src/cli/", "^src/serve/", "^src/service/main" }
+local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
 
 local WORDS_MIN = 3
 
@@ -213,7 +212,7 @@ describe("docs/errors.md", function ()
         local advice = PAGE:match("\n## Doctor\n(.-)\n## "):gsub("`", "\""):gsub("%s+", " ")
         local missing = {}
         for path in EXPLAINED:gmatch("%S+") do
-            local is_doctors = path:find "^src/inspect/health" or path == "src/cli/doctor_command.cc"
+            local is_doctors = path:find "^tools/src/inspect/health" or path == "tools/src/look/doctor_command.cc"
             local told = is_doctors and page .. advice or page
             for _, literal in ipairs(literals.of(path)) do
                 local passes = is_result(path, literal) or is_usage(path, literal)

@@ -10,8 +10,8 @@ local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
 local NAMES = { "spec_metrics", "spec metrics \"2\"\\%\n" }
-local MANUAL, ALERTS = "docs/resty.holdfast.prometheus.md", "contrib/prometheus/alerts.yml"
-local DASHBOARD = "contrib/grafana/holdfast.json"
+local MANUAL, ALERTS = "docs/resty.holdfast.prometheus.md", "tools/share/prometheus/alerts.yml"
+local DASHBOARD = "tools/share/grafana/holdfast.json"
 
 local checked = fixture.it_unless(not shell.succeeds("command -v promtool >/dev/null") and "promtool is not installed")
 

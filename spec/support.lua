@@ -1,9 +1,11 @@
 -- Modules of spec/support by their names, in one line: local files, shell = require "spec.support" ("files", "shell").
+-- "cluster/etcd" is one of cluster/spec/support.
 
 return function (...)
     local modules = { ... }
     for i, name in ipairs(modules) do
-        modules[i] = require("spec.support." .. name)
+        local package, module = name:match "^(%l+)/(.+)$"
+        modules[i] = require((package and package .. "." or "") .. "spec.support." .. (module or name))
     end
     return unpack(modules)
 end

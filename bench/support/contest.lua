@@ -16,7 +16,7 @@ local function start(context, etcd, entry, told, spread)
     for i = 1, entry.contenders do
         told.process = i - 1
         told.url = etcd.urls[(i - 1) % #etcd.urls + 1]
-        local command = process.quote(context.build .. "/bench/cluster_clients")
+        local command = process.quote(context.build .. "/cluster/bench/cluster_clients")
         if spread then
             command = spread:command((i - 1) % entry.machines + 1)
         end
@@ -83,9 +83,9 @@ local function compete(context, etcd, entry, told, spread)
 end
 
 
--- One run of entry: { side = "holdfast", or a part of bench/cluster/main.cc, contenders =, machines = }. The result:
--- acquired, and rate (per second); longest wait, and a histogram of waits; requests and events of etcd for each wait;
--- overlaps. Nil and a sentence if it failed.
+-- One run of entry: { side = "holdfast", or a part of cluster/bench/clients/main.cc, contenders =, machines = }. The
+-- result: acquired, and rate (per second); longest wait, and a histogram of waits; requests and events of etcd for each
+-- wait; overlaps. Nil and a sentence if it failed.
 function _M.run(context, etcd, entry, seconds)
     runs = runs + 1
     local space = "run" .. runs

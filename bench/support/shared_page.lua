@@ -1,5 +1,5 @@
 -- What all contenders of a run share, whatever lock they take: a page of memory that lets them start together, and in
--- which each that has the lock finds out whether it is alone. bench/cluster/shared_page.h has the same for C++.
+-- which each that has the lock finds out whether it is alone. cluster/bench/clients/shared_page.h has the same for C++.
 
 local clock, system_locks = require "bench.support" ("clock", "system_locks")
 local ffi = require "ffi"

@@ -43,8 +43,8 @@ local function measure_asks(context, cluster)
     local spread = machines.start(context, cluster, "ask", 1)
     local fault
     for round = 1, context.quick and 1 or ROUNDS do
-        local bare, err = ask_once(context, cluster, process.quote(context.build .. "/bench/cluster_clients"), "ask",
-                                   round)
+        local clients = process.quote(context.build .. "/cluster/bench/cluster_clients")
+        local bare, err = ask_once(context, cluster, clients, "ask", round)
         local mine, err2 = ask_once(context, cluster, spread:command(1), "cluster_ask", round)
         if not bare or not mine then
             fault = not bare and err or err2

@@ -1,7 +1,7 @@
 -- Which worker had which lock when, by what they have written down, and what must not have been: two that had the same
 -- lock at a time, a grant with a number that is not above the last, a write in the store that came too late.
 --
---   luajit examples/cluster/report.lua JOURNAL CERTIFICATE     status 0 if there is none of these
+--   luajit cluster/examples/report.lua JOURNAL CERTIFICATE     status 0 if there is none of these
 
 local COLUMNS = 72
 

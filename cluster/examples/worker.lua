@@ -2,7 +2,7 @@
 -- step: at any time one worker of one machine is at each. The machine's agent runs already:
 --
 --   holdfast agent main --etcd http://10.0.0.5:2379
---   holdfast run --workers 3 examples/cluster/worker.lua FOLDER MACHINE
+--   holdfast run --workers 3 cluster/examples/worker.lua FOLDER MACHINE
 --
 -- FOLDER is what all machines share, as a file server or a database would be; MACHINE is a name to tell them apart.
 

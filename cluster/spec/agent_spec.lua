@@ -1,7 +1,7 @@
 -- `holdfast agent`: its command line and its configuration, how it ends, and which one acts when there are two.
 
 local command, etcd, fixture, files, process, shell =
-    require "spec.support" ("command", "etcd", "fixture", "files", "process", "shell")
+    require "spec.support" ("command", "cluster/etcd", "fixture", "files", "process", "shell")
 
 local await, run, said = command.await, command.run, etcd.said
 local start, write = command.start, command.write

@@ -7,8 +7,8 @@ local ffi = require "ffi"
 
 local root = shell.output("pwd")
 local BUILD = shell.output("dirname -- \"${HOLDFAST_LIB:-" .. root .. "/build/libholdfast.so}\"")
-local CLIENTS = BUILD .. "/bench/cluster_clients"
-local no_clients = not shell.succeeds("[ -x '" .. CLIENTS .. "' ]") and "bench/cluster_clients is not built" or nil
+local CLIENTS = BUILD .. "/cluster/bench/cluster_clients"
+local no_clients = not shell.succeeds("[ -x '" .. CLIENTS .. "' ]") and CLIENTS .. " is not built" or nil
 local missing = no_clients
                 or not shell.succeeds("[ -x '" .. BUILD .. "/holdfast-agent' ]") and "there is no agent"
                 or not shell.succeeds("command -v etcd >/dev/null") and "etcd is not installed"

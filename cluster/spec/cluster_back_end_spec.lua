@@ -2,7 +2,7 @@
 -- set for needs no change. Claims with the tag #local are of other locks: that one which is deleted or flushed is free
 -- at once, that a lease may last for ever, what rwlocks and semaphores do.
 
-local agents, fixture, process, shell = require "spec.support" ("agent", "fixture", "process", "shell")
+local agents, fixture, process, shell = require "spec.support" ("cluster/agent", "fixture", "process", "shell")
 
 local it = fixture.it_unless(agents.missing())
 

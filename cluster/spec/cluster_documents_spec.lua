@@ -1,11 +1,11 @@
--- docs/cluster.md: what it shows happens, with an etcd of its own in place of that at port 2379; and it has each count
--- that there is. docs/holdfast.md has each option of the agent and each field of its configuration.
+-- cluster/docs/cluster.md: what it shows happens, with an etcd of its own in place of that at port 2379; and it has
+-- each count that there is. tools/docs/holdfast.md has each option of the agent and each field of its configuration.
 
 local command, etcd, files, fixture, shell, snippets =
-    require "spec.support" ("command", "etcd", "files", "fixture", "shell", "snippets")
+    require "spec.support" ("command", "cluster/etcd", "files", "fixture", "shell", "snippets")
 
-local PATH = "docs/cluster.md"
-local MANUAL = "docs/holdfast.md"
+local PATH = "cluster/docs/cluster.md"
+local MANUAL = "tools/docs/holdfast.md"
 local missing = etcd.missing() or not shell.succeeds("command -v etcdctl >/dev/null") and "etcdctl is not installed"
                 or nil
 local it = fixture.it_unless(missing)

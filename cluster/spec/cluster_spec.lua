@@ -1,8 +1,8 @@
--- Locks of a dictionary that belongs to a cluster, with an agent that has no store (spec/support/agent.lua). They are
--- those of other dictionaries in what spec/cluster_back_end_spec.lua runs.
+-- Locks of a dictionary that belongs to a cluster, with an agent that has no store (cluster/spec/support/agent.lua).
+-- They are those of other dictionaries in what cluster/spec/cluster_back_end_spec.lua runs.
 
 local agents, expect, fixture, process, site, tasks =
-    require "spec.support" ("agent", "expect", "fixture", "process", "site", "tasks")
+    require "spec.support" ("cluster/agent", "expect", "fixture", "process", "site", "tasks")
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"

@@ -1,10 +1,10 @@
--- examples/cluster: the demonstration in its short form, what it is judged by, and that it leaves nothing behind.
+-- cluster/examples: the demonstration in its short form, what it is judged by, and that it leaves nothing behind.
 
 local command, fixture, process, row, shell =
     require "spec.support" ("command", "fixture", "process", "rows", "shell")
 
 local root = shell.output("pwd")
-local FOLDER = root .. "/examples/cluster"
+local FOLDER = root .. "/cluster/examples"
 local BUILD = shell.output("dirname -- \"${HOLDFAST_LIB:-" .. root .. "/build/libholdfast.so}\"")
 local missing = not shell.succeeds("command -v etcd >/dev/null") and "etcd is not installed"
                 or not shell.succeeds("[ -x '" .. BUILD .. "/holdfast-agent' ]") and "there is no agent"
@@ -12,7 +12,7 @@ local missing = not shell.succeeds("command -v etcd >/dev/null") and "etcd is no
                 or nil
 
 
-describe("examples/cluster", function ()
+describe("cluster/examples", function ()
     local it_runs = fixture.it_unless(missing)
 
     before_each(command.set_up)

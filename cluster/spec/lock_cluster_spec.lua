@@ -1,6 +1,6 @@
 -- `holdfast lock` in a cluster: with an agent that it starts, with one that does not answer, and what it says of both.
 
-local command, etcd, fixture, shell = require "spec.support" ("command", "etcd", "fixture", "shell")
+local command, etcd, fixture, shell = require "spec.support" ("command", "cluster/etcd", "fixture", "shell")
 
 local await, run, said, start, write = command.await, command.run, etcd.said, command.start, command.write
 

@@ -1,7 +1,7 @@
 -- `holdfast run --agent`: an agent of a cluster for as long as the workers run.
 
 local command, etcd, files, fixture, process, shell =
-    require "spec.support" ("command", "etcd", "files", "fixture", "process", "shell")
+    require "spec.support" ("command", "cluster/etcd", "files", "fixture", "process", "shell")
 
 local await, run, said, start, write = command.await, command.run, etcd.said, command.start, command.write
 

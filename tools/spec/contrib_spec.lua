@@ -2,7 +2,7 @@
 
 local command, files, fixture, shell = require "spec.support" ("command", "files", "fixture", "shell")
 
-local UNIT = "contrib/systemd/holdfast-agent@.service"
+local UNIT = "cluster/share/holdfast-agent@.service"
 local missing = not shell.succeeds("command -v systemd-analyze >/dev/null") and "systemd is not installed" or nil
 
 
@@ -22,7 +22,7 @@ describe(UNIT, function ()
     it("starts no agent again that says so by its status, and each other one before its lease ends", function ()
         local text = files.read(UNIT)
         local statuses = assert(text:match "\nRestartPreventExitStatus=([%d ]+)\n")
-        local manual = files.read "docs/holdfast.md"
+        local manual = files.read "tools/docs/holdfast.md"
         for status in statuses:gmatch("%d+") do
             assert.matches("\n| " .. status .. " | [^\n]*; do not |\n", manual)
         end
@@ -33,12 +33,12 @@ describe(UNIT, function ()
 end)
 
 
-describe("contrib/systemd/holdfast-serve@.service", function ()
+describe("tools/share/holdfast-serve@.service", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
     fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
-        local text = files.read("contrib/systemd/holdfast-serve@.service")
+        local text = files.read("tools/share/holdfast-serve@.service")
         text = text:gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
                    :gsub("Documentation=[^\n]*\n", "")
         local path = command.write("holdfast-serve@.service", text)
@@ -49,12 +49,12 @@ describe("contrib/systemd/holdfast-serve@.service", function ()
 end)
 
 
-describe("contrib/systemd/holdfast-run@.service", function ()
+describe("tools/share/holdfast-run@.service", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
     fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
-        local text = files.read("contrib/systemd/holdfast-run@.service")
+        local text = files.read("tools/share/holdfast-run@.service")
         text = text:gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
                    :gsub("Documentation=[^\n]*\n", "")
         local path = command.write("holdfast-run@.service", text)

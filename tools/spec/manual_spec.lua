@@ -1,12 +1,13 @@
--- The manual of the holdfast command: docs/holdfast.md, the page for man(1) that is made of it, --help, and completion.
+-- The manual of the holdfast command: tools/docs/holdfast.md, the page for man(1) that is made of it, --help, and
+-- completion.
 
 local command, files, shell, world = require "spec.support" ("command", "files", "shell", "world")
 
 local output = world.output
 
-local MANUAL = "docs/holdfast.md"
-local PAGE = "contrib/man/holdfast.1"
-local COMPLETION = "contrib/completion/holdfast.bash"
+local MANUAL = "tools/docs/holdfast.md"
+local PAGE = "tools/share/holdfast.1"
+local COMPLETION = "tools/share/holdfast.bash"
 
 -- Their options are described in sections of their own.
 local ELSEWHERE = { lock = true, run = true }
@@ -47,7 +48,7 @@ describe("The manual of the command", function ()
         end
     end)
 
-    it("is what man(1) shows: contrib/man/holdfast.1 is made of it", function ()
+    it("is what man(1) shows: tools/share/holdfast.1 is made of it", function ()
         local made = assert(io.popen "scripts/man-page")
         local page = made:read "*a"
         made:close()

@@ -175,7 +175,7 @@ describe("The command line", function()
     end)
 
     it("does what the manual shows", function()
-        local manual = assert(io.open("docs/holdfast.md")):read("*a")
+        local manual = assert(io.open("tools/docs/holdfast.md")):read("*a")
         local source = manual:match("file: count.lua %-%->\n```lua\n(.-)```")
         local line = manual:match("```sh\nholdfast (.-)\n```")
         local output = manual:match("output like %-%->\n```\n(.-)```")

@@ -1,9 +1,9 @@
--- An agent without a store (tests/cluster/local_agent.cc): gives every lock that is wanted to this machine, unless it
+-- An agent without a store (cluster/tests/local_agent.cc): gives every lock that is wanted to this machine, unless it
 -- is told otherwise.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
-local PROGRAM = shell.output("dirname -- \"$HOLDFAST_LIB\"") .. "/tests/cluster/local_agent"
+local PROGRAM = shell.output("dirname -- \"$HOLDFAST_LIB\"") .. "/cluster/tests/local_agent"
 
 local Agent = {}
 Agent.__index = Agent

@@ -1,5 +1,5 @@
 // What the agent asks of a cluster's store: a linearizable map of keys to values with leases, guarded transactions and
-// a watch on one key. Nothing here knows etcd (src/etcd), nor what the keys mean.
+// a watch on one key. Nothing here knows etcd (cluster/src/etcd), nor what the keys mean.
 //
 // Calls return at once; each callback runs later, once, from the loop of the agent, never from inside the call. One
 // thread. What is asked in great numbers waits for its turn to be sent; what keeps the session alive does not.

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <thread>
 
-#include "cluster/fake_server.h"
-#include "cluster/store_test.h"
+#include "etcd/fake_server.h"
+#include "etcd/store_test.h"
 
 namespace {
 

@@ -6,9 +6,9 @@
 #include <cstdio>
 #include <fstream>
 
-#include "cluster/etcd_server.h"
-#include "cluster/fake_server.h"
-#include "cluster/store_test.h"
+#include "etcd/etcd_server.h"
+#include "etcd/fake_server.h"
+#include "etcd/store_test.h"
 
 namespace holdfast::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "cluster/etcd_server.h"
+#include "etcd/etcd_server.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,8 +16,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "cluster/fake_server.h"
 #include "etcd/base64.h"
+#include "etcd/fake_server.h"
 #include "etcd/json.h"
 
 namespace holdfast::test {

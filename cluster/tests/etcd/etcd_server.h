@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "agent/store.h"
-#include "cluster/proxy.h"
-#include "cluster/slow_disk.h"
 #include "etcd/http.h"
 #include "etcd/loop.h"
+#include "etcd/proxy.h"
+#include "etcd/slow_disk.h"
 #include "support/process.h"
 
 namespace holdfast::test {

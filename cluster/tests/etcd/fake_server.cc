@@ -1,4 +1,4 @@
-#include "cluster/fake_server.h"
+#include "etcd/fake_server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

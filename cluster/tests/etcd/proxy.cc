@@ -1,4 +1,4 @@
-#include "cluster/proxy.h"
+#include "etcd/proxy.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "cluster/fake_server.h"
+#include "etcd/fake_server.h"
 #include "platform/platform.h"
 
 namespace holdfast::test {

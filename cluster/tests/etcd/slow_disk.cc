@@ -1,4 +1,4 @@
-#include "cluster/slow_disk.h"
+#include "etcd/slow_disk.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

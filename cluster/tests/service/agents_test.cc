@@ -1,4 +1,4 @@
-// Locks over machines, with agents that are killed, stopped and replaced (docs/cluster.md).
+// Locks over machines, with agents that are killed, stopped and replaced (cluster/docs/cluster.md).
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/etcd_server.h"
+#include "etcd/etcd_server.h"
 #include "service/machine.h"
 #include "support/clock.h"
 #include "support/dict.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cluster/etcd_server.h"
+#include "etcd/etcd_server.h"
 #include "service/machine.h"
 #include "support/clock.h"
 

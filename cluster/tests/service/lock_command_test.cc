@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/etcd_server.h"
+#include "etcd/etcd_server.h"
 #include "platform/platform.h"
 #include "service/machine.h"
 #include "support/clock.h"

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/etcd_server.h"
-#include "cluster/proxy.h"
+#include "etcd/etcd_server.h"
+#include "etcd/proxy.h"
 #include "service/machine.h"
 #include "service/workers.h"
 #include "support/clock.h"

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <vector>
 
-#include "cluster/etcd_server.h"
+#include "etcd/etcd_server.h"
 #include "holdfast.h"
 #include "platform/platform.h"
 #include "support/dict.h"

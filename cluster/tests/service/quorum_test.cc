@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cluster/etcd_server.h"
-#include "cluster/proxy.h"
+#include "etcd/etcd_server.h"
+#include "etcd/proxy.h"
 #include "service/machine.h"
 
 namespace holdfast::test {

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <random>
 
-#include "cluster/etcd_server.h"
+#include "etcd/etcd_server.h"
 #include "service/machine.h"
 #include "service/workers.h"
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cluster/etcd_server.h"
-#include "cluster/fake_server.h"
-#include "cluster/proxy.h"
+#include "etcd/etcd_server.h"
+#include "etcd/fake_server.h"
+#include "etcd/proxy.h"
 #include "service/machine.h"
 #include "support/process.h"
 

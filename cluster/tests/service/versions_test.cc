@@ -4,7 +4,7 @@
 #include <atomic>
 #include <string>
 
-#include "cluster/fake_server.h"
+#include "etcd/fake_server.h"
 #include "service/machine.h"
 #include "support/waiting.h"
 

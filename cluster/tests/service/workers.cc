@@ -13,8 +13,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "cluster/etcd_server.h"
 #include "dict/segment.h"
+#include "etcd/etcd_server.h"
 #include "platform/platform.h"
 #include "support/dict.h"
 #include "support/waiting.h"

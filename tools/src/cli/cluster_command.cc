@@ -14,7 +14,6 @@
 #include "base/name.h"
 #include "cli/cluster_status.h"
 #include "cli/key_command.h"
-#include "cli/listening_agents.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
@@ -23,6 +22,7 @@
 #include "holdfast.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
+#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 

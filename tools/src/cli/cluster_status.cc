@@ -16,8 +16,6 @@
 
 #include "base/name.h"
 #include "cli/arguments.h"
-#include "cli/listening_agents.h"
-#include "cli/lock_refusal.h"
 #include "cli/message.h"
 #include "cli/print_json.h"
 #include "cli/question.h"
@@ -27,6 +25,8 @@
 #include "inspect/json.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
+#include "lock/lock_refusal.h"
+#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 

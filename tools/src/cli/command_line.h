@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "cli/run_options.h"
+#include "run/run_options.h"
 
 namespace holdfast::cli {
 

@@ -3,14 +3,14 @@
 #include <algorithm>
 
 #include "cli/administration.h"
-#include "cli/agent_command.h"
 #include "cli/cluster_command.h"
-#include "cli/lock_command.h"
-#include "cli/locks_command.h"
-#include "cli/ls_command.h"
-#include "cli/serve_command.h"
-#include "cli/top_command.h"
 #include "cli/values.h"
+#include "lock/lock_command.h"
+#include "look/locks_command.h"
+#include "look/ls_command.h"
+#include "look/top_command.h"
+#include "run/agent_command.h"
+#include "serve/serve_command.h"
 
 namespace holdfast::cli {
 

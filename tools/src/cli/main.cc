@@ -9,13 +9,13 @@
 #include "cli/arguments.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/dictionaries.h"
-#include "cli/master.h"
 #include "cli/message.h"
-#include "cli/run_options.h"
-#include "cli/title.h"
 #include "holdfast.h"
 #include "platform/standard_descriptors.h"
+#include "run/dictionaries.h"
+#include "run/master.h"
+#include "run/run_options.h"
+#include "run/title.h"
 
 namespace holdfast::cli {
 

@@ -1,4 +1,5 @@
-// The JSON of what there is to see. docs/holdfast.md describes each field; fields may be added, and stay as they are.
+// The JSON of what there is to see. tools/docs/holdfast.md describes each field; fields may be added, and stay as they
+// are.
 #pragma once
 
 #include <nlohmann/json.hpp>

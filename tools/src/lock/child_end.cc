@@ -1,4 +1,4 @@
-#include "cli/child_end.h"
+#include "lock/child_end.h"
 
 #include <fmt/format.h>
 #include <sys/wait.h>

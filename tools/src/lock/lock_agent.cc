@@ -1,4 +1,4 @@
-#include "cli/lock_agent.h"
+#include "lock/lock_agent.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "cli/agent_command.h"
 #include "cli/message.h"
+#include "run/agent_command.h"
 
 namespace holdfast::cli {
 

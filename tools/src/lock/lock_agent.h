@@ -4,9 +4,9 @@
 #include <sys/types.h>
 
 #include "cli/descriptor.h"
-#include "cli/lock_options.h"
-#include "cli/passed_signals.h"
 #include "holdfast.h"
+#include "lock/lock_options.h"
+#include "lock/passed_signals.h"
 
 namespace holdfast::cli {
 

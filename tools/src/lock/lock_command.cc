@@ -1,4 +1,4 @@
-#include "cli/lock_command.h"
+#include "lock/lock_command.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -23,19 +23,19 @@
 #include <utility>
 
 #include "base/name.h"
-#include "cli/lock_agent.h"
-#include "cli/lock_guard.h"
-#include "cli/lock_hold.h"
-#include "cli/lock_options.h"
-#include "cli/lock_refusal.h"
-#include "cli/lock_taker.h"
 #include "cli/message.h"
-#include "cli/passed_signals.h"
 #include "cli/signals.h"
 #include "cli/user.h"
-#include "cli/worker.h"
 #include "holdfast.h"
 #include "inspect/proc.h"
+#include "lock/lock_agent.h"
+#include "lock/lock_guard.h"
+#include "lock/lock_hold.h"
+#include "lock/lock_options.h"
+#include "lock/lock_refusal.h"
+#include "lock/lock_taker.h"
+#include "lock/passed_signals.h"
+#include "run/worker.h"
 
 namespace holdfast::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/lock_guard.h"
+#include "lock/lock_guard.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -15,9 +15,9 @@
 #include <memory>
 
 #include "cli/descriptor.h"
-#include "cli/lock_hold.h"
-#include "cli/title.h"
 #include "inspect/proc.h"
+#include "lock/lock_hold.h"
+#include "run/title.h"
 
 namespace holdfast::cli {
 

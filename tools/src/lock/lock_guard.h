@@ -7,7 +7,7 @@
 #include <atomic>
 #include <string>
 
-#include "cli/lock_hold.h"
+#include "lock/lock_hold.h"
 
 namespace holdfast::cli {
 

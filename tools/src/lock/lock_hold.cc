@@ -1,4 +1,4 @@
-#include "cli/lock_hold.h"
+#include "lock/lock_hold.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

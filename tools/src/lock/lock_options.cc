@@ -1,4 +1,4 @@
-#include "cli/lock_options.h"
+#include "lock/lock_options.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

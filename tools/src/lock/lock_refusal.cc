@@ -1,4 +1,4 @@
-#include "cli/lock_refusal.h"
+#include "lock/lock_refusal.h"
 
 #include <fmt/format.h>
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "cli/lock_options.h"
 #include "cli/question.h"
 #include "holdfast.h"
+#include "lock/lock_options.h"
 
 namespace holdfast::cli {
 

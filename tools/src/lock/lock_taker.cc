@@ -1,4 +1,4 @@
-#include "cli/lock_taker.h"
+#include "lock/lock_taker.h"
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "base/name.h"
-#include "cli/lock_refusal.h"
 #include "cli/message.h"
 #include "cli/question.h"
 #include "inspect/text.h"
+#include "lock/lock_refusal.h"
 
 namespace holdfast::cli {
 

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
-#include "cli/lock_hold.h"
-#include "cli/lock_options.h"
 #include "holdfast.h"
+#include "lock/lock_hold.h"
+#include "lock/lock_options.h"
 
 namespace holdfast::cli {
 

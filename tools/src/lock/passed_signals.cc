@@ -1,4 +1,4 @@
-#include "cli/passed_signals.h"
+#include "lock/passed_signals.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "cli/stuck_terminal.h"
+#include "lock/stuck_terminal.h"
 
 #include <poll.h>
 #include <unistd.h>

@@ -8,7 +8,6 @@
 
 #include "cli/administration.h"
 #include "cli/arguments.h"
-#include "cli/listening_agents.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
@@ -16,6 +15,7 @@
 #include "inspect/diagnosis.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
+#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 

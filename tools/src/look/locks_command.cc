@@ -1,4 +1,4 @@
-#include "cli/locks_command.h"
+#include "look/locks_command.h"
 
 #include <fmt/format.h>
 

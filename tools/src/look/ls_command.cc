@@ -1,4 +1,4 @@
-#include "cli/ls_command.h"
+#include "look/ls_command.h"
 
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ use a dictionary that have it open, or hold or wait for a lock in it. Without --
 are looked for some 100ths of a second; "+" says that there may be more.)"};
 
 constexpr CommandTexts kStat{"stat", "NAME", "Tells all there is to tell of a dictionary.",
-                             "docs/holdfast.md says what each line counts."};
+                             "tools/docs/holdfast.md says what each line counts."};
 
 struct ShownOpeners {
   std::string people;

@@ -1,4 +1,4 @@
-#include "cli/top_command.h"
+#include "look/top_command.h"
 
 #include <fmt/format.h>
 #include <time.h>
@@ -15,13 +15,13 @@
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
-#include "cli/top_json.h"
-#include "cli/top_live.h"
-#include "cli/top_view.h"
 #include "cli/world_options.h"
 #include "inspect/dictionaries.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
+#include "look/top_json.h"
+#include "look/top_live.h"
+#include "look/top_view.h"
 
 namespace holdfast::cli {
 
@@ -32,7 +32,7 @@ constexpr CommandTexts kTop{
     R"(On a terminal it fills the screen: F1 tells of the keys, q ends it. Else, or with --batch,
 it prints both tables again and again. A program gets a line for each thing, tabs between
 what begins with "world", "lock" or "dictionary", or with --json an object for each look;
-docs/holdfast.md has the fields.)"};
+tools/docs/holdfast.md has the fields.)"};
 
 struct Wanted {
   std::optional<double> delay;

@@ -1,4 +1,4 @@
-#include "cli/top_json.h"
+#include "look/top_json.h"
 
 #include <cmath>
 #include <ctime>

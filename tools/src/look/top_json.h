@@ -1,8 +1,8 @@
 // What `holdfast top --batch --json` prints: one look at a world as an object.
 #pragma once
 
-#include "cli/top_view.h"
 #include "inspect/json.h"
+#include "look/top_view.h"
 
 namespace holdfast::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/top_live.h"
+#include "look/top_live.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,9 +13,9 @@
 #include "cli/arguments.h"
 #include "cli/descriptor.h"
 #include "cli/signals.h"
-#include "cli/top_screen.h"
 #include "holdfast.h"
 #include "inspect/text.h"
+#include "look/top_screen.h"
 
 namespace holdfast::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/top_view.h"
+#include "look/top_view.h"
 
 namespace holdfast::cli {
 

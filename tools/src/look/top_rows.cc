@@ -1,4 +1,4 @@
-#include "cli/top_rows.h"
+#include "look/top_rows.h"
 
 #include <fmt/format.h>
 

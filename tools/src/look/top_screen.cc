@@ -1,4 +1,4 @@
-#include "cli/top_screen.h"
+#include "look/top_screen.h"
 
 #define NCURSES_NOMACROS 1
 #include <curses.h>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/name.h"
-#include "cli/stuck_terminal.h"
+#include "lock/stuck_terminal.h"
 
 // The terminal header has macros of names that are used here.
 #undef lines

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "cli/top_view.h"
+#include "look/top_view.h"
 
 namespace holdfast::cli {
 

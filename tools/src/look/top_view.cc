@@ -1,4 +1,4 @@
-#include "cli/top_view.h"
+#include "look/top_view.h"
 
 #include <algorithm>
 #include <ctime>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/top_pace.h"
-#include "cli/top_rows.h"
+#include "look/top_pace.h"
+#include "look/top_rows.h"
 
 namespace holdfast::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/agent_command.h"
+#include "run/agent_command.h"
 
 #include <unistd.h>
 

@@ -7,7 +7,7 @@
 
 namespace holdfast::cli {
 
-/// Of that program, as docs/holdfast.md has them.
+/// Of that program, as tools/docs/holdfast.md has them.
 namespace agent_status {
 inline constexpr int kWrongConfiguration = 2;
 inline constexpr int kSuperseded = 3;

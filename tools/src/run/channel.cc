@@ -1,4 +1,4 @@
-#include "cli/channel.h"
+#include "run/channel.h"
 
 #include <poll.h>
 #include <pthread.h>

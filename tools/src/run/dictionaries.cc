@@ -1,4 +1,4 @@
-#include "cli/dictionaries.h"
+#include "run/dictionaries.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "cli/listening_agents.h"
+#include "run/listening_agents.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "cli/master.h"
+#include "run/master.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,9 +13,9 @@
 #include <string>
 #include <system_error>
 
-#include "cli/child_end.h"
 #include "cli/message.h"
-#include "cli/worker.h"
+#include "lock/child_end.h"
+#include "run/worker.h"
 
 namespace holdfast::cli {
 

@@ -16,11 +16,11 @@
 #include <optional>
 #include <vector>
 
-#include "cli/backoff.h"
-#include "cli/channel.h"
-#include "cli/run_agents.h"
-#include "cli/run_options.h"
 #include "cli/signals.h"
+#include "run/backoff.h"
+#include "run/channel.h"
+#include "run/run_agents.h"
+#include "run/run_options.h"
 
 namespace holdfast::cli {
 

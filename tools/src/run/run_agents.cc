@@ -1,4 +1,4 @@
-#include "cli/run_agents.h"
+#include "run/run_agents.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,10 +10,10 @@
 #include <cstring>
 #include <thread>
 
-#include "cli/agent_command.h"
-#include "cli/child_end.h"
 #include "cli/message.h"
-#include "cli/worker.h"
+#include "lock/child_end.h"
+#include "run/agent_command.h"
+#include "run/worker.h"
 
 namespace holdfast::cli {
 

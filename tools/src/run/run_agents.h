@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/backoff.h"
-#include "cli/run_options.h"
 #include "cli/signals.h"
+#include "run/backoff.h"
+#include "run/run_options.h"
 
 namespace holdfast::cli {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/dictionaries.h"
-#include "cli/script.h"
+#include "run/dictionaries.h"
+#include "run/script.h"
 
 namespace holdfast::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/script.h"
+#include "run/script.h"
 
 #include <cstdio>
 #include <cstdlib>

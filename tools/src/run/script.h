@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/channel.h"
+#include "run/channel.h"
 
 namespace holdfast::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/title.h"
+#include "run/title.h"
 
 #include <unistd.h>
 

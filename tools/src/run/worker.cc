@@ -1,4 +1,4 @@
-#include "cli/worker.h"
+#include "run/worker.h"
 
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "cli/message.h"
 #include "cli/paths.h"
-#include "cli/title.h"
+#include "run/title.h"
 
 namespace holdfast::cli {
 

@@ -3,8 +3,8 @@
 
 #include <sys/types.h>
 
-#include "cli/channel.h"
-#include "cli/script.h"
+#include "run/channel.h"
+#include "run/script.h"
 
 namespace holdfast::cli {
 

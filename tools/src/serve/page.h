@@ -1,4 +1,4 @@
-// The page: files of src/serve/page, compiled into the program.
+// The page: files of tools/src/serve/page, compiled into the program.
 #pragma once
 
 #include <string_view>

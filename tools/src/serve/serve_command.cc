@@ -1,4 +1,4 @@
-#include "cli/serve_command.h"
+#include "serve/serve_command.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-"""Worlds of which tests/page/run looks at the graph of which process waits for which, and what must hold in each."""
+"""Worlds of which tools/tests/page/run looks at the graph of which process waits for which, and what must hold in each."""
 
 LOCKS = """
 local lock = require "resty.lock"

@@ -1,4 +1,5 @@
--- A world to look at, for tests/page/run: dictionaries of many sizes, locks in trees, names that a page must not run.
+-- A world to look at, for tools/tests/page/run: dictionaries of many sizes, locks in trees, names that a page must not
+-- run.
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"

@@ -1,4 +1,4 @@
-#include "cli/top_pace.h"
+#include "look/top_pace.h"
 
 #include <gtest/gtest.h>
 

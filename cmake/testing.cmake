@@ -1,0 +1,20 @@
+# What every folder of C++ tests is built with.
+
+if(CMAKE_CROSSCOMPILING)
+  # Debian builds GoogleTest for its own processor only; the sources are in the package googletest.
+  if(NOT TARGET gtest)
+    set(INSTALL_GTEST OFF CACHE BOOL "" FORCE)
+    add_subdirectory(/usr/src/googletest ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL)
+    foreach(library gtest gmock gmock_main)
+      target_compile_options(${library} PRIVATE -w)
+    endforeach()
+  endif()
+else()
+  find_package(GTest REQUIRED)
+endif()
+include(GoogleTest)
+
+# Most of the time that a build takes goes into the code of the tests, which need not be fast, except for the long runs.
+# The library that they test is compiled as ever.
+add_compile_options(-O0)
+set(long_run_options $<$<NOT:$<CONFIG:Debug>>:-O2>)
