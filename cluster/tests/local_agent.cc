@@ -31,9 +31,9 @@
 #include <vector>
 
 #include "capi/handle.h"
-#include "cluster/question.h"
+#include "gate/cluster_lock.h"
+#include "gate/question.h"
 #include "holdfast.h"
-#include "lock/standing.h"
 #include "wait/parking_lot.h"
 #include "world/world.h"
 
@@ -51,7 +51,7 @@ constexpr double kPatience = 30;  // seconds that withdraw() waits for the lock
   std::exit(1);
 }
 
-/// Answers questions (cluster/question.h).
+/// Answers questions (gate/question.h).
 class Answerer {
  public:
   int descriptor() const { return listener_.get(); }
@@ -138,10 +138,10 @@ class LocalAgent {
     if (!attends_) return;
     for (const Attended& attended : attended_) {
       Segment* const segment = dictionary(attended).segment();
-      if (segment != nullptr && segment->in_cluster())
-        answerer_.listen_for(dictionary(attended).world().directory(), segment->cluster());
-      if (segment == nullptr || !segment->in_cluster() || segment->session().agent() == world().token()) continue;
-      segment->session().attend(segment->session().agent(), world().token(), waiter_);
+      if (segment != nullptr && segment->gate() != nullptr)
+        answerer_.listen_for(dictionary(attended).world().directory(), segment->gate_name());
+      if (segment == nullptr || segment->gate() == nullptr || Session(*segment).agent() == world().token()) continue;
+      Session(*segment).attend(Session(*segment).agent(), world().token(), waiter_);
       if (has_session_) begin(*segment);
     }
   }
@@ -149,12 +149,12 @@ class LocalAgent {
   template <class Act>
   void at_each(Act&& act) {
     for (const Attended& attended : attended_)
-      if (Segment* const segment = dictionary(attended).segment(); segment != nullptr && segment->in_cluster())
+      if (Segment* const segment = dictionary(attended).segment(); segment != nullptr && segment->gate() != nullptr)
         act(dictionary(attended), *segment);
   }
 
   void begin(Segment& segment) {
-    const Session session = segment.session();
+    const Session session = Session(segment);
     const std::uint16_t epoch = session.now().epoch();
     session.lose(epoch);
     session.begin(session.now(), static_cast<std::uint16_t>(epoch + 1), kLease, boottime_ms() + session_ms_);
@@ -165,7 +165,7 @@ class LocalAgent {
   }
 
   void stand_now(Dictionary& at, const Segment& segment, const std::string& key) {
-    const SessionWord now = segment.session().now();
+    const SessionWord now = Session(segment).now();
     if (!now.lost()) stand(at, key, now.epoch(), ++revision_);
   }
 
@@ -173,13 +173,13 @@ class LocalAgent {
     if (!attends_) return;
     at_each([&](Dictionary& at, Segment& segment) {
       std::array<std::uint64_t, kWants> hashes{};
-      segment.session().take_wants(hashes);
+      Session(segment).take_wants(hashes);
       for (const std::string& key : wanted_keys(at, {})) serve(at, segment, key);
     });
   }
 
   void serve(Dictionary& at, const Segment& segment, const std::string& key) {
-    if (ignored_.contains(key) || segment.session().now().lost()) return;
+    if (ignored_.contains(key) || Session(segment).now().lost()) return;
     if (refused_.contains(key))
       refuse(at, key, Code::elsewhere);
     else
@@ -210,10 +210,10 @@ class LocalAgent {
       at_each([&](Dictionary&, Segment& segment) { begin(segment); });
     } else if (command == "lose") {
       has_session_ = false;
-      at_each([&](Dictionary&, Segment& segment) { segment.session().lose(segment.session().now().epoch()); });
+      at_each([&](Dictionary&, Segment& segment) { Session(segment).lose(Session(segment).now().epoch()); });
     } else if (command == "leave") {
       attends_ = false;
-      at_each([&](Dictionary&, Segment& segment) { segment.session().attend(segment.session().agent(), kNobody, 0); });
+      at_each([&](Dictionary&, Segment& segment) { Session(segment).attend(Session(segment).agent(), kNobody, 0); });
     } else if (command == "attend") {
       attends_ = true;
     } else {

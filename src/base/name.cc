@@ -60,17 +60,6 @@ Status check_name(std::string_view name) {
           "dictionary name of " + std::to_string(name.size()) + " bytes" + as_counted + ", " + quote(name) + kRule};
 }
 
-Status check_cluster_name(std::string_view name) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  };
-  if (!name.empty() && name.size() <= kClusterNameMax && name[0] != '.' && std::all_of(name.begin(), name.end(), plain))
-    return {};
-  return {Code::invalid, "bad cluster " + quote(name) + ": expected 1 to " + std::to_string(kClusterNameMax) +
-                             " letters, digits, \"-\", \"_\" or \".\", of which the first is no \".\""};
-}
-
 std::string encode_name(std::string_view name) {
   std::string encoded;
   for (std::size_t at = 0; at < name.size(); ++at) {

@@ -13,15 +13,9 @@ namespace holdfast {
 
 /// Bytes of an encoded name: a file name may have 255, ".dict" included.
 inline constexpr std::size_t kNameMax = 250;
-/// Bytes of a cluster's name.
-inline constexpr std::size_t kClusterNameMax = 63;
 
 /// 1 to kNameMax bytes as encode_name() writes them, none of them zero.
 Status check_name(std::string_view name);
-
-/// A cluster's name is a file's, and a part of a key at the store, as it stands: 1 to kClusterNameMax letters, digits,
-/// '-', '_' and '.', of which the first is no '.'.
-Status check_cluster_name(std::string_view name);
 
 std::string encode_name(std::string_view name);
 /// The inverse of encode_name(); nothing if no name that check_name() accepts is encoded so.

@@ -35,7 +35,8 @@ Status bad_size(std::string_view text, const char* what) {
                              ": expected a number of bytes above 0, with an optional k, m or g"};
 }
 
-/// The name in a declaration, as it is written before the "=".
+}  // namespace
+
 Expected<std::string> parse_name(std::string_view written) {
   std::optional<std::string> name;
   if (std::none_of(written.begin(), written.end(), is_written_otherwise)) name = decode_percents(written);
@@ -48,22 +49,6 @@ Expected<std::string> parse_name(std::string_view written) {
   return *name;
 }
 
-struct ClusterDeclaration {
-  std::string name;
-  std::string cluster;
-};
-
-Expected<ClusterDeclaration> parse_cluster_declaration(std::string_view text) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string_view::npos) return Status{Code::invalid, "expected NAME=CLUSTER, as in my_locks=main"};
-  auto name = parse_name(text.substr(0, equals));
-  if (!name) return name.status();
-  ClusterDeclaration declaration{std::move(*name), std::string(text.substr(equals + 1))};
-  if (Status bad = check_cluster_name(declaration.cluster); !bad.ok()) return bad;
-  return declaration;
-}
-
-/// The next item of a list with commas, which is cut from `rest`. None is empty but at the end.
 std::string_view next_item(std::string_view& rest) {
   std::string_view item;
   while (item.empty() && !rest.empty()) {
@@ -72,8 +57,6 @@ std::string_view next_item(std::string_view& rest) {
   }
   return item;
 }
-
-}  // namespace
 
 Expected<std::uint64_t> parse_size(std::string_view text, const char* what) {
   std::string_view digits = text;
@@ -124,23 +107,6 @@ Expected<Declaration> find_declaration(std::string_view declarations, std::strin
                     "bad declaration " + quote(item) + " in HOLDFAST_DICTS: " + declaration.status().message};
     }
     if (declaration->name == name) found = std::move(*declaration);
-  }
-  return found;
-}
-
-Expected<std::string> find_cluster(std::string_view declarations, std::string_view name) {
-  Expected<std::string> found = Status{Code::not_found, "no cluster of " + quote_name(name)};
-  for (std::string_view item = next_item(declarations); !item.empty(); item = next_item(declarations)) {
-    auto declaration = parse_cluster_declaration(item);
-    if (!declaration) {
-      return Status{Code::invalid,
-                    "bad declaration " + quote(item) + " in HOLDFAST_CLUSTER: " + declaration.status().message};
-    }
-    if (declaration->name != name) continue;
-    if (found && *found != declaration->cluster)
-      return Status{Code::invalid, "HOLDFAST_CLUSTER puts dictionary " + quote_name(name) + " into the cluster " +
-                                       quote(*found) + " and into the cluster " + quote(declaration->cluster)};
-    found = declaration->cluster;
   }
   return found;
 }

@@ -30,9 +30,10 @@ struct Declaration {
 /// characters so.
 Expected<Declaration> parse_declaration(std::string_view text);
 
-/// The cluster of `name` in "name=cluster,name=cluster", with names as above. not_found: it is not declared; invalid: a
-/// part of the text is malformed, or says two clusters of one name.
-Expected<std::string> find_cluster(std::string_view declarations, std::string_view name);
+/// The name of a dictionary as parse_declaration() reads it.
+Expected<std::string> parse_name(std::string_view written);
+/// The next item of a list with commas, which is cut from `rest`. None is empty but at the end.
+std::string_view next_item(std::string_view& rest);
 
 /// The declaration of `name` in "name=size,name=size"; the last one counts. not_found: it is not declared; invalid: a
 /// part of the text is malformed.

@@ -11,7 +11,7 @@
 #include "base/name.h"
 #include "capi/handle.h"
 #include "capi/request.h"
-#include "dict/cluster_state.h"
+#include "dict/gate.h"
 #include "lock/blocking.h"
 #include "lock/lock_info.h"
 
@@ -68,11 +68,9 @@ std::string describe(const std::vector<std::string>& cycle) {
 }
 
 int fail_unavailable(Dictionary& dictionary) {
-  ClusterState state;
-  const Status found = find_cluster_state(dictionary, state);
-  if (found.code == Code::unavailable) return fail(found);
-  return fail(
-      {Code::unavailable, "the agent of the cluster " + quote_name(state.name) + " has no answer from its store"});
+  double seconds = 0;
+  const Gate* const gate = dictionary.gate();
+  return fail({Code::unavailable, gate != nullptr ? gate->state(dictionary, seconds).message : ""});
 }
 
 int outcome_of_wait(Code code, Dictionary& dictionary, const std::vector<std::string>& cycle) {

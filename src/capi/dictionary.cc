@@ -62,7 +62,7 @@ int holdfast_open(const char* name, size_t length, const holdfast_options* optio
                                    .mutex = static_cast<MutexStrategy>(options->mutex),
                                    .persist = persist_of(*options),
                                    .mode = options->mode != 0 ? options->mode : 0600,
-                                   .cluster = options->cluster != nullptr ? options->cluster : "",
+                                   .gate = options->cluster != nullptr ? options->cluster : "",
                                    .largest = options->largest};
     auto opened = Registry::get().open(std::string(name, length), wanted);
     if (!opened) return fail(opened.status());

@@ -58,9 +58,9 @@ void ClockSweep::next_pass() noexcept {
 ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) const noexcept {
   if (view.type == EntryType::node) return Kind::node;
   if (!has_key(view.type)) return Kind::pinned;
-  // A lock of a cluster may be free, as it is elsewhere, while programs wait for the agent to get it.
-  const bool of_cluster = view.type == EntryType::lock && view.value_size > sizeof(LockFields);
-  if (of_cluster && view.is_waited_for()) return Kind::pinned;
+  // A lock behind a gate may be free while programs wait for the gate to let them in.
+  const bool has_gate = view.type == EntryType::lock && view.value_size > sizeof(LockFields);
+  if (has_gate && view.is_waited_for()) return Kind::pinned;
   if (!Shard::counts(view, flush_)) return Kind::dead;
   if (is_holdable(view.type)) return view.is_waited_for() || view.is_incomplete() ? Kind::pinned : Kind::held;
   return at == own_ && pass_ != Pass::own ? Kind::held : Kind::live;

@@ -46,7 +46,7 @@ class ClockSweep {
  private:
   enum class Kind {
     free,
-    dead,    // expired, flushed, or held by nobody, unless it is a lock of a cluster with waiters
+    dead,    // expired, flushed, or held by nobody, unless it is a lock behind a gate with waiters
     live,    // may be evicted
     held,    // a lock or permits in use, or the own entry: may only be moved
     node,    // of a list: lists are evicted whole, when the sweep meets their entry

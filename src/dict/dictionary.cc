@@ -18,11 +18,11 @@ Expected<std::unique_ptr<Dictionary>> Dictionary::open(World& world, std::string
 }
 
 Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
-  std::string cluster = next->cluster();
+  std::string gate_name = next->gate_name();
   std::shared_ptr<Segment> shared(std::move(next));
   const platform::ForkGuard no_fork;  // a child must not find a change half done
-  cluster_ = std::move(cluster);
-  in_cluster_.store(shared->in_cluster(), kRelaxed);
+  gate_name_ = std::move(gate_name);
+  gate_.store(shared->gate(), kRelaxed);
   was_cut_short_.store(false, kRelaxed);
   ended_with_world_ = false;
   present_ = std::move(shared);
@@ -41,8 +41,8 @@ void Dictionary::let_go(const Segment& removed) noexcept {
   retire(std::move(present_));
 }
 
-// The dictionary was removed, or its world ended. Only after the end of its world is a new one created. A lock that was
-// one of a cluster never becomes a local one by that, nor the other way round.
+// The dictionary was removed, or its world ended. Only after the end of its world is a new one created. A lock
+// behind a gate never becomes a local one by that, nor the other way round.
 Segment* Dictionary::refresh() noexcept {
   const EpochGuard inside;
   try {
@@ -52,7 +52,7 @@ Segment* Dictionary::refresh() noexcept {
     if (now != nullptr) let_go(*now);
     auto next = ended_with_world_ && options_.size != 0 ? Segment::open(world_, name_, options_)
                                                         : Segment::attach(world_, name_);
-    if (!next || (*next)->cluster() != cluster_) return nullptr;
+    if (!next || (*next)->gate_name() != gate_name_) return nullptr;
     return adopt(std::move(*next));
   } catch (...) {  // no memory for the bookkeeping
     return nullptr;

@@ -116,8 +116,8 @@ class Dictionary {
   /// not_found, not_a_list, buffer (then nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
-  /// Whether its locks belong to a cluster: those of the last one, if it was removed.
-  bool in_cluster() const noexcept { return in_cluster_.load(kRelaxed); }
+  /// Its gate, or that of the last one if it was removed; null: it is plain.
+  const Gate* gate() const noexcept { return gate_.load(kRelaxed); }
 
   /// Whether it was removed because a part of its file was missing (platform/bus_guard.h).
   bool was_cut_short() const noexcept { return was_cut_short_.load(kRelaxed); }
@@ -234,11 +234,11 @@ class Dictionary {
   World& world_;
   std::string name_;
   std::atomic<Segment*> segment_{nullptr};  // of `present_`
-  std::atomic<bool> in_cluster_{false};     // the last segment
+  std::atomic<const Gate*> gate_{nullptr};  // of the last segment
   std::atomic<bool> was_cut_short_{false};
   platform::LongMutex refreshing_;  // guards the four below, which change only inside a ForkGuard
   DictionaryOptions options_;
-  std::string cluster_;               // of the last segment
+  std::string gate_name_;             // of the last segment
   std::shared_ptr<Segment> present_;  // null: it was removed
   bool ended_with_world_ = false;     // if so: why
   std::string quoted_name_;

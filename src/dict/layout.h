@@ -19,7 +19,7 @@
 #include <cstdint>
 
 #include "base/atomic.h"
-#include "cluster/session.h"
+#include "dict/gate.h"
 #include "dict/statistics_layout.h"
 #include "sync/shmtx.h"
 #include "world/world_file.h"
@@ -60,9 +60,9 @@ struct DictionaryHeader {
 
   std::array<ReadCounts, kReadCounts> reads;
 
-  ClusterFields cluster;
+  GateHeader gate;
 };
-static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, cluster) == 3840);
+static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
 /// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two.
 inline constexpr std::uint32_t kExactBins = 64;
@@ -225,16 +225,6 @@ struct LockFields {
 };
 static_assert(sizeof(LockFields) == 64);
 
-/// Behind the fields of a lock, in the dictionary of a cluster (lock/standing.h).
-struct StandingFields {
-  Word64 standing;    // the session's epoch in which this machine has the lock, and kStands; 0: it does not have it
-  Word64 base;        // fencing number that the numbers of its grants count from
-  Word64 refused_ns;  // when waiters were last sent away (CLOCK_MONOTONIC); 0: they were not
-  Word32 grants;      // since `base`
-  Word32 refusal;     // why: a Code, from which it follows which they are (lock/standing.h)
-};
-static_assert(sizeof(StandingFields) == 32);
-
 /// Value of a waiter block. Its number is in Entry::flags, the end of its patience in Entry::expiry, and its traits in
 /// Entry::stamp: bit 0: it is fair; bit 1: it is present; bit 2: it only tries; from bit 3 on: how long its loop takes
 /// to come when it is woken. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a
@@ -311,11 +301,11 @@ constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
 /// Granules of a cache line.
 inline constexpr std::uint32_t kGranulesPerLine = 4;
-/// The size of the value of a lock with a key of this length: the entry fills whole cache lines. `in_cluster`: with
-/// StandingFields.
-constexpr std::uint32_t lock_size(std::uint64_t key_length, bool in_cluster) noexcept {
+/// The size of the value of a lock with a key of this length: the entry fills whole cache lines. `has_gate`: with
+/// GateFields.
+constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexcept {
   constexpr std::uint64_t kLine = std::uint64_t{kGranulesPerLine} * kGranule;
-  const std::uint64_t fields = sizeof(LockFields) + (in_cluster ? sizeof(StandingFields) : 0);
+  const std::uint64_t fields = sizeof(LockFields) + (has_gate ? sizeof(GateFields) : 0);
   const std::uint64_t behind = (sizeof(Entry) + padded(key_length) + fields) % kLine;
   return static_cast<std::uint32_t>(fields + (behind != 0 ? kLine - behind : 0));
 }

@@ -51,23 +51,10 @@ static Status check_largest(const std::string& name, std::uint64_t size, std::ui
                              std::to_string(most) + " bytes; " + size_for(largest)};
 }
 
-// The cluster that $HOLDFAST_CLUSTER puts the dictionary into; empty: none.
-static Expected<std::string> declared_cluster(const std::string& name) {
-  const char* declarations = ::secure_getenv("HOLDFAST_CLUSTER");
-  auto declared = find_cluster(declarations != nullptr ? declarations : "", name);
-  if (!declared && declared.status().code == Code::not_found) return std::string();
-  return declared;
-}
-
-// What is declared to belong to a cluster is never used as a local dictionary, nor as one of another cluster.
 static Status check_declared(Dictionary& dictionary, const std::string& declared) {
   const EpochGuard inside;
   const Segment* const segment = dictionary.segment();
-  if (declared.empty() || segment == nullptr || segment->cluster() == declared) return {};
-  const std::string found =
-      segment->in_cluster() ? "belongs to the cluster " + quote_name(segment->cluster()) : "belongs to no cluster";
-  return {Code::mismatch, "dictionary " + quote_name(dictionary.name()) + " exists and " + found +
-                              ", but HOLDFAST_CLUSTER puts it into the cluster " + quote_name(declared)};
+  return segment == nullptr ? Status{} : check_gate(dictionary.name(), segment->gate_name(), declared);
 }
 
 static Status bad_declaration(const std::string& name) {
@@ -154,11 +141,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
     return large;
   auto declared = declared_cluster(name);
   if (!declared) return declared.status();
-  if (!declared->empty() && !options.cluster.empty() && options.cluster != *declared)
-    return Status{Code::mismatch, "dictionary " + quote_name(name) + " is asked for in the cluster " +
-                                      quote_name(options.cluster) + ", but HOLDFAST_CLUSTER puts it into the cluster " +
-                                      quote_name(*declared)};
-  if (options.cluster.empty()) options.cluster = *declared;
+  if (Status other = choose_gate(name, options.gate, *declared); !other.ok()) return other;
   // For its sentence, which says what contradicts what.
   if (!asks_for_size && !declared->empty())
     if (const auto known = attach(name); !known && known.status().code == Code::mismatch) return known.status();
@@ -177,19 +160,19 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   const platform::LongMutex::Hold lock(mutex_);
   auto declared = find_declared(name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
-  auto cluster = declared_cluster(name);
-  if (!cluster) return cluster.status();
+  auto gate = declared_cluster(name);
+  if (!gate) return gate.status();
   DictionaryOptions options;
   if (declared) {
     options.size = declared->bytes;
     options.declared_largest = declared->largest;
   }
-  options.cluster = *cluster;
+  options.gate = *gate;
 
   const auto known = dictionaries_.find(name);
   if (known != dictionaries_.end()) {
     if (known->second->segment() != nullptr) {
-      if (Status wrong = check_declared(*known->second, *cluster); !wrong.ok()) return wrong;
+      if (Status wrong = check_declared(*known->second, *gate); !wrong.ok()) return wrong;
       return known->second.get();
     }
     if (!declared) return Status{Code::not_found, "dictionary " + quote_name(name) + " was removed"};
@@ -202,7 +185,7 @@ Expected<Dictionary*> Registry::attach(const std::string& name) {
   // One in use counts, whatever size the declaration says: the process that created it may have known better.
   auto existing = open_locked(name, {});
   if (existing) {
-    if (Status wrong = check_declared(**existing, *cluster); !wrong.ok()) return wrong;
+    if (Status wrong = check_declared(**existing, *gate); !wrong.ok()) return wrong;
   }
   if (existing || existing.status().code != Code::not_found || !declared || World::observes()) return existing;
   if (options.size < kSizeMin) return bad_declaration(name);

@@ -22,14 +22,13 @@ void initialise(DictionaryHeader& header, const Geometry& geometry, const Dictio
   header.shards_complement = ~geometry.shards;
   header.seed = platform::random_number();
   header.seed_complement = ~header.seed;
-  name_cluster(header.cluster, options.cluster);
+  name_gate(header.gate, options.gate);
 }
 
 /// `size`: 0 where nobody asks for one.
-std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& cluster) {
-  const std::string text =
-      (size != 0 ? "size " + std::to_string(size) + " and mutex " : std::string("mutex ")) + strategy_name(mutex);
-  return cluster.empty() ? text : text + " in the cluster " + quote_name(cluster);
+std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& gate) {
+  return (size != 0 ? "size " + std::to_string(size) + " and mutex " : std::string("mutex ")) + strategy_name(mutex) +
+         describe_gate(gate);
 }
 
 // No process can open it any more, and it may be kept.
@@ -108,15 +107,15 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
     return damaged(name, "the seed of its hash was overwritten; processes that have it open can use it, others cannot");
-  if (!is_cluster_name_sound(header.cluster)) return damaged(name, "the name of its cluster was overwritten");
-  const bool in_cluster = !cluster_name(header.cluster).empty();
+  if (!is_gate_name_sound(header.gate)) return damaged(name, "the name of its cluster was overwritten");
+  auto gate = find_gate(name, std::string(holdfast::gate_name(header.gate)));
+  if (!gate) return gate.status();
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
   // A file that was damaged may be a hole where it must not be. One that is reserved as a whole is taken at its word.
   if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
     return Status{Code::no_memory, "dictionary " + quote_name(name) + ": there is no memory for its header"};
-  auto segment =
-      make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, in_cluster});
+  auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, *gate});
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
   }
@@ -133,8 +132,7 @@ Status Segment::adopt(const OpenedFile& file) {
     if (!shard.is_mark_known()) shard.follow_mark();
     repair(shard);
   }
-  // The lease was that of the other world's agent, perhaps before a reboot of this machine.
-  if (in_cluster()) session().lose(SessionWord{header().cluster.word.load(kRelaxed)}.epoch());
+  if (gate() != nullptr) gate()->forget(*this);
   // Go on in a range of this world, above all numbers that the other world gave here.
   number_of_new_range(*this, header().sequence.load(kRelaxed), 0);
   return finish_adoption(file, world_.id());
@@ -146,11 +144,13 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   const Geometry geometry = Geometry::for_values(options.size, std::max(options.largest, options.declared_largest));
   platform::Mapping name_use;
   DictionaryHeader* header = nullptr;
-  // Which machine has its locks is the store's to say, and the session that its file tells of ends with the agent.
-  const bool is_kept_in_cluster = options.persist == kKept && !options.cluster.empty();
+  auto gate = find_gate(name, options.gate);
+  if (!gate) return gate.status();
+  // The gate says who has its locks, and forgets that when its processes end.
+  const bool is_kept_behind_gate = options.persist == kKept && *gate != nullptr;
   const NewFile file{FileKind::dictionary,
                      geometry.size + kStatisticsBytes,
-                     is_kept_in_cluster ? kTemporary : options.persist,
+                     is_kept_behind_gate ? kTemporary : options.persist,
                      options.mode,
                      world.id(),
                      [&](std::uint64_t inode) -> Status {
@@ -172,8 +172,7 @@ Expected<std::unique_ptr<Segment>> Segment::create(World& world, const std::stri
   });
   if (!mapping) return mapping.status();
   const std::uint64_t seed = header->seed;
-  return make(world, name, {std::move(*mapping), std::move(name_use)},
-              {geometry, options.mutex, seed, !options.cluster.empty()});
+  return make(world, name, {std::move(*mapping), std::move(name_use)}, {geometry, options.mutex, seed, *gate});
 }
 
 Expected<std::uint64_t> Segment::present_size(World& world, const std::string& name) {
@@ -214,8 +213,6 @@ Expected<platform::FileDescriptor> Segment::keep_use() const {
   return kept;
 }
 
-std::string Segment::cluster() const { return std::string(cluster_name(header().cluster)); }
-
 bool Segment::has_size(const DictionaryOptions& options) const noexcept {
   return options.any_size || serves_size(traits_.geometry.size, header().any_size != 0, options.size);
 }
@@ -224,7 +221,7 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
 // process uses the file any more, from the file.
 void Segment::raise_life(std::uint32_t persist) noexcept {
   const auto rank = [](std::uint32_t life) { return life == kTemporary ? 0 : life == kKept ? 1 : 2; };
-  if (persist == kKept && in_cluster()) return;
+  if (persist == kKept && gate() != nullptr) return;
   std::atomic<std::uint32_t>& word = header().file.persist;
   std::uint32_t seen = word.load(std::memory_order_relaxed);
   while (rank(seen) < rank(persist) && !word.compare_exchange_weak(seen, persist, std::memory_order_relaxed)) {
@@ -237,8 +234,7 @@ bool Segment::gives_way() const noexcept {
 }
 
 Status Segment::join(const std::string& name, const DictionaryOptions& options) {
-  const bool same_cluster = in_cluster() ? cluster() == options.cluster : options.cluster.empty();
-  const bool is_same = has_size(options) && traits_.strategy == options.mutex && same_cluster;
+  const bool is_same = has_size(options) && traits_.strategy == options.mutex && gate_name() == options.gate;
   const std::uint64_t most = traits_.geometry.value_max();
   if (is_same && options.largest <= most) {
     if (!World::observes()) raise_life(options.persist);
@@ -248,8 +244,8 @@ Status Segment::join(const std::string& name, const DictionaryOptions& options) 
   const std::string difference =
       is_same ? "and takes values of at most " + std::to_string(most) + " bytes, asked for " +
                     std::to_string(options.largest)
-              : "with " + describe(traits_.geometry.size, traits_.strategy, cluster()) + ", asked for " +
-                    describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.cluster);
+              : "with " + describe(traits_.geometry.size, traits_.strategy, gate_name()) + ", asked for " +
+                    describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate);
   const bool persists = header().file.persist == kPersistent;
   return {Code::mismatch,
           "dictionary " + quoted + " exists " + difference + "; ask for what is there, or " +

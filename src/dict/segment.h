@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cluster/session.h"
 #include "dict/expiry.h"
 #include "dict/geometry.h"
 #include "dict/layout.h"
@@ -30,9 +29,9 @@ class World;
 struct DictionaryOptions {
   std::uint64_t size = 0;
   MutexStrategy mutex = MutexStrategy::futex;
-  std::uint32_t persist = kTemporary;  // a Persist; of a cluster, kKept is kTemporary
+  std::uint32_t persist = kTemporary;  // a Persist; behind a gate, kKept is kTemporary
   std::uint32_t mode = 0600;
-  std::string cluster;                 // the cluster that its locks belong to; empty: none
+  std::string gate;                    // the name of its gate; empty: none
   bool any_size = false;               // nobody asks for `size`: a dictionary that exists may have another one
   std::uint64_t largest = 0;           // bytes of the largest value that it must hold; 0: any
   std::uint64_t declared_largest = 0;  // the same, of a declaration: counts where the dictionary is made
@@ -63,11 +62,10 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   MutexStrategy strategy() const noexcept { return traits_.strategy; }
   std::uint64_t seed() const noexcept { return traits_.seed; }
   std::uint32_t flush_epoch() const noexcept { return header().flush_epoch.load(kAcquire) & kFlushMask; }
-  /// Whether its locks belong to a cluster.
-  bool in_cluster() const noexcept { return traits_.in_cluster; }
-  /// REQUIRES: in_cluster().
-  Session session() const noexcept { return Session(header().cluster); }
-  std::string cluster() const;
+  /// Null in a plain dictionary.
+  const Gate* gate() const noexcept { return traits_.gate; }
+  /// Empty in a plain dictionary.
+  std::string gate_name() const { return std::string(holdfast::gate_name(header().gate)); }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Whether it was removed before the last commit of this thread took effect, as far as that can matter: if not, the
   /// removal, and all fencing numbers of a dictionary that was made after it, come after the commit. REQUIRES: the
@@ -112,7 +110,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
     Geometry geometry;
     MutexStrategy strategy;
     std::uint64_t seed;
-    bool in_cluster;
+    const Gate* gate;
   };
   Segment(World& world, std::string name, MappedFile file, const Traits& traits,
           std::unique_ptr<RecordLock> record_lock);

@@ -316,7 +316,7 @@ inline constexpr auto kSizes = [] {
   const auto of = [&sizes](EntryType type) -> Sizes& { return sizes[static_cast<std::size_t>(type)]; };
   of(EntryType::string) = of(EntryType::table) = of(EntryType::node) = {0, ~0U};
   of(EntryType::boolean) = of(EntryType::number) = of(EntryType::list) = {8, 0};
-  of(EntryType::lock) = {sizeof(LockFields), sizeof(StandingFields) + kGranulesPerLine * kGranule - 8};
+  of(EntryType::lock) = {sizeof(LockFields), sizeof(GateFields) + kGranulesPerLine * kGranule - 8};
   of(EntryType::permits) = {sizeof(PermitFields), 0};
   of(EntryType::holder) = {sizeof(HolderFields), kReasonMax};
   of(EntryType::waiter) = of(EntryType::watcher) = {sizeof(WaiterFields), 0};

@@ -49,9 +49,9 @@ class Transaction {
     return true;
   }
   /// REQUIRED at the end, unless there is damage.
-  // A lock of a cluster stays frozen: nobody takes it without a look whether it stands.
+  // A lock behind a gate stays frozen: nobody takes it without asking the gate.
   void end() noexcept {
-    if (is(EntryType::lock) && !segment_.in_cluster()) thaw(view().lock());
+    if (is(EntryType::lock) && segment_.gate() == nullptr) thaw(view().lock());
   }
   /// A grant that was found incomplete, of an owner that is dead: find() ends it.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }

@@ -6,7 +6,6 @@
 #include "dict/expiry.h"
 #include "dict/probes.h"
 #include "lock/quiet.h"
-#include "lock/standing.h"
 #include "lock/trace.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
@@ -30,17 +29,17 @@ WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const Waite
   return held ? WatchState::held : WatchState::open;
 }
 
-// One that does not stand is held, as far as a waiter can know: it attempts again by itself.
-WatchState look_at_cluster_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
+// While the gate is closed the lock is held, as far as a waiter can know: it attempts again by itself.
+WatchState look_at_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const WatchState state = look_at_lock(watch, liveness, waiter);
-  return state == WatchState::open && !seems_to_stand(watch) ? WatchState::held : state;
+  return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
 }
 
 constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock, &end_of_lock, true};
-constexpr WatchKind kClusterLockWatch{&look_at_cluster_lock, &blocker_of_lock, &end_of_lock, false};
+constexpr WatchKind kGatedLockWatch{&look_at_gated_lock, &blocker_of_lock, &end_of_lock, false};
 
 Watch watch_lock(const LockEntry& lock) noexcept {
-  return watch_entry(lock.segment.in_cluster() ? kClusterLockWatch : kLockWatch, lock, 1);
+  return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);
 }
 
 // Refuses if the key has a live entry of another type. A lock that lacks fields was overwritten.
@@ -57,7 +56,7 @@ struct Result {
   Lease& lease;
   BlockedBy& blocked_by;
   Chosen chosen;        // wake them after releasing the mutex
-  bool wanted = false;  // tell the agent that this machine wants the lock
+  bool wanted = false;  // tell the gate
 };
 
 std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noexcept {
@@ -65,7 +64,7 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noex
   return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
 }
 
-// The answer to a contender while the lock does not stand, whatever the entry says: nobody has it here.
+// The answer to a contender while the gate is closed, whatever the entry says: nobody has the lock here.
 [[gnu::cold]] Code turn_away(const LockEntry& lock, const Attempt& attempt, Result& result) noexcept {
   const Contender& contender = attempt.contender;
   if (is_reserved_for(lock, contender.waiter)) {
@@ -77,7 +76,7 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noex
     result.wanted = true;
     return Code::elsewhere;
   }
-  const Code refusal = refusal_since(lock, waiter->arrival);
+  const Code refusal = lock.gate != nullptr ? lock.segment.gate()->refusal(*lock.gate, waiter->arrival) : Code::ok;
   if (refusal == Code::unsupported || (refusal != Code::ok && contender.request.tries)) {
     lock.queue().remove(*waiter);
     return refusal;
@@ -94,7 +93,7 @@ Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, co
   BlockedBy& blocked_by = result.blocked_by;
   if (contender.waiter != nullptr && blocked_by.delay_ns == 0)
     blocked_by.delay_ns = lock.queue().delay_of(*contender.waiter);
-  if (!stands(lock)) [[unlikely]]
+  if (!lock.may_be_granted()) [[unlikely]]
     return turn_away(lock, attempt, result);
   if (is_reserved_for(lock, contender.waiter)) {
     result.lease = claim_reserved(lock, world, contender);
@@ -178,23 +177,29 @@ bool spin_until_open(const LockFields& fields, const Contender& contender, std::
 
 }  // namespace
 
+const GateFields* gate_fields_of(const Watch& watch) noexcept {
+  auto& lock = *static_cast<LockFields*>(const_cast<void*>(watch.fields));
+  return gate_fields_of(*watch.segment, watch.entry->value_size.load(kRelaxed), lock);
+}
+
 Code make_free_lock(Transaction& change) noexcept {
   const std::uint64_t free = LockWord::make(LockWord::kFreeOwner, 0).slow().bits;
-  const ValueIn value{EntryType::lock, 0, free, nullptr, lock_size(change.key().length, change.segment().in_cluster())};
+  const ValueIn value{EntryType::lock, 0, free, nullptr,
+                      lock_size(change.key().length, change.segment().gate() != nullptr)};
   const Code code = change.put(value, kExpiryNever, Evict::yes);
   Word32& perhaps_free = change.shard().header().perhaps_free;
   if (code == Code::ok) perhaps_free.store(perhaps_free.load(kRelaxed) + 1, kRelaxed);
   return code;
 }
 
-// A reserved grant has no task yet, nor has one that is incomplete. Nobody is blocked by a holder that has lost the
-// lock together with its machine.
+// A reserved grant has no task yet, nor has one that is incomplete. Nobody is blocked by a holder whose grant does not
+// count any more.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
   const bool same = watch.is_same_entry() && read_grant(*watch.entry, fields, seen) && watch.is_same_entry();
   if (!same || !seen.complete || !is_live(seen.expiry, watch.segment->flush_epoch()) || watch.segment->retired() ||
-      (watch.segment->in_cluster() && !seems_of_this_epoch(watch)))
+      !does_grant_count(*watch.segment, gate_fields_of(watch)))
     return {};
   return {seen.owner, seen.task, seen.sequence, expiry_ms(seen.expiry)};
 }
@@ -205,7 +210,13 @@ std::uint64_t end_of_lock(const Watch& watch) noexcept {
   return known ? expiry_ms(seen.expiry) : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
 }
 
-// Without a place in the queue the agent would not ask for the lock: so there is room for one, at the price of values.
+static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
+  const EpochGuard inside;
+  const Segment* const segment = dictionary.segment();
+  if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
+}
+
+// Without a place in the queue the gate would not ask for the lock: so there is room for one, at the price of values.
 // The lock itself may go for it, as nobody has it yet: so there is room for both.
 static bool makes_room_for_waiter(Transaction& change, const Attempt& attempt, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // of a lock: a cache line
@@ -221,7 +232,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
                   BlockedBy& blocked_by) noexcept {
   const EpochGuard inside;
   World& world = dictionary.world();
-  const bool in_cluster = dictionary.in_cluster();
+  const bool has_gate = dictionary.gate() != nullptr;
   for (;;) {
     Result result{lease, blocked_by, {}};
     const Segment* segment = nullptr;
@@ -238,7 +249,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
             return answer;
           return try_acquire(LockEntry::of(change), world, attempt, dead, result);
         },
-        kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), in_cluster)));
+        kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), has_gate)));
     if (attempt.contender.waiter != nullptr) keep_watched(*attempt.contender.waiter, blocked_by);
     if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
       lease = {};  // it was a grant of no dictionary: attempt again in the next one, if there is any
@@ -247,7 +258,7 @@ Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet
     if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
     wake(dictionary, attempt.key, result.chosen);
     if (result.wanted) [[unlikely]]
-      tell_agent(dictionary, attempt.key);
+      tell_gate(dictionary, attempt.key);
     return code;
   }
 }

@@ -27,6 +27,9 @@ Code make_free_lock(Transaction& change) noexcept;
 Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
                   BlockedBy& blocked_by) noexcept;
 
+/// What the gate keeps of the watched lock; null in a plain dictionary, and on damage.
+const GateFields* gate_fields_of(const Watch& watch) noexcept;
+
 /// The holder of the watched lock. Reads it without the mutex.
 Blocker blocker_of_lock(const Watch& watch) noexcept;
 

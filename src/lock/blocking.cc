@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "base/time.h"
-#include "dict/cluster_state.h"
 #include "dict/expiry.h"
 #include "lock/lock.h"
 #include "lock/lock_info.h"
@@ -20,7 +19,7 @@ namespace {
 
 /// How soon a forked child tries again to enter, while another process does.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
-/// How long the store of a cluster is asked on behalf of a caller that does not wait.
+/// How long the gate is asked on behalf of a caller that does not wait.
 constexpr double kAskSeconds = 1;
 
 std::uint64_t deadline_of(double timeout) noexcept {
@@ -79,11 +78,13 @@ bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
   return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
 }
 
-/// The code of a wait that was in vain. What a process of this machine holds is held, whatever the store is like.
+/// The code of a wait that was in vain. What a process of this machine holds is held, whatever the gate says.
 Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
-  ClusterState state;
-  if (last != Code::locked || find_cluster_state(dictionary, state).code != Code::unavailable) return last;
-  return state.seconds == 0 || !is_held_here(dictionary, key) ? Code::unavailable : last;
+  double seconds = 0;
+  if (last != Code::locked || dictionary.gate() == nullptr ||
+      dictionary.gate()->state(dictionary, seconds).code != Code::unavailable)
+    return last;
+  return seconds == 0 || !is_held_here(dictionary, key) ? Code::unavailable : last;
 }
 
 /// Waits until attempt(const Request&, const WaitStep&) -> Code succeeds.
@@ -97,7 +98,7 @@ Code wait_until(Dictionary& dictionary, std::string_view key, Request request, s
     const auto try_it = [&](const WaitStep& step) noexcept { return attempt(request, step); };
     const Code code = thread.step(try_it);
     if (code == Code::deadlock) cycle = thread.deadlock_keys();
-    // The lock may be held on behalf of this waiter: by the agent, which has just got it.
+    // The lock may be held on behalf of this waiter, by whom the gate belongs to.
     if (code == Code::locked && request.tries && is_held_here(dictionary, key)) return thread.step(try_it);
     const bool enters = is_held_up_at_the_entrance(dictionary.world(), code);
     if (!enters && code != Code::locked && code != Code::timeout) return code;
@@ -114,11 +115,13 @@ Code wait_until(Dictionary& dictionary, std::string_view key, Request request, s
   }
 }
 
-/// Asks the store of the cluster for a lock that is not at this machine.
+/// Asks the gate for a lock that this machine does not have.
 template <class Attempt>
 Code ask(Dictionary& dictionary, std::string_view key, Request request, Attempt&& attempt) {
-  ClusterState state;
-  if (find_cluster_state(dictionary, state).code == Code::unavailable && state.seconds == 0) return Code::unavailable;
+  double seconds = 0;
+  const Gate* const gate = dictionary.gate();
+  if (gate != nullptr && gate->state(dictionary, seconds).code == Code::unavailable && seconds == 0)
+    return Code::unavailable;
   request.tries = true;
   request.holds = HoldsLocks::nothing;  // it does not wait for its turn
   std::vector<std::string> none;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lock/standing.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -49,7 +48,7 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept {
 
 Chosen offer(const LockEntry& lock, World& world) noexcept {
   const bool watchers = lock.has_watchers();
-  if (!lock.has_waiters() || !stands(lock)) return {{}, {}, watchers};
+  if (!lock.has_waiters() || !lock.may_be_granted()) return {{}, {}, watchers};
   const Turn turn = turn_of(lock, world, false);
   const bool kept = turn.first.block != 0 && !may_overtake(turn.first, overtakes_of(lock), false);
   return {.first = kept ? reserve(lock, turn) : choose(lock, turn.first, turn.now_ns),

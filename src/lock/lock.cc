@@ -9,7 +9,6 @@
 #include "lock/count.h"
 #include "lock/late_release.h"
 #include "lock/permits_entry.h"
-#include "lock/standing.h"
 #include "lock/trace.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
@@ -47,7 +46,7 @@ Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease
         if (!change.is(EntryType::lock)) return change.exists() ? Code::not_owner : Code::not_found;
         const LockEntry lock = LockEntry::of(change);
         const Code code = judge_grant(change, lease);
-        if (code == Code::not_found && !is_of_this_epoch(lock)) return Code::not_owner;
+        if (code == Code::not_found && !lock.grant_counts()) return Code::not_owner;
         return code == Code::ok ? on_lock(lock) : code;
       },
       patience_ns);
@@ -160,7 +159,7 @@ Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, s
       dictionary, key, lease,
       [&](const LockEntry& lock) {
         if (lock.flushed()) return Code::not_owner;
-        const bool lost = !is_of_this_epoch(lock);
+        const bool lost = !lock.grant_counts();
         since.bits = lock.fields.since.load(kRelaxed);
         end_grant(lock);
         next = offer(lock, dictionary.world());
@@ -215,7 +214,7 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
       dictionary, key, lease,
       [&](const LockEntry& lock) {
         const std::uint32_t flush = lock.segment.flush_epoch();
-        if (!is_of_this_epoch(lock)) return Code::not_owner;
+        if (!lock.grant_counts()) return Code::not_owner;
         if (!lock.live(flush)) return Code::not_found;
         waiters_misled = (lock.has_waiters() || lock.has_watchers()) && ends_earlier(end, lock.end_ms());
         lock.extend(end, flush);
@@ -237,7 +236,7 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
   const Code code = with_grant(
       dictionary, key, lease,
       [&](const LockEntry& lock) {
-        if (!lock.live(lock.segment.flush_epoch()) || !is_of_this_epoch(lock)) return Code::not_owner;
+        if (!lock.live(lock.segment.flush_epoch()) || !lock.grant_counts()) return Code::not_owner;
         lock.name_holder(task);
         return Code::ok;
       },
@@ -245,9 +244,26 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
   return code == Code::not_found ? Code::not_owner : code;
 }
 
+// The gate has no exact answer without the mutex.
+static Code remaining_behind_gate(Dictionary& dictionary, std::string_view key, const Lease& lease,
+                                  double& seconds) noexcept {
+  if (lease.owner != dictionary.world().token()) return Code::not_owner;
+  const auto on_lock = [&](const LockEntry& lock) {
+    if (lock.gate == nullptr || !lock.held_by(lease) || !lock.live(lock.segment.flush_epoch())) return Code::not_owner;
+    const double counts = lock.segment.gate()->seconds_left(lock.segment, *lock.gate);
+    if (counts == 0) return Code::not_owner;
+    const std::uint64_t end = lock.end_ms();
+    seconds = std::max(end == kExpiryNever ? counts : std::min(counts, seconds_until(end)), 0.001);
+    return Code::ok;
+  };
+  const auto on_permits = [](const PermitsEntry&) { return Code::not_owner; };
+  const Code code = with_entry(dictionary, key, on_lock, on_permits, kMutexPatienceNs);
+  return code == Code::not_found ? Code::not_owner : code;
+}
+
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
-  if (dictionary.in_cluster()) [[unlikely]]
-    return remaining_in_cluster(dictionary, key, lease, seconds);
+  if (dictionary.gate() != nullptr) [[unlikely]]
+    return remaining_behind_gate(dictionary, key, lease, seconds);
   ValueOut out{};
   out.wanted = lease.sequence;
   const Code code = dictionary.get(key, out);

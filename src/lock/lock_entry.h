@@ -40,8 +40,22 @@ inline constexpr std::uint32_t kFirstNumbers = 16;
 /// When to look again at a grant that was incomplete.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
-/// The least value of a lock in the dictionary of a cluster.
-inline constexpr std::uint32_t kLockAndStanding = sizeof(LockFields) + sizeof(StandingFields);
+/// The least value of a lock behind a gate.
+inline constexpr std::uint32_t kLockAndGate = sizeof(LockFields) + sizeof(GateFields);
+
+/// Null in a plain dictionary, and on damage.
+inline GateFields* gate_fields_of(const Segment& segment, std::uint32_t value_size, LockFields& lock) noexcept {
+  const bool there = segment.gate() != nullptr && value_size >= kLockAndGate;
+  return there ? reinterpret_cast<GateFields*>(&lock + 1) : nullptr;
+}
+/// Whether the gate lets the lock be granted now; always in a plain dictionary. `fields`: of gate_fields_of().
+inline bool may_grant(const Segment& segment, const GateFields* fields) noexcept {
+  return segment.gate() == nullptr || (fields != nullptr && segment.gate()->may_grant(segment, *fields));
+}
+/// Whether the gate lets the present grant count; always in a plain dictionary.
+inline bool does_grant_count(const Segment& segment, const GateFields* fields) noexcept {
+  return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
+}
 
 /// REQUIRES: the lock is frozen (dict/lock_word.h), as it is in a transaction.
 struct LockEntry {
@@ -49,13 +63,14 @@ struct LockEntry {
   static LockEntry of(Transaction& change) noexcept {
     const EntryView& view = change.view();
     return {change.segment(), change.shard(), change.arena(),
-            *view.entry,      view.lock(),    standing_of(change.segment(), view)};
+            *view.entry,      view.lock(),    gate_fields_of(change.segment(), view.value_size, view.lock())};
   }
 
   /// Whether the transaction found a lock with all the fields that it must have.
   static bool is_whole(Transaction& change) noexcept {
     return change.is(EntryType::lock) &&
-           (!change.segment().in_cluster() || standing_of(change.segment(), change.view()) != nullptr);
+           (change.segment().gate() == nullptr ||
+            gate_fields_of(change.segment(), change.view().value_size, change.view().lock()) != nullptr);
   }
 
   Segment& segment;
@@ -63,7 +78,7 @@ struct LockEntry {
   Arena& arena;
   Entry& entry;
   LockFields& fields;
-  StandingFields* standing;  // null in a plain dictionary, and on damage
+  GateFields* gate;  // of gate_fields_of()
 
   LockWord word() const noexcept { return load_word_of(fields); }
   /// kNobody if the lock is free.
@@ -85,6 +100,8 @@ struct LockEntry {
   WaitQueue watchers() const noexcept { return {shard, arena, fields.watchers, EntryType::watcher}; }
   bool has_watchers() const noexcept { return fields.watchers.head.load(kRelaxed) != 0; }
   bool held_by(const Lease& lease) const noexcept { return is_held_by(fields, lease); }
+  bool may_be_granted() const noexcept { return may_grant(segment, gate); }
+  bool grant_counts() const noexcept { return does_grant_count(segment, gate); }
 
   /// Gives the lease another end. `flush`: the epoch under which it was found live; a flush since then still ends it.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
@@ -135,22 +152,15 @@ struct LockEntry {
     std::uint64_t sequence;
     std::uint32_t limit;  // the last turn of its block
   };
-  static StandingFields* standing_of(const Segment& segment, const EntryView& view) noexcept {
-    const bool there = segment.in_cluster() && view.value_size >= kLockAndStanding;
-    return there ? reinterpret_cast<StandingFields*>(&view.lock() + 1) : nullptr;
-  }
-  // A death before the grant counts leaves a number that nobody has. The limit leaves none to the quiet way.
-  NextNumber next_number_of_cluster() const noexcept {
-    const std::uint32_t grants = standing->grants.load(kRelaxed) + 1;
-    standing->grants.store(grants, kRelaxed);
-    crash_order();
-    const std::uint64_t number = standing->base.load(kRelaxed) + grants;
+  // The limit leaves none to the fast path.
+  NextNumber next_number_of_gate() const noexcept {
+    const std::uint64_t number = segment.gate()->next_number(*gate);
     fields.sequence_high.store(static_cast<std::uint32_t>(number >> 32), kRelaxed);
     return {number, static_cast<std::uint32_t>(number)};
   }
   NextNumber next_number() const noexcept {
-    if (standing != nullptr) [[unlikely]]
-      return next_number_of_cluster();
+    if (gate != nullptr) [[unlikely]]
+      return next_number_of_gate();
     const std::uint64_t before = sequence();
     if (has_number(fields, word())) return {before + 1, fields.limit.load(kRelaxed)};
     const Numbers numbers = next_numbers(segment, before, before == 0 ? kFirstNumbers : kBlockNumbers);

@@ -7,7 +7,6 @@
 #include "dict/holder_list.h"
 #include "dict/wait_queue.h"
 #include "lock/lock_entry.h"
-#include "lock/standing.h"
 #include "platform/platform.h"
 #include "world/process_table.h"
 #include "world/world.h"
@@ -28,7 +27,7 @@ void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
   holder.lease = {lock.owner(), lock.sequence()};
   holder.since_ns = Since{lock.fields.since.load(kRelaxed)}.ns();
   holder.end_ms = lock.end_ms();
-  if (lock.standing != nullptr) holder.revision = lock.standing->base.load(kRelaxed) >> kGrantBits;
+  if (lock.gate != nullptr) lock.segment.gate()->is_seen_to_count(lock.segment, *lock.gate, holder.revision);
   const HolderList reason = reason_of(change.shard(), change.arena(), view);
   const HolderList::Cursor at(reason);
   if (at.found() && at.is_of(holder.lease.owner, holder.lease.sequence))
@@ -126,7 +125,7 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
     if (change.exists()) {
       if (view.type == EntryType::permits)
         look_at_permits(change, holders, count.holders);
-      else if (is_of_this_epoch(LockEntry::of(change)) && (++count.holders, !holders.empty()))
+      else if (LockEntry::of(change).grant_counts() && (++count.holders, !holders.empty()))
         look_at_lock(change, holders.front() = {});
     }
     return change.arena().damaged() ? Code::corrupt : Code::ok;

@@ -9,7 +9,7 @@
 #include "dict/shard.h"
 #include "dict/statistics_layout.h"
 #include "dict/words.h"
-#include "lock/standing.h"
+#include "lock/lock_entry.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -105,7 +105,10 @@ bool Look::look_at_lock(const EntryView& view) noexcept {
   } else if (!is_live(seen.expiry, segment_.flush_epoch())) {
     return sense;
   }
-  if (!is_seen_of_this_epoch(segment_, view, holder.revision)) return sense;
+  if (const Gate* const gate = segment_.gate(); gate != nullptr) {
+    const GateFields* const fields = gate_fields_of(segment_, view.value_size, view.lock());
+    if (fields == nullptr || !gate->is_seen_to_count(segment_, *fields, holder.revision)) return sense;
+  }
   count_.holders = 1;
   if (!holders_.empty()) holders_.front() = holder;
   return sense;

@@ -325,7 +325,7 @@ class PermitsAttempt {
 
 Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
                      BlockedBy& blocked_by) noexcept {
-  if (dictionary.in_cluster()) [[unlikely]]
+  if (dictionary.gate() != nullptr) [[unlikely]]
     return Code::unsupported;
   const EpochGuard inside;
   for (LookState long_look = LookState::none;;) {
@@ -414,7 +414,7 @@ Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lea
 
 Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& count) noexcept {
   count = {};
-  if (dictionary.in_cluster()) return Code::unsupported;
+  if (dictionary.gate() != nullptr) return Code::unsupported;
   Shares shares;
   const Code code = dictionary.transact(key, [&](Transaction& change) {
     shares = {};

@@ -58,7 +58,7 @@ struct Glimpsed {
 // cluster: it stays frozen.
 [[gnu::noinline]] Glimpsed glimpse_apart(Segment* segment, std::string_view bytes) noexcept {
   Glimpsed found = glimpse(segment, bytes);
-  if (found.block != 0 && segment->in_cluster()) found.block = 0;
+  if (found.block != 0 && segment->gate() != nullptr) found.block = 0;
   return found;
 }
 
@@ -90,7 +90,7 @@ struct Glimpsed {
 // Whether the lock is held for certain. One of a cluster never is: it stays frozen, and may not stand.
 [[gnu::noinline]] bool is_held(Dictionary& dictionary, Glimpsed found) noexcept {
   SeenGrant seen{};
-  return found.block != 0 && !found.segment->in_cluster() &&
+  return found.block != 0 && found.segment->gate() == nullptr &&
          read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() && seen.complete &&
          is_live(seen.expiry, found.segment->flush_epoch()) && found.shard->unchanged_since(found.epoch) &&
          dictionary.world().judge(seen.owner) == Liveness::alive;

@@ -9,7 +9,6 @@
 #include "lock/acquire.h"
 #include "lock/permits_entry.h"
 #include "lock/permits_look.h"
-#include "lock/standing.h"
 #include "sync/mailbox.h"
 
 namespace holdfast {
@@ -32,7 +31,7 @@ WatchState look_at_grant(const Watch& watch, LivenessCache& liveness, const Wait
   const Token owner = owner_of(watch.segment->world(), seen);
   const bool goes_on = watch.is_same_entry() && seen.sequence == watch.grant && owner != kNobody && liveness(owner) &&
                        (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
-                       !watch.segment->retired() && (!watch.segment->in_cluster() || seems_of_this_epoch(watch));
+                       !watch.segment->retired() && does_grant_count(*watch.segment, gate_fields_of(watch));
   return goes_on ? WatchState::held : WatchState::granted;
 }
 
@@ -61,7 +60,7 @@ struct WatchAttempt {
 Code WatchAttempt::at_lock(const LockEntry& lock) noexcept {
   const Token owner = lock.owner();
   const std::uint64_t sequence = lock.sequence();
-  const bool is_ours = is_of_this_epoch(lock);
+  const bool is_ours = lock.grant_counts();
   if (grant == 0 && !is_ours) return Code::elsewhere;  // another machine may hold it
   if (grant == 0 && owner != kNobody) grant = sequence;
   bool held = owner != kNobody && is_ours;
@@ -99,7 +98,7 @@ Code WatchAttempt::at_permits(const PermitsEntry& permits) noexcept {
 
 // A live value is in the way, as it is of a request for the lock.
 Code WatchAttempt::at_value(const Transaction& change) noexcept {
-  if (!change.exists()) return grant == 0 && change.segment().in_cluster() ? Code::elsewhere : Code::ok;
+  if (!change.exists()) return grant == 0 && change.segment().gate() != nullptr ? Code::elsewhere : Code::ok;
   blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
   return Code::locked;
 }

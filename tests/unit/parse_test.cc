@@ -1,5 +1,6 @@
 // Sizes, names and declarations as people write them.
 #include "base/parse.h"
+#include "base/gate_name.h"
 
 #include <gtest/gtest.h>
 

@@ -48,15 +48,15 @@ Dictionaries::Kind Dictionaries::kind_of(const std::string& file) const {
   if (!opened) return opened.status().code == Code::not_found ? Kind::other : Kind::unknown;
   if (opened->header().retired.load(kRelaxed) != 0) return Kind::other;
   const auto& header = *reinterpret_cast<const DictionaryHeader*>(opened->page->data());
-  if (!is_cluster_name_sound(header.cluster)) return Kind::unknown;
-  return cluster_name(header.cluster) == cluster_ ? Kind::ours : Kind::other;
+  if (!is_gate_name_sound(header.gate)) return Kind::unknown;
+  return gate_name(header.gate) == cluster_ ? Kind::ours : Kind::other;
 }
 
 Dictionary* Dictionaries::attach(const std::string& name) const {
   auto opened = Registry::get().attach(name);
   const EpochGuard inside;
   const Segment* const segment = opened ? (*opened)->segment() : nullptr;
-  return segment != nullptr && segment->in_cluster() && segment->cluster() == cluster_ ? *opened : nullptr;
+  return segment != nullptr && segment->gate() != nullptr && segment->gate_name() == cluster_ ? *opened : nullptr;
 }
 
 void Dictionaries::look_again() noexcept {

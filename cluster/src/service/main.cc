@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "agent/engine.h"
+#include "base/gate_name.h"
 #include "base/name.h"
 #include "base/version.h"
 #include "cli/command_words.h"

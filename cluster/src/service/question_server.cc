@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "cluster/question.h"
+#include "gate/question.h"
 #include "world/world_file.h"
 
 namespace holdfast::agent {

@@ -1,4 +1,4 @@
-// The agent's end of the questions of local programs (cluster/question.h).
+// The agent's end of the questions of local programs (gate/question.h).
 #pragma once
 
 #include <cstdint>

@@ -10,9 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "gate/cluster_lock.h"
 #include "lock/lock.h"
 #include "lock/lock_info.h"
-#include "lock/standing.h"
 #include "world/process_table.h"
 
 namespace holdfast::agent {
@@ -68,9 +68,9 @@ constexpr bool is_later(Epoch epoch, Epoch than) noexcept {
 /// Adds the session of a dictionary to one of several: lost, if one of them is, or is another. One that has had none
 /// yet does not count.
 void add(Session& all, const Segment& segment) noexcept {
-  const SessionWord word = segment.session().now();
+  const SessionWord word = holdfast::Session(segment).now();
   if (word.epoch() == 0) return;
-  const auto lease = static_cast<LeaseId>(segment.session().lease());
+  const auto lease = static_cast<LeaseId>(holdfast::Session(segment).lease());
   const auto deadline = static_cast<Milliseconds>(word.deadline_ms());
   if (all.epoch == 0) {
     all = {.epoch = word.epoch(), .lease = lease, .deadline = deadline, .lost = word.lost()};
@@ -125,7 +125,7 @@ void SharedMachine::each(Visit&& visit) const {
 bool SharedMachine::superseded() const {
   bool superseded = parts_.empty() && replaced_;
   each([&](const Dictionary&, const Segment& segment) {
-    const Token agent = segment.session().agent();
+    const Token agent = holdfast::Session(segment).agent();
     if (agent != kNobody && agent != self_) superseded = true;
   });
   return superseded;
@@ -134,7 +134,7 @@ bool SharedMachine::superseded() const {
 bool SharedMachine::is_abandoned() const {
   bool lives = parts_.empty();  // one has answered
   each([&](const Dictionary&, const Segment& segment) {
-    const Token agent = segment.session().agent();
+    const Token agent = holdfast::Session(segment).agent();
     if (agent != kNobody && agent != self_ && world_.judge(agent) != Liveness::dead) lives = true;
   });
   return superseded() && !lives;
@@ -153,7 +153,7 @@ constexpr std::uint64_t kDropNs = 10'000'000;
 /// Begins a session in a dictionary that has none, or only a lost one. False: another agent has begun its own, or a
 /// process is stopped in the dictionary.
 bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& next) {
-  const holdfast::Session session = segment.session();
+  const holdfast::Session session = holdfast::Session(segment);
   const SessionWord word = session.now();
   if (!word.lost()) return false;
   // Of 65,535 epochs ago; or this dictionary alone has lost the session.
@@ -176,7 +176,7 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   bool begun = true;
   each([&](Dictionary& dictionary, const Segment& segment) {
     // If it is of that epoch already, a later agent is about to begin its own.
-    if (begun) begun = segment.session().now().epoch() != next.epoch && begin_in(dictionary, segment, next);
+    if (begun) begun = holdfast::Session(segment).now().epoch() != next.epoch && begin_in(dictionary, segment, next);
   });
   if (!begun) return 0;
   alone_ = next;
@@ -193,10 +193,11 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (all.lost || all.deadline < from) return false;
   bool renewed = true;
   each([&](const Dictionary&, const Segment& segment) {
-    const SessionWord word = segment.session().now();
+    const SessionWord word = holdfast::Session(segment).now();
     const std::uint64_t further = std::max(word.deadline_ms(), static_cast<std::uint64_t>(to));
-    const bool same = word.epoch() == narrow(all.epoch) && static_cast<LeaseId>(segment.session().lease()) == all.lease;
-    if (!same || !segment.session().renew(word, further)) renewed = false;
+    const bool same =
+        word.epoch() == narrow(all.epoch) && static_cast<LeaseId>(holdfast::Session(segment).lease()) == all.lease;
+    if (!same || !holdfast::Session(segment).renew(word, further)) renewed = false;
   });
   alone_ = {.epoch = all.epoch, .lease = all.lease, .deadline = to, .lost = false};
   if (!renewed) lose();
@@ -206,10 +207,10 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
 // An agent may have died between two dictionaries, so their epochs and deadlines may differ.
 void SharedMachine::end_all() {
   each([this](const Dictionary&, const Segment& segment) {
-    const SessionWord word = segment.session().now();
+    const SessionWord word = holdfast::Session(segment).now();
     // Acquire: pairs with attend(). If the session is a later agent's, its name is seen here.
     std::atomic_thread_fence(kAcquire);
-    if (!word.lost() && segment.session().agent() == self_) segment.session().lose(word.epoch());
+    if (!word.lost() && holdfast::Session(segment).agent() == self_) holdfast::Session(segment).lose(word.epoch());
   });
   alone_.lost = true;
 }
@@ -227,7 +228,7 @@ bool SharedMachine::lose() {
 
 void SharedMachine::note(Trouble trouble) {
   if (superseded()) return;
-  each([trouble](const Dictionary&, const Segment& segment) { segment.session().note(in_memory(trouble)); });
+  each([trouble](const Dictionary&, const Segment& segment) { holdfast::Session(segment).note(in_memory(trouble)); });
 }
 
 /// The session of the latest epoch. Dictionaries of an earlier one have been away, or an agent died before it came to
@@ -235,10 +236,10 @@ void SharedMachine::note(Trouble trouble) {
 Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   Epoch last = 0;
   for (const auto& [name, part] : parts)
-    if (const Epoch epoch = part.segment->session().now().epoch(); is_later(epoch, last)) last = epoch;
+    if (const Epoch epoch = holdfast::Session(*part.segment).now().epoch(); is_later(epoch, last)) last = epoch;
   Session all;
   for (const auto& [name, part] : parts)
-    if (part.segment->session().now().epoch() == last) add(all, *part.segment);
+    if (holdfast::Session(*part.segment).now().epoch() == last) add(all, *part.segment);
   return all;
 }
 
@@ -273,11 +274,12 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
     const std::shared_ptr<const Segment> segment = dictionary->keep_segment();
     const auto found = parts_.find(name);
     if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
-    const holdfast::Session session = segment->session();
+    const holdfast::Session session = holdfast::Session(*segment);
     const Token before = session.agent();
     if (parts_.empty() && come.empty()) look_at_socket();
-    const bool is_first = std::all_of(
-        come.begin(), come.end(), [this](const auto& one) { return one.second.segment->session().agent() == self_; });
+    const bool is_first = std::all_of(come.begin(), come.end(), [this](const auto& one) {
+      return holdfast::Session(*one.second.segment).agent() == self_;
+    });
     if (is_first && !superseded() && session.attend(before, self_, waiter_)) come[name] = {dictionary, segment};
   }
   return come;
@@ -290,7 +292,7 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment() != part.segment.get()) return false;
-  const holdfast::Session session = part.segment->session();
+  const holdfast::Session session = holdfast::Session(*part.segment);
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
   if (same && !word.lost() && adopts_) return true;
@@ -426,7 +428,7 @@ std::vector<Want> SharedMachine::wanted() {
       const EpochGuard inside;
       const Segment* const segment = dictionary->segment();
       if (segment == nullptr) continue;
-      count = segment->session().take_wants(hashes);
+      count = holdfast::Session(*segment).take_wants(hashes);
     }
     if (count == 0 && !all) continue;
     const std::span<const std::uint64_t> hints(hashes.data(), all || count > kWants ? 0 : count);

@@ -1,6 +1,6 @@
 // This machine, as the agent sees it: the dictionaries of a cluster in the world of this process.
 //
-// Each dictionary has the session in its own header (cluster/session.h). The session is alive if that of every
+// Each dictionary has the session in its own header (gate/session.h). The session is alive if that of every
 // dictionary is: whatever sees the deadline passed in one of them ends it for all. A dictionary that is made, or can be
 // opened at last, while it is alive takes part from the next turn() on. One that is removed takes part no more, at
 // once.

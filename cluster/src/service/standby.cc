@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "cluster/question.h"
+#include "gate/question.h"
 
 namespace holdfast::agent {
 

@@ -14,7 +14,7 @@
 #include <functional>
 #include <string>
 
-#include "cluster/question.h"
+#include "gate/question.h"
 #include "support/process.h"
 
 namespace {

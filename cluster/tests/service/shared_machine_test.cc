@@ -22,10 +22,10 @@
 #include <vector>
 
 #include "agent/keeper.h"
-#include "cluster/question.h"
 #include "dict/guard.h"
 #include "dict/layout.h"
-#include "lock/standing.h"
+#include "gate/cluster_lock.h"
+#include "gate/question.h"
 #include "support/dict_test.h"
 #include "support/refused_call.h"
 #include "support/waiting.h"
@@ -143,7 +143,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_made_anew_before_an_answer_of_the
   EXPECT_TRUE(machine->renew(before.deadline, before.deadline + 1));
   machine->turn();
   EXPECT_FALSE(machine->session().lost);
-  EXPECT_EQ(made->segment().session().now().epoch(), epoch);
+  EXPECT_EQ(holdfast::Session(made->segment()).now().epoch(), epoch);
   remove(other);
 }
 
@@ -197,7 +197,7 @@ TEST_F(SharedMachineTest, a_new_dictionary_does_not_end_the_session_that_the_nex
   const agent::Session found = machine->session();
   EXPECT_FALSE(found.lost);
   EXPECT_EQ(found.epoch, epoch);
-  EXPECT_EQ(made->segment().session().now().epoch(), epoch);
+  EXPECT_EQ(holdfast::Session(made->segment()).now().epoch(), epoch);
   EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 1));
   remove(first);
 }
@@ -206,15 +206,15 @@ TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  const SessionWord word = made->segment().session().now();
-  ASSERT_TRUE(made->segment().session().renew(word, word.deadline_ms() + 1000));
+  const SessionWord word = holdfast::Session(made->segment()).now();
+  ASSERT_TRUE(holdfast::Session(made->segment()).renew(word, word.deadline_ms() + 1000));
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   const agent::Session found = machine->session();
   EXPECT_FALSE(found.lost);
   EXPECT_EQ(found.deadline, static_cast<agent::Milliseconds>(word.deadline_ms()));
   EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 500));
   EXPECT_EQ(machine->session().deadline, found.deadline + 500);
-  EXPECT_EQ(made->segment().session().now().deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
+  EXPECT_EQ(holdfast::Session(made->segment()).now().deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
   remove(other);
 }
 
@@ -222,8 +222,8 @@ TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_go_while
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  const SessionWord word = dict.segment().session().now();
-  ASSERT_TRUE(dict.segment().session().renew(word, word.deadline_ms() + 1000));
+  const SessionWord word = holdfast::Session(dict.segment()).now();
+  ASSERT_TRUE(holdfast::Session(dict.segment()).renew(word, word.deadline_ms() + 1000));
   const agent::Session seen = machine->session();
   remove(other);
   EXPECT_TRUE(machine->renew(seen.deadline, seen.deadline + 2000));
@@ -234,15 +234,16 @@ TEST_F(SharedMachineTest, a_session_that_has_begun_in_some_dictionaries_only_beg
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  made->segment().session().lose(static_cast<std::uint16_t>(epoch));
-  const SessionWord lost = made->segment().session().now();
-  ASSERT_TRUE(made->segment().session().begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
+  holdfast::Session(made->segment()).lose(static_cast<std::uint16_t>(epoch));
+  const SessionWord lost = holdfast::Session(made->segment()).now();
+  ASSERT_TRUE(
+      holdfast::Session(made->segment()).begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   const agent::Session found = machine->session();
   EXPECT_FALSE(found.lost);
   EXPECT_EQ(found.epoch, epoch + 1);
   EXPECT_EQ(found.lease, 101);
-  EXPECT_EQ(dict.segment().session().now().epoch(), epoch + 1);
+  EXPECT_EQ(holdfast::Session(dict.segment()).now().epoch(), epoch + 1);
   remove(other);
 }
 
@@ -250,13 +251,14 @@ TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_i
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  made->segment().session().lose(static_cast<std::uint16_t>(epoch));
-  const SessionWord lost = made->segment().session().now();
-  ASSERT_TRUE(made->segment().session().begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
+  holdfast::Session(made->segment()).lose(static_cast<std::uint16_t>(epoch));
+  const SessionWord lost = holdfast::Session(made->segment()).now();
+  ASSERT_TRUE(
+      holdfast::Session(made->segment()).begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
   EXPECT_TRUE(machine->session().lost);
   machine->lose();
-  EXPECT_TRUE(made->segment().session().now().lost());
-  EXPECT_TRUE(dict.segment().session().now().lost());
+  EXPECT_TRUE(holdfast::Session(made->segment()).now().lost());
+  EXPECT_TRUE(holdfast::Session(dict.segment()).now().lost());
   remove(other);
 }
 
@@ -265,8 +267,8 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  dict.segment().session().lose(static_cast<std::uint16_t>(epoch));
-  ASSERT_FALSE(made->segment().session().now().lost());
+  holdfast::Session(dict.segment()).lose(static_cast<std::uint16_t>(epoch));
+  ASSERT_FALSE(holdfast::Session(made->segment()).now().lost());
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   SilentStore store;
   const RealClock clock;
@@ -274,7 +276,7 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
   const agent::Settings settings;
   agent::Keeper keeper(store, *machine, clock, keys, settings, {});
   keeper.start();
-  EXPECT_TRUE(made->segment().session().now().lost());
+  EXPECT_TRUE(holdfast::Session(made->segment()).now().lost());
   EXPECT_TRUE(store.revoked.empty());
   keeper.step();
   EXPECT_EQ(store.revoked, std::vector<agent::LeaseId>{100});
@@ -289,7 +291,7 @@ enum class Fault { seed, magic, cluster_name, mode, link };
 /// Makes it, or puts it right.
 void change(Fault fault, const std::string& path, bool right) {
   constexpr std::array kAt = {offsetof(DictionaryHeader, seed_complement), offsetof(DictionaryHeader, file.magic),
-                              offsetof(DictionaryHeader, cluster.name)};
+                              offsetof(DictionaryHeader, gate.name)};
   if (fault == Fault::mode) {
     ASSERT_EQ(::chmod(path.c_str(), right ? 0600 : 0640), 0);
   } else if (fault == Fault::link) {
@@ -483,7 +485,7 @@ TEST_F(SharedMachineTest, what_an_agent_that_began_beside_this_one_does_in_the_s
   OtherAgent other;
   Dict again(dict_name, {.cluster = "main"});
   other.ask("turn");  // it comes first
-  const auto session = again.segment().session();
+  const auto session = holdfast::Session(again.segment());
   const auto same = static_cast<std::uint16_t>(epoch);
   ASSERT_TRUE(session.begin(session.now(), same, 101, in_a_minute()));
   other.kill_and_wait();

@@ -15,6 +15,7 @@
 
 #include "dict/segment.h"
 #include "etcd/etcd_server.h"
+#include "gate/session.h"
 #include "platform/platform.h"
 #include "support/dict.h"
 #include "support/waiting.h"
@@ -152,7 +153,7 @@ class Workers::Worker {
     Entry& entry = journal_.entry(number);
     entry.from = now_ns();
     entry.token = lease.sequence;
-    const auto session = static_cast<agent::LeaseId>(dict_.segment().session().lease());
+    const auto session = static_cast<agent::LeaseId>(holdfast::Session(dict_.segment()).lease());
     if (look(entry, key, lease)) entry.lease = session;
     Register& guarded = journal_.registers[static_cast<std::size_t>(entry.key)];
     Change& fenced = entry.fenced;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "base/gate_name.h"
 #include "base/name.h"
 #include "cli/cluster_status.h"
 #include "cli/key_command.h"

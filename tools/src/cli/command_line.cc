@@ -11,6 +11,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/gate_name.h"
 #include "base/name.h"
 #include "cli/command_words.h"
 #include "cli/commands.h"

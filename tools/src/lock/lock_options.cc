@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/gate_name.h"
 #include "base/name.h"
 #include "cli/command_words.h"
 #include "cli/message.h"

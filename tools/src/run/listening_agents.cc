@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/gate_name.h"
 #include "base/name.h"
 #include "cli/descriptor.h"
 #include "inspect/world.h"
@@ -20,7 +21,7 @@ namespace holdfast::cli {
 namespace {
 
 constexpr std::string_view kSocket = ".agent-";
-// A question of cluster/question.h. holdfast_ask() needs a dictionary of the cluster.
+// A question of gate/question.h. holdfast_ask() needs a dictionary of the cluster.
 std::string question(std::string_view kind, std::uint64_t number) {
   return fmt::format("{}{}{}{}{}", kind, '\0', '\0', number, '\0');
 }

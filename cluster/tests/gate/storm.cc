@@ -14,8 +14,8 @@
 #include <string>
 
 #include "crash/ledger.h"
+#include "gate/cluster_lock.h"
 #include "lock/lock.h"
-#include "lock/standing.h"
 #include "platform/platform.h"
 #include "support/dict.h"
 #include "support/process.h"
@@ -66,7 +66,7 @@ class Role {
 
  protected:
   std::size_t below(std::size_t limit) { return random_() % limit; }
-  Session session() { return dict_.segment().session(); }
+  Session session() { return Session(dict_.segment()); }
   void expect(const char* what, int code, std::initializer_list<int> expected) {
     if (std::find(expected.begin(), expected.end(), code) == expected.end())
       ledger_.violations.add("%s gives %s", what, holdfast_code_text(code));
@@ -273,7 +273,7 @@ class Storm {
   /// Everybody is dead: the next ones get what they left, with higher numbers.
   void settle() {
     Agent agent(dict_, ledger_, random_());
-    const Session session = dict_.segment().session();
+    const Session session = Session(dict_.segment());
     const std::uint16_t last = session.now().epoch();
     session.lose(last);
     agent.begin(session.now(), 60'000);

@@ -1,6 +1,6 @@
 // Clusters: call one thing, map the result.
 #include "capi/handle.h"
-#include "dict/cluster_state.h"
+#include "gate/cluster_state.h"
 
 using namespace holdfast;
 using namespace holdfast::capi;

@@ -19,8 +19,9 @@
 #include <string_view>
 
 #include "base/atomic.h"
-#include "base/name.h"
 #include "base/token.h"
+#include "dict/gate.h"
+#include "dict/segment.h"
 
 namespace holdfast {
 
@@ -30,11 +31,10 @@ inline constexpr std::size_t kWants = 16;
 /// Set in each hint, which so is never 0. No arena has so many shards and buckets that the bit decides about the place.
 inline constexpr std::uint64_t kWantBit = std::uint64_t{1} << 63;
 
-/// At the end of a dictionary's header page; docs/format.md has the same byte by byte. All zero in a plain dictionary.
+/// What the gate keeps in a dictionary's header page (dict/gate.h); docs/format.md has the same byte by byte.
 struct alignas(64) ClusterFields {
-  // Constant after creation.
-  std::array<char, kClusterNameMax + 1> name;  // of the cluster, ended by zeros; empty: the dictionary is plain
-  std::uint64_t name_seal;                     // its hash, complemented; 0 if it is empty
+  std::array<char, kClusterNameMax + 1> name;  // as in GateHeader
+  std::uint64_t name_seal;
 
   Word64 word;     // SessionWord
   Word64 lease;    // at the store, of that epoch
@@ -45,7 +45,7 @@ struct alignas(64) ClusterFields {
 
   alignas(64) std::array<Word64, kWants> wants;
 };
-static_assert(sizeof(ClusterFields) == 256);
+static_assert(sizeof(ClusterFields) == sizeof(GateHeader));
 
 /// Why new locks cannot be had though the session lasts. What is held stays held.
 enum class StoreTrouble : std::uint32_t {
@@ -75,18 +75,17 @@ struct SessionWord {
   constexpr bool operator==(const SessionWord&) const = default;
 };
 
-std::uint64_t boottime_ms() noexcept;
+inline ClusterFields& cluster_fields(DictionaryHeader& header) noexcept {
+  return reinterpret_cast<ClusterFields&>(header.gate);
+}
 
-/// Writes the name, and its seal. REQUIRES: 0 to kClusterNameMax bytes, none of them zero.
-void name_cluster(ClusterFields& fields, std::string_view name) noexcept;
-/// Whether the name is as it was written.
-bool is_cluster_name_sound(const ClusterFields& fields) noexcept;
-/// Empty: the dictionary is plain.
-std::string_view cluster_name(const ClusterFields& fields) noexcept;
+std::uint64_t boottime_ms() noexcept;
 
 class Session {
  public:
   explicit Session(ClusterFields& fields) noexcept : fields_(fields) {}
+  /// REQUIRES: the dictionary has a gate.
+  explicit Session(const Segment& segment) noexcept : Session(cluster_fields(segment.header())) {}
 
   /// As it is now: lost, if the deadline has passed. Marks that.
   SessionWord now() const noexcept;

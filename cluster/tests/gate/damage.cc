@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "crash/ledger.h"
-#include "lock/standing.h"
+#include "gate/cluster_lock.h"
 #include "support/call_limit.h"
 #include "support/dict.h"
 #include "support/process.h"
@@ -64,7 +64,7 @@ class Cases {
   }
 
  private:
-  Session session() { return dict_.segment().session(); }
+  Session session() { return Session(dict_.segment()); }
   Dictionary& dictionary() { return dict_.dictionary(); }
 
   void make(State state) {
@@ -90,7 +90,7 @@ class Cases {
     standing_word_ = offset_of(reinterpret_cast<StandingFields*>(&view.lock() + 1)->standing);
     return offsets;
   }
-  ClusterFields& fields() { return dict_.segment().header().cluster; }
+  ClusterFields& fields() { return cluster_fields(dict_.segment().header()); }
   EntryView find() {
     Position position{};
     dict_.segment().shards()[0].find(Key(kKey, dict_.segment().seed()), position);

@@ -1,5 +1,5 @@
 // Questions to the agent of a cluster: check the arguments, call one thing, map the result.
-#include "cluster/question.h"
+#include "gate/question.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -53,7 +53,7 @@ std::optional<std::string> cluster_of(Dictionary& dictionary) {
   const EpochGuard inside;
   const Segment* const segment = dictionary.segment();
   if (segment == nullptr) return std::nullopt;
-  return segment->in_cluster() ? segment->cluster() : std::string();
+  return segment->gate_name();
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "lock/standing.h"
+#include "gate/cluster_lock.h"
 #include "support/dict_test.h"
 
 namespace holdfast::test {
@@ -21,11 +21,11 @@ class BlockingInClusterTest : public DictTest {
   BlockingInClusterTest() : DictTest({.cluster = "main"}) {}
 
   void begin_session() {
-    const Session session = dict.segment().session();
+    const Session session = Session(dict.segment());
     ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + 600'000));
   }
   void attend() {
-    const Session session = dict.segment().session();
+    const Session session = Session(dict.segment());
     ASSERT_TRUE(session.attend(session.agent(), (**World::current()).token(), 1));
   }
   int lock(double timeout) { return holdfast_lock(dict.handle, "k", 1, timeout, 0, &lease); }

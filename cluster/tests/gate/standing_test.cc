@@ -1,5 +1,5 @@
-// Locks of a cluster at one machine (lock/standing.h): the tests are the agent.
-#include "lock/standing.h"
+// Locks of a cluster at one machine (gate/cluster_lock.h): the tests are the agent.
+#include "gate/cluster_lock.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ class StandingTest : public DictTest {
  protected:
   StandingTest() : DictTest({.cluster = "main"}) {}
 
-  Session session() { return dict.segment().session(); }
+  Session session() { return Session(dict.segment()); }
   void begin(std::uint16_t epoch, std::uint64_t ms = kLongMs) { begin_at(epoch, boottime_ms() + ms); }
   void begin_at(std::uint16_t epoch, std::uint64_t deadline_ms) {
     ASSERT_TRUE(session().begin(session().now(), epoch, 100, deadline_ms));
@@ -622,7 +622,7 @@ TEST_F(GrowingTest, all_that_stands_is_listed) {
     parent.hear();
     return 0;
   });
-  Session session = dict.segment().session();
+  Session session = Session(dict.segment());
   ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + kLongMs));
   for (int i = 0; i < kLocks; ++i) ASSERT_EQ(stand(dict.dictionary(), key_of(i), 1, 7), Code::ok);
   ASSERT_EQ(other.ask("grow"), "grown");
@@ -632,7 +632,7 @@ TEST_F(GrowingTest, all_that_stands_is_listed) {
 }
 
 TEST_F(GrowingTest, those_that_wait_are_seen) {
-  Session session = dict.segment().session();
+  Session session = Session(dict.segment());
   ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + kLongMs));
   std::array<holdfast_lease, kLocks> leases{};
   for (int i = 0; i < kLocks; ++i) {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "crash/stepper.h"
+#include "gate/cluster_lock.h"
 #include "lock/acquire.h"
 #include "lock/lock.h"
 #include "lock/lock_entry.h"
-#include "lock/standing.h"
 #include "support/dict.h"
 #include "support/process.h"
 #include "support/shard_check.h"
@@ -72,7 +72,7 @@ class Cluster {
 
   // --- what is stepped ---
 
-  Session session() { return dict_.segment().session(); }
+  Session session() { return Session(dict_.segment()); }
   Dictionary& dictionary() { return dict_.dictionary(); }
   void begin(std::uint16_t epoch) { begin_at(epoch, boottime_ms() + kLongMs); }
   void begin_at(std::uint16_t epoch, std::uint64_t deadline_ms) {

@@ -1,4 +1,4 @@
-#include "lock/standing.h"
+#include "gate/cluster_lock.h"
 
 #include <algorithm>
 #include <array>
@@ -13,20 +13,6 @@ namespace holdfast {
 
 namespace {
 
-/// What StandingFields::standing says of an epoch.
-constexpr std::uint64_t standing_in(std::uint16_t epoch) noexcept {
-  constexpr std::uint64_t kStands = 1U << 16;
-  return kStands | epoch;
-}
-
-bool stands_in(const StandingFields& fields, SessionWord now) noexcept {
-  return !now.lost() && fields.standing.load(kAcquire) == standing_in(now.epoch());
-}
-
-const StandingFields& standing_of(const Watch& watch) noexcept {
-  return *reinterpret_cast<const StandingFields*>(static_cast<const LockFields*>(watch.fields) + 1);
-}
-
 /// Waiters that are looked at with the mutex held: some 20 µs.
 constexpr std::uint32_t kLookedAt = 4096;
 
@@ -39,72 +25,16 @@ Code with_lock(Dictionary& dictionary, std::string_view key, std::uint64_t patie
       [&](Transaction& change) {
         if (!change.is(EntryType::lock)) return Code::not_found;
         const LockEntry lock = LockEntry::of(change);
-        return lock.standing != nullptr ? operation(lock) : Code::not_found;
+        return lock.gate != nullptr ? operation(lock) : Code::not_found;
       },
       patience_ns, 0, Shard::Unopened::leave);
 }
 
-void stop_standing(const LockEntry& lock) noexcept { commit(lock.standing->standing, std::uint64_t{0}); }
+StandingFields& standing_of(const LockEntry& lock) noexcept { return standing_fields(*lock.gate); }
+
+void stop_standing(const LockEntry& lock) noexcept { commit(standing_of(lock).standing, std::uint64_t{0}); }
 
 }  // namespace
-
-bool is_of_epoch_in_cluster(const LockEntry& lock) noexcept {
-  return lock.standing != nullptr && stands_in(*lock.standing, lock.segment.session().now());
-}
-
-bool stands_in_cluster(const LockEntry& lock) noexcept {
-  return is_of_epoch_in_cluster(lock) && lock.standing->grants.load(kRelaxed) < kGrantsMax;
-}
-
-// A time that has not come yet was overwritten, or is of another boot.
-Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept {
-  if (lock.standing == nullptr) return Code::ok;
-  const std::uint64_t refused_ns = lock.standing->refused_ns.load(kRelaxed);
-  if (refused_ns <= arrival_ns || refused_ns > platform::monotonic_ns()) return Code::ok;
-  const auto refusal = static_cast<Code>(lock.standing->refusal.load(kRelaxed));
-  return refusal == Code::unavailable || refusal == Code::unsupported ? refusal : Code::elsewhere;
-}
-
-bool seems_of_this_epoch(const Watch& watch) noexcept {
-  return watch.segment->in_cluster() && watch.entry->value_size.load(kRelaxed) >= kLockAndStanding &&
-         stands_in(standing_of(watch), watch.segment->session().now());
-}
-
-bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view, std::uint64_t& revision) noexcept {
-  revision = 0;
-  if (!segment.in_cluster()) return true;
-  if (view.value_size < kLockAndStanding) return false;
-  const auto& fields = *reinterpret_cast<const StandingFields*>(&view.lock() + 1);
-  revision = fields.base.load(kRelaxed) >> kGrantBits;
-  return stands_in(fields, segment.session().seen());
-}
-
-bool seems_to_stand(const Watch& watch) noexcept {
-  return seems_of_this_epoch(watch) && standing_of(watch).grants.load(kRelaxed) < kGrantsMax;
-}
-
-void tell_agent(Dictionary& dictionary, std::string_view key) noexcept {
-  const EpochGuard inside;
-  const Segment* const segment = dictionary.segment();
-  if (segment == nullptr || !segment->in_cluster()) return;
-  segment->session().want(dictionary.world(), Key(key, segment->seed()).hash);
-}
-
-Code remaining_in_cluster(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
-  const Code code = with_lock(dictionary, key, kMutexPatienceNs, [&](const LockEntry& lock) {
-    const std::uint32_t flush = lock.segment.flush_epoch();
-    const SessionWord session = lock.segment.session().now();
-    if (lease.owner != lock.segment.world().token() || !lock.held_by(lease) || !lock.live(flush) || session.lost() ||
-        !is_of_this_epoch(lock))
-      return Code::not_owner;
-    const std::uint64_t now_ms = boottime_ms();
-    const double granted = static_cast<double>(session.deadline_ms() - std::min(now_ms, session.deadline_ms())) / 1e3;
-    const std::uint64_t end = lock.end_ms();
-    seconds = std::max(end == kExpiryNever ? granted : std::min(granted, seconds_until(end)), 0.001);
-    return Code::ok;
-  });
-  return code == Code::not_found ? Code::not_owner : code;
-}
 
 // --- for the agent ---
 
@@ -122,7 +52,7 @@ static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base
 // Whether no other agent has taken this one's place. With the mutex held: one that has looked at the lock since then
 // is seen here.
 static bool attends(const LockEntry& lock) noexcept {
-  const Token agent = lock.segment.session().agent();
+  const Token agent = Session(lock.segment).agent();
   return agent == kNobody || agent == lock.segment.world().token();
 }
 
@@ -142,7 +72,7 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
         }
         const LockEntry lock = LockEntry::of(change);
         if (!attends(lock)) return Code::not_owner;
-        StandingFields& fields = *lock.standing;
+        StandingFields& fields = standing_of(lock);
         if (fields.standing.load(kRelaxed) != standing_in(epoch)) {
           stop_standing(lock);
           if (!lock.is_free()) end_grant(lock);
@@ -182,7 +112,7 @@ Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t p
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     const bool held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
     // Also where no numbers are left: it stands for its holder.
-    if (is_of_this_epoch(lock) && (held || lock.has_waiters())) return Code::locked;
+    if (lock.grant_counts() && (held || lock.has_waiters())) return Code::locked;
     stop_standing(lock);
     if (!lock.is_free() && !held) end_grant(lock);
     next.watchers = has_watchers_to_wake(lock);
@@ -199,7 +129,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
     if (is_reserved_for(lock, &waiter)) end_grant(lock);
     if (lease.owner != kNobody && lock.held_by(lease)) lock.free();
     lock.queue().remove(waiter);
-    if (lock.is_free() && is_of_this_epoch(lock)) next = offer(lock, dictionary.world());
+    if (lock.is_free() && lock.grant_counts()) next = offer(lock, dictionary.world());
     next.watchers = has_watchers_to_wake(lock);
     return Code::ok;
   });
@@ -213,8 +143,8 @@ Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
-    lock.standing->refusal.store(static_cast<std::uint32_t>(why), kRelaxed);
-    lock.standing->refused_ns.store(platform::monotonic_ns(), kRelaxed);
+    standing_of(lock).refusal.store(static_cast<std::uint32_t>(why), kRelaxed);
+    standing_of(lock).refused_ns.store(platform::monotonic_ns(), kRelaxed);
     count = 0;
     lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
       if (waiter.tries || is_for_all) waiters[count++] = wake_target(waiter);
@@ -237,7 +167,7 @@ Code drop(Dictionary& dictionary, std::string_view key, std::uint64_t patience_n
 Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state, std::uint64_t patience_ns) noexcept {
   return with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     state = {};
-    state.stands = is_of_this_epoch(lock);
+    state.stands = lock.grant_counts();
     state.held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
     const bool all_seen = lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
       if (state.first == kNobody) state.first = waiter.owner;
@@ -245,7 +175,7 @@ Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& stat
       return true;
     });
     if (!all_seen) state.waited_for = true;
-    state.grants = lock.standing->grants.load(kRelaxed);
+    state.grants = standing_of(lock).grants.load(kRelaxed);
     return Code::ok;
   });
 }
@@ -271,7 +201,7 @@ class FoundKeys {
  public:
   template <class Meant>
   std::uint32_t add(const EntryView& view, Meant&& is_meant) {
-    if (view.type != EntryType::lock || view.value_size < kLockAndStanding) return 0;
+    if (view.type != EntryType::lock || view.value_size < kLockAndGate) return 0;
     const auto& standing = *reinterpret_cast<const StandingFields*>(&view.lock() + 1);
     if (!is_meant(view.lock(), standing)) return 0;
     std::string key(padded(view.key_length), '\0');
@@ -315,9 +245,9 @@ bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes) {
   const EpochGuard inside;
   Segment* const segment = dictionary.segment();
-  if (segment == nullptr || !segment->in_cluster()) return {};
+  if (segment == nullptr || segment->gate() == nullptr) return {};
   FoundKeys found;
-  const Session session = segment->session();
+  const Session session = Session(*segment);
   const auto visit = [&](const EntryView& view) {
     return found.add(view, [&](const LockFields& lock, const StandingFields& standing) {
       return lock.queue.head.load(kRelaxed) != 0 &&
@@ -362,7 +292,7 @@ std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, st
   FoundKeys found;
   const EpochGuard inside;
   Segment* const segment = dictionary.segment();
-  if (segment == nullptr || !segment->in_cluster()) return found.take();
+  if (segment == nullptr || segment->gate() == nullptr) return found.take();
   const auto visit = [&](const EntryView& view) {
     return found.add(view, [&](const LockFields&, const StandingFields& standing) {
       return standing.standing.load(kRelaxed) == standing_in(epoch);

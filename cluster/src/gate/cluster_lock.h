@@ -1,6 +1,6 @@
 // Standing: whether this machine has a lock of a cluster, so that its processes may take it.
 //
-// A lock stands in an epoch of the session (cluster/session.h): the agent says so when the store has given the lock to
+// A lock stands in an epoch of the session (gate/session.h): the agent says so when the store has given the lock to
 // this machine. While it stands, its processes hand it on among themselves as any lock. It no longer stands when the
 // deadline of the session passes, for all processes at the same moment, or when the agent withdraws it, which needs the
 // lock itself: as an ordinary fair waiter the agent lets the present holder and those before it finish.
@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "dict/dictionary.h"
 #include "dict/guard.h"
+#include "gate/session.h"
 #include "lock/lease.h"
 #include "lock/lock_entry.h"
 #include "wait/watch.h"
@@ -34,34 +35,32 @@ inline constexpr std::uint32_t kGrantsMax = (1U << kGrantBits) - 1;
 /// Fencing numbers stay below 2^53, so that a number of Lua holds them.
 inline constexpr std::uint64_t kRevisionMax = (std::uint64_t{1} << (53 - kGrantBits)) - 1;
 
-// --- for locks: with the shard's mutex held ---
+/// What the gate keeps behind the fields of a lock (dict/gate.h).
+struct StandingFields {
+  Word64 standing;    // the session's epoch in which this machine has the lock, and kStands; 0: it does not have it
+  Word64 base;        // fencing number that the numbers of its grants count from
+  Word64 refused_ns;  // when waiters were last sent away (CLOCK_MONOTONIC); 0: they were not
+  Word32 grants;      // since `base`
+  Word32 refusal;     // why: a Code, from which it follows which they are
+};
+static_assert(sizeof(StandingFields) == sizeof(GateFields));
 
-bool stands_in_cluster(const LockEntry& lock) noexcept;
-bool is_of_epoch_in_cluster(const LockEntry& lock) noexcept;
-
-/// Whether the lock is of this machine now, and there are numbers left. Of a plain dictionary: always.
-inline bool stands(const LockEntry& lock) noexcept { return !lock.segment.in_cluster() || stands_in_cluster(lock); }
-/// Whether a lease of the present grant counts: this machine has not lost the lock since. Of a plain dictionary:
-/// always.
-inline bool is_of_this_epoch(const LockEntry& lock) noexcept {
-  return !lock.segment.in_cluster() || is_of_epoch_in_cluster(lock);
+inline StandingFields& standing_fields(GateFields& fields) noexcept {
+  return reinterpret_cast<StandingFields&>(fields);
 }
-/// What the agent has told since the wait began; ok: nothing. unsupported is for all, the others are for those that
-/// only try.
-Code refusal_since(const LockEntry& lock, std::uint64_t arrival_ns) noexcept;
+inline const StandingFields& standing_fields(const GateFields& fields) noexcept {
+  return reinterpret_cast<const StandingFields&>(fields);
+}
 
-// --- without it ---
-
-/// As is_of_this_epoch() and stands(): hints.
-bool seems_of_this_epoch(const Watch& watch) noexcept;
-bool seems_to_stand(const Watch& watch) noexcept;
-/// As is_of_this_epoch(), and writes nothing: for observers. `revision`: that of the store with which this machine got
-/// the lock; 0 in a plain dictionary.
-bool is_seen_of_this_epoch(const Segment& segment, const EntryView& view, std::uint64_t& revision) noexcept;
-/// Tells the agent that the key is wanted.
-void tell_agent(Dictionary& dictionary, std::string_view key) noexcept;
-/// As remaining(), in the dictionary of a cluster: no longer than until the session's deadline.
-Code remaining_in_cluster(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
+/// What StandingFields::standing says of an epoch.
+constexpr std::uint64_t standing_in(std::uint16_t epoch) noexcept {
+  constexpr std::uint64_t kStands = 1U << 16;
+  return kStands | epoch;
+}
+/// Whether this machine has the lock in that session.
+inline bool stands_in(const StandingFields& fields, SessionWord now) noexcept {
+  return !now.lost() && fields.standing.load(kAcquire) == standing_in(now.epoch());
+}
 
 // --- for the agent ---
 //

@@ -1,4 +1,4 @@
-#include "cluster/question.h"
+#include "gate/question.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>

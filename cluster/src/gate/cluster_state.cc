@@ -1,8 +1,9 @@
-#include "dict/cluster_state.h"
+#include "gate/cluster_state.h"
 
 #include <algorithm>
 
 #include "base/name.h"
+#include "gate/session.h"
 #include "world/process_table.h"
 #include "world/world.h"
 
@@ -41,11 +42,11 @@ Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
   const EpochGuard inside;
   const Segment* const segment = dictionary.segment();
   if (segment == nullptr) return {Code::removed, "dictionary " + quote_name(dictionary.name()) + " was removed"};
-  if (!segment->in_cluster())
+  if (segment->gate() == nullptr)
     return {Code::not_found, "dictionary " + quote_name(dictionary.name()) + " belongs to no cluster"};
-  const Session session = segment->session();
+  const Session session(*segment);
   const SessionWord word = session.now();
-  state.name = segment->cluster();
+  state.name = segment->gate_name();
   state.agent = living_agent(dictionary.world(), session.agent());
   state.epoch = word.epoch();
   state.machine = session.lease();

@@ -1,35 +1,10 @@
-#include "cluster/session.h"
+#include "gate/session.h"
 
-#include <algorithm>
-
-#include "base/hash.h"
 #include "base/time.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 
 namespace holdfast {
-
-namespace {
-
-std::uint64_t seal_of(std::string_view name) noexcept {
-  return name.empty() ? 0 : ~hash_key(name.data(), name.size(), 0);
-}
-
-}  // namespace
-
-void name_cluster(ClusterFields& fields, std::string_view name) noexcept {
-  std::copy(name.begin(), name.end(), fields.name.begin());
-  fields.name_seal = seal_of(name);
-}
-
-bool is_cluster_name_sound(const ClusterFields& fields) noexcept {
-  return fields.name.back() == 0 && fields.name_seal == seal_of(cluster_name(fields));
-}
-
-std::string_view cluster_name(const ClusterFields& fields) noexcept {
-  const auto end = std::find(fields.name.begin(), fields.name.end(), '\0');
-  return {fields.name.data(), static_cast<std::size_t>(end - fields.name.begin())};
-}
 
 std::uint64_t boottime_ms() noexcept { return platform::boottime_ns() / kNsPerMs; }
 
