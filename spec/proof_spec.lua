@@ -2,13 +2,13 @@
 
 local files, shell = require "spec.support" ("files", "shell")
 
-local SOURCES = shell.output("find tests -name '*.cc' -exec cat {} +")
+local SOURCES = shell.output("find tests tools/tests cluster/tests -name '*.cc' -exec cat {} +")
 
 local tests = {}
 for suite, name in SOURCES:gmatch("TEST[%u_]*%(%s*([%w_]+),%s*([%w_]+)%s*%)") do
     tests[#tests + 1] = suite .. "." .. name
 end
-for name in shell.output("find tests -name CMakeLists.txt -exec cat {} +"):gmatch("NAME%s+([%w_.]+)") do
+for name in shell.output("find tests tools/tests cluster/tests -name CMakeLists.txt -exec cat {} +"):gmatch("NAME%s+([%w_.]+)") do
     tests[#tests + 1] = name
 end
 

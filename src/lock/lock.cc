@@ -247,9 +247,9 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
 // The gate has no exact answer without the mutex.
 static Code remaining_behind_gate(Dictionary& dictionary, std::string_view key, const Lease& lease,
                                   double& seconds) noexcept {
-  if (lease.owner != dictionary.world().token()) return Code::not_owner;
   const auto on_lock = [&](const LockEntry& lock) {
-    if (lock.gate == nullptr || !lock.held_by(lease) || !lock.live(lock.segment.flush_epoch())) return Code::not_owner;
+    const bool ours = lease.owner == dictionary.world().token() && lock.held_by(lease);
+    if (!ours || lock.gate == nullptr || !lock.live(lock.segment.flush_epoch())) return Code::not_owner;
     const double counts = lock.segment.gate()->seconds_left(lock.segment, *lock.gate);
     if (counts == 0) return Code::not_owner;
     const std::uint64_t end = lock.end_ms();

@@ -111,7 +111,7 @@ describe("holdfast ls", function ()
         assert.equal(0.5, cache.hit_ratio)
         assert.same({ { pid = world.worker_of(process), program = "ready1.lua" } }, cache.processes)
         assert.is_true(cache.processes_complete)
-        local manual = command.read(command.repository .. "/docs/holdfast.md")
+        local manual = command.read(command.repository .. "/tools/docs/holdfast.md")
         local described = manual:match "A %*%*dictionary%*%* has.-\n\n"
         for field in pairs(cache) do
             assert.truthy(described:find("`" .. field .. "`", 1, true), field)
