@@ -50,9 +50,9 @@ describe("Figures in documents", function ()
     end)
 
     it("change to a newer file of the same kind only", function ()
-        local newer = { "bench/results/locks-2026-11-22-0319.md" }
+        local newer = { "bench/results/locks-2026-11-27-0319.md" }
         local text = assert(figures.update(DOCUMENT, read, newer))
-        assert.same({ "bench/results/locks-2026-11-22-0319.md", "bench/results/2026-11-26-0326.md" },
+        assert.same({ "bench/results/locks-2026-11-27-0319.md", "bench/results/2026-11-26-0326.md" },
                     figures.sources(text))
         assert.truthy(text:find("| a row | 9 ns     |", 1, true))
     end)
@@ -60,7 +60,7 @@ describe("Figures in documents", function ()
     it("are refused with the reason where the file or the table is missing", function ()
         local text, err = figures.update(DOCUMENT, function () end)
         assert.is_nil(text)
-        assert.truthy(err:find("^bench/results/[%w-]+2136%.md is missing$"), err)
+        assert.truthy(err:find("^bench/results/[%w-]+0549%.md is missing$"), err)
         text, err = figures.update((DOCUMENT:gsub(", Two", ", Three")), read)
         assert.is_nil(text)
         assert.equal('bench/results/2026-11-26-0326.md has no table "Three"', err)
