@@ -121,8 +121,8 @@ end)
 
 for path in NAMING:gmatch("%S+") do
     it(path .. " names what is there", function ()
-        local sources = shell.output("cat $(find src include lua scripts tests examples tools cluster -type f -size -200k "
-                                     .. "-not -path '*/corpus/*') Makefile")
+        local sources = shell.output("cat $(find src include lua scripts tests examples tools cluster -type f "
+                                     .. "-size -200k -not -path '*/corpus/*') Makefile")
         local words = set_of(sources:gmatch("[%a_][%w_]*"))
         local missing = {}
         for name in pairs(names(path)) do
