@@ -24,11 +24,11 @@ local RESULTS = [[
 local DOCUMENT = [[
 Before.
 
-<!-- figures: bench/results/locks-2026-11-21-2136.md, One -->
+<!-- figures: bench/results/locks-2026-11-26-0549.md, One -->
 old
 <!-- end of figures -->
 
-<!-- figures: bench/results/2026-11-21-1614.md, Two -->
+<!-- figures: bench/results/2026-11-26-0326.md, Two -->
 <!-- end of figures -->
 After.
 ]]
@@ -40,19 +40,19 @@ describe("Figures in documents", function ()
 
     it("are tables of the files that the comments name, and nothing else changes", function ()
         local text = assert(figures.update(DOCUMENT, read))
-        assert.equal("Before.\n\n<!-- figures: bench/results/locks-2026-11-21-2136.md, One -->\n\n"
+        assert.equal("Before.\n\n<!-- figures: bench/results/locks-2026-11-26-0549.md, One -->\n\n"
                      .. "| what  | holdfast |\n| ----- | -------- |\n| a row | 1 ns     |\n\n"
                      .. "<!-- end of figures -->\n\n"
-                     .. "<!-- figures: bench/results/2026-11-21-1614.md, Two -->\n\n"
+                     .. "<!-- figures: bench/results/2026-11-26-0326.md, Two -->\n\n"
                      .. "| what | holdfast        |\n| ---- | --------------- |\n| b    | 2; 3 (2.5-3.5)  |\n\n"
                      .. "<!-- end of figures -->\nAfter.\n", text)
         assert.equal(text, figures.update(text, read))
     end)
 
     it("change to a newer file of the same kind only", function ()
-        local newer = { "bench/results/locks-2026-11-22-0319.md" }
+        local newer = { "bench/results/locks-2026-11-27-0319.md" }
         local text = assert(figures.update(DOCUMENT, read, newer))
-        assert.same({ "bench/results/locks-2026-11-22-0319.md", "bench/results/2026-11-21-1614.md" },
+        assert.same({ "bench/results/locks-2026-11-27-0319.md", "bench/results/2026-11-26-0326.md" },
                     figures.sources(text))
         assert.truthy(text:find("| a row | 9 ns     |", 1, true))
     end)
@@ -60,10 +60,10 @@ describe("Figures in documents", function ()
     it("are refused with the reason where the file or the table is missing", function ()
         local text, err = figures.update(DOCUMENT, function () end)
         assert.is_nil(text)
-        assert.truthy(err:find("^bench/results/[%w-]+2136%.md is missing$"), err)
+        assert.truthy(err:find("^bench/results/[%w-]+0549%.md is missing$"), err)
         text, err = figures.update((DOCUMENT:gsub(", Two", ", Three")), read)
         assert.is_nil(text)
-        assert.equal('bench/results/2026-11-21-1614.md has no table "Three"', err)
+        assert.equal('bench/results/2026-11-26-0326.md has no table "Three"', err)
     end)
 
     it("of a summary are refused where a row is missing", function ()
