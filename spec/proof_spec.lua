@@ -2,13 +2,14 @@
 
 local files, shell = require "spec.support" ("files", "shell")
 
-local SOURCES = shell.output("find tests tools/tests cluster/tests -name '*.cc' -exec cat {} +")
+local FOLDERS = "tests $(ls -d tools/tests cluster/tests 2>/dev/null)"
+local SOURCES = shell.output("find " .. FOLDERS .. " -name '*.cc' -exec cat {} +")
 
 local tests = {}
 for suite, name in SOURCES:gmatch("TEST[%u_]*%(%s*([%w_]+),%s*([%w_]+)%s*%)") do
     tests[#tests + 1] = suite .. "." .. name
 end
-for name in shell.output("find tests tools/tests cluster/tests -name CMakeLists.txt -exec cat {} +"):gmatch("NAME%s+([%w_.]+)") do
+for name in shell.output("find " .. FOLDERS .. " -name CMakeLists.txt -exec cat {} +"):gmatch("NAME%s+([%w_.]+)") do
     tests[#tests + 1] = name
 end
 
