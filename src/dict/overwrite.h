@@ -29,25 +29,18 @@ struct Overwritable {
 /// Finds the key's entry, if it is of this type and size and near the beginning of its chain.
 [[gnu::always_inline]] inline Overwritable find_overwritable(const Shard& shard, const Key& key, EntryType type,
                                                              std::size_t value_size) noexcept {
-  constexpr int kSteps = 16;
+  constexpr std::uint32_t kSteps = 16;
   const std::uint32_t shape = Entry::make_shape(key.length, type);
-  const std::uint32_t short_hash = key.short_hash();
   const std::uint32_t limit = shard.granules();
-  Word32* link = &shard.bucket_of(short_hash);
-  std::uint32_t block = link->load(kRelaxed);
-  for (int steps = 0; shard.holds_header(block) && steps < kSteps; ++steps) {
+  Overwritable found;
+  shard.walk_chain(key.short_hash(), kSteps, kRelaxed, found.link, [&](std::uint32_t block) noexcept {
     Entry& e = shard.entry(block);
-    const std::uint32_t hash = e.hash.load(kRelaxed);
-    if (hash == short_hash) {
-      const bool same = e.shape.load(kRelaxed) == shape && e.value_size.load(kRelaxed) == value_size &&
-                        granules_for(key.length, value_size) <= limit - block && key_equals(e, key);
-      return {link, same ? block : 0};
-    }
-    if (!shard.same_bucket(hash, short_hash)) break;
-    link = &e.next;
-    block = link->load(kRelaxed);
-  }
-  return {};
+    const bool same = e.shape.load(kRelaxed) == shape && e.value_size.load(kRelaxed) == value_size &&
+                      granules_for(key.length, value_size) <= limit - block && key_equals(e, key);
+    if (same) found.block = block;
+    return Shard::kStop;
+  });
+  return found;
 }
 
 /// Overwrites the word of a number or a boolean, if nothing else of its entry changes.

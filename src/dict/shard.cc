@@ -130,37 +130,18 @@ Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::
 }
 
 // Reports whatever makes no sense as damaged; the epoch then tells whether it is damage or a torn read.
-Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, EntryView& view) const noexcept {
-  const std::uint32_t short_hash = key.short_hash();
-  // Acquire pairs with commit(): the entry behind a link is complete.
-  std::uint32_t block = bucket_of(short_hash).load(kAcquire);
-  std::uint32_t walked = 0;  // as in find()
-  while (block != 0) {
-    if (!holds_header(block) || walked >= granules()) return Read::damaged;
-    Entry& e = entry(block);
-    const std::uint32_t hash = e.hash.load(kRelaxed);
-    const std::uint32_t shape = e.shape.load(kRelaxed);
-    if (hash == short_hash && Entry::key_length_of(shape) == key.length) {
-      if (!inspect_keyed(block, shape, view)) return Read::damaged;
-      if (key_equals(e, key)) {
-        touch(block);
-        return copy_value(view, out);
-      }
-      walked += view.granules;
-    } else {
-      if (!same_bucket(hash, short_hash)) return Read::damaged;
-      ++walked;
-    }
-    block = e.next.load(kAcquire);
-  }
-  return Read::missing;
+Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept {
+  const Walk walk = walk_to_key(key, kAcquire, position);
+  if (walk != Walk::stopped) return walk == Walk::end ? Read::missing : Read::damaged;
+  touch(position.block);
+  return copy_value(position.view, out);
 }
 
 Shard::Read Shard::read(const Key& key, ValueOut& out) const noexcept {
   const std::uint64_t start = epoch();
-  EntryView view{};
-  const Read result = find_and_copy(key, out, view);
-  return unchanged_since(start) ? result : disturbed(result, view, out, key.short_hash(), start);
+  Position position{};
+  const Read result = find_and_copy(key, out, position);
+  return unchanged_since(start) ? result : disturbed(result, position.view, out, key.short_hash(), start);
 }
 
 // The result of a read during which the epoch changed.
@@ -172,12 +153,9 @@ Shard::Read Shard::disturbed(Read result, EntryView view, const ValueOut& out, s
 
 // Whether the chain of that hash leads to the entry now.
 bool Shard::leads_to(const Entry* wanted, std::uint32_t hash) const noexcept {
-  std::uint32_t block = bucket_of(hash).load(kAcquire);
-  for (std::uint32_t steps = 0; holds_header(block) && steps < granules(); ++steps) {
-    if (&entry(block) == wanted) return true;
-    block = entry(block).next.load(kAcquire);
-  }
-  return false;
+  Word32* link = nullptr;
+  const auto at = [&](std::uint32_t block) noexcept { return &entry(block) == wanted ? kStop : 1; };
+  return walk_chain(hash, granules(), kAcquire, link, at) == Walk::stopped;
 }
 
 // A copy may be whole although memory elsewhere was released meanwhile: if its own entry is still in its chain, and was

@@ -219,6 +219,21 @@ class Shard {
   /// Whether it is a lock or permits that somebody holds or waits for.
   static bool is_in_use(const EntryView& view, std::uint32_t flush) noexcept;
 
+  /// How a walk along a chain ended. `damaged` may also be a chain that others change, if the mutex is not held.
+  enum class Walk { stopped, end, damaged };
+  /// What `at` returns to stop.
+  static constexpr std::uint32_t kStop = 0;
+  /// Walks along the chain of `hash`. Calls at(block) for each entry with just that hash, which returns how many
+  /// granules the walk has passed there, or kStop. `link` then leads to the block at which the walk ended.
+  ///
+  /// The walk ends whatever the words say: all entries of a chain belong to its bucket and are distinct, so together
+  /// they take no more granules than the arena has. `most` may be less.
+  template <class At>
+  Walk walk_chain(std::uint32_t hash, std::uint32_t most, std::memory_order order, Word32*& link,
+                  At&& at) const noexcept;
+
+  /// Walks to the key's position.
+  Walk walk_to_key(const Key& key, std::memory_order order, Position& position) const noexcept;
   /// Finds the key's position. False on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
@@ -270,7 +285,7 @@ class Shard {
   bool inspect_keyed(std::uint32_t block, std::uint32_t shape, EntryView& view) const noexcept;
   /// Whether an entry of `granules` granules lies inside the arena and its type is known.
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
-  Read find_and_copy(const Key& key, ValueOut& out, EntryView& view) const noexcept;
+  Read find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
   // A view by value, so that that of a plain read can stay in registers.
   static Read copy_lock(EntryView view, ValueOut& out) noexcept;
@@ -375,46 +390,66 @@ inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, EntryVi
          key_equals(entry(block), key);
 }
 
+// `order`: acquire pairs with commit(), so that the entry behind a link is complete. Relaxed is for the mutex's owner.
+template <class At>
+[[gnu::always_inline]] inline Shard::Walk Shard::walk_chain(std::uint32_t hash, std::uint32_t most,
+                                                            std::memory_order order, Word32*& link,
+                                                            At&& at) const noexcept {
+  link = &bucket_of(hash);
+  std::uint32_t block = link->load(order);
+  for (std::uint32_t walked = 0; holds_header(block) && walked < most;) {
+    Entry& e = entry(block);
+    const std::uint32_t found = e.hash.load(kRelaxed);
+    std::uint32_t passed = 1;
+    if (found == hash) {
+      passed = at(block);
+      if (passed == kStop) return Walk::stopped;
+    } else if (!same_bucket(found, hash)) {
+      return Walk::damaged;
+    }
+    walked += passed;
+    link = &e.next;
+    block = link->load(order);
+  }
+  return block == 0 ? Walk::end : Walk::damaged;
+}
+
 // On the path of every lock and unlock: compares what a lock's entry must be, rather than making sense of any entry.
 // The key is compared behind the walk, which so needs fewer registers: another key of the same hash and length hides
 // the lock.
 [[gnu::always_inline]] inline std::uint32_t Shard::glimpse_lock(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
-  const std::uint32_t short_hash = key.short_hash();
-  // Acquire pairs with commit(): the entry behind a link is complete.
-  std::uint32_t block = bucket_of(short_hash).load(kAcquire);
-  for (std::uint32_t walked = 0; holds_header(block) && walked < granules(); ++walked) {
-    Entry& e = entry(block);
-    if (e.hash.load(kRelaxed) == short_hash && e.shape.load(kRelaxed) == shape) break;
-    block = e.next.load(kAcquire);
-  }
-  return is_lock(block, key) ? block : 0;
+  std::uint32_t found = 0;
+  Word32* link = nullptr;
+  walk_chain(key.short_hash(), granules(), kAcquire, link, [&](std::uint32_t block) noexcept {
+    if (entry(block).shape.load(kRelaxed) != shape) return std::uint32_t{1};
+    found = block;
+    return kStop;
+  });
+  return is_lock(found, key) ? found : 0;
 }
 
-// A chain of distinct entries is no longer than the arena, and neither are all compared keys together.
-inline bool Shard::find(const Key& key, Position& position) const noexcept {
-  const std::uint32_t short_hash = key.short_hash();
-  Word32* link = &bucket_of(short_hash);
-  for (std::uint32_t walked = 0; walked < granules();) {  // a lower bound of the granules walked
-    const std::uint32_t block = link->load(kRelaxed);
-    position.link = link;
+// The granules of an entry whose key is compared count in full: all compared keys together are no longer than the
+// arena.
+[[gnu::always_inline]] inline Shard::Walk Shard::walk_to_key(const Key& key, std::memory_order order,
+                                                             Position& position) const noexcept {
+  position.block = 0;
+  bool sound = true;
+  const auto at = [&](std::uint32_t block) noexcept {
+    const std::uint32_t shape = entry(block).shape.load(kRelaxed);
+    if (Entry::key_length_of(shape) != key.length) return std::uint32_t{1};
+    sound = inspect_keyed(block, shape, position.view);
+    if (!sound) return kStop;
+    if (!key_equals(entry(block), key)) return position.view.granules;
     position.block = block;
-    if (block == 0) return true;
-    if (!holds_header(block)) return false;
-    Entry& e = entry(block);
-    const std::uint32_t hash = e.hash.load(kRelaxed);
-    const std::uint32_t shape = e.shape.load(kRelaxed);
-    if (hash == short_hash && Entry::key_length_of(shape) == key.length) {
-      if (!inspect_keyed(block, shape, position.view)) return false;
-      if (key_equals(e, key)) return true;
-      walked += position.view.granules;
-    } else {
-      if (!same_bucket(hash, short_hash)) return false;
-      ++walked;
-    }
-    link = &e.next;
-  }
-  return false;
+    return kStop;
+  };
+  const Walk walk = walk_chain(key.short_hash(), granules(), order, position.link, at);
+  return sound ? walk : Walk::damaged;
+}
+
+inline bool Shard::find(const Key& key, Position& position) const noexcept {
+  return walk_to_key(key, kRelaxed, position) != Walk::damaged;
 }
 
 }  // namespace holdfast

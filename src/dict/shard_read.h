@@ -33,27 +33,22 @@ inline constexpr std::uint32_t kPlainSteps = 16;
 // which begins anew.
 [[gnu::always_inline]] inline Shard::Read Shard::read_inline(const Key& key, ValueOut& out) const noexcept {
   const std::uint64_t start = epoch();
-  const std::uint32_t short_hash = key.short_hash();
-  // Acquire pairs with commit(): the entry behind a link is complete.
-  std::uint32_t block = bucket_of(short_hash).load(kAcquire);
-  for (std::uint32_t steps = 0; holds_header(block) && steps < kPlainSteps; ++steps) {
-    Entry& e = entry(block);
-    const std::uint32_t shape = e.shape.load(kRelaxed);
-    const std::uint32_t hash = e.hash.load(kRelaxed);
-    if (hash != short_hash || Entry::key_length_of(shape) != key.length) {
-      if (!same_bucket(hash, short_hash)) break;
-      block = e.next.load(kAcquire);
-      continue;
-    }
-    EntryView view;
-    if (!inspect_keyed(block, shape, view) || !key_equals(e, key)) break;
-    touch(block);
+  std::uint32_t found = 0;
+  Word32* link = nullptr;
+  const Walk walk = walk_chain(key.short_hash(), kPlainSteps, kAcquire, link, [&](std::uint32_t block) noexcept {
+    if (Entry::key_length_of(entry(block).shape.load(kRelaxed)) != key.length) return std::uint32_t{1};
+    found = block;
+    return kStop;
+  });
+  EntryView view;
+  if (walk == Walk::stopped && inspect_keyed(found, view) && key_equals(*view.entry, key)) [[likely]] {
+    touch(found);
     const Read result = copy_value(view, out);
     if (unchanged_since(start)) [[likely]]
       return result;
-    return disturbed(result, view, out, short_hash, start);
+    return disturbed(result, view, out, key.short_hash(), start);
   }
-  return block == 0 && unchanged_since(start) ? Read::missing : read(key, out);
+  return walk == Walk::end && unchanged_since(start) ? Read::missing : read(key, out);
 }
 
 inline bool begins_with(const EntryView& view, std::string_view prefix) noexcept {

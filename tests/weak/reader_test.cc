@@ -202,12 +202,13 @@ TEST(weak_reader, the_sources_say_what_is_modelled) {
        "header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);\n"
        "std::atomic_thread_fence(kRelease);"},
       {"src/dict/shard.h", "std::uint64_t epoch() const noexcept { return header_->reuse_epoch.load(kAcquire); }"},
-      {"src/dict/shard.cc", "std::uint32_t block = bucket_of(short_hash).load(kAcquire);"},
-      {"src/dict/shard.cc", "block = e.next.load(kAcquire);"},
+      {"src/dict/shard.cc", "walk_to_key(key, kAcquire, position);"},
+      {"src/dict/shard.h", "std::uint32_t block = link->load(order);"},
+      {"src/dict/shard.h", "link = &e.next;\nblock = link->load(order);"},
+      {"src/dict/shard.h", "walk_chain(key.short_hash(), granules(), order, position.link, at);"},
       {"src/dict/shard.h", "std::atomic_thread_fence(kAcquire);\nreturn header_->reuse_epoch.load(kRelaxed) == epoch;"},
       {"src/dict/shard_read.h", "const std::uint64_t start = epoch();"},
-      {"src/dict/shard_read.h", "std::uint32_t block = bucket_of(short_hash).load(kAcquire);"},
-      {"src/dict/shard_read.h", "block = e.next.load(kAcquire);"},
+      {"src/dict/shard_read.h", "walk_chain(key.short_hash(), kPlainSteps, kAcquire, link, "},
   });
 }
 
