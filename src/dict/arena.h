@@ -5,6 +5,16 @@
 // released block finds both neighbours in one step, and no two free blocks touch. ShardHeader::hand always names the
 // beginning of a block, free or not: every allocation and release keeps it so.
 //
+// The spare block: what a `set` leaves behind has the size that the next one needs. So the block that a change of a
+// value gave back last is kept as it is: no merge, no bin, no free bits. An overwrite of a hot string goes to and fro
+// between two blocks, with half of the work. Its size stands in it twice, once inverted, and where an entry has its
+// shape there is 0, so an overwritten word gives no entry's memory away. After a death it is free memory like all that
+// no chain reaches.
+//
+// A shortage is remembered in ShardHeader::no_run and no_room: the smallest sizes that no search has found, without and
+// with eviction. A call that is refused by them looks over the arena without the mutex, and takes the mutex only if it
+// has seen a run that would do (Reclaimer). So calls that are refused all the time cost others nothing.
+//
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
 

@@ -2,6 +2,11 @@
 // asked for. It removes dead entries, and live ones that were not used since its last visit. It keeps what was used,
 // and moves it to the left end of the window or elsewhere, so that the free memory comes together.
 //
+// So entries go in the order of CLOCK with counters of up to 3, which keeps a scan from washing out what is used. The
+// sweep goes over addresses and not over buckets because only neighbours make a window. Held locks slide but never go;
+// holders, and entries with waiters, do not even slide, because processes know waiters by their block. Nothing is
+// removed before it is known that no such block ends the window too soon, and the key's own old value goes last.
+//
 // Removing and moving are one store each, to the link that leads to the block: after every step all other keys of the
 // shard are as before.
 //

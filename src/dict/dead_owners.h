@@ -1,6 +1,10 @@
 // What a shard may have to reclaim: the dead processes among those that hold something in it or wait in it, and locks
 // and permits that ended without its mutex.
 //
+// One owner is kept for each process slot, the oldest, so each look finds some of the dead however many there are.
+// After a look without success the shard rests, for a second for each MB, up to a minute: a dictionary full of locks of
+// the living stays as fast as it is.
+//
 // The kernel is asked here, outside the shard's mutex. With the mutex held, exactly the processes that were found dead
 // count as dead: a token is never given out again, so they stay so.
 #pragma once

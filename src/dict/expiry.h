@@ -9,6 +9,10 @@
 // to the millisecond or, from an exptime of a second on, to the last tick of the clock. A lease never ends early: its
 // end is rounded up. Leases end by the system's clock; values end by the clock of the host's event loop if the host
 // named one (dict/loop_clock.h).
+//
+// The end of a lease is counted from the exact clock, but for leases of ten seconds or more on the fast path: these
+// count from the coarse clock, and from one second later, which saves 24 ns of some 80. The kernel promises no bound
+// for the lag of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,9 @@
 // How a segment of a given size and number of shards is divided. Always compute it from these two, on creation and on
 // each attach; never read anything else back from shared memory.
+//
+// A shard has about 1 MB, so that a repair, which takes 1 ms for each MB in use, is short and damage stays local. A
+// program that asks for larger values gets fewer, larger shards, down to one. A shard has at most 16 GB, 2^30 granules,
+// so that the sum of two numbers of granules does not wrap in 32 bits; a value has at most 4 GB.
 #pragma once
 
 #include <cstdint>

@@ -12,6 +12,11 @@
 //   2. with the mutex: the mark                     | a mutex of a dead owner: a repair adds all up to the mark
 //   3. the new part becomes a free block            | nothing else
 //
+// The kernel is asked without the mutex, as it takes about a microsecond for each page: the operation gives the mutex
+// back, reserves, and is run again. A process that is refused does not ask again for 100 ms. In the meantime the arena
+// counts as complete: values are evicted, and safe_set says `no memory`. A process that may not write to the file any
+// more, because its user or group has changed, asks for each page, as mincore() then says that all of them are there.
+//
 // The mark is a hint that is checked: a process touches only what it has found to be there (platform::reserve_pages).
 // A mark that was overwritten by no mark, or by a smaller one than this process knows, is put right: what was reserved
 // stays so.

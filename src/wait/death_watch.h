@@ -5,6 +5,11 @@
 // waiters wait for. Notices come early, before the kernel drops the record lock that says that the process lives. So
 // each is followed by another look some time later.
 //
+// The thread waits 0.3 ms after a notice, and looks again 10 ms later. Where processes come and go all the time there
+// is one look in 10 ms, as often as without it. What no death causes is told by a post to all processes of the world: a
+// flush, a removal, a lease that is given an earlier end. The thread has a table of descriptors of its own
+// (close_range), so a host that closes all descriptors closes none of it, and no child inherits it.
+//
 // A process has at most one, from when a wait has lasted for kSettledNs until no task has waited for kIdleNs. Where the
 // kernel refuses notices, there is none, and parkers look as often as without. Signals, forks and unloading: as for the
 // wake thread (wait/wake_thread.h).

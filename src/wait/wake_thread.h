@@ -5,6 +5,14 @@
 // one. It blocks all signals and runs nothing of the host's. A forked child does not have it, and starts its own. Its
 // code stays mapped when the host unloads the library (-z nodelete).
 //
+// The descriptor of a parker is one of a pair of sockets, because each socket is a file of its own: device and inode
+// are compared before each write, so a number that the host has closed and opened again is not taken for ours. All
+// eventfds show the same inode. The message is an empty datagram, which puts no byte into a stream. A parker's timer is
+// a time that this thread keeps, so loops that wait for one descriptor and no time get both in one.
+//
+// From a release to the readable descriptor it takes about twice as long as to the return of a parker that sleeps by
+// itself, because of the second hop.
+//
 // Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once
 

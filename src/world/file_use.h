@@ -14,6 +14,9 @@
 //                      | each other                        | time namespace, where its clock differs, a kept one is
 //                      |                                   | retired, and a persistent one refused
 //
+// The owners in an adopted file need no walk: each world begins the generations of its slots elsewhere, so old tokens
+// are those of dead processes.
+//
 // The decision is made again once the lock is held. A use that outlives exec is no lock on the file, which could be
 // read and written then: it has a file of its own (world/kept_file.h).
 #pragma once

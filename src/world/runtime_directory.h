@@ -6,6 +6,14 @@
 // number HOLDFAST_OWNER. Its group must be one of ours (root: any), its mode may be up to 0770, and files in it are
 // judged by that group.
 //
+// Why the owner counts, and not the group alone: all users may make directories in /dev/shm. An outsider may have made
+// this one before root's `install -d -m 0770 -g`, which sets mode and group and leaves the outsider its owner, free to
+// delete `processes` at any time. HOLDFAST_OWNER is a number, because for a name glibc would load modules into every
+// program. Against members of the group nothing is done: they may write into the locks anyway.
+//
+// Nothing is changed by path, but through a descriptor, relative to that of the parent. The environment is read by
+// secure_getenv: the caller of a set-uid program must not choose where that keeps its locks.
+//
 // The directory is remembered by its absolute path and its inode, not by a descriptor: a process that closes all its
 // descriptors keeps its world, and a directory that was removed and made again is noticed.
 #pragma once

@@ -9,6 +9,12 @@
 // given process ends. The first process to enter an
 // empty world retires every dictionary that is not persistent. The last one that exits in an orderly way does so
 // itself, so that no memory stays behind. Entering, leaving and that decision happen under the table's own record lock.
+//
+// A keeper lives as long as a process that is not in the world: nginx's master, which has another user and environment
+// than its workers. A worker forks it, so it is present from its first instruction on, and it has no slot, as it holds
+// nothing. It gives back what else it inherited: descriptors, or it would keep nginx's ports open, and shared mappings,
+// or it would keep dictionaries in use. It is no program of its own, because the library may be all that is installed
+// and chroot may hide the program. Masters are not noted by pid in the table, because a pid decides nothing.
 #pragma once
 
 #include <sys/types.h>
