@@ -8,6 +8,10 @@ install(
   INCLUDES
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
+# As src/CMakeLists.txt has it for the library: with or without an agent.
+if(EXISTS ${PROJECT_SOURCE_DIR}/cluster/lua)
+  install(DIRECTORY cluster/lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
+endif()
 
 if(HOLDFAST_INSTALL_C)
   install(FILES include/holdfast.h include/holdfast.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -23,11 +23,11 @@ describe("modules", function ()
                 return true
             end
         end
-        local file = path:gsub("^lua/", ""):gsub("^resty/holdfast/", "")
+        local file = path:gsub("^.*lua/resty/", "resty/"):gsub("^resty/holdfast/", "")
         return named:find("%f[%w/]" .. file:gsub("%.", "%%.")) ~= nil
     end
 
-    for path in shell.output("find lua -name '*.lua'"):gmatch("[^\n]+") do
+    for path in shell.output("find * -path '*lua/resty/*.lua' -not -path 'build*'"):gmatch("[^\n]+") do
         it(path .. " has a spec that names it", function ()
             assert(is_found(path), "no spec has its name in the stem, or the file in its first line")
         end)

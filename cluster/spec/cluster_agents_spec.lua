@@ -1,4 +1,4 @@
--- Tests lock/question.lua, lock/verify.lua and lock/cluster_holder.lua.
+-- Tests cluster/gate.lua, cluster/holder.lua, cluster/question.lua, cluster/state.lua and cluster/verify.lua.
 -- Locks of two machines with agents and etcd itself: what only the store knows, as each host of Lua gets it.
 
 local command, etcd, fixture, json, process, shell, site =

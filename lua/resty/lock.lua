@@ -2,6 +2,7 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local gate = require "resty.holdfast.dictionary.gate"
 local getenv = require("resty.holdfast.ffi.environment").get
 local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
@@ -12,9 +13,9 @@ local take = require("resty.holdfast.lock.acquire").take
 local warn_once = require("resty.holdfast.host.warning").once
 
 local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
-local belongs_to = later.fn("resty.holdfast.lock.cluster", "check")
+local check_gate, find_gate = gate.check, gate.find
+local check_lease = later.fn("resty.holdfast.lock.renewal", "check")
 local find_dict = require("resty.holdfast.dictionary.registry").find
-local find_holder = later.fn("resty.holdfast.lock.cluster_holder", "find")
 local free_key, new_lock = held_lock.free_key, held_lock.new
 local read_call = options.read_call
 
@@ -94,7 +95,7 @@ function _M.new(class, dict_name, opts)
         times, settings = options.read_new(opts, NEW_OPTIONS, DEFAULTS)
         if times.cluster then
             local belongs
-            belongs, err = belongs_to(dict, times.cluster)
+            belongs, err = check_gate(dict, times.cluster)
             if not belongs then
                 return nil, err
             end
@@ -159,21 +160,23 @@ end
 for name, method in pairs(held_lock.methods) do
     _M[name] = method
 end
-for _, name in ipairs { "holders", "waiters" } do
+for _, name in ipairs { "holder", "holders", "waiters" } do
     local of_key = held_lock.methods[name]
     _M[name] = function (self, key, ...) return of_key(self, key or nil, ...) end  -- false counts as nil here, too
 end
 
--- The holder of a key, whichever object took it; nil if it is free.
-function _M.holder(self, key)
-    held_lock.check(self, "holder")
-    return find_holder(self.dict[1], key or nil, self.settings.block)
-end
 
+-- Whether the lock is still held, and still this machine's.
+_M.verify = held_lock.on_held("verify", function (self, grant, key)
+    local found = find_gate(grant.dict)
+    if found then
+        return found.verify(self, grant, key)
+    end
+    return held_lock.outcome(self, key, check_lease(grant.dict, key, grant.lease))
+end)
 
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
 _M.wait = later.fn("resty.holdfast.lock.watch", "wait")
-_M.verify = later.fn("resty.holdfast.lock.verify", "verify")
 
 later.count_uses(_M, { "lock", "trylock", "with" })
 

@@ -23,8 +23,8 @@ local size_type = ffi.typeof("uint64_t[1]")
 local _M = { _VERSION = core.version, find = registry.find }
 
 
-local function check_option(name, given, wanted, accepted, level)
-    if type(given) ~= wanted then
+local function check_option(name, given, expected, accepted, level)
+    if type(given) ~= expected then
         error(format('bad option "%s" to open: %s expected, got %s', name, accepted, type(given)), level or 5)
     end
 end
@@ -107,9 +107,9 @@ end
 
 
 -- The option is this Lua state's alone: the library does not look into tables.
-local function read_tables(wanted)
-    check_option("tables", wanted, "boolean", "a boolean")
-    if wanted and tables.missing then
+local function read_tables(given)
+    check_option("tables", given, "boolean", "a boolean")
+    if given and tables.missing then
         return nil, tables.missing
     end
     return true
@@ -160,7 +160,11 @@ function _M.open(name, opts)
     if code ~= OK then
         return nil, sentence(code)
     end
-    local dict = remember(name, handle_ptr[0])
+    local dict
+    dict, err = remember(name, handle_ptr[0])
+    if not dict then
+        return nil, err
+    end
     if opts.tables ~= nil then
         dict.tables = opts.tables
     end

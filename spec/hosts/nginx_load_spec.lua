@@ -83,7 +83,7 @@ local LOCATIONS = {
         assert(lock:lock("free"))
         assert(lock:unlock())
         local found, count = loaded()
-        ngx.print(count < 24, " ", found.scheduler, found.host, found["lock.cluster"], found["dictionary.values"])
+        ngx.print(count < 24, " ", found.scheduler, found.host, found["lock.lock_info"], found["dictionary.values"])
     ]],
     ["/held"] = [[
         local lock = new { timeout = 20 }
@@ -91,7 +91,7 @@ local LOCATIONS = {
         ngx.say(elapsed > 0)
         lock:unlock()
         local found, count = loaded()
-        ngx.print(count < 32, " ", found["host.nginx"], " ", found.scheduler, found["lock.cluster"])
+        ngx.print(count < 32, " ", found["host.nginx"], " ", found.scheduler, found["lock.lock_info"])
     ]],
     ["/second"] = [[
         local first = new()
@@ -227,7 +227,7 @@ describe("loading in nginx", function ()
     end)
 
     it("what cannot be read is loaded by the next call", function ()
-        assert.equal("false module 'resty.holdfast.lock.cluster_holder' not found\ntable true\ntrue 1\n",
+        assert.equal("false module 'resty.holdfast.lock.lock_info' not found\ntable true\ntrue 1\n",
                      start(""):get("/unreadable"))
     end)
 end)

@@ -36,7 +36,7 @@ local pending = {}
 
 
 -- Returns the module. After a failure require() keeps marks, which are no tables, and refuses to try again.
-local function load(module)
+function _M.load(module)
     local ok, result = pcall(require, module)
     if ok then
         return result
@@ -55,9 +55,9 @@ end
 function _M.fn(module, field)
     local function resolve()
         if type(field) == "string" then
-            return load(module)[field]
+            return _M.load(module)[field]
         end
-        return field(load(module))
+        return field(_M.load(module))
     end
     if not brief then
         return resolve()

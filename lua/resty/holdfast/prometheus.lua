@@ -1,6 +1,7 @@
 -- What the dictionaries and locks of this world do, as metrics. Manual: docs/resty.holdfast.prometheus.md.
 
 local core = require "resty.holdfast.core"
+local find_gate = require("resty.holdfast.dictionary.gate").find
 local lock_counts = require "resty.holdfast.lock.lock_counts"
 local shdict = require "resty.shdict"
 
@@ -48,9 +49,6 @@ local FAMILIES = {
     { "holdfast_lock_waiters", "gauge", "Waiters for locks and permits now." },
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
-    { "holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster." },
-    { "holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here." },
-    { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
     { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs are refused: holdfast doctor." },
     { "holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives." },
     { "holdfast_words_mended_total", "counter", "Overwritten words that were put right." },
@@ -157,13 +155,13 @@ local function add_keys(families, name, dict, count)
 end
 
 
-local function add_cluster(families, name, dict)
-    local cluster = dict:cluster()
-    if cluster then
-        local labels = { "dictionary", name, "cluster", cluster.name }
-        add(families, "holdfast_cluster_standing", labels, cluster.state == "standing" and 1 or 0)
-        add(families, "holdfast_cluster_available", labels, cluster.trouble and 0 or 1)
-        add(families, "holdfast_cluster_session_seconds", labels, cluster.seconds)
+local function add_gate(families, name, handle)
+    local gate = find_gate(handle)
+    if gate then
+        families.of_gate = gate.FAMILIES
+        gate.measure(handle, function (family, label, of_label, value)
+            add(families, family, { "dictionary", name, label, of_label }, value)
+        end)
     end
 end
 
@@ -213,7 +211,7 @@ local function collect(settings)
                 left_out = left_out or name
             end
             add_keys(families, name, dict, settings.keys)
-            add_cluster(families, name, dict)
+            add_gate(families, name, dict[1])
             world = stats
         end
     end
@@ -243,23 +241,30 @@ local function write_histogram(lines, name, sample)
 end
 
 
+local function write_family(lines, family, samples, openmetrics)
+    local name, kind, help = family[1], family[2], family[3]
+    -- OpenMetrics names the family of a counter without "_total".
+    local title = openmetrics and name:gsub("_total$", "") or name
+    lines[#lines + 1] = "# HELP " .. title .. " " .. help
+    lines[#lines + 1] = "# TYPE " .. title .. " " .. kind
+    sort(samples, function (a, b) return a.parts < b.parts end)
+    for _, sample in ipairs(samples) do
+        if kind == "histogram" then
+            write_histogram(lines, name, sample)
+        else
+            lines[#lines + 1] = with_labels(name, sample.parts) .. " " .. number(sample.value)
+        end
+    end
+end
+
+
 local function write(families, openmetrics)
     local lines = {}
-    for _, family in ipairs(FAMILIES) do
-        local name, kind, help = family[1], family[2], family[3]
-        local samples = families[name]
-        if samples then
-            -- OpenMetrics names the family of a counter without "_total".
-            local title = openmetrics and name:gsub("_total$", "") or name
-            lines[#lines + 1] = "# HELP " .. title .. " " .. help
-            lines[#lines + 1] = "# TYPE " .. title .. " " .. kind
-            sort(samples, function (a, b) return a.parts < b.parts end)
-            for _, sample in ipairs(samples) do
-                if kind == "histogram" then
-                    write_histogram(lines, name, sample)
-                else
-                    lines[#lines + 1] = with_labels(name, sample.parts) .. " " .. number(sample.value)
-                end
+    for _, known in ipairs { FAMILIES, families.of_gate } do
+        for _, family in ipairs(known) do
+            local samples = families[family[1]]
+            if samples then
+                write_family(lines, family, samples, openmetrics)
             end
         end
     end

@@ -1,15 +1,15 @@
 -- The methods for a dictionary as a whole.
 
 local checks = require "resty.holdfast.dictionary.checks"
-local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local find_gate = require("resty.holdfast.dictionary.gate").find
 
 local C, answer, enter, leave, reason = core.C, core.answer, core.enter, core.leave, core.reason
 local check_zone, read_max = checks.check_zone, checks.read_max
 local ffi_new, ipairs, tonumber = ffi.new, ipairs, tonumber
 
-local OK = core.OK
+local NOT_FOUND, OK = core.NOT_FOUND, core.OK
 
 local stats_type = ffi.typeof("holdfast_stats")
 
@@ -52,9 +52,14 @@ function methods.stats(zone)
 end
 
 
--- The session of the cluster that the dictionary belongs to.
+-- What the dictionary's gate knows.
 function methods.cluster(zone)
-    return cluster.find(check_zone(zone, "cluster"))
+    local handle = check_zone(zone, "cluster")
+    local gate, code = find_gate(handle)
+    if gate then
+        return gate.state(handle)
+    end
+    return nil, code == NOT_FOUND and core.sentence(code) or reason(code)
 end
 
 

@@ -2,6 +2,7 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local find_gate = require("resty.holdfast.dictionary.gate").find
 local methods = require("resty.holdfast.dictionary.methods").metatable
 local nginx_zones = require "resty.holdfast.dictionary.nginx_zones"
 
@@ -29,9 +30,14 @@ local shared = {}
 local promised = {}
 
 
+-- The dictionary; nil and the reason if it has a gate that cannot be loaded.
 local function remember(name, handle)
     local dict = rawget(shared, name)
     if not dict then
+        local loaded, err = pcall(find_gate, handle)
+        if not loaded then
+            return nil, err
+        end
         dict = promised[name] or { name = name }
         promised[name] = nil
         dict.zone = nil

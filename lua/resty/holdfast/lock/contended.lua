@@ -3,6 +3,7 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local gate = require "resty.holdfast.dictionary.gate"
 local hosts = require "resty.holdfast.host"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
@@ -13,15 +14,13 @@ local waiting = require "resty.holdfast.wait.wait"
 local C = core.C
 local ffi_new, request_type = ffi.new, waiting.request_type
 local find_gone, give_back, settle = waiting.find_gone, lease_pool.give_back, lease_pool.settle
-local has_cluster = later.fn("resty.holdfast.lock.cluster", "has")
-local is_lost = later.fn("resty.holdfast.lock.cluster", "is_lost")
+local find_gate = gate.find
 local poll, wake = waiting.poll, waiting.wake
-local reason_of_timeout = later.fn("resty.holdfast.lock.cluster", "reason_of_timeout")
 local report_timeout = later.fn("resty.holdfast.lock.timeouts", "report")
 
 local ALL_PERMITS, OK, RWLOCK, SEMAPHORE = core.ALL_PERMITS, core.OK, core.RWLOCK, core.SEMAPHORE
 
--- How long a caller that does not wait asks the cluster's store for a lock, in seconds.
+-- How long a caller that does not wait waits for the answer of the gate, in seconds.
 local ASKS_FOR = 1
 
 local _M = {}
@@ -69,9 +68,9 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- How the object waits. A lock of a cluster is got for this machine only for a waiter in its queue.
+-- How the object waits. A gate lets a lock in only for a waiter in its queue.
 local function way_of(self, request)
-    if self.settings.wait == "poll" and not request.tries and not has_cluster(request.handle) then
+    if self.settings.wait == "poll" and not request.tries and not find_gate(request.handle) then
         return poll
     end
     return wake
@@ -85,6 +84,13 @@ function _M.wait_by(host, request, self, lease)
         return elapsed, err, keys
     end
     return poll(host, request, lease, self)
+end
+
+
+-- The reason of a wait that ended without the lock at its timeout.
+local function reason_of_timeout(handle, key)
+    local found = find_gate(handle)
+    return found and found.reason_of_timeout(handle, key) or "timeout"
 end
 
 
@@ -121,12 +127,14 @@ end
 _M.wait = wait
 
 
--- Asks the cluster's store for a lock that is not at this machine, for a caller that does not wait: the seconds that it
+-- Asks the gate for a lock that it has not let in, for a caller that does not wait. Returns the seconds that the answer
 -- took; nil and "held", or why that is not known.
 local function ask(self, request, grant, keep, why)
-    if is_lost(grant.dict) then
+    local found = find_gate(grant.dict)
+    local refusal = found and found.refusal(grant.dict)
+    if refusal then
         give_back(grant)
-        return nil, "unavailable"
+        return nil, refusal
     end
     request.tries, request.timeout = true, ASKS_FOR
     local elapsed, err = wait(self, request, grant, keep, why)
@@ -152,7 +160,7 @@ end
 
 
 -- Waits for the lock of the key, or for `want` permits of its rwlock, for an object that holds one thing at a time.
--- `asks`: only asks the cluster's store. The results of acquire.take().
+-- `asks`: only asks the gate. The results of acquire.take().
 function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
     local request = new_request(self, grant, exptime, timeout or 0, step or 0)
     request.certain = certain

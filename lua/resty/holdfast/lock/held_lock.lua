@@ -227,7 +227,7 @@ end
 -- The holder of a key, whichever object took it; nil if it is free.
 function methods.holder(self, key)
     check(self, "holder")
-    return find_holder(self.dict[1], key)
+    return find_holder(self.dict[1], key, self.settings.block)
 end
 
 

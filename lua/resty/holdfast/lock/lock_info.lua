@@ -2,6 +2,7 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local find_gate = require("resty.holdfast.dictionary.gate").find
 
 local C, enter, key_string, leave, reason = core.C, core.enter, core.key_string, core.leave, core.reason
 local ffi_new, ffi_sizeof, ffi_str = ffi.new, ffi.sizeof, ffi.string
@@ -43,8 +44,8 @@ local function describe(found)
 end
 
 
--- Describes the holder in a table; nil for a free key; nil and the reason if that is unknown.
-function _M.find(handle, key)
+-- Describes the holder in a table; nil for a free key; nil and the reason if that is unknown. Asks only this machine.
+function _M.find_here(handle, key)
     local text, err = key_string(key)
     if not text then
         return nil, err
@@ -58,6 +59,16 @@ function _M.find(handle, key)
         return nil
     end
     return nil, reason(code)
+end
+
+
+-- As find_here, wherever the holder is: a gate may have to wait for an answer, `block` says as for a lock how.
+function _M.find(handle, key, block)
+    local gate = find_gate(handle)
+    if gate then
+        return gate.holder(handle, key, block)
+    end
+    return _M.find_here(handle, key)
 end
 
 

@@ -1,11 +1,11 @@
 -- The options renew and on_lost. An object with one of them has a watch for each lock it gets, in its field `watch`:
--- the job that renews the lock, and what on_lost needs. A lock of a cluster may be lost at any time: its watch also
--- looks whether it is still held.
+-- the job that renews the lock, and what on_lost needs. A lock behind a gate may be lost at any time: its watch
+-- also checks whether it is still held.
 
 local background_jobs = require "resty.holdfast.tasks.background_jobs"
-local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local find_gate = require("resty.holdfast.dictionary.gate").find
 local hosts = require "resty.holdfast.host"
 local memo = require("resty.holdfast.lock.refs").memo
 local scheduler = require "resty.holdfast.scheduler"
@@ -23,8 +23,8 @@ local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.
 -- Renewals per exptime; retries per exptime after a stopped process has prevented one.
 local RENEWALS = 3
 local RETRIES = 10
--- How often the watch of a lock of a cluster looks, in seconds.
-local LOOK_EVERY = 0.15
+-- How often the watch of a lock behind a gate checks it, in seconds.
+local CHECK_EVERY = 0.15
 
 local INFINITY = math.huge
 
@@ -90,7 +90,7 @@ end
 
 -- Sets when the watch acts next.
 local function wind(watch, now)
-    local time = min(watch.renews_at, watch.looks and now + LOOK_EVERY or INFINITY)
+    local time = min(watch.renews_at, watch.checks and now + CHECK_EVERY or INFINITY)
     watch.acts_at = time
     if time < INFINITY then
         watch.runner.jobs.add(watch, time)
@@ -139,9 +139,9 @@ function Watch:tell(lock, key, code)
 end
 
 
--- Whether the lock is still held: the code.
-local function look(grant, key)
-    local code = C.holdfast_lock_remaining(grant.dict, key, #key, grant.lease, enter().double)
+-- Whether the lease still holds the key: the code.
+function _M.check(handle, key, lease)
+    local code = C.holdfast_lock_remaining(handle, key, #key, lease, enter().double)
     leave()
     return code
 end
@@ -155,7 +155,7 @@ function Watch:run()
     local grant = lock.cdata
     local key = memo[grant.key_id]
     if self.acts_at < self.renews_at then
-        local code = look(grant, key)
+        local code = _M.check(grant.dict, key, grant.lease)
         if code == OK or code == TIMEOUT or code == BUSY then
             wind(self, C.holdfast_now())
         else
@@ -177,15 +177,15 @@ end
 -- Begins the watch of a lock that the object has got.
 function _M.begin(lock, exptime)
     local settings = lock.settings
-    local looks = settings.on_lost and cluster.has(lock.dict[1])
+    local checks = settings.on_lost and find_gate(lock.dict[1]) ~= nil
     local runner, co
-    if settings.renew or looks then
+    if settings.renew or checks then
         runner, co = find_runner()
     end
     local watch = setmetatable({
         exptime = exptime,
         is_bound = co ~= nil,
-        looks = looks,
+        checks = checks,
         renews = settings.renew,
         runner = runner or false,
         pid = getpid(),

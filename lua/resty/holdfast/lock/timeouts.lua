@@ -1,7 +1,7 @@
 -- The option log_timeouts: a line about each wait that ends in vain, with the holders that were in the way, and why.
 
-local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
+local find_gate = require("resty.holdfast.dictionary.gate").find
 local look = require("resty.holdfast.lock.lock_info").look
 local tell = require("resty.holdfast.host.warning").tell
 
@@ -35,8 +35,8 @@ local function obstacle(handle, key)
         named[i] = i <= NAMED and describe(holders[i]) or "others"
     end
     if #named == 0 then
-        return cluster.has(handle) and "no program of this machine holds it, but another machine may"
-               or "nobody holds it by now"
+        local gate = find_gate(handle)
+        return gate and gate.NO_HOLDER or "nobody holds it by now"
     end
     return "held by " .. concat(named, " and by ") .. (waiters > 0 and "; waiters: " .. waiters or "")
 end

@@ -5,13 +5,12 @@
 -- A request says what is waited for, and how. Each waiting coroutine has one, so it is no table: that takes three times
 -- as much. key_id: the number that the key has in the memo, as long as the caller has its grant. holder: see
 -- tasks/task_ids.lua. For permits also kind, want and total, which is not 0. watches: waits only for the end of a
--- grant, which has the number in `watched`; without lease, exptime, holder and fair. tries: for a lock of a cluster
--- that is not at this machine, until it is known whether another one holds it; then the reason is "held". `certain` is
--- for lock/acquire.lua.
+-- grant, which has the number in `watched`; without lease, exptime, holder and fair. tries: for a lock that
+-- the dictionary's gate has not let in, until it is known whether another machine holds it; then the reason is "held".
+-- `certain` is for lock/acquire.lua.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local later = require "resty.holdfast.later"
 local memo = require("resty.holdfast.lock.refs").memo
 local parker = require "resty.holdfast.wait.parker"
 local task_ids = require "resty.holdfast.tasks.task_ids"
@@ -20,7 +19,6 @@ local C, reason, unpack_keys = core.C, core.reason, core.unpack_keys
 local error, max, min, next, pcall = error, math.max, math.min, next, pcall
 local setmetatable, type = setmetatable, type
 local ffi_metatype, ffi_new = ffi.metatype, ffi.new
-local is_held_here = later.fn("resty.holdfast.lock.cluster", "is_held_here")
 local get_parker, is_mine = parker.get, parker.is_mine
 
 local BUFFER, BUSY, DEADLOCK, ELSEWHERE = core.BUFFER, core.BUSY, core.DEADLOCK, core.ELSEWHERE
@@ -33,8 +31,8 @@ local FORKED = {}
 -- Seconds until another attempt to enter.
 local BUSY_SLEEP = 0.05
 
--- Of the present call: a step of a wait reads it all, and nothing else runs meanwhile.
-local wait = ffi_new("holdfast_wait")
+-- Of the present call: a step of a wait reads it all, and nothing else runs before the results are read.
+local wait, holder = ffi_new("holdfast_wait"), ffi_new("holdfast_holder")
 
 local _M = {}
 
@@ -96,6 +94,15 @@ local function wait_once(request, lease, place, task, holds, timeout)
     end
     return code, wait.sleep
 end
+
+
+-- Whether a process of this machine holds the key.
+function _M.is_held_here(handle, key)
+    local code = C.holdfast_lock_holder(handle, key, #key, holder)
+    return code == OK
+end
+
+local is_held_here = _M.is_held_here
 
 
 -- Whether a host's answer ends the wait: nil and a reason other than a timeout.

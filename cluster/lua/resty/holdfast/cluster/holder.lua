@@ -1,10 +1,10 @@
 -- The holder of a lock of a cluster: a process of this machine, or what the store says of another machine.
 
-local cluster = require "resty.holdfast.lock.cluster"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local lock_info = require "resty.holdfast.lock.lock_info"
-local question = require "resty.holdfast.lock.question"
+local question = require "resty.holdfast.cluster.question"
+local state = require "resty.holdfast.cluster.state"
 
 local C = core.C
 local max, tonumber = math.max, tonumber
@@ -43,17 +43,13 @@ local function describe_remote(answer)
 end
 
 
--- As lock_info.find. In a dictionary that belongs to a cluster it waits for the store's answer where no process of this
--- machine has the lock.
+-- As lock_info.find_here. Waits for the store's answer where no process of this machine has the lock.
 function _M.find(handle, key, block)
-    local found, err = lock_info.find(handle, key)
+    local found, err = lock_info.find_here(handle, key)
     if err then
         return nil, err
     end
-    if not cluster.has(handle) then
-        return found
-    end
-    local machine = cluster.machine(handle)
+    local machine = state.machine(handle)
     if found then
         found.host, found.machine = name_of_host(), machine
         return found

@@ -1,28 +1,21 @@
--- Locks of a dictionary that belongs to a cluster: what its session says. The library decides which machine has a lock.
+-- What the session of this machine says about a dictionary that belongs to a cluster.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local is_held_here = require("resty.holdfast.wait.wait").is_held_here
 
 local close = ffi.C.holdfast_close
 local C, describe, quote, sentence = core.C, core.describe, core.quote, core.sentence
-local ffi_new, ffi_str, rawget, tonumber, type = ffi.new, ffi.string, rawget, tonumber, type
+local ffi_new, ffi_str, tonumber, type = ffi.new, ffi.string, tonumber, type
 local tohex = bit.tohex
 
 local ASK_STATUS, NOT_FOUND, OK, UNAVAILABLE = core.ASK_STATUS, core.NOT_FOUND, core.OK, core.UNAVAILABLE
 
 -- Of the present call: nothing else runs before it is read.
 local state = ffi_new("holdfast_cluster")
-local holder = ffi_new("holdfast_holder")
 local descriptor = ffi_new("int[1]")
 
 local _M = {}
-
-
--- Whether the dictionary belongs to a cluster.
-function _M.has(handle)
-    local code = C.holdfast_cluster_state(handle, state)
-    return code == OK or code == UNAVAILABLE
-end
 
 
 -- Whether an agent listens here. It attends a new dictionary as soon as it has noticed that.
@@ -35,21 +28,14 @@ local function is_listened_to(handle)
 end
 
 
--- Whether this machine can have no lock of the dictionary's cluster now, as it has no session at the store, and none is
--- about to begin.
-function _M.is_lost(handle)
+-- Why this machine can have no lock of the dictionary's cluster now: it has no session at the store, and none is about
+-- to begin. nil if it can have locks.
+function _M.refusal(handle)
     local code = C.holdfast_cluster_state(handle, state)
-    if code ~= UNAVAILABLE or state.seconds > 0 then
-        return false
+    if code == UNAVAILABLE and state.seconds == 0 and (state.epoch ~= 0 or not is_listened_to(handle)) then
+        return "unavailable"
     end
-    return state.epoch ~= 0 or not is_listened_to(handle)
-end
-
-
--- Whether a process of this machine holds the key.
-function _M.is_held_here(handle, key)
-    local code = C.holdfast_lock_holder(handle, key, #key, holder)
-    return code == OK
+    return nil
 end
 
 
@@ -57,7 +43,7 @@ end
 -- reach. What a process of this machine holds is held, though.
 function _M.reason_of_timeout(handle, key)
     local code = C.holdfast_cluster_state(handle, state)
-    if code == UNAVAILABLE and (state.seconds == 0 or not _M.is_held_here(handle, key)) then
+    if code == UNAVAILABLE and (state.seconds == 0 or not is_held_here(handle, key)) then
         return "unavailable"
     end
     return "timeout"
@@ -81,20 +67,16 @@ function _M.machine(handle)
 end
 
 
--- The option `cluster` of an object: true, or nil and what the dictionary belongs to instead.
-function _M.check(dict, wanted)
-    if rawget(dict, 1) == nil then
-        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua: make "
-                    .. "the object later"
-    end
+-- The option `cluster` of an object, true or a name: true, or nil and what the dictionary belongs to instead.
+function _M.check(dict, asked)
     local code = C.holdfast_cluster_state(dict[1], state)
     if code ~= OK and code ~= UNAVAILABLE then
         return nil, sentence(code)
     end
     local name = ffi_str(state.name)
-    if type(wanted) == "string" and wanted ~= name then
+    if type(asked) == "string" and asked ~= name then
         return nil, "dictionary " .. quote(dict.name) .. " belongs to the cluster " .. quote(name) .. ", not "
-                    .. describe(wanted)
+                    .. describe(asked)
     end
     return true
 end
@@ -117,6 +99,17 @@ function _M.find(handle)
         seconds = state.seconds,
         state = agent == 0 and "no agent" or state.seconds == 0 and "lost" or "standing",
     }
+end
+
+
+-- Calls add(family, label, value of the label, value) for a sample of each family of the gate.
+function _M.measure(handle, add)
+    local found = _M.find(handle)
+    if found then
+        add("holdfast_cluster_standing", "cluster", found.name, found.state == "standing" and 1 or 0)
+        add("holdfast_cluster_available", "cluster", found.name, found.trouble and 0 or 1)
+        add("holdfast_cluster_session_seconds", "cluster", found.name, found.seconds)
+    end
 end
 
 

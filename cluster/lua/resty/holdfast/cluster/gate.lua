@@ -1,0 +1,22 @@
+-- The gate of dictionaries that belong to a cluster: what the library asks (dictionary/gate.lua), answered by the
+-- session of this machine. The C library decides which machine has a lock.
+
+local later = require "resty.holdfast.later"
+local state = require "resty.holdfast.cluster.state"
+
+return {
+    NO_HOLDER = "no program of this machine holds it, but another machine may",
+    -- name, type, help
+    FAMILIES = {
+        { "holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster." },
+        { "holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here." },
+        { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
+    },
+    check = state.check,
+    holder = later.fn("resty.holdfast.cluster.holder", "find"),
+    measure = state.measure,
+    reason_of_timeout = state.reason_of_timeout,
+    refusal = state.refusal,
+    state = state.find,
+    verify = later.fn("resty.holdfast.cluster.verify", "verify"),
+}

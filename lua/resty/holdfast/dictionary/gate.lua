@@ -1,0 +1,86 @@
+-- The gate of a dictionary: whether this machine may grant a lock that other machines want as well. As src/dict/gate.h.
+--
+-- A plain dictionary has no gate, and pays nothing for it. The only gate there is belongs to cluster/: its module is
+-- loaded when the first dictionary that has a gate is opened, and fills this table:
+--
+--   NO_HOLDER                       why a lock that nobody of this machine holds may still be held, for a log
+--   FAMILIES                        families of metrics, as in prometheus.lua
+--   check(dict, name)               the option `cluster` of an object: true; nil and the reason why it does not fit
+--   holder(handle, key, block)      as lock_info.find_here, of all machines
+--   measure(handle, add)            calls add(family, label, value of the label, value) for each sample
+--   reason_of_timeout(handle, key)  of a wait that ended without the lock at its timeout
+--   refusal(handle)                 why no lock of the dictionary can be granted now; nil if one can
+--   state(handle)                   what dict:cluster() returns
+--   verify(lock, grant, key)        what lock:verify() returns
+
+local core = require "resty.holdfast.core"
+local ffi = require "ffi"
+local later = require "resty.holdfast.later"
+
+local C, quote, sentence = core.C, core.quote, core.sentence
+local error, package, pcall, rawget = error, package, pcall, rawget
+local getinfo = debug and debug.getinfo
+
+local OK, UNAVAILABLE = core.OK, core.UNAVAILABLE
+
+local MODULE = "resty.holdfast.cluster.gate"
+
+-- Of the present call: nothing else runs before it is read.
+local state = ffi.new("holdfast_cluster")
+
+local _M = {}
+
+local gate
+
+
+-- In a checkout the files of cluster/ lie beside these, as the library does (ffi/library.lua): LUA_PATH need not name
+-- both folders.
+local function search_beside()
+    local root = getinfo and getinfo(1, "S").source:match("^@(.*)lua/resty/holdfast/dictionary/gate%.lua$")
+    local place = root and root .. "cluster/lua/?.lua;"
+    if place and not package.path:find(place, 1, true) then
+        package.path = place .. package.path
+    end
+end
+
+
+-- Loads the gate. Raises the reason if it cannot be loaded; the next call tries again.
+local function load_gate()
+    search_beside()
+    local loaded, result = pcall(later.load, MODULE)
+    if not loaded then
+        error("cannot load the gate of the cluster " .. quote(ffi.string(state.name)) .. ": "
+              .. result:match("^[^\n]*"):gsub(":$", "") .. "; install the Lua files of cluster/ beside those of the "
+              .. "library", 0)
+    end
+    return result
+end
+
+
+-- The gate of the dictionary; nil and the code of the library if it has none. A dictionary that was removed may be made
+-- again with a gate.
+function _M.find(handle)
+    local code = C.holdfast_cluster_state(handle, state)
+    if code ~= OK and code ~= UNAVAILABLE then
+        return nil, code
+    end
+    gate = gate or load_gate()
+    return gate
+end
+
+
+-- The option `cluster` of an object: true; nil and the reason why it does not fit the dictionary.
+function _M.check(dict, name)
+    if rawget(dict, 1) == nil then
+        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua: "
+                    .. "make the object later"
+    end
+    local found, code = _M.find(dict[1])
+    if not found then
+        return nil, sentence(code)
+    end
+    return found.check(dict, name)
+end
+
+
+return _M

@@ -1,0 +1,50 @@
+-- Tests dictionary/gate.lua: what is the same with and without cluster/.
+
+local files, process, shell = require "spec.support" ("files", "process", "shell")
+
+-- Without cluster/ the library refuses a dictionary of a cluster itself.
+local HAS_CLUSTERS = files.find "cluster/src/gate/gate.cc" ~= nil
+
+
+describe("the gate of a dictionary", function ()
+    local folder
+
+    -- The Lua files of the library alone, as an installation without cluster/ has them.
+    setup(function ()
+        folder = shell.output("mktemp -d"):match("%S+")
+        assert(shell.succeeds("cp -r lua/resty " .. folder))
+    end)
+    teardown(function () shell.succeeds("rm -rf " .. folder) end)
+    after_each(process.clean_up)
+
+    local function run(source)
+        return process.run(source, { env = { LUA_PATH = folder .. "/?.lua" } })
+    end
+
+    it("says what to do where a dictionary has one and the files of cluster/ are missing", function ()
+        local refusal = HAS_CLUSTERS
+            and 'cannot load the gate of the cluster "main": module \'resty.holdfast.cluster.gate\' not found; install '
+                .. "the Lua files of cluster/ beside those of the library"
+            or 'dictionary "spec_gate" belongs to the cluster "main": this library was built without clusters; use '
+               .. "one that has them"
+        -- The second finds the dictionary that the first has made, and loads the gate again.
+        assert.equal(("nil\t%s\n"):format(refusal):rep(2), run [[
+            local shdict = require "resty.shdict"
+            for _ = 1, 2 do
+                print(shdict.open("spec_gate", { size = "64k", cluster = "main" }))
+            end
+            shdict.remove "spec_gate"
+        ]])
+    end)
+
+    it("is none where the dictionary is plain: locks need no file of cluster/", function ()
+        assert.equal("0\ttrue\tlock\t1\n" .. ('nil\tdictionary "spec_gate" belongs to no cluster\n'):rep(2), run [[
+            local dict = require("resty.shdict").open("spec_gate", { size = "64k" })
+            local lock = require("resty.lock"):new(dict)
+            print(lock:lock("key"), lock:verify(), lock:holder("key").kind, lock:unlock())
+            print(dict:cluster())
+            print(require("resty.lock"):new(dict, { cluster = true }))
+            require("resty.shdict").remove "spec_gate"
+        ]])
+    end)
+end)
