@@ -58,13 +58,13 @@ int holdfast_open(const char* name, size_t length, const holdfast_options* optio
   return guarded([&] {
     if (const int bad = check_name_given(name, length)) return bad;
     if (const int bad = check_options(*options)) return bad;
-    const DictionaryOptions wanted{.size = options->size,
-                                   .mutex = static_cast<MutexStrategy>(options->mutex),
-                                   .persist = persist_of(*options),
-                                   .mode = options->mode != 0 ? options->mode : 0600,
-                                   .gate = options->cluster != nullptr ? options->cluster : "",
-                                   .largest = options->largest};
-    auto opened = Registry::get().open(std::string(name, length), wanted);
+    const DictionaryOptions asked{.size = options->size,
+                                  .mutex = static_cast<MutexStrategy>(options->mutex),
+                                  .persist = persist_of(*options),
+                                  .mode = options->mode != 0 ? options->mode : 0600,
+                                  .gate = options->cluster != nullptr ? options->cluster : "",
+                                  .largest = options->largest};
+    auto opened = Registry::get().open(std::string(name, length), asked);
     if (!opened) return fail(opened.status());
     *dict = wrap(*opened);
     return static_cast<int>(HOLDFAST_OK);

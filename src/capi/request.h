@@ -36,7 +36,7 @@ inline WaitStep step_of(holdfast_wait& wait) noexcept {
   return {*reinterpret_cast<Parker*>(wait.parker), wait.waiter, wait.sleep};
 }
 
-/// INVALID, or the wanted permits. `kind`: a holdfast_permits_kind.
+/// Fills `request`, or returns INVALID. `kind`: a holdfast_permits_kind.
 int to_permits(int kind, std::uint32_t want, std::uint32_t total, PermitsRequest& request);
 
 }  // namespace holdfast::capi

@@ -85,9 +85,9 @@ int holdfast_dict_contention(holdfast_dict* dict, holdfast_contended* keys, size
     *count = 0;
     if (const int bad = check_size("struct_size of holdfast_contended", struct_size, sizeof *keys)) return bad;
     std::array<Contended, HOLDFAST_CONTENDED_MAX> found;
-    const std::span<Contended> wanted(found.data(), std::min<std::size_t>(max, found.size()));
+    const std::span<Contended> room(found.data(), std::min<std::size_t>(max, found.size()));
     std::size_t given = 0;
-    const Code code = unwrap(dict).contention(wanted, given);
+    const Code code = unwrap(dict).contention(room, given);
     for (std::size_t i = 0; i < given; ++i) {
       auto* const at = reinterpret_cast<char*>(keys) + i * struct_size;
       std::memset(at, 0, struct_size);

@@ -321,14 +321,14 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
 // made by removing a few blocks, only these are touched.
 Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Obstacles& obstacles) noexcept {
   constexpr std::uint32_t kMany = 16;  // of the arena's parts: then a sweep of all is worth its time
-  const Shortage wanted = obstacles.shortage;
+  const Shortage shortage = obstacles.shortage;
   const bool many = ended > shard.granules() / kMany;
   bool by_evicting = false;
   Prospect prospect;
-  if (!many && wanted.is_full()) {
-    prospect = foresee(world_, segment, shard, Evict::no, wanted.granules());
-    by_evicting = prospect.way != Prospect::Way::removal && wanted.may_evict() && prospect.evictable;
-    if (by_evicting) prospect = foresee(world_, segment, shard, Evict::yes, wanted.granules());
+  if (!many && shortage.is_full()) {
+    prospect = foresee(world_, segment, shard, Evict::no, shortage.granules());
+    by_evicting = prospect.way != Prospect::Way::removal && shortage.may_evict() && prospect.evictable;
+    if (by_evicting) prospect = foresee(world_, segment, shard, Evict::yes, shortage.granules());
   }
   if (!many && prospect.way == Prospect::Way::none) return Code::ok;
   Arena arena(shard);
@@ -339,11 +339,11 @@ Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t end
   if (many)
     obstacles.found = reclaimer.sweep().locks != 0;
   else if (!by_evicting)
-    obstacles.found = reclaimer.clear_at(wanted.granules(), prospect);
+    obstacles.found = reclaimer.clear_at(shortage.granules(), prospect);
   if (by_evicting) {
     arena.forget_shortage();
     obstacles.found = true;  // the operation itself evicts what it must
-  } else if (obstacles.found && !wanted.may_evict()) {
+  } else if (obstacles.found && !shortage.may_evict()) {
     shard.header().no_run.store(0, kRelaxed);  // there may be more that can be brought together
   }
   if (arena.damaged()) {

@@ -69,8 +69,8 @@ constexpr std::uint32_t first_reserved(std::uint32_t all) noexcept {
 /// How far to reserve an arena of `all` granules, of which `reserved` are, for a run of `count` more.
 constexpr std::uint32_t next_reserved(std::uint32_t reserved, std::uint32_t count, std::uint32_t all) noexcept {
   const std::uint64_t unit = ReservedMark::unit(all);
-  const std::uint64_t wanted = std::uint64_t{reserved} + std::max(std::min(reserved, kGranulesPerStep), count);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>((wanted + unit - 1) / unit * unit, all));
+  const std::uint64_t target = std::uint64_t{reserved} + std::max(std::min(reserved, kGranulesPerStep), count);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>((target + unit - 1) / unit * unit, all));
 }
 
 }  // namespace holdfast

@@ -37,9 +37,9 @@ struct DictionaryOptions {
   std::uint64_t declared_largest = 0;  // the same, of a declaration: counts where the dictionary is made
 };
 
-/// Whether a dictionary of `size` serves who asks for `wanted` bytes. `any_size`: nobody asked for its size.
-inline bool serves_size(std::uint64_t size, bool any_size, std::uint64_t wanted) noexcept {
-  return size == round_size(wanted) || (any_size && size > round_size(wanted));
+/// Whether a dictionary of `size` serves who asks for `asked` bytes. `any_size`: nobody asked for its size.
+inline bool serves_size(std::uint64_t size, bool any_size, std::uint64_t asked) noexcept {
+  return size == round_size(asked) || (any_size && size > round_size(asked));
 }
 
 class Segment final : public Retirable, public std::enable_shared_from_this<Segment> {

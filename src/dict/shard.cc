@@ -152,9 +152,9 @@ Shard::Read Shard::disturbed(Read result, EntryView view, const ValueOut& out, s
 }
 
 // Whether the chain of that hash leads to the entry now.
-bool Shard::leads_to(const Entry* wanted, std::uint32_t hash) const noexcept {
+bool Shard::leads_to(const Entry* sought, std::uint32_t hash) const noexcept {
   Word32* link = nullptr;
-  const auto at = [&](std::uint32_t block) noexcept { return &entry(block) == wanted ? kStop : 1; };
+  const auto at = [&](std::uint32_t block) noexcept { return &entry(block) == sought ? kStop : 1; };
   return walk_chain(hash, granules(), kAcquire, link, at) == Walk::stopped;
 }
 

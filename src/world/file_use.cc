@@ -108,22 +108,22 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     // A kept file gives way to a new one where its times mean nothing.
     const bool means_nothing = life == kKept && !has_our_clock(file->header());
     const bool outlives = life != kTemporary && !means_nothing;
-    const bool wanted = ours || (taken == Taken::alone && outlives);
-    if (!ours && wanted && !has_our_clock(file->header())) return refuse_other_clock(path);
+    const bool serves = ours || (taken == Taken::alone && outlives);
+    if (!ours && serves && !has_our_clock(file->header())) return refuse_other_clock(path);
     Mapping use;
-    if (taken != Taken::none && wanted) {
+    if (taken != Taken::none && serves) {
       auto held = hold_name(directory, name, file->id.inode);
       if (!held) return held.status();
       use = std::move(*held);
     }
     // A user that has ended since may have asked for a longer life, which counts where the file would be retired.
     if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
-        (wanted || file->header().persist == life) && is_current_file(directory, name, file->id)) {
+        (serves || file->header().persist == life) && is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
-      if (wanted && named) return UsedFile{std::move(*file), std::move(no_fork), std::move(use)};
-      if (wanted && ++others_seen >= kLooks) return refuse_replaced(directory, name);
+      if (serves && named) return UsedFile{std::move(*file), std::move(no_fork), std::move(use)};
+      if (serves && ++others_seen >= kLooks) return refuse_replaced(directory, name);
       if (!ours && taken == Taken::shared && ++users_seen >= kLooks) return refuse_other_world(path);
-      if (!wanted && taken == Taken::alone) {
+      if (!serves && taken == Taken::alone) {
         no_fork.reset();
         Status retired = retire_opened_file(directory, name, *file);
         return retired.ok() ? Status{Code::not_found, "there is no " + path} : retired;

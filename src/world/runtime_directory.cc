@@ -81,15 +81,15 @@ Status judge_file_system(const std::string& path, int fd) {
 // A place that no other user can have taken, if this user has one.
 std::string place_to_suggest() {
   constexpr const char* kAny = "/dev/shm/ANOTHER_NAME";
-  const char* const session = ::secure_getenv("XDG_RUNTIME_DIR");
+  const char* const folder = ::secure_getenv("XDG_RUNTIME_DIR");
   struct stat info;
   struct statfs system;
-  if (session == nullptr || *session != '/' || ::lstat(session, &info) != 0 || ::statfs(session, &system) != 0) {
+  if (folder == nullptr || *folder != '/' || ::lstat(folder, &info) != 0 || ::statfs(folder, &system) != 0) {
     return kAny;
   }
   const bool private_to_us =
       S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 0777 & ~kPrivateMode) == 0;
-  return private_to_us && is_tmpfs(system) ? without_tail(session) + "/holdfast" : kAny;
+  return private_to_us && is_tmpfs(system) ? without_tail(folder) + "/holdfast" : kAny;
 }
 
 // Falling back silently would split the world: processes of one user may see different environments.
