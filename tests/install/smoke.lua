@@ -28,4 +28,12 @@ end)
 scheduler.run()
 assert(waited and waited < 5, waited)
 
+-- A dictionary of a cluster has Lua files of its own.
+local gated, refusal = shdict.open("smoke_cluster", { size = "64k", cluster = "smoke" })
+if gated then
+    assert(gated:cluster().name == "smoke")
+else
+    assert(refusal:find("built without clusters", 1, true), refusal)
+end
+
 io.write(("holdfast %s works in %s: %s\n"):format(core.version, jit.version, core.path))
