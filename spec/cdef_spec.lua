@@ -1,133 +1,98 @@
--- Tests ffi/cdef.lua and ffi/constants.lua: they say what include/holdfast.h says.
+-- Tests ffi/header.lua and ffi/cdef.lua: a C compiler finds in include/holdfast.h what they say.
+-- scripts/lint finds whether header.lua is what scripts/make-cdef makes of the header today.
 
-local files = require "spec.support" ("files")
-local constants = require "resty.holdfast.ffi.constants"
+local files, shell = require "spec.support" ("files", "shell")
+local ffi = require "ffi"
+local header = require "resty.holdfast.ffi.header"
 
 local HEADER = files.read("include/holdfast.h")
-local CDEF = assert(files.read("lua/resty/holdfast/ffi/cdef.lua"):match("%[%[(.-)%]%]"))
-
--- What the library does not declare: libc's, nginx's.
-local OTHERS = "getpid holdfast_clock_gettime holdfast_close holdfast_gethostname holdfast_nginx_msec holdfast_pollfd "
-                         .. "holdfast_ppoll holdfast_timespec"
 
 
--- Without comments, the preprocessor's lines and what only C compilers need; spaces only between words.
-local function normalised(text)
-    return (("\n" .. text):gsub("/%*.-%*/", " "):gsub("//[^\n]*", " ")
-                :gsub("#ifdef __cplusplus.-#endif", ""):gsub("\\\n", " "):gsub("\n *#[^\n]*", "")
-                :gsub("%f[%w_]HOLDFAST_API%f[^%w_]", " ")
-                :gsub("%f[%w_]HOLDFAST_DEFAULT%b()", "")
-                :gsub("%s+", " "):gsub(" ?(%p) ?", function (mark) return mark ~= "_" and mark end)
-                :gsub("^ ", ""))
+-- Each struct: its name, and its fields as { type, name, "[length]" or "" }.
+local function structs(declarations)
+    local found = {}
+    for body, name in declarations:gmatch("typedef struct [%w_]+ (%b{}) ([%w_]+);") do
+        local fields = {}
+        for kind, field, length in body:gmatch("%s*([%w_ ]+[ *]+)([%w_]+)([%[%]%d]*);") do
+            fields[#fields + 1] = { kind, field, length }
+        end
+        found[name] = fields
+    end
+    return found
 end
 
 
-local function name_of(declaration)
-    return declaration:match("([%w_]+)%[?%d*%]?__asm__") or declaration:match("([%w_]+)%(")
-           or declaration:match("}([%w_]+)$") or declaration:match("([%w_]+){") or declaration:match("([%w_]+)$")
-end
-
-
--- By name, each without its semicolon. Of enums the constants alone, with their values.
-local function declarations(text)
-    local found, values = {}, {}
-    for body in normalised(text):gmatch("enum[%w_ ]*(%b{})") do
-        local value = -1
-        for item in body:gmatch("[^{},]+") do
-            local name, given = item:match("^HOLDFAST_([%u_]+)=?(-?%d*)$")
-            value = tonumber(given) or value + 1
-            values[assert(name, item)] = value
+-- A C program that compiles only if the header agrees. It declares each function once more, and asks for the value of
+-- each constant, and for the types, sizes and offsets that LuaJIT has of structs and their fields.
+local function program(declarations, constants)
+    local lines = { '#include "holdfast.h"', (declarations:gsub("typedef struct [%w_]+ %b{} [%w_]+;", "")) }
+    local function claim(what, value)
+        lines[#lines + 1] = ('_Static_assert(%s == %d, "");'):format(what, tonumber(value))
+    end
+    for name, fields in pairs(structs(declarations)) do
+        claim(("sizeof(%s)"):format(name), ffi.sizeof(name))
+        for _, field in ipairs(fields) do
+            claim(("__builtin_offsetof(%s, %s)"):format(name, field[2]), ffi.offsetof(name, field[2]))
+            claim(("__builtin_types_compatible_p(__typeof__(((%s *)0)->%s), %s%s)"):format(
+                name, field[2], field[1], field[3]), 1)
         end
     end
-    local one_by_one = normalised(text):gsub("%b{}", function (body) return (body:gsub(";", "\0")) end)
-    for declaration in one_by_one:gmatch("[^;]+") do
-        if not declaration:find("^typedef enum") and not declaration:find("^enum") then
-            local name = assert(name_of(declaration), declaration)
-            assert(not found[name], name)
-            found[name] = declaration:gsub("%z", ";")
-        end
+    for name, value in pairs(constants) do
+        claim("HOLDFAST_" .. name, value)
     end
-    return found, values
+    return table.concat(lines, "\n") .. "\n"
 end
 
 
--- What the two say of a name, where that differs.
-local function differences(header, cdef)
-    local said, found = {}, declarations(cdef)
-    for name, declaration in pairs((declarations(header))) do
-        if found[name] ~= declaration then
-            said[#said + 1] = "holdfast.h: " .. declaration .. "\ncdef.lua:   " .. tostring(found[name])
-        end
-    end
-    table.sort(said)
-    return table.concat(said, "\n")
-end
-
-
--- The text with this part in the place of that one, which must be there once.
-local function changed(text, from, to)
-    local first, last = text:find(from, 1, true)
-    assert(first and not text:find(from, last, true), from)
-    return text:sub(1, first - 1) .. to .. text:sub(last + 1)
+local function compiles(declarations, constants)
+    local path = os.tmpname()
+    files.write(path, program(declarations, constants))
+    local succeeded = shell.succeeds(("cc -std=c11 -Werror -Iinclude -fsyntax-only -xc %s 2>%s.err"):format(path, path))
+    local said = files.read(path .. ".err")
+    os.remove(path)
+    os.remove(path .. ".err")
+    return succeeded, said
 end
 
 
 describe("cdef", function ()
-    it("declares what the header declares, word by word", function ()
-        assert.equal("", differences(HEADER, CDEF))
+    it("says what a C compiler finds in the header", function ()
+        assert(compiles(header.declarations, header.constants))
     end)
 
-
-    it("declares nothing else but functions and types of others", function ()
-        local header, others = declarations(HEADER), {}
-        for name in pairs((declarations(CDEF))) do
-            others[#others + 1] = not header[name] and name or nil
+    it("says all that the header does", function ()
+        local text = HEADER:gsub("/%*.-%*/", "")
+        local _, functions = text:gsub("\nHOLDFAST_API ", "")
+        local _, declared = header.declarations:gsub("%)", "")
+        assert.equal(functions, declared)
+        local said = structs(header.declarations)
+        for name in text:gmatch("typedef struct ([%w_]+) {") do
+            assert(said[name] and #said[name] > 0, name)
         end
-        table.sort(others)
-        assert.equal(OTHERS, table.concat(others, " "))
-    end)
-
-
-    it("is read whole", function ()
-        local header = declarations(HEADER)
-        local _, functions = HEADER:gsub("\nHOLDFAST_API ", "")
-        local _, structs = HEADER:gsub("typedef struct", "")
-        local names = 0
-        for _ in pairs(header) do
-            names = names + 1
+        for name in text:gmatch("HOLDFAST_([%u_]+) = ") do
+            assert(header.constants[name], name)
         end
-        assert.equal(functions + structs, names)
-        assert.equal("typedef struct holdfast_lease{uint64_t owner;uint64_t sequence;}holdfast_lease",
-                     header.holdfast_lease)
-        assert.equal("const char*holdfast_code_text(int code)", header.holdfast_code_text)
+        for name in text:gmatch("#define HOLDFAST_([%u_]+) %d") do
+            assert(header.constants[name], name)
+        end
     end)
-
 
     for what, change in pairs {
-        ["another type of a parameter"] = { "int holdfast_parker_timer(holdfast_parker *parker, double seconds)",
-                                            "int holdfast_parker_timer(holdfast_parker *parker, float seconds)" },
+        ["another type of a parameter"] = { "parker, double seconds)", "parker, float seconds)" },
         ["another type of a result"] = { "uint64_t holdfast_capacity(", "uint32_t holdfast_capacity(" },
-        ["a pointer too few"] = { "size_t length, holdfast_dict **dict);\nint holdfast_remove",
-                                  "size_t length, holdfast_dict *dict);\nint holdfast_remove" },
-        ["swapped fields"] = { "uint32_t waiters;\n  uint32_t alive;", "uint32_t alive;\n  uint32_t waiters;" },
+        ["a pointer too few"] = { "holdfast_attach(const char *name, size_t length, holdfast_dict **dict)",
+                                  "holdfast_attach(const char *name, size_t length, holdfast_dict *dict)" },
+        ["another type of a field"] = { "double remaining;", "uint64_t remaining;" },
         ["a shorter array"] = { "char why[128];", "char why[64];" },
-        ["a field too few"] = { "uint64_t words_mended;", "" },
-        ["a function too few"] = { "int holdfast_parker_accept(holdfast_parker *parker);", "" },
     } do
         it("would not pass with " .. what, function ()
-            assert.not_equal("", differences(HEADER, changed(CDEF, change[1], change[2])))
+            local first, last = header.declarations:find(change[1], 1, true)
+            local changed = header.declarations:sub(1, first - 1) .. change[2] .. header.declarations:sub(last + 1)
+            assert.is_false((compiles(changed, {})))
         end)
     end
-end)
 
-
-describe("constants", function ()
-    it("are those of the header, each with its value", function ()
-        local _, expected = declarations(HEADER)
-        for name, value in HEADER:gmatch("\n#define HOLDFAST_([%u_]+) (%d+)") do
-            expected[name] = tonumber(value)
-        end
-        assert.equal(1, expected.NOT_FOUND)
-        assert.same(expected, constants)
+    it("would not pass with another value of a constant", function ()
+        assert.is_false((compiles("", { OK = 1 })))
     end)
 end)

@@ -15,7 +15,7 @@ describe("core", function ()
                 found[name] = value
             end
         end
-        assert.same(require "resty.holdfast.ffi.constants", found)
+        assert.same(require("resty.holdfast.ffi.header").constants, found)
     end)
 
 

@@ -7,7 +7,7 @@ local library = require "resty.holdfast.ffi.library"
 local _M = {}
 
 for _, part in ipairs {
-    require "resty.holdfast.ffi.constants", library, errors, require "resty.holdfast.ffi.scratch",
+    require("resty.holdfast.ffi.header").constants, library, errors, require "resty.holdfast.ffi.scratch",
     require "resty.holdfast.ffi.arguments",
 } do
     for name, value in pairs(part) do

@@ -1,6 +1,6 @@
 -- Checks of keys and times, and how messages name unacceptable values.
 
-local KEY_MAX = require("resty.holdfast.ffi.constants").KEY_MAX
+local KEY_MAX = require("resty.holdfast.ffi.header").constants.KEY_MAX
 
 local format = string.format
 local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends

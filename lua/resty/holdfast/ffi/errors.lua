@@ -1,6 +1,6 @@
 -- Errors in words: strings that callers compare, and sentences of the library.
 
-local constants = require "resty.holdfast.ffi.constants"
+local constants = require("resty.holdfast.ffi.header").constants
 local ffi = require "ffi"
 local C = require("resty.holdfast.ffi.library").C
 

@@ -1,6 +1,6 @@
 -- Finds and loads libholdfast, and checks that it fits these Lua files.
 
-local ABI = require("resty.holdfast.ffi.constants").ABI
+local ABI = require("resty.holdfast.ffi.header").constants.ABI
 local ffi = require "ffi"
 local getenv = require("resty.holdfast.ffi.environment").get
 
