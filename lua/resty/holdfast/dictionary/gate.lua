@@ -5,7 +5,6 @@
 --
 --   NO_HOLDER                       why a lock that nobody of this machine holds may still be held, for a log
 --   FAMILIES                        families of metrics, as in prometheus.lua
---   check(dict, name)               the option `cluster` of an object: true; nil and the reason why it does not fit
 --   holder(handle, key, block)      as lock_info.find_here, of all machines
 --   measure(handle, add)            calls add(family, label, value of the label, value) for each sample
 --   reason_of_timeout(handle, key)  of a wait that ended without the lock at its timeout
@@ -18,7 +17,7 @@ local ffi = require "ffi"
 local later = require "resty.holdfast.later"
 
 local C, quote, sentence = core.C, core.quote, core.sentence
-local error, package, pcall, rawget = error, package, pcall, rawget
+local error, ffi_str, package, pcall, rawget, type = error, ffi.string, package, pcall, rawget, type
 local getinfo = debug and debug.getinfo
 
 local OK, UNAVAILABLE = core.OK, core.UNAVAILABLE
@@ -49,7 +48,7 @@ local function load_gate()
     search_beside()
     local loaded, result = pcall(later.load, MODULE)
     if not loaded then
-        error("cannot load the gate of the cluster " .. quote(ffi.string(state.name)) .. ": "
+        error("cannot load the gate of the cluster " .. quote(ffi_str(state.name)) .. ": "
               .. result:match("^[^\n]*"):gsub(":$", "") .. "; install the Lua files of cluster/ beside those of the "
               .. "library", 0)
     end
@@ -69,8 +68,8 @@ function _M.find(handle)
 end
 
 
--- The option `cluster` of an object: true; nil and the reason why it does not fit the dictionary.
-function _M.check(dict, name)
+-- The option `cluster` of an object, true or a name: true; nil and the reason why it does not fit the dictionary.
+function _M.check(dict, asked)
     if rawget(dict, 1) == nil then
         return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua: "
                     .. "make the object later"
@@ -79,7 +78,12 @@ function _M.check(dict, name)
     if not found then
         return nil, sentence(code)
     end
-    return found.check(dict, name)
+    local name = ffi_str(state.name)
+    if type(asked) == "string" and asked ~= name then
+        return nil, "dictionary " .. quote(dict.name) .. " belongs to the cluster " .. quote(name) .. ", not "
+                    .. quote(asked)
+    end
+    return true
 end
 
 

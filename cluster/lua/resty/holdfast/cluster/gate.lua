@@ -12,7 +12,6 @@ return {
         { "holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here." },
         { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
     },
-    check = state.check,
     holder = later.fn("resty.holdfast.cluster.holder", "find"),
     measure = state.measure,
     reason_of_timeout = state.reason_of_timeout,

@@ -5,8 +5,8 @@ local ffi = require "ffi"
 local is_held_here = require("resty.holdfast.wait.wait").is_held_here
 
 local close = ffi.C.holdfast_close
-local C, describe, quote, sentence = core.C, core.describe, core.quote, core.sentence
-local ffi_new, ffi_str, tonumber, type = ffi.new, ffi.string, tonumber, type
+local C, sentence = core.C, core.sentence
+local ffi_new, ffi_str, tonumber = ffi.new, ffi.string, tonumber
 local tohex = bit.tohex
 
 local ASK_STATUS, NOT_FOUND, OK, UNAVAILABLE = core.ASK_STATUS, core.NOT_FOUND, core.OK, core.UNAVAILABLE
@@ -64,21 +64,6 @@ end
 function _M.machine(handle)
     local code = C.holdfast_cluster_state(handle, state)
     return (code == OK or code == UNAVAILABLE) and digits(state.machine) or nil
-end
-
-
--- The option `cluster` of an object, true or a name: true, or nil and what the dictionary belongs to instead.
-function _M.check(dict, asked)
-    local code = C.holdfast_cluster_state(dict[1], state)
-    if code ~= OK and code ~= UNAVAILABLE then
-        return nil, sentence(code)
-    end
-    local name = ffi_str(state.name)
-    if type(asked) == "string" and asked ~= name then
-        return nil, "dictionary " .. quote(dict.name) .. " belongs to the cluster " .. quote(name) .. ", not "
-                    .. describe(asked)
-    end
-    return true
 end
 
 
