@@ -5,13 +5,11 @@ local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
-local lock_info = require "resty.holdfast.lock.lock_info"
 local memo = require("resty.holdfast.lock.refs").memo
 local options = require "resty.holdfast.lock.options"
 local with = require "resty.holdfast.lock.with"
 
 local C, describe, enter, leave, reason = core.C, core.describe, core.enter, core.leave, core.reason
-local count_waiters, find_all, find_holder = lock_info.count_waiters, lock_info.find_all, lock_info.find
 local empty, give_back, hold, take_grant = lease_pool.empty, lease_pool.give_back, lease_pool.hold, lease_pool.take
 local error, getmetatable, max, setmetatable = error, getmetatable, math.max, setmetatable
 local find_dict = require("resty.holdfast.dictionary.registry").find
@@ -213,25 +211,7 @@ function _M.count(self, key)
 end
 
 
-function _M.holder(self, key)
-    check_receiver(self, "holder")
-    return find_holder(self.dict[1], key)
-end
-
-
-function _M.holders(self, key, max_count)
-    check_receiver(self, "holders")
-    max_count = held_lock.check_max(max_count)
-    return find_all(self.dict[1], key, max_count)
-end
-
-
-function _M.waiters(self, key)
-    check_receiver(self, "waiters")
-    return count_waiters(self.dict[1], key)
-end
-
-
+held_lock.add_queries(_M, check_receiver)
 _M.with = with.method("with", {
     check = check_receiver,
     check_options = function (opts, method)

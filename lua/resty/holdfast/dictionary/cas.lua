@@ -4,15 +4,15 @@ local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
-local C, enter, leave, reason, sentence = core.C, core.enter, core.leave, core.reason, core.sentence
+local C, enter, leave = core.C, core.enter, core.leave
 local bad_duration, bad_whole = checks.bad_duration, checks.bad_whole
 local encode = require("resty.holdfast.dictionary.tables").encode
 local ffi_copy, ffi_new = ffi.copy, ffi.new
 local is_duration, is_whole = core.is_duration, checks.is_whole
-local check_zone, locate, scalar = checks.check_zone, checks.locate, checks.scalar
+local check_zone, locate, not_stored, scalar = checks.check_zone, checks.locate, checks.not_stored, checks.scalar
 local type = type
 
-local OK, STRING, TABLE, TOO_LARGE = core.OK, core.STRING, core.TABLE, core.TOO_LARGE
+local OK, STRING, TABLE = core.OK, core.STRING, core.TABLE
 
 local methods = {}
 
@@ -118,10 +118,7 @@ function methods.cas(zone, key, old, new, exptime, flags)
     elseif not code then
         return nil, forcible
     end
-    if code == TOO_LARGE then
-        return false, reason(code), forcible, sentence(code)
-    end
-    return false, reason(code), forcible
+    return not_stored(code, forcible)
 end
 
 

@@ -7,9 +7,10 @@ local ffi = require "ffi"
 local describe, is_duration, key_string = core.describe, core.is_duration, core.key_string
 local error, floor, tonumber, type = error, math.floor, tonumber, type
 local ffi_istype = ffi.istype
+local reason, sentence = core.reason, core.sentence
 
 local BOOLEAN, NIL, NUMBER, STRING = core.BOOLEAN, core.NIL, core.NUMBER, core.STRING
-local KEY_MAX = core.KEY_MAX
+local KEY_MAX, TOO_LARGE = core.KEY_MAX, core.TOO_LARGE
 
 local handle_type = ffi.typeof("holdfast_dict *")
 
@@ -82,6 +83,15 @@ function _M.scalar(value)
     elseif value == nil then
         return NIL, nil, 0, 0
     end
+end
+
+
+-- What a method returns that has stored nothing: with a sentence where the value can never fit.
+function _M.not_stored(code, forcible)
+    if code == TOO_LARGE then
+        return false, reason(code), forcible, sentence(code)
+    end
+    return false, reason(code), forcible
 end
 
 

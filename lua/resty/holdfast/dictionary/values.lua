@@ -12,13 +12,13 @@ local decode, encode = tables.decode, tables.encode
 local error, pairs, tonumber, type = error, pairs, tonumber, type
 local ffi_str = ffi.string
 local is_duration, is_whole = core.is_duration, checks.is_whole
-local check_zone, locate, scalar = checks.check_zone, checks.locate, checks.scalar
+local check_zone, locate, not_stored, scalar = checks.check_zone, checks.locate, checks.not_stored, checks.scalar
 local loose_duration, loose_flags, on_key = checks.loose_duration, checks.loose_flags, checks.on_key
-local reason, sentence = core.reason, core.sentence
+local reason = core.reason
 
 local ADD, REPLACE, SAFE_ADD, SAFE_SET, SET = core.ADD, core.REPLACE, core.SAFE_ADD, core.SAFE_SET, core.SET
 local BOOLEAN, NIL, NUMBER, STRING, TABLE = core.BOOLEAN, core.NIL, core.NUMBER, core.STRING, core.TABLE
-local BUFFER, NOT_FOUND, OK, TOO_LARGE = core.BUFFER, core.NOT_FOUND, core.OK, core.TOO_LARGE
+local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
 
 local methods = {}
 
@@ -61,10 +61,7 @@ local function store(zone, op, method, key, value, exptime, flags)
     if code == OK then
         return true, nil, forcible
     end
-    if code == TOO_LARGE then
-        return false, reason(code), forcible, sentence(code)
-    end
-    return false, reason(code), forcible
+    return not_stored(code, forcible)
 end
 
 

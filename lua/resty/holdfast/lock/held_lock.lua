@@ -224,38 +224,36 @@ function methods.valid(self)
 end
 
 
--- The holder of a key, whichever object took it; nil if it is free.
-function methods.holder(self, key)
-    check(self, "holder")
-    return find_holder(self.dict[1], key, self.settings.block)
-end
-
-
 -- How many holders to name at most: a whole number; nil for the default.
-function _M.check_max(max)
-    if max == nil then
-        return nil
-    end
-    if type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0 then
+local function check_max(max)
+    if max ~= nil and (type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0) then
         error("bad max to holders: a whole number, 0 or more, expected, got " .. describe(max), 3)
     end
-    return max
 end
 
 
--- All holders of a key.
-function methods.holders(self, key, max)
-    check(self, "holders")
-    max = _M.check_max(max)
-    return find_all(self.dict[1], key, max)
+-- Adds the methods that describe a key, whichever object took it, to a class whose methods call check(self, name).
+function _M.add_queries(class, check_self)
+    -- nil if the key is free.
+    function class.holder(self, key)
+        check_self(self, "holder")
+        return find_holder(self.dict[1], key, self.settings.block)
+    end
+
+    function class.holders(self, key, max)
+        check_self(self, "holders")
+        check_max(max)
+        return find_all(self.dict[1], key, max)
+    end
+
+    -- How many waiters the key has.
+    function class.waiters(self, key)
+        check_self(self, "waiters")
+        return count_waiters(self.dict[1], key)
+    end
 end
 
-
--- How many waiters a key has.
-function methods.waiters(self, key)
-    check(self, "waiters")
-    return count_waiters(self.dict[1], key)
-end
+_M.add_queries(methods, check)
 
 
 -- Releases only what `with` has taken: the function may have unlocked it, and locked another key. Nobody comes again
