@@ -49,7 +49,8 @@ function _M.find(handle, key, block)
     if err then
         return nil, err
     end
-    local machine = state.machine(handle)
+    local session = state.find(handle)
+    local machine = session and session.machine
     if found then
         found.host, found.machine = name_of_host(), machine
         return found

@@ -39,8 +39,8 @@ function _M.refusal(handle)
 end
 
 
--- The reason of a wait that was in vain until its timeout: the store that gives the lock to this machine may be out of
--- reach. What a process of this machine holds is held, though.
+-- The reason of a wait that ended at its timeout: the store that gives the lock to this machine may be out of reach. A
+-- wait for a process of this machine is no fault of the store.
 function _M.reason_of_timeout(handle, key)
     local code = C.holdfast_cluster_state(handle, state)
     if code == UNAVAILABLE and (state.seconds == 0 or not is_held_here(handle, key)) then
@@ -60,14 +60,8 @@ local function digits(number)
 end
 
 
--- What stands for this machine at the store; nil if it has had no session yet.
-function _M.machine(handle)
-    local code = C.holdfast_cluster_state(handle, state)
-    return (code == OK or code == UNAVAILABLE) and digits(state.machine) or nil
-end
-
-
--- The session in a table; nil and the reason.
+-- The session in a table; nil and the reason. `machine` stands for this machine at the store: nil if it has had no
+-- session yet.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then
