@@ -85,6 +85,7 @@ bench-hosts: ## how soon a waiter goes on in each event loop, and beside lua-res
 	@bench/run $(BUILD) --hosts
 
 bench-cluster: ## locks over machines, beside etcd's own lock service and a queue of keys; installs etcd as well
+	@[ -d cluster ] || { echo 'make bench-cluster: it measures the agent of cluster/, and that folder is missing' >&2; exit 1; }
 	@scripts/setup cluster
 	@$(call configure,$(OPTIONAL_PARTS))
 	@$(compile) --target holdfast_parts cluster_clients

@@ -6,7 +6,7 @@ local hosts, part, sides = require "bench.support" ("hosts", "part", "sides")
 local read = part.read()
 local sleep, run_all = hosts[read.host or "scheduler"].start()
 
-require("bench.parts." .. (arg and arg[1] or os.getenv("HOLDFAST_BENCH_PART"))).run({
+part.load(arg and arg[1]).run({
     emit = part.emit,
     number = read.process or 0,
     workers = read.workers or 1,

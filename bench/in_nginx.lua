@@ -39,7 +39,7 @@ end
 
 local function run()
     local read = part.read()
-    require("bench.parts." .. os.getenv("HOLDFAST_BENCH_PART")).run({
+    part.load().run({
         emit = emit,
         number = ngx.worker.id(),
         workers = ngx.worker.count(),

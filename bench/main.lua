@@ -1,11 +1,13 @@
 -- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick] [--only=TABLE]
 
-local daemon, etcd, plot, process, report, runs =
-    require "bench.support" ("daemon", "etcd", "plot", "process", "report", "runs")
+local plot, report, runs = require "bench.support" ("plot", "report", "runs")
 
--- Their names, the files of bench/tables, and the functions in there.
+-- By name: the title, how the names of its files of results begin, and its tables, in the order in which they are
+-- made: the name of a table (its file in bench/tables) and the function in there. That of --cluster has a file of its
+-- own, cluster/bench/suite.lua, which may have more: where its modules and results are,
+-- peer(context) that says what is beside holdfast, and clean_up() for the end, also after an error.
 local SUITES = {
-    bench = {
+    bench = { title = "Benchmarks", prefix = "",
         { "side_by_side", "some" },
         { "own_keys", "some" },
         { "counts", "make" },
@@ -15,11 +17,11 @@ local SUITES = {
         { "opening", "make" },
         { "micro", "make" },
     },
-    peers = {
+    peers = { title = "Beside ngx.shared", prefix = "peers-",
         { "side_by_side", "dictionaries" },
         { "shared_keys", "make" },
     },
-    locks = {
+    locks = { title = "Locks", prefix = "locks-",
         { "side_by_side", "locks" },
         { "own_keys", "all" },
         { "counts", "make" },
@@ -30,20 +32,12 @@ local SUITES = {
         { "waiters", "make" },
         { "curves", "make" },
     },
-    hosts = {
+    hosts = { title = "Hosts", prefix = "hosts-",
         { "hosts", "make" },
     },
-    cluster = {
-        { "cluster_locks", "make" },
-        { "cluster_alone", "make" },
-    },
 }
-local TITLES = { bench = "Benchmarks", peers = "Beside ngx.shared", locks = "Locks", hosts = "Hosts",
-                 cluster = "Over machines" }
--- How the name of a file of results begins.
-local PREFIXES = { bench = "", peers = "peers-", locks = "locks-", hosts = "hosts-", cluster = "cluster-" }
 
-local build, suite = arg[1], arg[2]
+local build, suite = arg[1], SUITES[arg[2]] or require(arg[2] .. ".bench.suite")
 local quick, only = false, nil
 for i = 3, #arg do
     quick = quick or arg[i] == "--quick"
@@ -63,7 +57,7 @@ end
 
 -- The tables, and the points of curves if there are any.
 local function keep(name, points, description)
-    local path = "bench/results/" .. name
+    local path = (suite.results or "bench/results/") .. name
     local file = assert(io.open(path .. ".md", "w"))
     file:write(table.concat(text))
     file:close()
@@ -72,16 +66,6 @@ local function keep(name, points, description)
         points:write(path .. ".csv", description)
         print("kept in " .. path .. ".csv; bench/plot draws it")
     end
-end
-
-
--- What holdfast is measured beside.
-local function peer(context, nginx_version)
-    if suite == "cluster" then
-        return "etcd: " .. etcd.version() .. ", on loopback, with its data in "
-            .. process.output("stat -f -c %T " .. process.quote(context.disk))
-    end
-    return "nginx: " .. (nginx_version or context.why_not)
 end
 
 
@@ -99,18 +83,20 @@ local context = {
 }
 local description = {}
 
-say("# ", TITLES[suite], quick and " (quick: for trying out only)" or "", "\n\n")
+say("# ", suite.title, quick and " (quick: for trying out only)" or "", "\n\n")
 for _, entry in ipairs(report.describe(build)) do
     say("- ", entry[1], ": ", entry[2], "\n")
     description[#description + 1] = entry[1] .. ": " .. entry[2]
 end
-say("- ", peer(context, nginx_version), "\n- load before: ", report.load(), "\n")
+say("- ", suite.peer and suite.peer(context) or "nginx: " .. (nginx_version or why_not), "\n")
+say("- load before: ", report.load(), "\n")
 
 local function make_tables()
-    for _, entry in ipairs(SUITES[suite]) do
+    for _, entry in ipairs(suite) do
         local name, make = unpack(entry)
         local wanted = not only or only == name
-        for _, found in ipairs(wanted and { require("bench.tables." .. name)[make](context) } or {}) do
+        local module = wanted and require((suite.modules or "bench.tables.") .. name)
+        for _, found in ipairs(module and { module[make](context) } or {}) do
             say("\n## ", found.title, "\n\n", report.table(found.headings, found.rows))
             if found.note then
                 say("\n", found.note, "\n")
@@ -121,7 +107,9 @@ end
 
 
 local ok, err = xpcall(make_tables, debug.traceback)
-daemon.stop_all()
+if suite.clean_up then
+    suite.clean_up()
+end
 if not ok then
     error(err, 0)
 end
@@ -132,5 +120,5 @@ if runs.failures > 0 then
     os.exit(1)
 end
 if not quick and not only then
-    keep(PREFIXES[suite] .. begun, context.figures, description)
+    keep(suite.prefix .. begun, context.figures, description)
 end

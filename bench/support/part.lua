@@ -26,6 +26,13 @@ function _M.read()
 end
 
 
+-- The part `name`, or else the one that the driver names: a file of bench/parts, or a path as "cluster/bench/ask".
+function _M.load(name)
+    name = name or os.getenv("HOLDFAST_BENCH_PART")
+    return require(name:find("/", 1, true) and name:gsub("/", ".") or "bench.parts." .. name)
+end
+
+
 -- One line of a part's results.
 function _M.emit(...)
     local words = { ... }

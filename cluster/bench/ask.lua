@@ -4,7 +4,8 @@
 --   samples   how many; warm_up: how many before them
 --   release   "yes": each is released at once; otherwise all of them are at the end
 
-local clock, machines = require "bench.support" ("clock", "machines")
+local clock = require "bench.support.clock"
+local machines = require "cluster.bench.machines"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 

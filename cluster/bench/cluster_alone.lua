@@ -1,8 +1,10 @@
 -- Locks of a cluster that no other machine wants: what one costs beside the bare request, and what an agent costs that
 -- has nothing to do.
 
-local clock, contest, etcd, machines, process, report, runs, stats =
-    require "bench.support" ("clock", "contest", "etcd", "machines", "process", "report", "runs", "stats")
+local clock, process, report, runs, stats = require "bench.support" ("clock", "process", "report", "runs", "stats")
+local contest = require "cluster.bench.contest"
+local etcd = require "cluster.bench.etcd"
+local machines = require "cluster.bench.machines"
 
 local NONE = report.NONE
 local ROUNDS, SAMPLES, WARM_UP = 5, 100, 10
@@ -45,7 +47,7 @@ local function measure_asks(context, cluster)
     for round = 1, context.quick and 1 or ROUNDS do
         local clients = process.quote(context.build .. "/cluster/bench/cluster_clients")
         local bare, err = ask_once(context, cluster, clients, "ask", round)
-        local mine, err2 = ask_once(context, cluster, spread:command(1), "cluster_ask", round)
+        local mine, err2 = ask_once(context, cluster, spread:command(1), "cluster/bench/ask", round)
         if not bare or not mine then
             fault = not bare and err or err2
             break
@@ -107,7 +109,7 @@ end
 local function measure_requests(context, cluster, spread)
     local samples = context.quick and 50 or REQUESTS_SAMPLES
     local before = cluster:counts()
-    local child = process.start(spread:command(1), "cluster_ask", {
+    local child = process.start(spread:command(1), "cluster/bench/ask", {
         root = context.root, host = "none", round = "requests", samples = samples, warm_up = 0, release = "yes",
     })
     local done

@@ -1,7 +1,9 @@
 -- One lock that contenders of several machines want, over etcd: beside etcd's own lock service, and beside a queue of
 -- keys as one would write it.
 
-local contest, etcds, report, runs, stats = require "bench.support" ("contest", "etcd", "report", "runs", "stats")
+local report, runs, stats = require "bench.support" ("report", "runs", "stats")
+local contest = require "cluster.bench.contest"
+local etcds = require "cluster.bench.etcd"
 
 local NONE = report.NONE
 

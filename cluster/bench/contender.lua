@@ -1,10 +1,12 @@
 -- One of several processes, on one or several machines, that want one lock of a cluster: each takes it, is in the
 -- section, releases it, pauses, and wants it again.
 --
---   page      the file of bench/support/shared_page.lua
+--   page      the file of cluster/bench/shared_page.lua
 --   seconds   of the run; held, pause: of one turn
 
-local clock, machines, shared_page, stats = require "bench.support" ("clock", "machines", "shared_page", "stats")
+local clock, stats = require "bench.support" ("clock", "stats")
+local machines = require "cluster.bench.machines"
+local shared_page = require "cluster.bench.shared_page"
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 

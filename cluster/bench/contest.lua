@@ -1,8 +1,9 @@
 -- Contenders of one side, each a process, that want one lock over etcd: how often they got it, how long they waited,
 -- what etcd had to do for it, and whether two ever had it at the same time.
 
-local machines, process, shared_page, sides, stats =
-    require "bench.support" ("machines", "process", "shared_page", "sides", "stats")
+local process, sides, stats = require "bench.support" ("process", "sides", "stats")
+local machines = require "cluster.bench.machines"
+local shared_page = require "cluster.bench.shared_page"
 
 local HELD, PAUSE = 20e-6, 200e-6
 
@@ -20,7 +21,7 @@ local function start(context, etcd, entry, told, spread)
         if spread then
             command = spread:command((i - 1) % entry.machines + 1)
         end
-        children[i] = process.start(command, spread and "cluster_contender" or entry.side, told)
+        children[i] = process.start(command, spread and "cluster/bench/contender" or entry.side, told)
     end
     return children
 end

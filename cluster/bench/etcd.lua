@@ -1,6 +1,7 @@
 -- An etcd of our own: one node or several on loopback, with their data in a temporary folder, and what they counted.
 
-local clock, daemon, process = require "bench.support" ("clock", "daemon", "process")
+local clock, process = require "bench.support" ("clock", "process")
+local daemon = require "cluster.bench.daemon"
 
 local quote = process.quote
 

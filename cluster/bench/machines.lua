@@ -1,6 +1,7 @@
 -- "Machines" of a cluster on this one: worlds of their own, with an agent in each.
 
-local daemon, process = require "bench.support" ("daemon", "process")
+local process = require "bench.support.process"
+local daemon = require "cluster.bench.daemon"
 
 local quote = process.quote
 

@@ -1,7 +1,9 @@
 -- What `make bench-cluster` is judged by: its locks exclude, and that two had one lock at a time is not missed.
 
-local contest, etcd, process, shared_page, stats =
-    require "bench.support" ("contest", "etcd", "process", "shared_page", "stats")
+local process, stats = require "bench.support" ("process", "stats")
+local contest = require "cluster.bench.contest"
+local etcd = require "cluster.bench.etcd"
+local shared_page = require "cluster.bench.shared_page"
 local command, fixture, shell = require "spec.support" ("command", "fixture", "shell")
 local ffi = require "ffi"
 

@@ -1,4 +1,4 @@
-// What `make bench-cluster` measures locks of a cluster beside, as bench/support/contest.lua starts it: a contender for
+// What `make bench-cluster` measures locks of a cluster beside, as cluster/bench/contest.lua starts it: a contender for
 // one lock, or one that asks for locks that nobody has. Which, says HOLDFAST_BENCH_PART; lines of results are those of
 // the parts in Lua.
 #include <algorithm>
@@ -47,7 +47,7 @@ std::unique_ptr<Recipe> connect(const std::string& part, const Options& options,
   throw;
 }
 
-/// As bench/parts/cluster_contender.lua: the last wait ends after the deadline, and counts as a wait only.
+/// As cluster/bench/contender.lua: the last wait ends after the deadline, and counts as a wait only.
 void contend(const std::string& part, const Options& options) {
   SharedPage page(options.text("page"), static_cast<std::size_t>(options.number("process")));
   const std::unique_ptr<Recipe> lock = connect(part, options, page);

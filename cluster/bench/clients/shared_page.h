@@ -1,5 +1,5 @@
 // What all contenders of a run share, whatever lock they take: a page of memory that lets them start together, and in
-// which each that has the lock finds out whether it is alone. bench/support/shared_page.lua has the same for Lua.
+// which each that has the lock finds out whether it is alone. cluster/bench/shared_page.lua has the same for Lua.
 #pragma once
 
 #include <array>
