@@ -143,7 +143,8 @@ end
 
 -- --- documents ------------------------------------------------------------------------------------------
 
-local REGION = "(<!%-%- figures: )(bench/results/[%w%-]+%.md), ([^\n]-)( %-%->\n)(.-)(<!%-%- end of figures %-%->)"
+local REGION = "(<!%-%- figures: )([%a/]*bench/results/[%w%-]+%.md), ([^\n]-)( %-%->\n)(.-)"
+    .. "(<!%-%- end of figures %-%->)"
 
 
 -- The name of kept results without their date: "locks-".

@@ -1,10 +1,10 @@
 -- What `make bench-cluster` is judged by: its locks exclude, and that two had one lock at a time is not missed.
 
-local process, stats = require "bench.support" ("process", "stats")
+local figures, process, stats = require "bench.support" ("figures", "process", "stats")
 local contest = require "cluster.bench.contest"
 local etcd = require "cluster.bench.etcd"
 local shared_page = require "cluster.bench.shared_page"
-local command, fixture, shell = require "spec.support" ("command", "fixture", "shell")
+local command, files, fixture, shell = require "spec.support" ("command", "files", "fixture", "shell")
 local ffi = require "ffi"
 
 local root = shell.output("pwd")
@@ -128,6 +128,13 @@ describe("Contenders for one lock over etcd", function ()
         assert.equal("", shell.output("ls -A " .. command.world()))
         assert.is_false(shell.succeeds("[ -e " .. command.path("etcd") .. " ]"))
     end)
+end)
+
+
+it("The figures of cluster/docs/benchmarks.md are those of the kept files, as bench/publish writes them", function ()
+    local text = files.read("cluster/docs/benchmarks.md")
+    assert.is_true(#figures.sources(text) > 0)
+    assert.equal(assert(figures.update(text, files.find)), text)
 end)
 
 
