@@ -34,9 +34,9 @@ end)
 
 
 it("each mutant is noticed by tests that there are", function ()
-    for path in shell.output("ls tests/mutants/*.mutant"):gmatch("%S+") do
-        for expression in files.read(path):match("\ntest: ([^\n]+)"):gmatch("[^|]+") do
-            assert.is_true(is_there(expression), path .. ": " .. expression)
+    for name, expressions in shell.output("tests/mutants/apply --list"):gmatch("([%w_]+)\t[^\t]+\t([^\t]+)") do
+        for expression in expressions:gmatch("[^|]+") do
+            assert.is_true(is_there(expression), name .. ": " .. expression)
         end
     end
 end)
