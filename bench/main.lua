@@ -1,6 +1,6 @@
 -- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick] [--only=TABLE]
 
-local plot, report, runs = require "bench.support" ("plot", "report", "runs")
+local points, report, runs = require "bench.support" ("points", "report", "runs")
 
 -- By name: the title, how the names of its files of results begin, and its tables, in the order in which they are
 -- made: the name of a table (its file in bench/tables) and the function in there. That of --cluster has a file of its
@@ -56,14 +56,14 @@ end
 
 
 -- The tables, and the points of curves if there are any.
-local function keep(name, points, description)
+local function keep(name, figures, description)
     local path = (suite.results or "bench/results/") .. name
     local file = assert(io.open(path .. ".md", "w"))
     file:write(table.concat(text))
     file:close()
     print("\nkept in " .. path .. ".md")
-    if not points:is_empty() then
-        points:write(path .. ".csv", description)
+    if not figures:is_empty() then
+        figures:write(path .. ".csv", description)
         print("kept in " .. path .. ".csv; bench/plot draws it")
     end
 end
@@ -79,7 +79,7 @@ local context = {
     build = build,
     nginx = nginx_version and folder .. "/nginx",
     why_not = why_not,
-    figures = plot.points(),
+    figures = points.new(),
 }
 local description = {}
 

@@ -1,0 +1,9 @@
+set output folder."/lock-waits.svg"
+title = "How long one waits for a lock"
+subtitle = "100 contenders in 2 processes, held 1 ms, wanted again after 20 ms (flock: 100 processes)"
+set xlabel "wait, or less (logarithmic)"
+set ylabel "share of all acquisitions"
+set format y "%g %%"
+set xtics ("1 µs" 1e-6, "10 µs" 1e-5, "100 µs" 1e-4, "1 ms" 1e-3, "10 ms" 0.01, "100 ms" 0.1, "1 s" 1, "10 s" 10)
+set xrange [1e-6:10]
+style = "using 1:2 with steps"
