@@ -188,7 +188,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return again;
 }
 
-// The remainder by kReadCounts - 1 of a number of 16 bits, as every slot is: half the steps of one of 32 bits.
+// The remainder by kReadCounts - 1 of a number of 16 bits, as every slot is: half the steps of one of 32 bits. The row
+// "get, one number" judges it.
 constexpr std::uint32_t place_of_reads(std::uint64_t slot) noexcept {
   constexpr std::uint64_t kPlaces = kReadCounts - 1;
   constexpr int kShift = 22;

@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kExpiryNever = 0;
 inline constexpr double kLongest = 1e10;
 
 /// From so many seconds on an exptime counts from the last tick of the clock, which takes a quarter of the time to
-/// read.
+/// read: the row "set with exptime, one number".
 inline constexpr double kLongExptime = 10;
 
 constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {

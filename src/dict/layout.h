@@ -27,7 +27,7 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// Granules that share a count of uses.
+/// Granules that share a count of uses. The rows of hit ratios judge it.
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
 /// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into the

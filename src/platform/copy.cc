@@ -6,6 +6,7 @@ namespace holdfast::platform {
 
 namespace {
 
+// The rows "set, one string of 1 KB" and "set, 10k strings of 1 KB" judge these constants (docs/benchmarks.md).
 [[maybe_unused]] constexpr std::size_t kChunkWords = 8;
 [[maybe_unused]] constexpr std::size_t kWideChunkWords = 16;
 

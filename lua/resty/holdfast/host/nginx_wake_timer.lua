@@ -17,7 +17,8 @@ local _M = {}
 
 -- The longest wait that relies on it, in seconds.
 local LONGEST = 1
--- How long it stays without waiters, in seconds, and how often it checks for that in a worker that is about to exit.
+-- How long it stays without waiters, in seconds (the rows of nginx "held for longer" judge it), and how often it checks
+-- for that in a worker that is about to exit.
 local LINGER = 0.25
 local EXITING_STEP = 0.05
 -- How late it may hear that its time has come, and a waiter that its own has.

@@ -47,7 +47,7 @@ end
 local grant_type = ffi_metatype(
     "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
--- More spare grants than a program uses between two collections waste memory.
+-- More spare grants than a program uses between two collections waste memory. The row "new + lock + unlock" judges it.
 local MOST_SPARE = 1024
 local spare, spare_count = {}, 0
 
