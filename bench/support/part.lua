@@ -1,5 +1,7 @@
--- What the parts of bench/parts need in their processes: what the driver tells them, and ways to wait for each other,
--- in any host. `sync` is a dictionary that all processes have.
+-- What parts need in their processes: what the driver tells them, and ways to wait for each other, in any host.
+--
+-- A part is run(host, options) of the file of its table, or of one in bench/parts if several tables have it. `sync` is
+-- a dictionary that all processes have.
 
 local clock = require("bench.support.clock")
 
@@ -26,7 +28,8 @@ function _M.read()
 end
 
 
--- The part `name`, or else the one that the driver names: a file of bench/parts, or a path as "cluster/bench/ask".
+-- The part `name`, or else the one that the driver names: a file of bench/parts, or a path as
+-- "bench/tables/memory".
 function _M.load(name)
     name = name or os.getenv("HOLDFAST_BENCH_PART")
     return require(name:find("/", 1, true) and name:gsub("/", ".") or "bench.parts." .. name)

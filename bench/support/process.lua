@@ -23,16 +23,21 @@ function _M.output(command)
 end
 
 
-_M.cores = tonumber(_M.output("nproc")) or 1
-local can_pin = _M.output("command -v taskset") ~= ""
+local cores, can_pin
+
+
+function _M.cores()
+    cores = cores or tonumber(_M.output("nproc")) or 1
+    return cores
+end
 
 
 -- Keeps the command on one processor, where there are several.
 function _M.pinned(command, number)
-    if _M.cores < 2 or not can_pin then
-        return command
+    if can_pin == nil then
+        can_pin = _M.cores() > 1 and _M.output("command -v taskset") ~= ""
     end
-    return "taskset -c " .. number % _M.cores .. " " .. command
+    return can_pin and "taskset -c " .. number % _M.cores() .. " " .. command or command
 end
 
 

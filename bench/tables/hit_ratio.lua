@@ -1,10 +1,161 @@
 -- How well what is evicted is chosen.
 
-local report, runs = require "bench.support" ("report", "runs")
-
-local NONE = report.NONE
+local keys, report, runs = require "bench.support" ("keys", "report", "runs")
 
 local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- How often a cache that is too small for all keys has what it is asked for: each side's dictionary, and beside it
+-- other ways to choose what goes, with as many entries as the first side's dictionary held.
+
+local VALUES = {
+    bench_ratio = ("v"):rep(100),
+    bench_words = ("v"):rep(200),
+}
+
+
+-- Caches in plain Lua that hold a fixed number of keys: to compare with. A cache is a function (key) that tells
+-- whether the key was there, and puts it there.
+local policies = {}
+
+
+-- Least recently used goes first, exactly: a ring of linked keys around key 0.
+function policies.lru(capacity)
+    local newer, older, held = { [0] = 0 }, { [0] = 0 }, 0
+
+    local function unlink(key)
+        local before, after = older[key], newer[key]
+        newer[before], older[after] = after, before
+    end
+
+    local function make_newest(key)
+        local newest = older[0]
+        newer[newest], older[key], newer[key], older[0] = key, newest, 0, key
+    end
+
+    return function (key)
+        local hit = newer[key] ~= nil
+        if hit then
+            unlink(key)
+        elseif held < capacity then
+            held = held + 1
+        else
+            local oldest = newer[0]
+            unlink(oldest)
+            newer[oldest] = nil
+        end
+        make_newest(key)
+        return hit
+    end
+end
+
+
+-- The one that came first goes first.
+function policies.fifo(capacity)
+    local ring, at, there = {}, 0, {}
+    return function (key)
+        if there[key] then
+            return true
+        end
+        at = at % capacity + 1
+        if ring[at] then
+            there[ring[at]] = nil
+        end
+        ring[at], there[key] = key, true
+        return false
+    end
+end
+
+
+local function key_names(count)
+    local names = {}
+    for i = 1, count do
+        names[i] = ("k%08d"):format(i)
+    end
+    return names
+end
+
+
+-- The share of hits, in percent.
+local function replay(requests, ask)
+    local hits = 0
+    for i = 1, #requests do
+        if ask(requests[i]) then
+            hits = hits + 1
+        end
+    end
+    return hits / #requests * 100
+end
+
+
+local function from_dictionary(dict, names, value)
+    return function (number)
+        local name = names[number]
+        if dict:get(name) then
+            return true
+        end
+        local ok, err = dict:set(name, value)
+        if not ok and err ~= "no memory" then  -- that is just one more key that it will not have
+            error("set: " .. tostring(err))
+        end
+        return false
+    end
+end
+
+
+-- A dictionary that nothing was ever in, as far as anybody can tell.
+local function emptied(side, name)
+    local dict = side.dict(name)
+    dict:flush_all()
+    dict:flush_expired()
+    return dict
+end
+
+
+local function compare(host, trace, family, size)
+    local names, value = key_names(trace.keys), VALUES[family]
+    local name = family .. "_" .. size
+    local held
+    for i, side in ipairs(host.sides) do
+        local dict = emptied(side, name)
+        local ratio = replay(trace.requests, from_dictionary(dict, names, value))
+        if i == 1 then
+            held = #dict:get_keys(0)
+        end
+        host.emit("ratio", trace.what, size, side.name, ratio, dict:capacity(), #dict:get_keys(0))
+    end
+    for policy, cache in pairs(policies) do
+        host.emit("ratio", trace.what, size, policy, replay(trace.requests, cache(held)), 0, held)
+    end
+end
+
+
+local function compare_sizes(host, options, trace, family)
+    for _, size in ipairs { 5, 10, 25 } do
+        if size == 10 or not options.quick then
+            compare(host, trace, family, size)
+        end
+    end
+end
+
+
+function _M.run(host, options)
+    local length = options.requests
+    compare_sizes(host, options, keys.zipf(0.99, length), "bench_ratio")
+    compare_sizes(host, options, keys.zipf(0.8, length), "bench_ratio")
+    compare_sizes(host, options, keys.scans(length), "bench_ratio")
+    local words = keys.words()
+    if words then
+        compare_sizes(host, options, words, "bench_words")
+    end
+end
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
+
+local NONE = report.NONE
 
 
 -- The lines in their order, those of a trace and size together.
@@ -44,9 +195,9 @@ function _M.make(context)
     local told = { requests = context.quick and 100000 or 1000000, quick = context.quick and 1 or nil }
     local lines, err
     if context.nginx then
-        lines, err = runs.in_nginx(context, "hit_ratio", told)
+        lines, err = runs.in_nginx(context, "bench/tables/hit_ratio", told)
     else
-        lines, err = runs.here(context, "hit_ratio", told)
+        lines, err = runs.here(context, "bench/tables/hit_ratio", told)
     end
     local rows = {}
     for i, found in ipairs(group(lines or {})) do

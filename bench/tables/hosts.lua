@@ -212,7 +212,7 @@ local function idle(context)
         absent[host] = missing(context, host)
         names[#names + 1] = not absent[host] and host or nil
     end
-    local lines, err = runs.here(context, "idle", told, #names, names)
+    local lines, err = runs.here(context, "bench/tables/idle", told, #names, names)
     for i, host in ipairs(IDLE_HOSTS) do
         local mine = {}
         for _, words in ipairs(lines or {}) do
@@ -223,7 +223,7 @@ local function idle(context)
     told.host = nil
     for _, peer in ipairs { "no", "yes" } do
         told.only = peer == "yes" and "peer" or nil
-        lines, err = runs.in_nginx(context, "idle", told, 2)
+        lines, err = runs.in_nginx(context, "bench/tables/idle", told, 2)
         rows[#rows + 1] = idle_row(peer == "yes" and "lua-resty-lock in nginx" or "nginx", lines,
                                    context.why_not or not lines and runs.failed(err))
     end

@@ -1,6 +1,79 @@
 -- What very many holders of one key cost.
 
-local report, runs, stats = require "bench.support" ("report", "runs", "stats")
+local clock, report, runs, stats = require "bench.support" ("clock", "report", "runs", "stats")
+
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- A semaphore or a read-write lock that very many hold: what it takes to be refused, and to give one share back.
+
+local KEY = "crowded"
+local DICTIONARY = "bench_crowd"
+local PATIENCE = 600
+
+
+-- Microseconds, of `count` calls each by itself: their median.
+local function time(count, call)
+    local times = {}
+    for i = 1, count do
+        local start = clock.now()
+        call(i)
+        times[i] = (clock.now() - start) * 1e6
+    end
+    return stats.median(times)
+end
+
+
+-- Three functions: take(i) for the i-th holder, refuse(), and release(i).
+local WAYS = {
+    semaphore = function (holders)
+        local semaphore = require "resty.semaphore"
+        local object = assert(semaphore:new(DICTIONARY, { permits = holders, exptime = PATIENCE }))
+        return function () assert(object:wait(KEY, 0)) end,
+            function () assert(not object:wait(KEY, 0)) end,
+            function () assert(object:post(KEY)) end
+    end,
+    rwlock = function (holders)
+        local rwlock = require "resty.rwlock"
+        local objects = {}
+        for i = 1, holders + 1 do
+            objects[i] = assert(rwlock:new(DICTIONARY, { exptime = PATIENCE, timeout = 0 }))
+        end
+        return function (i) assert(objects[i]:rdlock(KEY)) end,
+            function () assert(not objects[holders + 1]:trywrlock(KEY)) end,
+            function (i) assert(objects[i]:unlock()) end
+    end,
+}
+
+
+-- options: kind, holders, samples.
+function _M.run(host, options)
+    assert(host.sides[1].dict(DICTIONARY))
+    local holders = options.holders
+    local take, refuse, release = WAYS[options.kind](holders)
+    for i = 1, holders do
+        take(i)
+    end
+    -- At no particular place among the others.
+    local function place(i)
+        return i * 7919 % holders + 1
+    end
+    local refused, released, taken = {}, {}, {}
+    for round = 1, 10 do
+        refused[round] = time(options.samples, refuse)
+        for i = 1, options.samples do
+            local number = place(i + round * options.samples)
+            released[#released + 1] = time(1, function () release(number) end)
+            taken[#taken + 1] = time(1, function () take(number) end)
+        end
+    end
+    host.emit("holders", options.kind, holders, stats.median(refused), stats.median(released), stats.median(taken))
+end
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
 -- Microseconds.
@@ -10,14 +83,12 @@ local FEW, MANY = 10, 10000
 local WHAT = { { 4, "refused try" }, { 5, "release" }, { 6, "take again" } }
 local NAMES = { rwlock = "read-write lock" }
 
-local _M = {}
-
 
 -- By column of the line, lists of microseconds, one for each process; or nil and what went wrong.
 local function measure(context, kind, holders)
     local lists = {}
     for _ = 1, context.quick and 1 or 5 do
-        local lines, err = runs.here(context, "many_holders",
+        local lines, err = runs.here(context, "bench/tables/many_holders",
                                      { kind = kind, holders = holders, samples = context.quick and 2 or 20 })
         local words = runs.find(lines, "holders", kind)
         if not words then

@@ -2,13 +2,39 @@
 
 local report, runs = require "bench.support" ("report", "runs")
 
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- How many entries a dictionary takes before it refuses one or gives up another for it.
+
+-- options.bytes: length of the strings that are stored; 0: numbers.
+function _M.run(host, options)
+    local text = ("v"):rep(options.bytes)
+    for _, side in ipairs(host.sides) do
+        local dict = side.dict("bench_fill")
+        local count = 0
+        repeat
+            local value = options.bytes > 0 and text or count
+            local ok, _, forcible = dict:set(("k%08d"):format(count), value)
+            local full = not ok or forcible
+            if not full then
+                count = count + 1
+            end
+        until full
+        host.emit("memory", side.name, dict:capacity(), count)
+    end
+end
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
+
 local NONE = report.NONE
 local KEY_BYTES = 9
 -- The targets: for a number, and for a string beyond 1.25 times its key and value.
 local NUMBER_TARGET = 72
 local STRING_TARGET = 48
-
-local _M = {}
 
 
 local function bytes_per_entry(lines, side)
@@ -18,9 +44,9 @@ end
 
 
 local function row(context, bytes)
-    local lines, err = runs.here(context, "memory", { bytes = bytes })
+    local lines, err = runs.here(context, "bench/tables/memory", { bytes = bytes })
     local mine = bytes_per_entry(lines, "holdfast")
-    local their_lines, why_not = runs.in_nginx(context, "memory", { bytes = bytes, only = "peer" })
+    local their_lines, why_not = runs.in_nginx(context, "bench/tables/memory", { bytes = bytes, only = "peer" })
     local theirs = bytes_per_entry(their_lines, "ngx.shared")
     local target = bytes == 0 and NUMBER_TARGET or 1.25 * (KEY_BYTES + bytes) + STRING_TARGET
     return {

@@ -1,6 +1,96 @@
 -- Making a dictionary, beside the kernel's part of the work.
 
-local process, report, runs, stats = require "bench.support" ("process", "report", "runs", "stats")
+local clock, process, report, runs, stats = require "bench.support" ("clock", "process", "report", "runs", "stats")
+local ffi = require "ffi"
+
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- How long it takes to make and open a dictionary, and what memory it has then; and, in turns with it, to reserve and
+-- map an empty file of that size in the same file system. One round: the dictionary's memory stays until this process
+-- ends.
+
+local C = ffi.C
+
+ffi.cdef [[
+int open(const char *path, int flags, ...);
+int close(int file);
+int posix_fallocate(int file, int64_t offset, int64_t length);
+void *mmap(void *address, size_t length, int protection, int flags, int file, int64_t offset);
+int munmap(void *address, size_t length);
+]]
+
+local O_RDWR, O_CREAT = 2, 64
+local PROT_READ_WRITE, MAP_SHARED = 3, 1
+
+
+-- Milliseconds of the call: on the clock on the wall, and of this thread.
+local function time(call, ...)
+    local wall, cpu = clock.now(), clock.cpu()
+    local result = assert(call(...))
+    cpu = clock.cpu() - cpu
+    return (clock.now() - wall) * 1000, cpu * 1000, result
+end
+
+
+-- The address.
+local function reserve(path, bytes)
+    local file = C.open(path, O_RDWR + O_CREAT, ffi.cast("int", 384))
+    assert(file >= 0, "cannot make a file")
+    assert(C.posix_fallocate(file, 0, bytes) == 0, "no room for the file")
+    local address = C.mmap(nil, bytes, PROT_READ_WRITE, MAP_SHARED, file, 0)
+    C.close(file)
+    assert(ffi.cast("intptr_t", address) ~= -1, "cannot map the file")
+    return address
+end
+
+
+local function bare(folder, bytes)
+    local path = folder .. "/bare"
+    local wall, cpu, address = time(reserve, path, bytes)
+    C.munmap(address, bytes)
+    os.remove(path)
+    return { wall = wall, cpu = cpu }
+end
+
+
+-- What the file of the dictionary takes of the file system, in bytes.
+local function memory_of(name)
+    local pipe = assert(io.popen("du -B1 '" .. os.getenv("HOLDFAST_DIR") .. "/" .. name .. ".dict' 2>/dev/null"))
+    local bytes = tonumber((pipe:read("*a"):match("^%d+")))
+    pipe:close()
+    return bytes or 0
+end
+
+
+local function dictionary(_, bytes)
+    local shdict = require "resty.shdict"
+    local wall, cpu, dict = time(shdict.open, "opening", { size = bytes, persist = false })
+    local memory = memory_of("opening")
+    local first = time(dict.set, dict, "key", 1)
+    assert(shdict.remove("opening"))
+    return { wall = wall, cpu = cpu, memory = memory, first = first }
+end
+
+
+function _M.run(host, options)
+    local shdict = require "resty.shdict"
+    -- The first one of a process also brings the process into its world.
+    assert(shdict.open("bench_sync", { size = "100k", persist = false }))
+    bare(options.folder, 4096)
+    local spent = {}
+    local order = options.round % 2 == 1 and { "dictionary", "bare" } or { "bare", "dictionary" }
+    for _, which in ipairs(order) do
+        spent[which] = (which == "bare" and bare or dictionary)(options.folder, options.bytes)
+    end
+    local mine, other = spent.dictionary, spent.bare
+    host.emit("opening", mine.wall, mine.cpu, mine.first, mine.memory, other.wall, other.cpu)
+end
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
 local MEGABYTE = 1024 * 1024
@@ -16,8 +106,6 @@ local SIZES = {
 }
 -- Where the values of a round stand in its line.
 local WALL, CPU, FIRST, MEMORY, BARE_WALL = 2, 3, 4, 5, 6
-
-local _M = {}
 
 
 -- Both in the file system and in the machine's memory, with some to spare.
@@ -41,7 +129,7 @@ local function row(context, name, bytes, rounds, target)
     end
     local lists = {}
     for round = 1, context.quick and 2 or rounds do
-        local lines, err = runs.here(context, "opening", { bytes = bytes, round = round })
+        local lines, err = runs.here(context, "bench/tables/opening", { bytes = bytes, round = round })
         local words = runs.find(lines, "opening")
         if not words then
             return { name, runs.failed(err), NONE, NONE, NONE, NONE, wanted, NONE }

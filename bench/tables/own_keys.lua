@@ -1,6 +1,33 @@
 -- Processes that have nothing in common but the dictionary: how much they do together, the more of them there are.
 
-local process, report, stats, turns = require "bench.support" ("process", "report", "stats", "turns")
+local part, process, report, sides, stats, turns =
+    require "bench.support" ("part", "process", "report", "sides", "stats", "turns")
+
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- Each process locks, or sets, a key that no other process wants, in a dictionary that all of them have.
+
+-- Steps between two looks at the deadline.
+local BATCH = 1000
+
+
+function _M.run(host, options)
+    local side = sides.chosen(host, options)
+    part.rates(host, options, side, "lock", BATCH, function (loops)
+        return loops.own_key(side, host.number)
+    end)
+    if not side.system then
+        part.rates(host, options, side, "set", BATCH, function (loops)
+            return loops.own_set(side.dict("bench_hot"), host.number)
+        end)
+    end
+end
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
 -- Two processes: at least so many times what one does.
@@ -13,12 +40,10 @@ local SIDES = {
 }
 local SET_SIDES = { { key = "plain", label = "holdfast" }, { key = "peer", label = "ngx.shared" } }
 
-local _M = {}
 
-
-local function keys_of(sides)
+local function keys_of(wanted)
     local keys = {}
-    for i, side in ipairs(sides) do
+    for i, side in ipairs(wanted) do
         keys[i] = side.key
     end
     return keys
@@ -34,11 +59,11 @@ local function shown(rates, of_one, why_not)
 end
 
 
-local function rows_of(context, found, why_not, counts, case, what, sides)
+local function rows_of(context, found, why_not, counts, case, what, wanted)
     local rows = {}
     for _, count in ipairs(counts) do
         local row = { ("%s, %d %s"):format(what, count, count == 1 and "process" or "processes") }
-        for _, side in ipairs(sides) do
+        for _, side in ipairs(wanted) do
             local rates, of_one = found[count][side.key][case], found[1][side.key][case]
             row[#row + 1] = shown(rates, of_one, why_not[side.key])
             if rates and case == "lock" and #counts > 2 then
@@ -46,7 +71,7 @@ local function rows_of(context, found, why_not, counts, case, what, sides)
             end
         end
         local mine, of_one = found[count].plain[case], found[1].plain[case]
-        local has_target = count == 2 and case == "lock" and mine and process.cores >= 2
+        local has_target = count == 2 and case == "lock" and mine and process.cores() >= 2
         row[#row + 1] = has_target and ">= " .. TARGET .. "x" or NONE
         row[#row + 1] = has_target and report.distance(stats.median(stats.ratios(mine, of_one)), TARGET, true) or NONE
         rows[#rows + 1] = row
@@ -55,9 +80,9 @@ local function rows_of(context, found, why_not, counts, case, what, sides)
 end
 
 
-local function table_of(title, sides, rows)
+local function table_of(title, wanted, rows)
     local headings = { "what" }
-    for _, side in ipairs(sides) do
+    for _, side in ipairs(wanted) do
         headings[#headings + 1] = side.label
     end
     headings[#headings + 1] = "target"
@@ -68,7 +93,7 @@ local function table_of(title, sides, rows)
         rows = rows,
         note = ("Steps of all processes together, and that as so many times what one process does; a key for each "
                 .. "process, one dictionary of 1 MB; each side in processes of its own, pinned, in turns. This machine "
-                .. "has %d cores."):format(process.cores),
+                .. "has %d cores."):format(process.cores()),
     }
 end
 
@@ -76,7 +101,8 @@ end
 -- counts: a list of numbers of processes, of which the first is 1.
 local function make(context, counts)
     local told = { rounds = 3, seconds = context.quick and 0.02 or 0.1 }
-    local found, why_not = turns.together(context, "own_keys", told, keys_of(SIDES), counts, context.quick and 1 or 5)
+    local found, why_not = turns.together(context, "bench/tables/own_keys", told, keys_of(SIDES), counts,
+                                          context.quick and 1 or 5)
     return table_of("Keys of their own: lock and unlock", SIDES,
                     rows_of(context, found, why_not, counts, "lock", "lock + unlock", SIDES)),
         table_of("Keys of their own: set", SET_SIDES,
@@ -93,10 +119,10 @@ end
 function _M.all(context)
     local counts, has_cores = { 1, 2, 4, 8 }, false
     for _, count in ipairs(counts) do
-        has_cores = has_cores or count == process.cores
+        has_cores = has_cores or count == process.cores()
     end
     if not has_cores then
-        table.insert(counts, process.cores)
+        table.insert(counts, process.cores())
         table.sort(counts)
     end
     return make(context, context.quick and { 1, 2 } or counts)

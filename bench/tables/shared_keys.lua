@@ -1,6 +1,47 @@
 -- Several processes at once, which read and write the same keys.
 
-local process, report, stats, turns = require "bench.support" ("process", "report", "stats", "turns")
+local keys, part, process, report, sides, stats, turns =
+    require "bench.support" ("keys", "part", "process", "report", "sides", "stats", "turns")
+
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- Several processes read and write the same keys at the same time. One side.
+
+-- Steps between two looks at the clock.
+local BATCH = 1000
+
+
+-- The keys, from a place on that is another one in each process.
+local function turned(list, share)
+    local at, copy = math.floor(#list * share), {}
+    for i = 1, #list do
+        copy[i] = list[(at + i - 1) % #list + 1]
+    end
+    return copy
+end
+
+
+function _M.run(host, options)
+    local side = sides.chosen(host, options)
+    -- name: of the case; reads: for each write.
+    local function measure(name, list, dict, reads)
+        local mine = turned(list, side.dict("bench_sync"):incr(name .. " number", 1, -1) / host.workers)
+        part.rates(host, options, side, name, BATCH, function (loops)
+            return loops.mixed(side.dict(dict), mine, reads)
+        end)
+    end
+    local hot, many = keys.drawn(100, 100000), keys.shuffled(100000)
+    measure("hot_95", hot, "bench_hot", 19)
+    measure("hot_50", hot, "bench_hot", 1)
+    measure("many_95", many, "bench_100k", 19)
+    measure("many_50", many, "bench_100k", 1)
+end
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
 
@@ -12,8 +53,6 @@ local CASES = {
     { "many_95", "95 % get, 5 % set, 100k keys", 0.35, 0.35 },
     { "many_50", "50 % get, 50 % set, 100k keys", 0.35, 0.35 },
 }
-
-local _M = {}
 
 
 -- Nanoseconds per step of all processes together.
@@ -42,8 +81,8 @@ end
 
 function _M.make(context)
     local told = { rounds = 3, seconds = context.quick and 0.02 or 0.1 }
-    local counts = process.cores > 2 and { 2, process.cores } or { 2 }
-    local found, why_not = turns.together(context, "shared_keys", told, { "ours", "peer" }, counts,
+    local counts = process.cores() > 2 and { 2, process.cores() } or { 2 }
+    local found, why_not = turns.together(context, "bench/tables/shared_keys", told, { "ours", "peer" }, counts,
                                           context.quick and 1 or 5)
     local rows = {}
     for _, count in ipairs(counts) do
@@ -56,7 +95,7 @@ function _M.make(context)
         headings = { "what", "holdfast", "ngx.shared", "ratio (middle half)", "least-most", "target", "distance" },
         rows = rows,
         note = ("Steps of all processes per second; the ratio is of time per step. Each side in workers of an nginx of "
-                .. "its own, pinned, in turns. This machine has %d cores."):format(process.cores),
+                .. "its own, pinned, in turns. This machine has %d cores."):format(process.cores()),
     }
 end
 

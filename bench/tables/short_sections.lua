@@ -1,12 +1,34 @@
 -- Two processes that want one lock all the time, and have it for a few microseconds.
 
-local report, stats, turns = require "bench.support" ("report", "stats", "turns")
+local part, report, sides, stats, turns = require "bench.support" ("part", "report", "sides", "stats", "turns")
+
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- Two processes without coroutines want one lock all the time and hold it for a few microseconds. One side, by the same
+-- loop in Lua for all.
+
+-- Steps between two looks at the deadline.
+local BATCH = 20
+
+
+function _M.run(host, options)
+    local side = sides.chosen(host, options)
+    for _, microseconds in ipairs { 0, 1, 10 } do
+        part.rates(host, options, side, microseconds, BATCH, function (loops)
+            return loops.short_section(side, microseconds * 1e-6)
+        end)
+    end
+end
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
 -- By microseconds: at least this share of the mutex's acquisitions.
 local TARGETS = { [0] = 0.7, [1] = 0.5, [10] = 0.5 }
-
-local _M = {}
 
 
 local function thousands(rates)
@@ -29,8 +51,8 @@ end
 
 function _M.make(context)
     local told = { rounds = 3, seconds = context.quick and 0.02 or 0.15 }
-    local found, why_not = turns.together(context, "short_sections", told, { "plain", "mutex", "flock" }, { 2 },
-                                          context.quick and 1 or 5)
+    local found, why_not = turns.together(context, "bench/tables/short_sections", told, { "plain", "mutex", "flock" },
+                                          { 2 }, context.quick and 1 or 5)
     local rows = {}
     local err = why_not.plain or why_not.mutex or why_not.flock
     for i, microseconds in ipairs(err and {} or { 0, 1, 10 }) do

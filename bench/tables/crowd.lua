@@ -1,0 +1,177 @@
+-- Many that wait, each for a lock of its own: what memory they take, and how soon all of them go on.
+
+local clock, part, report, runs, sides, stats =
+    require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
+local ffi = require "ffi"
+
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- One process holds many locks, and as many coroutines of another process wait for one each. Then all locks are
+-- released. Tells what memory a waiter takes, and how long it takes until all go on.
+
+local DICTIONARY = "bench_crowd"
+-- Those that poll then sleep as long as they ever do.
+local REST = 1.1
+
+ffi.cdef [[
+typedef struct { size_t arena, ordblks, smblks, hblks, mapped, usmblks, fsmblks, used, fordblks, keepcost; }
+  holdfast_bench_heap;
+holdfast_bench_heap mallinfo2(void);
+]]
+
+
+-- Of the C heap. LuaJIT has a heap of its own.
+local function native()
+    local heap = ffi.C.mallinfo2()
+    return tonumber(heap.used) + tonumber(heap.mapped)
+end
+
+
+-- lua: alive; native: what C and C++ have allocated; shared: of the dictionary.
+local function used(dict)
+    collectgarbage()
+    collectgarbage()
+    return {
+        lua = collectgarbage("count") * 1024,
+        native = native(),
+        shared = dict:capacity() - dict:free_space(),
+    }
+end
+
+
+local function key_of(number)
+    return ("k%08d"):format(number)
+end
+
+
+local function hold(host, side, sync, count)
+    local locks = {}
+    for i = 1, count do
+        locks[i] = sides.new_lock(side, nil, DICTIONARY)
+        assert(locks[i]:lock(key_of(i)))
+    end
+    sync:set("held", 1)
+    part.await(host, sync, "asleep", 1)
+    host.sleep(REST)
+    local start = clock.now()
+    for i = 1, count do
+        assert(locks[i]:unlock())
+    end
+    host.emit("released", side.name, clock.now() - start)
+    sync:set("start", start)
+    part.await(host, sync, "done", 1)
+end
+
+
+local function wait(host, side, sync, count)
+    local dict = side.dict(DICTIONARY)
+    part.await(host, sync, "held", 1)
+    local waiting, first, last = 0, math.huge, 0
+    local before = used(dict)
+    local after
+    host.run_all(count + 1, function (task)
+        if task > count then
+            repeat
+                host.sleep(0.1)
+            until waiting == count
+            after = used(dict)
+            sync:set("asleep", 1)
+            return
+        end
+        local lock, key = sides.new_lock(side, nil, DICTIONARY), key_of(task)
+        waiting = waiting + 1
+        assert(lock:lock(key))
+        local now = clock.now()
+        first, last = math.min(first, now), math.max(last, now)
+        assert(lock:unlock())
+    end)
+    part.await(host, sync, "start", 0.001)
+    local start = sync:get("start")
+    host.emit("crowd", side.name, (after.lua - before.lua) / count, (after.native - before.native) / count,
+              (after.shared - before.shared) / count, first - start, last - start)
+    sync:set("done", 1)
+end
+
+
+function _M.run(host, options)
+    local side = host.sides[1]
+    local work = host.number == 0 and hold or wait
+    work(host, side, side.dict("bench_sync"), options.count)
+end
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
+
+local NONE = report.NONE
+-- Bytes of a waiting coroutine.
+local WAITER_TARGET = 1600
+-- Where the bytes of Lua, of C and C++, and of shared memory stand in a line.
+local MEMORY = { 3, 4, 5 }
+
+
+-- Column `place` of the line of each round.
+local function median_of(rounds, name, place)
+    local values = {}
+    for i, lines in ipairs(rounds) do
+        values[i] = runs.find(lines, name)[place]
+    end
+    return stats.median(values)
+end
+
+
+local function crowd_column(rounds, why_not)
+    local column = {}
+    if not rounds[1] then
+        return { why_not, NONE, NONE, NONE, NONE, NONE, NONE }
+    end
+    local sum = 0
+    for i, place in ipairs(MEMORY) do
+        local bytes = median_of(rounds, "crowd", place)
+        sum = sum + bytes
+        column[i + 1] = ("%.0f"):format(bytes)
+    end
+    column[1] = ("%.0f"):format(sum)
+    column[5] = report.digits(median_of(rounds, "released", 3) * 1e3) .. " ms"
+    column[6] = report.digits(median_of(rounds, "crowd", 6) * 1e3) .. " ms"
+    column[7] = report.digits(median_of(rounds, "crowd", 7) * 1e3) .. " ms"
+    return column
+end
+
+
+function _M.make(context)
+    local count = context.quick and 1000 or 10000
+    local here, there, err, why_not = {}, {}, nil, context.why_not
+    for _ = 1, context.quick and 1 or 3 do
+        local told = { count = count }
+        local lines
+        lines, err = runs.here(context, "bench/tables/crowd", told, 2)
+        here[#here + 1] = lines
+        if context.nginx then
+            told.only = "peer"
+            lines, why_not = runs.in_nginx(context, "bench/tables/crowd", told, 2)
+            there[#there + 1] = lines
+        end
+    end
+    local mine = crowd_column(here, not here[1] and runs.failed(err))
+    local theirs = crowd_column(there, not there[1] and (context.why_not or runs.failed(why_not)))
+    local rows = {}
+    for i, what in ipairs { "bytes per waiter", "  of Lua", "  of C and C++", "  of shared memory",
+                            "releasing all", "first release to first resume", "first release to last resume" } do
+        rows[i] = { what, mine[i], theirs[i], NONE, NONE }
+    end
+    local bytes = tonumber(mine[1])
+    rows[1][4] = "<= " .. WAITER_TARGET
+    rows[1][5] = bytes and report.distance(bytes, WAITER_TARGET) or NONE
+    return {
+        title = ("%d coroutines of one process, each waits for a lock of its own"):format(count),
+        headings = { "what", "holdfast", "lua-resty-lock", "target", "distance" },
+        rows = rows,
+        note = "Another process holds all of the locks and releases one after the other. Medians of all rounds.",
+    }
+end
+
+
+return _M

@@ -1,0 +1,125 @@
+-- Many that wait: what they cost while nothing happens.
+
+local clock, part, report, runs, sides, stats =
+    require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
+
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- One process holds what the coroutines of the others wait for. Tells which share of a processor those others use while
+-- nothing happens.
+
+-- Those that poll then sleep as long as they ever do.
+local REST = 1.1
+local SHORT_REST = 0.1
+
+
+local function hold(host, side, sync, options)
+    local locks = {}
+    for i = 1, options.keys do
+        locks[i] = sides.new_lock(side)
+        assert(locks[i]:lock("idle " .. i))
+    end
+    sync:set("held", 1)
+    part.await(host, sync, "measured", host.workers - 1)
+    for i = 1, options.keys do
+        assert(locks[i]:unlock())
+    end
+end
+
+
+local function wait(host, side, sync, options)
+    host.run_all(1, function ()
+        part.await(host, sync, "held", 1)
+    end)
+    local waiting = 0
+    host.run_all(options.coroutines + 1, function (task)
+        if task <= options.coroutines then
+            local lock = sides.new_lock(side)
+            waiting = waiting + 1
+            assert(lock:lock("idle " .. (task - 1) % options.keys + 1))
+            assert(lock:unlock())
+            return
+        end
+        repeat
+            host.sleep(options.hasty and SHORT_REST or REST)
+        until waiting == options.coroutines
+        local start, used = clock.now(), clock.process_cpu()
+        host.sleep(options.seconds)
+        host.emit("idle", side.name, (clock.process_cpu() - used) / (clock.now() - start), options.host or "-")
+        sync:incr("measured", 1, 0)
+    end)
+end
+
+
+-- keys: over how many the coroutines of each process are spread. hasty: for a trial.
+_M.run = part.split(hold, wait)
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
+
+local NONE = report.NONE
+-- Percent of a core.
+local IDLE_TARGET = 0.2
+
+
+-- Percent of a core that all waiting processes use together.
+local function add_idle(list, lines)
+    local sum = 0
+    for _, words in ipairs(lines) do
+        sum = sum + (words[1] == "idle" and words[3] * 100 or 0)
+    end
+    list[#list + 1] = sum
+end
+
+
+local function percent(list)
+    return ("%.2f %%"):format(stats.median(list))
+end
+
+
+local function idle_row(context, what, processes, coroutines, keys, rounds)
+    local told = { coroutines = coroutines, keys = keys, seconds = context.quick and 0.5 or 5 }
+    local here, there, err, why_not = {}, {}, nil, context.why_not
+    for _ = 1, context.quick and 1 or rounds do
+        local lines
+        told.only = nil
+        lines, err = runs.here(context, "bench/tables/idle", told, processes + 1)
+        if lines then
+            add_idle(here, lines)
+        end
+        if context.nginx then
+            told.only = "peer"
+            lines, why_not = runs.in_nginx(context, "bench/tables/idle", told, processes + 1)
+            if lines then
+                add_idle(there, lines)
+            end
+        end
+    end
+    return {
+        what,
+        here[1] and percent(here) or runs.failed(err),
+        there[1] and percent(there) or context.why_not or runs.failed(why_not),
+        "<= " .. IDLE_TARGET .. " %",
+        here[1] and report.distance(stats.median(here), IDLE_TARGET) or NONE,
+    }
+end
+
+
+function _M.make(context)
+    return {
+        title = "1,000 that wait, and nothing happens",
+        headings = { "waiters", "holdfast", "lua-resty-lock", "target", "distance" },
+        rows = {
+            idle_row(context, "1 process x 1,000 coroutines, 1 key", 1, 1000, 1, 3),
+            idle_row(context, "1 process x 1,000 coroutines, 1,000 keys", 1, 1000, 1000, 3),
+            idle_row(context, "10 processes x 100 coroutines, 1 key", 10, 100, 1, 3),
+        },
+        note = "Processor time of all waiting processes together, as a share of one core.",
+    }
+end
+
+
+return _M

@@ -1,0 +1,122 @@
+-- Many that wait for the same value: how soon all of them go on.
+
+local clock, part, report, runs, sides, stats =
+    require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
+
+local _M = {}
+
+
+-- --- what is measured, in processes of its own --------------------------------------------------------------
+--
+-- The first process fills a value under a lock, `count` coroutines of each other process want it: how long from the
+-- release until the last one goes on. `way`: "wait" for the end of the lock, or take the "lock" one after the other.
+
+-- Seconds in which all that want it fall asleep.
+local REST = 0.1
+
+
+local function key_of(round)
+    return "value " .. round
+end
+
+
+local function fill(host, side, sync, options)
+    local all = options.count * (host.workers - 1)
+    local times = {}
+    for round = 1, options.rounds do
+        local lock = sides.new_lock(side)
+        assert(lock:lock(key_of(round)))
+        sync:set("round", round)
+        part.await(host, sync, "asking " .. round, all)
+        host.sleep(REST)
+        local released = clock.now()
+        assert(lock:unlock())
+        part.await(host, sync, "gone on " .. round, host.workers - 1)
+        local last = 0
+        for number = 1, host.workers - 1 do
+            last = math.max(last, sync:get(("last %d %d"):format(round, number)))
+        end
+        times[round] = (last - released) * 1000
+    end
+    host.emit("last", options.way, "ms", unpack(times))
+end
+
+
+local function want(lock, way, key)
+    if way == "wait" then
+        assert(lock:wait(key))
+        return
+    end
+    assert(lock:lock(key))
+    assert(lock:unlock())
+end
+
+
+local function want_all(host, side, sync, options)
+    local last, left = 0, 0
+    host.run_all(options.count, function ()
+        local lock = sides.new_lock(side)
+        for round = 1, options.rounds do
+            part.await(host, sync, "round", round)
+            sync:incr("asking " .. round, 1, 0)
+            want(lock, options.way, key_of(round))
+            last, left = clock.now(), left + 1
+            if left == options.count then
+                left = 0
+                sync:set(("last %d %d"):format(round, host.number), last)
+                sync:incr("gone on " .. round, 1, 0)
+            end
+        end
+    end)
+end
+
+
+_M.run = part.split(fill, want_all)
+
+
+-- --- the table ----------------------------------------------------------------------------------------------
+
+local NONE = report.NONE
+-- Milliseconds.
+local ONE_VALUE_TARGET = 3
+
+
+-- Milliseconds of each round; both ways in turns, each in processes of its own.
+local function one_value_row(context, what, processes, coroutines)
+    local times, err = {}, nil
+    for _ = 1, context.quick and 1 or 5 do
+        for _, way in ipairs { "wait", "lock" } do
+            local lines
+            lines, err = runs.here(context, "bench/tables/one_value",
+                                   { way = way, count = coroutines, rounds = context.quick and 3 or 10 }, processes + 1)
+            runs.collect(times, lines, "last")
+        end
+    end
+    local wait, lock = times["wait ms"], times["lock ms"]
+    if not wait or not lock then
+        return { what, runs.failed(err), NONE, NONE, NONE }
+    end
+    local function shown(list)
+        return report.digits(stats.median(list)) .. " ms (" .. report.digits(math.min(unpack(list))) .. ")"
+    end
+    local median = stats.median(wait)
+    return { what, shown(wait), shown(lock), "<= " .. ONE_VALUE_TARGET .. " ms",
+             report.distance(median, ONE_VALUE_TARGET) }
+end
+
+
+function _M.make(context)
+    return {
+        title = "100 that wait for one value",
+        headings = { "waiters", "lock:wait", "lock, one after the other", "target", "distance" },
+        rows = {
+            one_value_row(context, "1 process x 100 coroutines", 1, 100),
+            one_value_row(context, "10 processes x 10 coroutines", 10, 10),
+        },
+        note = "From the release until the last one goes on: the median (and the shortest) of all rounds. Another "
+               .. "process holds the lock.",
+    }
+end
+
+
+return _M
