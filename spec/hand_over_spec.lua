@@ -33,10 +33,17 @@ local COMMON = [[
         new({ timeout = 0.001 }):lock("first")
         first:unlock()
     end
+    -- Until both wait, and for some time in which a cycle of them would be told; or until one of them goes on.
+    local function both_wait()
+        local dict = shdict.open("spec_hosts")
+        while dict:waiters("a") + dict:waiters("b") < 2 and not steps["one goes on"] do sleep(0.002) end
+        sleep(0.1)
+    end
     -- Says what came of the wait for a key, which is released if it was got.
     local function try(key, timeout)
         local wanted = make { timeout = timeout }
         local elapsed, err, keys = take(wanted, key)
+        steps["one goes on"] = true
         if elapsed then
             wanted:unlock()
         end
@@ -92,7 +99,7 @@ describe("a lock that is given to another coroutine", function ()
         spawn(function () page("a", "b") end)
         spawn(function () page("b", "a") end)
         spawn(function ()
-            sleep(0.3)
+            both_wait()
             steps["both wait"] = true
         end)
         run()
@@ -231,7 +238,7 @@ describe("a lock that another coroutine looks after", function ()
             other:unlock()
         end)
         spawn(function ()
-            sleep(0.3)
+            both_wait()
             steps["both wait"] = true
         end)
         run()
