@@ -68,7 +68,7 @@ describe("in nginx", function ()
     local REVALIDATE = [[
         local function refresh(lock, renews)
             if renews then assert(lock:expire(20) and lock:valid() and lock:remaining() > 0 and lock:token()) end
-            ngx.sleep(SECONDS)
+            UNTIL
             assert(lock:unlock())
         end
         both(function (mine, other)
@@ -77,6 +77,7 @@ describe("in nginx", function ()
             GIVE
             ngx.sleep(0.01)
             local outcome = try(other)
+            done "one goes on"
             AFTER
             return outcome
         end)
@@ -115,10 +116,10 @@ describe("in nginx", function ()
     }
 
     describe("a lock that a request gives", function ()
-        local function outcome(way, deadlock, seconds)
+        local function outcome(way, deadlock, till)
             local give, after = way.give or way, way.after or ""
             local source = REVALIDATE:gsub("%u%u%u%u+", { GIVE = give, AFTER = after, DEADLOCK = deadlock,
-                                                          SECONDS = seconds or "0.1" })
+                                                          UNTIL = till or "ngx.sleep(0.1)" })
             local here = site.start { locations = locations { ["/"] = source } }
             local body = here:get("/", 30)
             assert.is_nil(here:log():find("[error]", 1, true))
@@ -139,8 +140,7 @@ describe("in nginx", function ()
 
 
         it("to a timer without a word is in one where the object was made with deadlock = true", function ()
-            -- Held for so long that both have asked before, on a busy machine too.
-            assert.matches("deadlock", outcome(WAYS["to a timer"], "true", "3"))
+            assert.matches("deadlock", outcome(WAYS["to a timer"], "true", "await 'one goes on'"))
         end)
     end)
 
