@@ -110,20 +110,11 @@ describe("parker", function ()
             end
             local fd = C.holdfast_parker_fd(here)
         ]]
-        local HOLDER = [[
-            local shdict = require "resty.shdict"
-            shdict.open("spec_parker", { size = "1m" })
-            local lock = require("resty.lock"):new("spec_parker")
-            say(lock:lock("key"))
-            hear()
-            say(lock:unlock())
-            hear()
-        ]]
         local holder
 
         before_each(function ()
-            holder = process.start(HOLDER)
-            assert.equal("0", holder:hear())
+            assert(require("resty.shdict").open("spec_parker", { size = "1m" }))
+            holder = process.start_holder('require("resty.lock"):new("spec_parker")', "lock", "unlock")
         end)
 
 

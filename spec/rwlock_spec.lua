@@ -350,15 +350,7 @@ describe("rwlock", function ()
     describe("across processes", function ()
         -- Takes a share and keeps it.
         local function start_holder(method)
-            local child = process.start(([[
-                local lock = require("resty.rwlock"):new("spec_rwlock")
-                say(lock:%s("key"))
-                hear()
-                say(tostring(lock:unlock()))
-                hear()
-            ]]):format(method))
-            assert.equal("0", child:hear())
-            return child
+            return process.start_holder('require("resty.rwlock"):new("spec_rwlock")', method, "unlock")
         end
 
         it("readers share, writers do not", function ()

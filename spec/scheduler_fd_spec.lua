@@ -282,15 +282,7 @@ describe("scheduler.wait_fd", function ()
     it("keeps no task from a lock that another process releases, nor from timers", function ()
         local dict = assert(require("resty.shdict").open("spec_fd", { size = "100k" }))
         dict:flush_all()
-        local child = process.start [[
-            local lock = require("resty.lock"):new("spec_fd")
-            assert(lock:lock("key"))
-            say "has it"
-            hear()
-            assert(lock:unlock())
-            say "released"
-        ]]
-        child:expect "has it"
+        local child = process.start_holder('require("resty.lock"):new("spec_fd")', "lock", "unlock")
         local from, to = new_pipe()
         local elapsed, ticks = nil, 0
         spawn(function () assert(wait_fd(from, "r", 60)) end)

@@ -234,18 +234,9 @@ describe("semaphore", function ()
 
 
     describe("across processes", function ()
-        local HOLDER = [[
-            local semaphore = require("resty.semaphore"):new("spec_semaphore", { permits = 2 })
-            say(semaphore:wait("key"))
-            hear()
-            say(semaphore:post("key"))
-            hear()
-        ]]
-
         local function start_holder()
-            local child = process.start(HOLDER)
-            assert.equal("true", child:hear())
-            return child
+            return process.start_holder('require("resty.semaphore"):new("spec_semaphore", { permits = 2 })',
+                                        "wait", "post")
         end
 
         it("permits are the same for all", function ()

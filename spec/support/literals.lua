@@ -24,71 +24,48 @@ local function read_quoted(text, at, quote)
 end
 
 
--- C++: joins literals that follow each other. Character literals, comments and raw strings are passed over or taken as
--- they are.
-local function scan_cpp(text, found)
+-- Of each language: what begins something else than plain text, its comment to the end of the line, and what stands
+-- between literals that are joined.
+local CPP = { marks = '[/"\']', comment = "//", joint = "^%s*$" }
+local LUA = { marks = '["\'-]', comment = "--", joint = "^%s*%.%.%s*$" }
+
+
+-- The place after what begins at `from` and is no literal: a comment, or a character of C++. Nil where it is a literal.
+local function passed_over(text, from, language)
+    local two, mark = text:sub(from, from + 1), text:sub(from, from)
+    if two == language.comment then
+        return text:find("\n", from, true) or #text + 1
+    elseif language == CPP and two == "/*" then
+        return select(2, text:find("*/", from, true)) + 1
+    elseif language == CPP and mark == "'" then
+        local is_in_number = text:find("^%w'%w", from - 1)
+        return is_in_number and from + 1 or (read_quoted(text, from, "'"))
+    end
+    return mark ~= '"' and mark ~= "'" and from + 1 or nil
+end
+
+
+local function scan(text, found, language)
     local at, open = 1, false
     while true do
-        local from = text:find('[/"\']', at)
+        local from = text:find(language.marks, at)
         if not from then
             return
         end
-        local between = text:sub(at, from - 1)
-        local two = text:sub(from, from + 1)
-        if two == "//" then
-            at = text:find("\n", from, true) or #text + 1
-        elseif two == "/*" then
-            at = select(2, text:find("*/", from, true)) + 1
-        elseif text:sub(from - 1, from) == 'R"' then
+        local joins = open and text:sub(at, from - 1):match(language.joint)
+        local after = passed_over(text, from, language)
+        if after then
+            at = after
+            open = open and text:sub(from, from + 1) == language.comment
+        elseif language == CPP and text:sub(from - 1, from) == 'R"' then
             local delimiter = text:match('^"([^(]*)%(', from)
             local stop = text:find(")" .. delimiter .. '"', from, true)
             found[#found + 1] = text:sub(from + #delimiter + 2, stop - 1)
             at, open = stop + #delimiter + 2, false
-        elseif text:sub(from, from) == "'" then
-            if text:find("^%w'%w", from - 1) then  -- of a number
-                at = from + 1
-            else
-                at = read_quoted(text, from, "'")
-            end
-            open = false
-        elseif text:sub(from, from) == '"' then
-            local content
-            local joins = open and between:match("^%s*$")
-            at, content = read_quoted(text, from, '"')
-            if joins then
-                found[#found] = found[#found] .. content
-            else
-                found[#found + 1] = content
-            end
-            open = true
-        else
-            at, open = from + 1, false
-        end
-    end
-end
-
-
--- Lua: joins literals that .. puts together.
-local function scan_lua(text, found)
-    local at, open = 1, false
-    while true do
-        local from = text:find('["\'-]', at)
-        if not from then
-            return
-        end
-        local between = text:sub(at, from - 1)
-        local quote = text:sub(from, from)
-        if quote == "-" then
-            at = text:sub(from, from + 1) == "--" and (text:find("\n", from, true) or #text + 1) or from + 1
         else
             local content
-            local joins = open and between:match("^%s*%.%.%s*$")
-            at, content = read_quoted(text, from, quote)
-            if joins then
-                found[#found] = found[#found] .. content
-            else
-                found[#found + 1] = content
-            end
+            at, content = read_quoted(text, from, text:sub(from, from))
+            found[joins and #found or #found + 1] = (joins and found[#found] or "") .. content
             open = true
         end
     end
@@ -98,8 +75,7 @@ end
 -- Those of a file, in its order.
 function _M.of(path)
     local found = {}
-    local scan = path:find("%.lua$") and scan_lua or scan_cpp
-    scan(files.read(path), found)
+    scan(files.read(path), found, path:find("%.lua$") and LUA or CPP)
     return found
 end
 

@@ -119,6 +119,22 @@ function _M.start(source, options)
 end
 
 
+-- Starts a child that holds "key" by a method of the object that this Lua makes. It gives the key back at the next line
+-- that it hears, says what came of that, and stays.
+function _M.start_holder(made, take, give)
+    local child = _M.start(([[
+        local object = %s
+        say(object:%s("key"))
+        hear()
+        say(object:%s("key"))
+        hear()
+    ]]):format(made, take, give))
+    local taken = child:hear()
+    assert(taken == "0" or taken == "true", taken)
+    return child
+end
+
+
 -- Sends a line. A child that has ended is not written to: the signal for that would end everything.
 function Child:say(line)
     line = line .. "\n"
