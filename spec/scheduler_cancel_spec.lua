@@ -209,11 +209,6 @@ describe("scheduler", function ()
             end)
             assert.equal(1, #reports)
         end)
-
-        it("wants a task", function ()
-            assert.error_matches(function () local done = scheduler.cancel("x") return done end,
-                                 '^bad receiver of cancel: a task expected, got "x"')
-        end)
     end)
 
 
