@@ -123,7 +123,7 @@ describe("examples/stampede.lua", function ()
     end)
 
     it("does not wait for a worker that was killed", function ()
-        local process = command.start("run", "--workers", "3", STAMPEDE, write_trace(2000, 300), "--backend-ms", "100")
+        local process = command.start("run", "--workers", "3", STAMPEDE, write_trace(2000, 40), "--backend-ms", "100")
         local children = "/proc/" .. process.pid .. "/task/" .. process.pid .. "/children"
         local victim = command.await(function ()
             local pids = {}

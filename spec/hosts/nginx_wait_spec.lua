@@ -266,7 +266,7 @@ describe("in a worker of nginx", function ()
         local here = site.start { locations = with() }
         local pid = here:workers()[1]
         local before
-        for round = 1, 3 do
+        for round = 1, 2 do
             assert(lock:lock("key"))
             local connection = waiting(here)
             await_wake_timer(pid)
