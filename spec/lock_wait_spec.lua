@@ -1,7 +1,8 @@
 -- Tests lock/watch.lua.
 -- lock:wait(): until what holds a key now is released, without taking it.
 
-local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
+local expect, fixture, keep, pack, process, waits =
+    require "spec.support" ("expect", "fixture", "keep", "pack", "process", "waits")
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -40,16 +41,8 @@ describe("lock:wait", function ()
         assert.is_true(scheduler.run())
     end
 
-    local function await(what)
-        local deadline = now() + 20
-        repeat
-            none.sleep(0.002)
-            assert(now() < deadline, "too late")
-        until what()
-    end
-
     local function await_waiters(count)
-        await(function () return dict:waiters("key") == count end)
+        assert(waits.await(function () return dict:waiters("key") == count end))
     end
 
     -- The results of a wait that `release` ends, and the seconds from that to the end.

@@ -1,7 +1,7 @@
 -- A process that is stopped in the middle of a change of a dictionary: a caller that wants a lock there waits no longer
 -- than it was told to, and gets the lock if the process goes on.
 
-local keep, process = require "spec.support" ("keep", "process")
+local keep, process, waits = require "spec.support" ("keep", "process", "waits")
 local lock_counts = require "resty.holdfast.lock.lock_counts"
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
@@ -189,11 +189,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                 local taken, err = object[%q](object, "key")
                 say(taken and "got it" or err)
             ]]):format(kind.class, kind.options and "permits = 1" or "", kind.wanted))
-            local deadline = scheduler.now() + SEARCH
-            while object:waiters("key") == 0 and scheduler.now() < deadline do
-                none.sleep(0.001)
-            end
-            assert.equal(1, object:waiters("key"))
+            assert(waits.await(function () return object:waiters("key") == 1 end))
             return waiter
         end
 

@@ -1,6 +1,6 @@
 -- Bad days, in every event loop: no threads, no descriptors, no memory, exit and fork during waits.
 
-local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
+local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
 
 -- What the operating system gives is limited from then on.
 local LIMITS = [[
@@ -32,11 +32,6 @@ local LIMITS = [[
         end
     end
 ]]
-
-
-local function pause(seconds)
-    require("ffi").C.usleep(seconds * 1e6)
-end
 
 
 for _, name in ipairs(loops.names) do
@@ -72,7 +67,7 @@ for _, name in ipairs(loops.names) do
                 say("end")
             ]])
             child:expect("others go on")
-            pause(0.1)
+            waits.sleep(0.1)
             holder:release()
             child:expect_end("true\tnil\t1", "end")
         end
@@ -180,7 +175,7 @@ for _, name in ipairs(loops.names) do
                 say("end", over, done)
             ]], { stderr = true })
             child:expect("forked")
-            pause(0.05)
+            waits.sleep(0.05)
             holder:release()
             child:expect("parent\tnil")
             child:expect("end\ttrue\t3")

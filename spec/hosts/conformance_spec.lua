@@ -1,7 +1,7 @@
 -- Tests host/cqueues.lua and resty/holdfast.lua.
 -- What holds in every event loop that holdfast knows: the same claims, each in a real loop of its own process.
 
-local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
+local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
 
 
 for _, name in ipairs(loops.names) do
@@ -212,7 +212,7 @@ for _, name in ipairs(loops.names) do
                 run()
             ]]
             child:expect("others go on")
-            require("ffi").C.usleep(100000)
+            waits.sleep(0.1)
             holder:release()
             child:expect("true")
         end)

@@ -1,7 +1,8 @@
 -- Deadlocks in nginx: those of locks that are certain to be released by their takers are told, and a lock that is given
 -- to a timer or another light thread is in none.
 
-local fixture, process, site, steps = require "spec.support" ("fixture", "process", "site", "steps")
+local fixture, process, site, steps, waits =
+    require "spec.support" ("fixture", "process", "site", "steps", "waits")
 
 local NAME = "spec_nginx_deadlock"
 
@@ -52,14 +53,10 @@ describe("in nginx", function ()
         end)
     end
 
-    local function sleep(seconds)
-        require("ffi").C.usleep(seconds * 1e6)
-    end
-
     -- A while after a waiter for "a" has come.
     local function let_go_on()
         await_waiter "a"
-        sleep(0.1)
+        waits.sleep(0.1)
         dict:set("go on", true)
     end
 
@@ -382,7 +379,7 @@ describe("in nginx", function ()
                 await_waiter "b"
                 wanting:close()
             end
-            sleep(0.1)
+            waits.sleep(0.1)
             a:send("/a")
             let_go_on()
             assert.equal("1", (a:receive()))

@@ -1,7 +1,8 @@
 -- Tests host/nginx_jobs.lua.
 -- Locks that the light threads of nginx hold for long: they are renewed as long as the light thread lives.
 
-local expect, fixture, site, steps = require "spec.support" ("expect", "fixture", "site", "steps")
+local expect, fixture, site, steps, waits =
+    require "spec.support" ("expect", "fixture", "site", "steps", "waits")
 
 local NAME = "spec_nginx_keeping"
 
@@ -21,7 +22,7 @@ describe("in nginx", function ()
         while holder and holder.token == grant and renewals < 3 do
             renewals = renewals + (holder.remaining > left and 1 or 0)
             left = holder.remaining
-            require("ffi").C.usleep(10000)
+            waits.sleep(0.01)
             holder = lock:holder(key)
         end
         return renewals == 3

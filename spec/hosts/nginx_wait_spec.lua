@@ -2,7 +2,7 @@
 -- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
 -- happen to a wait, and to the wake timer that ends it, in nginx only.
 
-local fixture, process, site = require "spec.support" ("fixture", "process", "site")
+local fixture, process, site, waits = require "spec.support" ("fixture", "process", "site", "waits")
 local resty_lock = require "resty.lock"
 
 local NAME = "spec_nginx"
@@ -501,7 +501,7 @@ describe("in a worker of nginx", function ()
         site.await("the log tells why", function () return here:log():find("broken on purpose", 1, true) end)
         await_no_wake_timer(here)
         site.await("the log tells that it rests", function () return here:log():find("polled", 1, true) end)
-        require("ffi").C.usleep(1200000)  -- longer than it rests
+        waits.sleep(1.2)  -- longer than it rests
         assert(lock:lock("key"))
         connection = waiting(here)
         await_wake_timer(here:workers()[1])

@@ -1,6 +1,6 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
-local files, shell = require "spec.support" ("files", "shell")
+local files, shell, waits = require "spec.support" ("files", "shell", "waits")
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -14,9 +14,7 @@ int unsetenv(const char *name);
 void _exit(int status);
 int waitpid(int pid, int *status, int options);
 int kill(int pid, int signal);
-int usleep(unsigned int microseconds);
 void (*signal(int number, void (*handler)(int)))(int);
-int clock_gettime(int clock, void *time);
 char *mkdtemp(char *path);
 char *realpath(const char *path, char *resolved);
 ]]
@@ -24,13 +22,13 @@ char *realpath(const char *path, char *resolved);
 local C = ffi.C
 
 local O_WRITE_NEW = 577  -- O_WRONLY | O_CREAT | O_TRUNC
-local CLOCK_MONOTONIC = 1
 local WNOHANG = 1
 local KILL = 9
-local POLL_US = 5000
-local PATIENCE = 60  -- seconds; only for "does not hang"
 
-local _M = { HUP = 1, INT = 2, QUIT = 3, KILL = KILL, TERM = 15 }
+local _M = {
+    HUP = 1, INT = 2, QUIT = 3, KILL = KILL, TERM = 15,
+    now = waits.now, sleep = waits.sleep, await = waits.await, alive = waits.alive,
+}
 
 local folder
 local running = {}
@@ -43,37 +41,8 @@ end
 _M.program = absolute(os.getenv("HOLDFAST_BIN") or "build/holdfast")
 _M.repository = absolute "."
 
-local time = ffi.new("int64_t[2]")
-
-function _M.now()
-    C.clock_gettime(CLOCK_MONOTONIC, time)
-    return tonumber(time[0]) + tonumber(time[1]) / 1e9
-end
-
-function _M.sleep(seconds)
-    C.usleep(seconds * 1e6)
-end
-
--- The first true value of condition(), or nil if there is none in time.
-function _M.await(condition, seconds)
-    local deadline = _M.now() + (seconds or PATIENCE)
-    repeat
-        local value = condition()
-        if value then
-            return value
-        end
-        C.usleep(POLL_US)
-    until _M.now() > deadline
-    return nil
-end
-
 function _M.kill(pid, signal)
     C.kill(pid, signal)
-end
-
-function _M.alive(pid)
-    local stat = _M.read("/proc/" .. pid .. "/stat")
-    return stat ~= nil and not stat:match("^%d+ %(.*%) [ZX]")
 end
 
 -- File names are relative to the folder of the test unless they begin with a slash.

@@ -2,6 +2,7 @@
 -- processes. Every wait is bounded.
 
 local ffi = require "ffi"
+local waits = require "spec.support.waits"
 
 require "spec.support.process"  -- declares close, poll and read
 
@@ -22,7 +23,7 @@ local AF_UNIX = 1
 local POLLIN = 1
 local NO_SIGNAL = 16384  -- MSG_NOSIGNAL
 local STREAM_CLOSED_ON_EXEC = 524289  -- SOCK_STREAM | SOCK_CLOEXEC
-local PATIENCE = 60  -- seconds; only for "does not hang"
+local PATIENCE, now = waits.PATIENCE, waits.now
 
 local _M = {}
 
@@ -30,11 +31,6 @@ local Connection = {}
 Connection.__index = Connection
 
 local open = {}
-
-
-local function now()
-    return require("resty.holdfast.core").C.holdfast_now()
-end
 
 
 local function local_address(port)

@@ -2,6 +2,7 @@
 -- still running when a test ends is killed by its pid.
 
 local ffi = require "ffi"
+local waits = require "spec.support.waits"
 
 ffi.cdef [[
 int fork(void);
@@ -16,7 +17,6 @@ ssize_t write(int descriptor, const void *buffer, size_t count);
 void _exit(int status);
 int waitpid(int pid, int *status, int options);
 int kill(int pid, int signal);
-int usleep(unsigned int microseconds);
 struct holdfast_spec_pollfd { int fd; short events; short revents; };
 int poll(struct holdfast_spec_pollfd *fds, unsigned long count, int timeout);
 ]]
@@ -25,7 +25,7 @@ local C = ffi.C
 
 local POLLIN, POLLOUT, POLLERR = 1, 4, 8
 local WNOHANG = 1
-local PATIENCE = 60  -- seconds; only for "does not hang"
+local PATIENCE, now = waits.PATIENCE, waits.now
 
 local _M = { CONT = 18, KILL = 9, STOP = 19, TERM = 15 }
 
@@ -65,11 +65,6 @@ _M.FORK = [[
         ffi.C.waitpid(pid, nil, 0)
     end
 ]]
-
-
-local function now()
-    return require("resty.holdfast.core").C.holdfast_now()
-end
 
 
 local function pipe()
@@ -232,7 +227,7 @@ function Child:wait(seconds)
         if now() > deadline then
             error("child " .. self.pid .. " did not end in time", 0)
         end
-        C.usleep(1000)
+        waits.sleep(0.001)
     end
     forget(self)
     local signal = status[0] % 128

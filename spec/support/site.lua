@@ -15,7 +15,8 @@
 --       },
 --   }
 
-local files, http, nginx, process, shell = require "spec.support" ("files", "http", "nginx", "process", "shell")
+local files, http, nginx, process, shell, waits =
+    require "spec.support" ("files", "http", "nginx", "process", "shell", "waits")
 local ffi = require "ffi"
 
 local C = ffi.C
@@ -50,9 +51,7 @@ http {
 }
 ]]
 
-local PATIENCE = 60  -- seconds; only for "does not hang"
-
-local _M = { missing = nginx.missing, missing_stream = nginx.missing_stream }
+local _M = { missing = nginx.missing, missing_stream = nginx.missing_stream, alive = waits.alive }
 
 -- What a location may begin with: in_threads(count, fn) runs fn(i) in so many light threads at a time, and adds up what
 -- they return.
@@ -79,31 +78,18 @@ local running = {}
 local SIGNALS = { HUP = 1, KILL = 9, QUIT = 3, TERM = 15, USR1 = 10, WINCH = 28 }
 
 
-local function now()
-    return require("resty.holdfast.core").C.holdfast_now()
-end
-
-
 -- The first true value of condition(); an error that names what did not happen if there is none in time.
 function _M.await(what, condition, seconds)
-    local deadline = now() + (seconds or PATIENCE)
-    repeat
-        local value = condition()
-        if value then
-            return value
-        end
-        C.usleep(5000)
-    until now() > deadline
-    error("does not happen: " .. what, 2)
+    return waits.await(condition, seconds) or error("does not happen: " .. what, 2)
 end
 
 
 -- Keeps 12 requests under way until `count` are answered, all with "1"; tells `hear` of each.
 function _M.storm(connect, path, count, hear)
     local under_way, sent, answered = {}, 0, 0
-    local deadline = now() + PATIENCE
+    local deadline = waits.now() + waits.PATIENCE
     while answered < count do
-        assert(now() < deadline, answered .. " of " .. count .. " requests are answered")
+        assert(waits.now() < deadline, answered .. " of " .. count .. " requests are answered")
         while #under_way < 12 and sent < count do
             local connection = connect(sent)
             connection:send(path)
@@ -122,7 +108,7 @@ function _M.storm(connect, path, count, hear)
                 end
             end
         end
-        C.usleep(200)
+        waits.sleep(0.0002)
     end
 end
 
@@ -332,13 +318,6 @@ end
 function Site:signal(name, pid)
     local signal = assert(SIGNALS[name], name)
     C.kill(pid or self.master.pid, signal)
-end
-
-
--- Whether a process lives and is no zombie.
-function _M.alive(pid)
-    local stat = files.find("/proc/" .. pid .. "/stat")
-    return stat ~= nil and not stat:match("^%d+ %(.*%) [ZX]")
 end
 
 
