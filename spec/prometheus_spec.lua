@@ -109,12 +109,12 @@ describe("resty.holdfast.prometheus", function ()
 
     it("counts the dictionaries that cannot be opened", function ()
         local function unreadable() return (select(2, parse((metrics())))).holdfast_dictionaries_unreadable end
-        assert.equal(0, unreadable())
+        local before = unreadable()  -- what other specs have left
         local path = os.getenv("HOLDFAST_DIR") .. "/spec_unreadable.dict"
         command.write(path, "nothing")
         local found = unreadable()
         os.remove(path)
-        assert.equal(1, found)
+        assert.equal(before + 1, found)
     end)
 
     it("counts the locks of each dictionary now and then, if there is not the time for all at once", function ()
