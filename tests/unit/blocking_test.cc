@@ -383,6 +383,7 @@ TEST_F(BlockingTest, one_text_says_what_there_is_to_say_of_a_code) {
 
 TEST_F(BlockingTest, no_call_that_fails_leaves_the_sentence_of_another_one) {
   holdfast_dict* none = nullptr;
+  holdfast_value keys{};
   holdfast_holder holder{};
   std::uint32_t count = 0;
   hold();
@@ -405,6 +406,16 @@ TEST_F(BlockingTest, no_call_that_fails_leaves_the_sentence_of_another_one) {
     EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
     EXPECT_NE(calls[i](), HOLDFAST_OK) << i;
     EXPECT_STRNE(holdfast_error(), "empty key") << i;
+  }
+  const std::vector<std::function<int()>> wordless{
+      [&] { return dict.try_lock("k", 0, &lease); },
+      [&] { return dict.get("nothing").code; },
+      [&] { return holdfast_keys(dict.handle, 0, &keys, &count); },
+  };
+  for (const auto& call : wordless) {
+    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
+    const int code = call();
+    EXPECT_STREQ(holdfast_error(), "") << "the code says all: " << code;
   }
 }
 

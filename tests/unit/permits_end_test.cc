@@ -32,21 +32,6 @@ TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
   EXPECT_EQ(post(mine), HOLDFAST_OK) << "those of others are left alone";
 }
 
-TEST_IN_TIME(PermitsTest, a_waiter_gets_what_a_dead_process_had) {
-  Started child("ready", [&](Channel& channel) {
-    holdfast_lease lease{};
-    read(&lease);
-    channel.say("ready");
-    ::pause();
-    return 0;
-  });
-  Writer writer(dict);
-  ASSERT_EQ(writer.wait(), HOLDFAST_LOCKED);
-  child.kill();
-  EXPECT_TRUE(writer.is_woken(5)) << "nobody released it: it was looked at";
-  EXPECT_EQ(writer.wait(), HOLDFAST_OK);
-}
-
 TEST_IN_TIME(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_hold_it_up) {
   std::vector<std::unique_ptr<Child>> children;
   for (int i = 0; i < 100; ++i) {

@@ -16,25 +16,6 @@ namespace {
 
 // --- semaphores ---
 
-TEST_IN_TIME(PermitsTest, a_semaphore_gives_out_as_many_as_it_has) {
-  holdfast_lease one = acquired();
-  holdfast_lease two = acquired(2);
-  holdfast_lease none{};
-  EXPECT_EQ(acquire(1, &none), HOLDFAST_LOCKED);
-  EXPECT_EQ(none.owner, 0U);
-  EXPECT_EQ(dict.used("key"), 3);
-  EXPECT_EQ(post(two), HOLDFAST_OK);
-  EXPECT_EQ(two.owner, 0U) << "the lease is cleared";
-  EXPECT_EQ(dict.used("key"), 1);
-  EXPECT_EQ(acquire(3, &none), HOLDFAST_LOCKED);
-  holdfast_lease again = acquired(2);
-  EXPECT_GT(again.sequence, one.sequence) << "fencing numbers grow";
-  EXPECT_EQ(post(one), HOLDFAST_OK);
-  EXPECT_EQ(post(again), HOLDFAST_OK);
-  EXPECT_EQ(dict.used("key"), 0);
-  EXPECT_EQ(post(again), HOLDFAST_NOT_OWNER);
-}
-
 TEST_IN_TIME(PermitsTest, the_last_caller_says_how_many_there_are) {
   holdfast_lease leases[4]{};
   ASSERT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 2, 2, 0, &leases[0]), HOLDFAST_OK);
@@ -104,19 +85,6 @@ TEST_IN_TIME(PermitsTest, a_renewal_moves_the_end_of_one_grant_in_either_directi
 }
 
 // --- rwlocks ---
-
-TEST_IN_TIME(PermitsTest, readers_share_and_a_writer_is_alone) {
-  holdfast_lease readers[3]{};
-  holdfast_lease writer{};
-  for (holdfast_lease& reader : readers) EXPECT_EQ(read(&reader), HOLDFAST_OK);
-  EXPECT_EQ(write(&writer), HOLDFAST_LOCKED);
-  for (holdfast_lease& reader : readers) EXPECT_EQ(post(reader), HOLDFAST_OK);
-  EXPECT_EQ(write(&writer), HOLDFAST_OK);
-  EXPECT_EQ(read(&readers[0]), HOLDFAST_LOCKED);
-  EXPECT_EQ(write(&readers[0]), HOLDFAST_LOCKED);
-  EXPECT_EQ(post(writer), HOLDFAST_OK);
-  EXPECT_EQ(read(&readers[0]), HOLDFAST_OK);
-}
 
 // The sum of the permits in use is derived from them, and may be overwritten.
 TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that_nobody_is_there) {
@@ -240,30 +208,6 @@ TEST_IN_TIME(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
     EXPECT_EQ(acquire(1, &lease), HOLDFAST_OK);
     dict.remove("key");
   }
-}
-
-TEST_IN_TIME(PermitsTest, a_holder_is_reported_and_may_say_why) {
-  holdfast_lease first = acquired(1, 50);
-  holdfast_lease second = acquired(1);
-  EXPECT_EQ(dict.explain("key", second, "the later one"), HOLDFAST_OK);
-  holdfast_holder holder{};
-  ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.sequence, first.sequence) << "that of the longest grant";
-  EXPECT_STREQ(holder.why, "");
-  EXPECT_EQ(dict.explain("key", first, "the earlier one"), HOLDFAST_OK);
-  ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_STREQ(holder.why, "the earlier one");
-  EXPECT_GT(dict.remaining("key", first), 10) << "it is held as before";
-  EXPECT_EQ(post(first), HOLDFAST_OK);
-  ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.sequence, second.sequence);
-  EXPECT_STREQ(holder.why, "the later one");
-  EXPECT_EQ(dict.explain("key", second, ""), HOLDFAST_OK);
-  ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_STREQ(holder.why, "");
-  EXPECT_EQ(dict.explain("key", first, "late"), HOLDFAST_NOT_OWNER);
-  EXPECT_EQ(post(second), HOLDFAST_OK);
-  EXPECT_EQ(dict.holder("key", &holder), HOLDFAST_NOT_FOUND);
 }
 
 // --- memory ---

@@ -154,6 +154,13 @@ TEST_F(ReclaimerTest, held_locks_stay_through_everything_and_locks_that_nobody_h
   }
 }
 
+TEST_F(ReclaimerTest, locks_that_nobody_holds_make_room_for_others) {
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_EQ(dict.try_lock("lock" + std::to_string(i), 0, &lease), HOLDFAST_OK) << "after " << i << ", none held";
+    ASSERT_EQ(dict.unlock("lock" + std::to_string(i), &lease), HOLDFAST_OK);
+  }
+}
+
 TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
   std::vector<holdfast_lease> leases(5000);
   std::size_t count = 0;
