@@ -238,13 +238,7 @@ TEST(capi, attach_finds_what_is_open_what_exists_and_what_is_declared) {
   in_a_world([] {
     holdfast_dict* dict = nullptr;
     EXPECT_EQ(attach("later", &dict), HOLDFAST_NOT_FOUND);
-    Started creator("ready", [](Channel& channel) {
-      Dict existing("existing", {.size = 131072});
-      existing.set("k", "v");
-      channel.say("ready");
-      channel.hear();
-      return 0;
-    });
+    Resident creator([] { EXPECT_EQ(Dict("existing", {.size = 131072}).set("k", "v"), HOLDFAST_OK); });
     ::setenv("HOLDFAST_DICTS", "declared=64k,existing=1m", 1);
     EXPECT_EQ(attach("existing", &dict), HOLDFAST_OK);
     EXPECT_EQ(holdfast_capacity(dict), 131072U) << "its creator knew better";

@@ -17,7 +17,7 @@
 #include "holdfast.h"
 #include "support/dict.h"
 #include "support/name_files.h"
-#include "support/process.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -31,14 +31,10 @@ void limit_files(rlim_t bytes) {
 
 TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_what_is_there) {
   const ScratchDirectory directory;
-  Child maker([](Channel& parent) {
+  const Resident maker([] {
     Dict dict("d");
     Dict kept("kept", {.persist = true});
-    parent.say("made");
-    parent.hear();
-    return 0;
   });
-  ASSERT_EQ(maker.hear(), "made");
   for (const rlim_t bytes : {rlim_t{0}, rlim_t{300}}) {
     Child limited([bytes](Channel&) {
       limit_files(bytes);
@@ -65,13 +61,8 @@ TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
   Child maker([](Channel&) { return Dict("kept", {.persist = true}).set("k", "v"); });
   ASSERT_EQ(maker.wait(), HOLDFAST_OK);
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
-  Child other([](Channel& parent) {  // of the next world
-    Dict dict(name_beside("kept"));  // a limited process can make no file of names in use
-    parent.say("there");
-    parent.hear();
-    return 0;
-  });
-  ASSERT_EQ(other.hear(), "there");
+  // Of the next world. A limited process can make no file of names in use.
+  const Resident other([] { Dict dict(name_beside("kept")); });
   Child limited([](Channel&) {
     limit_files(0);
     holdfast_dict* dict = nullptr;
@@ -172,14 +163,10 @@ int make_calls() {
 
 TEST(small_stack, is_enough_for_each_call) {
   const ScratchDirectory directory;
-  Child holder([](Channel& parent) {
+  const Resident holder([] {
     holdfast_lease lease{};
-    Dict dict("d");
-    parent.say(holdfast_code_text(holdfast_lock(dict.handle, "held", 4, 0, 0, &lease)));
-    parent.hear();
-    return 0;
+    EXPECT_EQ(Dict("d").try_lock("held", 0, &lease), HOLDFAST_OK);
   });
-  ASSERT_EQ(holder.hear(), "ok");
   Child dead([](Channel&) {
     Dict locks("locks");
     fill_with_locks(locks, 400);

@@ -9,7 +9,7 @@
 
 #include "support/in_time.h"
 #include "support/permits.h"
-#include "support/process.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -151,22 +151,16 @@ TEST_IN_TIME(PermitsTest, what_is_held_reads_as_true_and_what_is_free_as_nothing
 }
 
 TEST_IN_TIME(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
-  const auto make_reader = [&] {
-    return std::make_unique<Child>([&](Channel& channel) {
-      holdfast_lease lease{};
-      channel.say(std::to_string(read(&lease)));
-      ::pause();
-      return 0;
-    });
+  const auto become_reader = [&] {
+    holdfast_lease lease{};
+    EXPECT_EQ(read(&lease), HOLDFAST_OK);
   };
-  auto one = make_reader();
-  auto two = make_reader();
-  ASSERT_EQ(one->hear(), "0");
-  ASSERT_EQ(two->hear(), "0");
+  Resident one(become_reader);
+  Resident two(become_reader);
   EXPECT_EQ(dict.get("key"), boolean(true));
-  two->kill_and_wait();
+  two.kill_and_wait();
   EXPECT_EQ(dict.get("key"), boolean(true)) << "one of them lives";
-  one->kill_and_wait();
+  one.kill_and_wait();
   EXPECT_EQ(dict.get("key"), nothing());
 }
 
@@ -195,16 +189,9 @@ TEST_IN_TIME(PermitsTest, something_of_another_kind_that_is_held_is_waited_for_a
 
 TEST_IN_TIME(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
   for (const bool is_lock : {true, false}) {
-    Child child([&](Channel& channel) {
-      holdfast_lease lease{};
-      const int code = is_lock ? dict.try_lock("key", 0, &lease) : read(&lease);
-      channel.say(std::to_string(code));
-      ::pause();
-      return 0;
-    });
-    EXPECT_EQ(child.hear(), "0");
-    child.kill_and_wait();
     holdfast_lease lease{};
+    Resident child([&] { EXPECT_EQ(is_lock ? dict.try_lock("key", 0, &lease) : read(&lease), HOLDFAST_OK); });
+    child.kill_and_wait();
     EXPECT_EQ(acquire(1, &lease), HOLDFAST_OK);
     dict.remove("key");
   }
