@@ -1,7 +1,6 @@
 // The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, lives of a world.
 // This program itself never enters a world, so that each child begins one.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "support/dict.h"
+#include "support/refused_call.h"
 #include "support/started.h"
 
 namespace holdfast::test {
@@ -80,16 +80,14 @@ TEST(capi, where_no_descriptor_is_left_a_change_behind_a_file_mutex_fails_and_sa
   in_a_world([] {
     Dict dict("a", {.mutex = HOLDFAST_MUTEX_FILE});
     EXPECT_EQ(dict.set("k", "before"), HOLDFAST_OK);
-    rlimit limit{};
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-    holdfast_lease lease{};
-    EXPECT_EQ(dict.set("k", "after"), HOLDFAST_SYSTEM);
-    EXPECT_TRUE(error_has("no descriptor is left"));
-    EXPECT_EQ(dict.try_lock("l", 0, &lease), HOLDFAST_SYSTEM);
-    EXPECT_EQ(dict.get("k"), text("before"));
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    {
+      const NoDescriptors none;
+      holdfast_lease lease{};
+      EXPECT_EQ(dict.set("k", "after"), HOLDFAST_SYSTEM);
+      EXPECT_TRUE(error_has("no descriptor is left"));
+      EXPECT_EQ(dict.try_lock("l", 0, &lease), HOLDFAST_SYSTEM);
+      EXPECT_EQ(dict.get("k"), text("before"));
+    }
     EXPECT_EQ(dict.set("k", "after"), HOLDFAST_OK);
   });
 }

@@ -136,6 +136,7 @@ class Model {
     const bool is_list = !entry->second.list.empty();
     ASSERT_FALSE(stale);
     if (is_list) {
+      ASSERT_EQ(found.code, HOLDFAST_IS_A_LIST);
       ASSERT_EQ(dict_.get(key).code, HOLDFAST_IS_A_LIST);
       ASSERT_EQ(dict_.llen(key), static_cast<int>(entry->second.list.size()));
     } else {

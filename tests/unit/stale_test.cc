@@ -39,18 +39,6 @@ TEST_F(StaleTest, what_has_expired_is_given_until_its_memory_is_taken) {
   EXPECT_FALSE(stale);
 }
 
-TEST_F(StaleTest, a_list_is_told_live_or_not) {
-  ASSERT_EQ(dict.push("list", HOLDFAST_LEFT, "one"), 1);
-  EXPECT_EQ(get_stale("list").code, HOLDFAST_IS_A_LIST);
-  EXPECT_FALSE(stale);
-  ASSERT_EQ(dict.expire("list", 0.001), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(get_stale("list").code, HOLDFAST_IS_A_LIST);
-  EXPECT_TRUE(stale);
-  EXPECT_EQ(dict.get("list"), nothing());
-  EXPECT_EQ(dict.llen("list"), 0);
-}
-
 TEST_F(StaleTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value) {
   dict.set("k", "twelve bytes", 0.001);
   sleep_ms(20);
