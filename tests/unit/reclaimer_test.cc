@@ -197,6 +197,18 @@ TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_enough_has_ended_in_wha
   }
 }
 
+TEST_F(ReclaimerTest, what_was_refused_is_had_when_very_many_leases_have_ended) {
+  std::vector<holdfast_lease> leases(5000);
+  std::size_t count = 0;
+  while (dict.try_lock("lock" + std::to_string(count), 1000, &leases[count]) == HOLDFAST_OK) ++count;
+  fill(0);
+  EXPECT_EQ(safe_set("no", "room"), HOLDFAST_NO_MEMORY);
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_EQ(dict.renew("lock" + std::to_string(i), leases[i], 0.001), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(safe_set("now", "there is"), HOLDFAST_OK);
+}
+
 TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_a_holder_has_died) {
   Resident other([&] {
     holdfast_lease theirs{};
