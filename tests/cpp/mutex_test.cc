@@ -40,25 +40,6 @@ TEST_F(CppMutex, guards_a_scope) {
   EXPECT_TRUE(is_free("k"));
 }
 
-TEST_F(CppMutex, is_had_by_one_thread_at_a_time_though_all_use_one_object) {
-  constexpr int kThreads = 8;  // more than there are slots in one block
-  constexpr int kRounds = 200;
-  mutex one(dict, "k");
-  int count = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < kRounds; ++round) {
-        const std::scoped_lock guard(one);
-        ++count;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(count, kThreads * kRounds);
-  EXPECT_TRUE(is_free("k"));
-}
-
 TEST_F(CppMutex, of_one_key_excludes_that_of_another_object_and_of_another_process) {
   mutex one(dict, "k");
   mutex other(dict, "k");
@@ -237,30 +218,6 @@ TEST_F(CppMutex, to_share_has_many_readers_or_one_writer) {
   EXPECT_TRUE(writer);
   std::thread([&] { EXPECT_FALSE(std::shared_lock(rw, 10ms)); }).join();
   EXPECT_EQ(code_of([&] { rw.lock(); }), std::errc::resource_deadlock_would_occur);
-}
-
-TEST_F(CppMutex, to_share_guards_plain_memory) {
-  constexpr int kThreads = 6;
-  constexpr int kRounds = 100;
-  shared_mutex rw(dict, "rw");
-  std::array<int, 2> pair{};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      for (int round = 0; round < kRounds; ++round) {
-        if (i % 2 == 0) {
-          const std::unique_lock guard(rw);
-          ++pair[0];
-          ++pair[1];
-        } else {
-          const std::shared_lock guard(rw);
-          EXPECT_EQ(pair[0], pair[1]);
-        }
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(pair[0], kThreads / 2 * kRounds);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
-// A kernel that refuses a system call, for the rest of the process.
+// A kernel that refuses: a system call, for the rest of the process; descriptors or threads, as long as an object
+// lives.
 #pragma once
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstddef>
 
@@ -20,5 +23,44 @@ inline bool refuse_call(unsigned call, int error) {
   const sock_fprog program{sizeof code / sizeof code[0], code};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
+
+/// No new descriptor, as long as this lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+/// No new thread. The limit does not count for root, which becomes nobody meanwhile.
+class NoThreads {
+ public:
+  NoThreads() : user_(::geteuid()) {
+    ::getrlimit(RLIMIT_NPROC, &before_);
+    const rlimit one{.rlim_cur = 1, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_NPROC, &one);
+    is_refused_ = user_ != 0 || ::setresuid(65534, 65534, 0) == 0;
+  }
+  ~NoThreads() {
+    if (user_ == 0) static_cast<void>(::setresuid(0, 0, 0));
+    ::setrlimit(RLIMIT_NPROC, &before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+  bool is_refused() const { return is_refused_; }
+
+ private:
+  const uid_t user_;
+  rlimit before_{};
+  bool is_refused_ = false;
+};
 
 }  // namespace holdfast::test

@@ -20,6 +20,19 @@ class Started : public Child {
   }
 };
 
+/// A process that has done that, by a body of EXPECTs, and stays.
+class Resident : public Started {
+ public:
+  explicit Resident(const std::function<void()>& body)
+      : Started("resident", [&body](Channel& parent) {
+          body();
+          if (::testing::Test::HasFailure()) return 1;
+          parent.say("resident");
+          parent.hear();
+          return 0;
+        }) {}
+};
+
 /// Runs a body of EXPECTs in a process of its own.
 inline void in_process(const std::function<void()>& body) {
   Child child([&](Channel&) {

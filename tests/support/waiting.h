@@ -62,6 +62,7 @@ class Waiting {
 
   double sleep_time() const { return sleep_time_; }
   std::uint32_t waiter() const { return waiter_; }
+  holdfast_parker* parker() const { return parker_.get(); }
 
  private:
   std::unique_ptr<holdfast_parker, CloseParker> parker_;

@@ -203,5 +203,19 @@ TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_not
   }
 }
 
+TEST_F(ArenaTest, a_block_that_comes_back_beside_a_free_one_that_contradicts_itself_is_damage) {
+  for (const std::uint32_t value : {0U, 2U, 4U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
+    PrivateShard fresh(65536);
+    Arena fresh_arena(fresh.shard());
+    const std::uint32_t left = fresh_arena.allocate(3);
+    const std::uint32_t right = fresh_arena.allocate(5);
+    fresh_arena.allocate(1);
+    fresh_arena.release(left, 3);
+    fresh.shard().words32(right)[-1].store(value);
+    fresh_arena.release(right, 5);
+    EXPECT_TRUE(fresh_arena.damaged()) << value;
+  }
+}
+
 }  // namespace
 }  // namespace holdfast::test

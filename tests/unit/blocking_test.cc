@@ -64,15 +64,21 @@ TEST_F(BlockingTest, a_free_lock_is_had_at_once) {
   EXPECT_LE(dict.remaining("k", lease), 0.011);
 }
 
-TEST_F(BlockingTest, a_held_lock_is_had_when_its_holder_gives_it_back) {
-  Holder holder(dict);
-  std::atomic<int> code{-1};
-  std::thread thread = waiting_thread(&code);
-  await_waiters(1);
-  EXPECT_EQ(holder.ask("release it"), std::to_string(HOLDFAST_OK));
-  thread.join();
-  EXPECT_EQ(code, HOLDFAST_OK);
-  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+// Though it would never expire.
+TEST_F(BlockingTest, a_held_lock_is_had_when_its_holder_gives_it_back_or_is_killed) {
+  for (const bool killed : {false, true}) {
+    Holder holder(dict);
+    std::atomic<int> code{-1};
+    std::thread thread = waiting_thread(&code);
+    await_waiters(1);
+    if (killed)
+      holder.kill_and_wait();
+    else
+      EXPECT_EQ(holder.ask("release it"), std::to_string(HOLDFAST_OK));
+    thread.join();
+    EXPECT_EQ(code, HOLDFAST_OK) << killed;
+    EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  }
 }
 
 TEST_F(BlockingTest, a_call_that_does_not_wait_takes_no_place_in_the_queue) {
@@ -96,16 +102,6 @@ TEST_F(BlockingTest, a_wait_is_not_over_before_its_time_and_leaves_no_waiter) {
     EXPECT_EQ(waiters(), 0U);
   }
   release();
-}
-
-TEST_F(BlockingTest, the_lock_of_a_killed_process_is_had_though_it_would_never_expire) {
-  Holder holder(dict);
-  std::atomic<int> code{-1};
-  std::thread thread = waiting_thread(&code);
-  await_waiters(1);
-  holder.kill_and_wait();
-  thread.join();
-  EXPECT_EQ(code, HOLDFAST_OK);
 }
 
 TEST_F(BlockingTest, a_lock_that_expires_is_had_then) {
@@ -383,6 +379,7 @@ TEST_F(BlockingTest, one_text_says_what_there_is_to_say_of_a_code) {
 
 TEST_F(BlockingTest, no_call_that_fails_leaves_the_sentence_of_another_one) {
   holdfast_dict* none = nullptr;
+  holdfast_value keys{};
   holdfast_holder holder{};
   std::uint32_t count = 0;
   hold();
@@ -405,6 +402,16 @@ TEST_F(BlockingTest, no_call_that_fails_leaves_the_sentence_of_another_one) {
     EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
     EXPECT_NE(calls[i](), HOLDFAST_OK) << i;
     EXPECT_STRNE(holdfast_error(), "empty key") << i;
+  }
+  const std::vector<std::function<int()>> wordless{
+      [&] { return dict.try_lock("k", 0, &lease); },
+      [&] { return dict.get("nothing").code; },
+      [&] { return holdfast_keys(dict.handle, 0, &keys, &count); },
+  };
+  for (const auto& call : wordless) {
+    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
+    const int code = call();
+    EXPECT_STREQ(holdfast_error(), "") << "the code says all: " << code;
   }
 }
 

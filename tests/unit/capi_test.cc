@@ -1,7 +1,6 @@
 // The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, lives of a world.
 // This program itself never enters a world, so that each child begins one.
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,12 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "support/dict.h"
+#include "support/refused_call.h"
 #include "support/started.h"
 
 namespace holdfast::test {
@@ -28,18 +26,6 @@ bool error_has(const std::string& text) {
 
 int attach(const std::string& name, holdfast_dict** dict) { return holdfast_attach(name.data(), name.size(), dict); }
 int remove(const std::string& name) { return holdfast_remove(name.data(), name.size()); }
-
-/// KiB of shared memory that are mapped into this process and present.
-long shared_memory_kib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == "RssShmem:") {
-      long kib = 0;
-      status >> kib;
-      return kib;
-    }
-  return -1;
-}
 
 TEST(capi, the_library_says_what_it_is) {
   EXPECT_EQ(holdfast_abi(), static_cast<std::uint32_t>(HOLDFAST_ABI));
@@ -59,26 +45,6 @@ TEST(capi, every_code_has_a_text) {
     EXPECT_STRNE(holdfast_code_text(code), "unknown code");
   EXPECT_STREQ(holdfast_code_text(HOLDFAST_UNAVAILABLE + 1), "unknown code");
   EXPECT_STREQ(holdfast_code_text(-1), "unknown code");
-}
-
-TEST(capi, an_error_of_which_the_code_says_all_has_no_sentence_not_that_of_an_earlier_one) {
-  in_a_world([] {
-    Dict dict("a");
-    holdfast_lease lease{};
-    holdfast_lease other{};
-    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
-    EXPECT_EQ(dict.get("k"), nothing());
-    EXPECT_STREQ(holdfast_error(), "");
-    EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
-    EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
-    EXPECT_STREQ(holdfast_error(), "");
-    holdfast_value keys{};
-    std::uint32_t count = 0;
-    EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
-    EXPECT_EQ(holdfast_keys(dict.handle, 0, &keys, &count), HOLDFAST_BUFFER);
-    EXPECT_STREQ(holdfast_error(), "");
-  });
 }
 
 TEST(capi, a_lease_that_holds_nothing_is_all_0) {
@@ -110,42 +76,18 @@ TEST(capi, a_lease_that_holds_nothing_is_all_0) {
   });
 }
 
-TEST(capi, a_forked_child_has_neither_the_leases_nor_the_waiters_of_its_parent) {
-  in_a_world([] {
-    Dict dict("a");
-    holdfast_lease held{};
-    double sleep = 0;
-    ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
-    holdfast_parker* parker = holdfast_parker_new();
-    const std::uint32_t waiter = holdfast_waiter_open(parker);
-    Child child([&](Channel&) {
-      holdfast_lease lease = held;
-      EXPECT_EQ(dict.renew("k", lease, 1), HOLDFAST_NOT_OWNER);
-      EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
-      EXPECT_EQ(dict.wait_lock("k", 0, parker, waiter, &lease, &sleep), HOLDFAST_INVALID);
-      EXPECT_EQ(dict.wait_lock("k", 0, parker, holdfast_waiter_open(parker), &lease, &sleep), HOLDFAST_LOCKED);
-      return ::testing::Test::HasFailure() ? 1 : 0;
-    });
-    EXPECT_EQ(child.wait(), 0);
-    EXPECT_EQ(dict.unlock("k", &held), HOLDFAST_OK);
-    holdfast_parker_free(parker);
-  });
-}
-
 TEST(capi, where_no_descriptor_is_left_a_change_behind_a_file_mutex_fails_and_says_why) {
   in_a_world([] {
     Dict dict("a", {.mutex = HOLDFAST_MUTEX_FILE});
     EXPECT_EQ(dict.set("k", "before"), HOLDFAST_OK);
-    rlimit limit{};
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-    holdfast_lease lease{};
-    EXPECT_EQ(dict.set("k", "after"), HOLDFAST_SYSTEM);
-    EXPECT_TRUE(error_has("no descriptor is left"));
-    EXPECT_EQ(dict.try_lock("l", 0, &lease), HOLDFAST_SYSTEM);
-    EXPECT_EQ(dict.get("k"), text("before"));
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    {
+      const NoDescriptors none;
+      holdfast_lease lease{};
+      EXPECT_EQ(dict.set("k", "after"), HOLDFAST_SYSTEM);
+      EXPECT_TRUE(error_has("no descriptor is left"));
+      EXPECT_EQ(dict.try_lock("l", 0, &lease), HOLDFAST_SYSTEM);
+      EXPECT_EQ(dict.get("k"), text("before"));
+    }
     EXPECT_EQ(dict.set("k", "after"), HOLDFAST_OK);
   });
 }
@@ -294,13 +236,7 @@ TEST(capi, attach_finds_what_is_open_what_exists_and_what_is_declared) {
   in_a_world([] {
     holdfast_dict* dict = nullptr;
     EXPECT_EQ(attach("later", &dict), HOLDFAST_NOT_FOUND);
-    Started creator("ready", [](Channel& channel) {
-      Dict existing("existing", {.size = 131072});
-      existing.set("k", "v");
-      channel.say("ready");
-      channel.hear();
-      return 0;
-    });
+    Resident creator([] { EXPECT_EQ(Dict("existing", {.size = 131072}).set("k", "v"), HOLDFAST_OK); });
     ::setenv("HOLDFAST_DICTS", "declared=64k,existing=1m", 1);
     EXPECT_EQ(attach("existing", &dict), HOLDFAST_OK);
     EXPECT_EQ(holdfast_capacity(dict), 131072U) << "its creator knew better";
@@ -407,32 +343,6 @@ TEST(capi, a_file_that_is_no_segment_is_refused_and_left_alone) {
 
 // --- lives of a world ---
 
-/// One process's visit. Every dictionary must be as the last visit left it, or new.
-int visit(bool expect_persistent, bool expect_ordinary) {
-  Dict persistent("persistent", {.persist = true});
-  Dict ordinary("ordinary");
-  if (persistent.status != HOLDFAST_OK || ordinary.status != HOLDFAST_OK) return 1;
-  if (persistent.get("k") != (expect_persistent ? text("v") : nothing())) return 2;
-  if (ordinary.get("k") != (expect_ordinary ? text("v") : nothing())) return 3;
-  return persistent.set("k", "v") == HOLDFAST_OK && ordinary.set("k", "v") == HOLDFAST_OK ? 0 : 4;
-}
-
-TEST(capi, only_persistent_dictionaries_outlive_the_last_process) {
-  const ScratchDirectory world;
-  EXPECT_EQ(Child([](Channel&) { return visit(false, false); }).wait(), 0);
-  EXPECT_EQ(Child([](Channel&) { return visit(true, false); }).wait(), 0);
-  Started stays("in", [](Channel& channel) {
-    const int result = visit(true, false);
-    channel.say("in");
-    channel.hear();
-    return result;
-  });
-  EXPECT_EQ(Child([](Channel&) { return visit(true, true); }).wait(), 0) << "somebody lived here all the time";
-  stays.say("go");
-  EXPECT_EQ(stays.wait(), 0);
-  EXPECT_EQ(Child([](Channel&) { return visit(true, false); }).wait(), 0);
-}
-
 TEST(capi, a_child_forked_before_its_parent_died_goes_on_with_the_same_dictionary) {
   const ScratchDirectory world;
   Child parent([](Channel& channel) {
@@ -448,22 +358,6 @@ TEST(capi, a_child_forked_before_its_parent_died_goes_on_with_the_same_dictionar
   EXPECT_EQ(parent.wait(), 0);
   parent.say("go");
   EXPECT_EQ(parent.hear(), "v 0");
-}
-
-TEST(capi, the_memory_of_a_removed_dictionary_is_free_though_its_handle_lives) {
-  in_a_world([] {
-    const std::string value(50000, 'v');
-    Dict dict("d", {.size = 4 << 20});
-    for (int round = 0; round < 20; ++round) {
-      Dict again("d", {.size = 4 << 20});
-      ASSERT_EQ(again.status, HOLDFAST_OK);
-      for (int i = 0; i < 10; ++i) ASSERT_EQ(again.set("key " + std::to_string(i), value), HOLDFAST_OK);
-      ASSERT_EQ(remove("d"), HOLDFAST_OK);
-      EXPECT_EQ(again.get("key 1").code, HOLDFAST_REMOVED);
-      EXPECT_LT(shared_memory_kib(), 4096);
-    }
-    EXPECT_EQ(dict.set("key", "v"), HOLDFAST_REMOVED);
-  });
 }
 
 }  // namespace

@@ -77,17 +77,6 @@ TEST_F(CasTest, numbers_are_compared_as_numbers) {
   EXPECT_EQ(cas("k", number(1), number(2)), HOLDFAST_DIFFERS);
 }
 
-TEST_F(CasTest, flags_are_stored_but_not_compared) {
-  dict.set("k", "a", 0, 7);
-  EXPECT_EQ(cas("k", text("a", 99), text("b", 8)), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("k"), text("b", 8));
-  dict.set_number("n", 1, 0, 7);
-  EXPECT_EQ(cas("n", number(1), number(2)), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("n"), number(2)) << "without flags, not with the old ones";
-  EXPECT_EQ(cas("n", number(2), number(3)), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("n"), number(3));
-}
-
 TEST_F(CasTest, the_new_value_has_its_own_end) {
   dict.set("k", "a", 100);
   EXPECT_EQ(cas("k", text("a"), text("b")), HOLDFAST_OK);

@@ -21,8 +21,8 @@
 #include "platform/platform.h"
 #include "support/dict_test.h"
 #include "support/event_loop.h"
+#include "support/others.h"
 #include "support/refused_call.h"
-#include "support/waiting.h"
 #include "support/world.h"
 #include "sync/mailbox.h"
 #include "world/process_table.h"
@@ -92,12 +92,7 @@ class DeathWatchTest : public DictTest {
 };
 
 TEST_F(DeathWatchTest, the_death_of_a_process_of_the_world_is_noticed) {
-  Started other("in", [](Channel& parent) {
-    this_world().token();
-    parent.say("in");
-    parent.hear();
-    return 0;
-  });
+  Resident other([] { this_world().token(); });
   listener.start();
   ASSERT_EQ(listener.error, 0);
   EXPECT_FALSE(listener.noticed);
@@ -160,12 +155,7 @@ TEST_F(DeathWatchTest, after_a_death_the_watch_looks_and_looks_again) {
     static std::atomic<int> started{0};
     static std::atomic<int> looks{0};
     World& world = this_world();
-    Started other("in", [](Channel& parent) {
-      this_world().token();
-      parent.say("in");
-      parent.hear();
-      return 0;
-    });
+    Resident other([] { this_world().token(); });
     const auto round = [](World& /*world*/, DeathWatch::Event event) noexcept {
       if (event == DeathWatch::Event::started) ++started;
       if (event == DeathWatch::Event::look) ++looks;
@@ -183,13 +173,7 @@ TEST_F(DeathWatchTest, after_a_death_the_watch_looks_and_looks_again) {
 }
 
 TEST_F(DeathWatchTest, the_holder_that_dies_late_leaves_its_lock_to_the_waiter) {
-  Started holder("held", [this](Channel& parent) {
-    holdfast_lease held{};
-    if (dict.try_lock("k", 0, &held) != HOLDFAST_OK) return 1;
-    parent.say("held");
-    parent.hear();
-    return 0;
-  });
+  Holder holder(dict);
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
   until_watched();
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
@@ -216,13 +200,7 @@ TEST_F(DeathWatchTest, a_child_starts_its_own) {
 // Where the kernel refuses one of the calls, all goes on as without.
 TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_looks) {
   for (const unsigned call : {SYS_close_range, SYS_inotify_init1, SYS_inotify_add_watch}) {
-    Started holder("held", [this](Channel& parent) {
-      holdfast_lease held{};
-      if (dict.try_lock("k", 0, &held) != HOLDFAST_OK) return 1;
-      parent.say("held");
-      parent.hear();
-      return 0;
-    });
+    Holder holder(dict);
     in_process([&] {
       ASSERT_TRUE(refuse_call(call, EPERM));
       Waiting own;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <random>
@@ -16,12 +15,16 @@
 namespace holdfast::test {
 namespace {
 
+constexpr double kLong = 1000;    // an exptime that no run sees the end of
+constexpr double kAtOnce = 1e-9;  // one that has ended before the next call, or the one after it
+
 /// What the dictionary should hold.
 struct Expected {
   Got value;
+  bool has_end = false;
   bool is_lock = false;
   holdfast_lease lease{};
-  std::deque<std::string> list{};  // not empty: it is one, and `value` means nothing
+  std::deque<Got> list{};  // not empty: it is one, and `value` means nothing
 };
 
 class Model {
@@ -34,12 +37,14 @@ class Model {
     const std::string& key = keys_[below(keys_.size())];
     change(key);
     forget_evicted();
+    compare(key);
   }
 
   void compare_all() {
     std::multiset<std::string> live;
     for (const auto& [key, expected] : held_) live.insert(key);
     ASSERT_EQ(dict_.keys(), live);
+    ASSERT_EQ(dict_.scan_all(1 + static_cast<std::uint32_t>(below(100))), live);
     for (const std::string& key : keys_) compare(key);
     ASSERT_EQ(check_segment(dict_.segment()), "");
     for (const Shard& shard : dict_.segment().shards())
@@ -57,14 +62,17 @@ class Model {
 
  private:
   void change(const std::string& key) {
-    static constexpr std::array kSteps{&Model::store,          &Model::store,  &Model::store,  &Model::store,
-                                       &Model::store,          &Model::remove, &Model::remove, &Model::increment,
-                                       &Model::increment_from, &Model::expire, &Model::lock,   &Model::unlock,
-                                       &Model::push,           &Model::pop};
+    static constexpr std::array kSteps{
+        &Model::store,  &Model::store,  &Model::store,  &Model::store,     &Model::store,     &Model::swap,
+        &Model::swap,   &Model::remove, &Model::remove, &Model::increment, &Model::increment, &Model::increment_from,
+        &Model::expire, &Model::lock,   &Model::unlock, &Model::push,      &Model::pop};
     const std::size_t step = below(kSteps.size() + 1);
     if (step < kSteps.size()) return (this->*kSteps[step])(key);
-    if (below(2000) == 0) flush();
-    compare(key);
+    const std::size_t rare = below(2000);
+    if (rare == 0) flush();
+    if (rare < 20) {
+      ASSERT_GE(dict_.flush_expired(static_cast<std::uint32_t>(below(5))), 0);
+    }
   }
 
   std::uint64_t evictions() {
@@ -103,16 +111,41 @@ class Model {
     return key + std::string(below(4) == 0 ? below(90) : below(9), static_cast<char>(below(256)));
   }
 
+  Got make_value(std::uint32_t flags) {
+    const std::size_t kind = below(8);
+    if (kind < 2) return number(static_cast<double>(below(1000)), flags);
+    if (kind == 2) return boolean(below(2) == 0, flags);
+    return text(std::string(below(8) == 0 ? below(longest_) : below(40), static_cast<char>(random_())), flags);
+  }
+
+  int call_store(int op, const std::string& key, const Got& value, double exptime) {
+    return holdfast_store(dict_.handle, op, key.data(), key.size(), value.type, value.text.data(), value.text.size(),
+                          value.number, exptime, value.flags, nullptr);
+  }
+
   void compare(const std::string& key) {
-    const auto found = held_.find(key);
-    if (found == held_.end()) {
+    bool stale = false;
+    const Got found = dict_.get_stale(key, &stale);
+    const auto entry = held_.find(key);
+    if (entry == held_.end()) {
       ASSERT_EQ(dict_.get(key), nothing());
-    } else if (!found->second.list.empty()) {
-      ASSERT_EQ(dict_.get(key).code, HOLDFAST_IS_A_LIST);
-      ASSERT_EQ(dict_.llen(key), static_cast<int>(found->second.list.size()));
-    } else {
-      ASSERT_EQ(dict_.get(key), found->second.value);
+      ASSERT_LE(dict_.ttl(key), 0);
+      ASSERT_TRUE(found == nothing() || (stale && found == over_[key])) << found;
+      return;
     }
+    const bool is_list = !entry->second.list.empty();
+    ASSERT_FALSE(stale);
+    if (is_list) {
+      ASSERT_EQ(found.code, HOLDFAST_IS_A_LIST);
+      ASSERT_EQ(dict_.get(key).code, HOLDFAST_IS_A_LIST);
+      ASSERT_EQ(dict_.llen(key), static_cast<int>(entry->second.list.size()));
+    } else {
+      ASSERT_EQ(dict_.get(key), entry->second.value);
+      ASSERT_EQ(found, entry->second.value);
+      ASSERT_EQ(dict_.llen(key), -HOLDFAST_NOT_A_LIST);
+    }
+    const double ttl = dict_.ttl(key);
+    ASSERT_TRUE(entry->second.has_end ? ttl > 0 && ttl <= kLong : ttl == 0) << ttl;
   }
 
   void no_memory(int code) {
@@ -121,39 +154,57 @@ class Model {
   }
 
   void store(const std::string& key) {
-    constexpr std::array kOps{HOLDFAST_SET, HOLDFAST_SET, HOLDFAST_SET, HOLDFAST_ADD, HOLDFAST_REPLACE};
-    int op = kOps[below(kOps.size())];
+    constexpr std::array kOps{HOLDFAST_SET,      HOLDFAST_SET, HOLDFAST_SET,    HOLDFAST_SAFE_SET,
+                              HOLDFAST_SAFE_ADD, HOLDFAST_ADD, HOLDFAST_REPLACE};
+    const int op = kOps[below(kOps.size())];
     const bool exists = held_.count(key) != 0;
-    const auto flags = static_cast<std::uint32_t>(random_());
-    Got value;
-    int code = 0;
-    if (op == HOLDFAST_SET && below(4) == 0) op = HOLDFAST_SAFE_SET;
-    if (op == HOLDFAST_SET && below(3) == 0) {
-      value = number(static_cast<double>(below(1000)), flags);
-      code = dict_.set_number(key, value.number, 0, flags);
-    } else {
-      value = text(std::string(below(8) == 0 ? below(longest_) : below(40), static_cast<char>(random_())), flags);
-      code = dict_.store(op, key, value.text, below(5) == 0 ? 1000 : 0, flags);
-    }
-    if (op == HOLDFAST_SAFE_SET) {
+    const bool has_end = below(5) == 0;
+    const Got value = make_value(static_cast<std::uint32_t>(below(3)));
+    const int code = call_store(op, key, value, has_end ? kLong : 0);
+    if (op == HOLDFAST_SAFE_SET || op == HOLDFAST_SAFE_ADD) {
       ASSERT_EQ(evictions(), evicted_);
     }
-    if (op == HOLDFAST_ADD && exists) {
+    if ((op == HOLDFAST_ADD || op == HOLDFAST_SAFE_ADD) && exists) {
       ASSERT_EQ(code, HOLDFAST_EXISTS);
     } else if (op == HOLDFAST_REPLACE && !exists) {
       ASSERT_EQ(code, HOLDFAST_NOT_FOUND);
     } else if (code != HOLDFAST_OK) {
       no_memory(code);
     } else {
-      held_[key] = {value, false, {}};
+      held_[key] = {value, has_end};
     }
-    compare(key);
+  }
+
+  void swap(const std::string& key) {
+    const auto found = held_.find(key);
+    const bool exists = found != held_.end();
+    const bool is_value = exists && !found->second.is_lock && found->second.list.empty();
+    const Got old = is_value && below(3) != 0 ? found->second.value : make_value(0);
+    const Got next = make_value(static_cast<std::uint32_t>(below(3)));
+    const bool from_nothing = below(4) == 0;
+    const bool to_nothing = below(4) == 0;
+    const int code = dict_.cas(key, from_nothing ? nullptr : &old, to_nothing ? nullptr : &next);
+    const bool equal = is_value && old.type == found->second.value.type && old.text == found->second.value.text &&
+                       old.number == found->second.value.number;
+    if (from_nothing && exists) {
+      ASSERT_EQ(code, HOLDFAST_EXISTS);
+    } else if (!from_nothing && !exists) {
+      ASSERT_EQ(code, HOLDFAST_NOT_FOUND);
+    } else if (!from_nothing && !equal) {
+      ASSERT_EQ(code, HOLDFAST_DIFFERS);
+    } else if (code != HOLDFAST_OK) {
+      no_memory(code);
+    } else if (to_nothing) {
+      held_.erase(key);
+    } else {
+      held_[key] = {next};
+    }
   }
 
   void remove(const std::string& key) {
     ASSERT_EQ(dict_.remove(key), HOLDFAST_OK);
     held_.erase(key);
-    compare(key);
+    over_.erase(key);
   }
 
   void increment(const std::string& key) {
@@ -174,19 +225,24 @@ class Model {
   void increment_from(const std::string& key) {
     if (held_.count(key) != 0) return increment(key);
     double sum = 0;
-    const int code = dict_.incr_from(key, 1, 100, 0, &sum);
+    const bool has_end = below(2) == 0;
+    const int code = dict_.incr_from(key, 1, 100, has_end ? kLong : 0, &sum);
     if (code != HOLDFAST_OK) return no_memory(code);
-    held_[key] = {number(101), false, {}};
-    compare(key);
+    ASSERT_EQ(sum, 101);
+    held_[key] = {number(101), has_end};
   }
 
   void expire(const std::string& key) {
-    const bool exists = held_.count(key) != 0;
-    const bool at_once = below(2) == 0;
-    ASSERT_EQ(dict_.expire(key, at_once ? 1e-9 : 1000), exists ? HOLDFAST_OK : HOLDFAST_NOT_FOUND);
-    if (!at_once || !exists) return compare(key);
-    held_.erase(key);
+    const auto found = held_.find(key);
+    const bool exists = found != held_.end();
+    const bool at_once = below(4) == 0;
+    ASSERT_EQ(dict_.expire(key, at_once ? kAtOnce : kLong), exists ? HOLDFAST_OK : HOLDFAST_NOT_FOUND);
+    if (!exists) return;
+    found->second.has_end = true;
+    if (!at_once) return;
     ASSERT_TRUE(eventually([&] { return dict_.get(key).code == HOLDFAST_NOT_FOUND; }));
+    end(found->first, found->second);
+    held_.erase(found);
   }
 
   void lock(const std::string& key) {
@@ -197,9 +253,8 @@ class Model {
     } else if (code != HOLDFAST_OK) {
       no_memory(code);
     } else {
-      held_[key] = {boolean(true), true, lease};
+      held_[key] = {boolean(true), false, true, lease};
     }
-    compare(key);
   }
 
   void unlock(const std::string& key) {
@@ -208,27 +263,38 @@ class Model {
     holdfast_lease lease = is_lock ? found->second.lease : holdfast_lease{12345, 1};
     ASSERT_EQ(dict_.unlock(key, &lease), is_lock ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
     if (is_lock) held_.erase(found);
-    compare(key);
   }
 
+  // Some at a time, so that lists grow long.
   void push(const std::string& key) {
+    for (std::size_t count = 1 + below(12); count != 0; --count) push_one(key);
+  }
+
+  void push_one(const std::string& key) {
     const auto found = held_.find(key);
     const int end = below(2) == 0 ? HOLDFAST_LEFT : HOLDFAST_RIGHT;
-    const std::string element(below(60), static_cast<char>(random_()));
-    const int length = dict_.push(key, end, element);
+    const std::size_t size = below(30) == 0 ? below(longest_) : below(60);
+    const Got element = below(3) == 0 ? number(static_cast<double>(below(1000)))
+                                      : text(std::string(size, static_cast<char>(random_())));
+    const int length = element.type == HOLDFAST_NUMBER ? dict_.push_number(key, end, element.number)
+                                                       : dict_.push(key, end, element.text);
     ASSERT_EQ(evictions(), evicted_) << "nothing gives way to a list";
     if (found != held_.end() && found->second.list.empty()) {
       ASSERT_EQ(length, -HOLDFAST_NOT_A_LIST);
     } else if (length < 0) {
       no_memory(-length);
     } else {
-      std::deque<std::string>& list = held_[key].list;
+      std::deque<Got>& list = held_[key].list;
       end == HOLDFAST_LEFT ? list.push_front(element) : list.push_back(element);
+      ASSERT_EQ(length, static_cast<int>(list.size()));
     }
-    compare(key);
   }
 
   void pop(const std::string& key) {
+    for (std::size_t count = 1 + below(8); count != 0; --count) pop_one(key);
+  }
+
+  void pop_one(const std::string& key) {
     const auto found = held_.find(key);
     const int end = below(2) == 0 ? HOLDFAST_LEFT : HOLDFAST_RIGHT;
     const Got got = dict_.pop(key, end);
@@ -237,17 +303,24 @@ class Model {
     } else if (found->second.list.empty()) {
       ASSERT_EQ(got.code, HOLDFAST_NOT_A_LIST);
     } else {
-      std::deque<std::string>& list = found->second.list;
-      ASSERT_EQ(got, text(end == HOLDFAST_LEFT ? list.front() : list.back()));
+      std::deque<Got>& list = found->second.list;
+      ASSERT_EQ(got, end == HOLDFAST_LEFT ? list.front() : list.back());
       end == HOLDFAST_LEFT ? list.pop_front() : list.pop_back();
       if (list.empty()) held_.erase(found);
     }
-    compare(key);
   }
 
   void flush() {
     ASSERT_EQ(dict_.flush_all(), HOLDFAST_OK);
+    for (const auto& [key, expected] : held_) end(key, expected);
     held_.clear();
+  }
+
+  /// What get_stale may find from now on.
+  void end(const std::string& key, const Expected& expected) {
+    over_[key] = expected.is_lock         ? nothing()
+                 : !expected.list.empty() ? Got{HOLDFAST_IS_A_LIST, HOLDFAST_NIL, "", 0, 0}
+                                          : expected.value;
   }
 
   Dict& dict_;
@@ -255,6 +328,7 @@ class Model {
   std::size_t longest_;
   std::vector<std::string> keys_;
   std::map<std::string, Expected> held_;
+  std::map<std::string, Got> over_;  // what had ended last under a key
   int refusals_ = 0;
   std::uint64_t evicted_ = 0;
 };

@@ -3,13 +3,9 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "platform/platform.h"
 #include "support/dict_test.h"
@@ -35,16 +31,6 @@ TEST_F(DictionaryTest, a_value_comes_back_with_its_type_and_flags) {
   EXPECT_EQ(dict.get("t"), boolean(true, 0xFFFFFFFF));
   EXPECT_EQ(dict.get("f"), boolean(false));
   EXPECT_EQ(dict.get("missing"), nothing());
-}
-
-TEST_F(DictionaryTest, a_later_set_replaces_value_type_and_flags) {
-  dict.set("k", "a string", 0, 1);
-  dict.set_number("k", 4, 0, 2);
-  EXPECT_EQ(dict.get("k"), number(4, 2));
-  dict.set("k", std::string(200, 'x'));
-  EXPECT_EQ(dict.get("k"), text(std::string(200, 'x')));
-  dict.set("k", "");
-  EXPECT_EQ(dict.get("k"), text(""));
 }
 
 TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
@@ -132,19 +118,6 @@ TEST_F(DictionaryTest, a_buffer_that_is_too_small_is_told_the_size) {
 
 // --- store, delete, incr ---
 
-TEST_F(DictionaryTest, add_stores_only_where_there_is_nothing) {
-  EXPECT_EQ(dict.add("k", "first"), HOLDFAST_OK);
-  EXPECT_EQ(dict.add("k", "second"), HOLDFAST_EXISTS);
-  EXPECT_EQ(dict.get("k"), text("first"));
-  dict.remove("k");
-  EXPECT_EQ(dict.add("k", "third", 0.005), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(dict.add("k", "fourth"), HOLDFAST_OK) << "an expired entry is nothing";
-  EXPECT_EQ(dict.get("k"), text("fourth"));
-  dict.flush_all();
-  EXPECT_EQ(dict.add("k", "fifth"), HOLDFAST_OK) << "a flushed entry is nothing";
-}
-
 TEST_F(DictionaryTest, replace_stores_only_where_there_is_something) {
   EXPECT_EQ(dict.replace("k", "v"), HOLDFAST_NOT_FOUND);
   EXPECT_EQ(dict.get("k"), nothing());
@@ -157,33 +130,6 @@ TEST_F(DictionaryTest, replace_stores_only_where_there_is_something) {
   EXPECT_EQ(dict.get("k"), text("w")) << "the new entry has its own exptime";
   dict.flush_all();
   EXPECT_EQ(dict.replace("k", "x"), HOLDFAST_NOT_FOUND);
-}
-
-TEST_F(DictionaryTest, delete_is_ok_with_and_without_the_key) {
-  dict.set("k", "v");
-  EXPECT_EQ(dict.remove("k"), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("k"), nothing());
-  EXPECT_EQ(dict.remove("k"), HOLDFAST_OK);
-  EXPECT_EQ(dict.remove("never there"), HOLDFAST_OK);
-}
-
-TEST_F(DictionaryTest, incr_adds_to_a_number) {
-  dict.set_number("k", 40, 0, 9);
-  EXPECT_EQ(dict.incr("k", 2, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 42);
-  EXPECT_EQ(dict.incr("k", -0.5, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 41.5);
-  EXPECT_EQ(dict.get("k").number, 41.5);
-}
-
-TEST_F(DictionaryTest, incr_refuses_what_is_no_number_and_what_is_not_there) {
-  dict.set("s", "12");
-  dict.set_boolean("b", true);
-  EXPECT_EQ(dict.incr("s", 1, &sum), HOLDFAST_NOT_A_NUMBER);
-  EXPECT_EQ(dict.incr_from("b", 1, 0, 0, &sum), HOLDFAST_NOT_A_NUMBER);
-  EXPECT_EQ(dict.get("s"), text("12"));
-  EXPECT_EQ(dict.incr("missing", 1, &sum), HOLDFAST_NOT_FOUND);
-  EXPECT_EQ(dict.get("missing"), nothing());
 }
 
 TEST_F(DictionaryTest, incr_with_init_begins_a_number_that_may_expire) {
@@ -212,25 +158,6 @@ TEST_F(DictionaryTest, flush_all_removes_what_is_there_and_nothing_later) {
   EXPECT_TRUE(dict.keys().empty());
   dict.set("k1", "again");
   EXPECT_EQ(dict.get("k1"), text("again"));
-}
-
-TEST_F(DictionaryTest, keys_lists_each_live_key_once) {
-  std::multiset<std::string> expected;
-  for (int i = 0; i < 300; ++i) {
-    const std::string key = "key-" + std::to_string(i * 7919);
-    dict.set(key, "v", i % 3 == 0 ? 0.001 : 0);
-    if (i % 3 != 0) expected.insert(key);
-  }
-  holdfast_lease held{};
-  holdfast_lease released{};
-  dict.try_lock("held", 0, &held);
-  dict.try_lock("released", 0, &released);
-  dict.unlock("released", &released);
-  expected.insert("held");
-  sleep_ms(20);
-  EXPECT_EQ(dict.keys(), expected);
-  EXPECT_EQ(dict.keys(17).size(), 17U);
-  EXPECT_EQ(dict.keys(100000), expected);
 }
 
 // --- memory ---
@@ -324,84 +251,6 @@ TEST_F(DictionaryTest, a_number_of_shards_that_was_overwritten_is_noticed) {
   holdfast_remove(name.data(), name.size());
 }
 
-/// Fills until there is no memory and returns how many fitted.
-int fill(Dict& dict, const std::string& prefix, std::size_t size) {
-  int count = 0;
-  while (dict.store(HOLDFAST_SAFE_SET, prefix + std::to_string(count), std::string(size, 'a' + count % 26), 0, 0) ==
-         HOLDFAST_OK)
-    ++count;
-  return count;
-}
-
-TEST_F(DictionaryTest, full_means_no_memory_where_nothing_may_be_evicted_and_nothing_is_lost) {
-  const int count = fill(dict, "k", 100);
-  ASSERT_GT(count, 200);
-  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "another", std::string(100, 'x'), 0, 0), HOLDFAST_NO_MEMORY);
-  EXPECT_EQ(dict.store(HOLDFAST_SAFE_ADD, "another", std::string(100, 'x'), 0, 0), HOLDFAST_NO_MEMORY);
-  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "k0", std::string(4000, 'x'), 0, 0), HOLDFAST_NO_MEMORY)
-      << "the old value stays when the new has no room";
-  EXPECT_EQ(dict.get("another"), nothing());
-  for (int i = 0; i < count; ++i) ASSERT_EQ(dict.get("k" + std::to_string(i)), text(std::string(100, 'a' + i % 26)));
-  dict.remove("k1");
-  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "another", std::string(100, 'x'), 0, 0), HOLDFAST_OK);
-}
-
-TEST_F(DictionaryTest, expired_flushed_and_released_entries_make_room) {
-  const int count = fill(dict, "a", 100);
-  for (int i = 0; i < count; ++i) ASSERT_EQ(dict.expire("a" + std::to_string(i), 0.001), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_GE(fill(dict, "b", 100), count - 1) << "expired";
-  dict.flush_all();
-  EXPECT_GE(fill(dict, "c", 100), count - 1) << "flushed";
-  dict.flush_all();
-  holdfast_lease lease{};
-  for (int i = 0; i < 5 * count; ++i) {
-    ASSERT_EQ(dict.try_lock("lock" + std::to_string(i), 0, &lease), HOLDFAST_OK)
-        << "after " << i << " locks, none held";
-    ASSERT_EQ(dict.unlock("lock" + std::to_string(i), &lease), HOLDFAST_OK);
-  }
-}
-
-TEST_F(DictionaryTest, a_lock_that_is_held_is_never_reclaimed) {
-  holdfast_lease lease{};
-  ASSERT_EQ(dict.try_lock("held", 100, &lease), HOLDFAST_OK);
-  const int count = fill(dict, "k", 100);
-  for (int i = 0; i < count; ++i) dict.expire("k" + std::to_string(i), 0.001);
-  sleep_ms(20);
-  EXPECT_GE(fill(dict, "l", 10), count);
-  EXPECT_EQ(dict.get("held"), boolean(true));
-  EXPECT_EQ(dict.unlock("held", &lease), HOLDFAST_OK);
-}
-
-TEST_F(DictionaryTest, a_renewed_lease_that_ended_sooner_makes_room_too) {
-  std::vector<holdfast_lease> leases(5000);
-  std::size_t count = 0;
-  while (dict.try_lock("lock" + std::to_string(count), 1000, &leases[count]) == HOLDFAST_OK) ++count;
-  fill(dict, "k", 0);
-  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "no", "room", 0, 0), HOLDFAST_NO_MEMORY);
-  for (std::size_t i = 0; i < count; ++i)
-    ASSERT_EQ(dict.renew("lock" + std::to_string(i), leases[i], 0.001), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "now", "there is", 0, 0), HOLDFAST_OK);
-}
-
-TEST_F(DictionaryTest, deleting_everything_gives_all_memory_back) {
-  for (const std::uint64_t size : {12288U, 65536U, 9U << 20}) {
-    Dict other(new_name(), {.size = size});
-    ASSERT_EQ(other.status, HOLDFAST_OK);
-    const std::uint64_t before = other.free_space();
-    EXPECT_LE(before, holdfast_capacity(other.handle));
-    EXPECT_GT(before, holdfast_capacity(other.handle) / 3);
-    for (int i = 0; i < 60; ++i)
-      other.set("key" + std::to_string(i), std::string(static_cast<std::size_t>(i * 37 % 300), 'v'));
-    EXPECT_LT(other.free_space(), before);
-    for (int i = 0; i < 60; ++i) other.remove("key" + std::to_string(i * 23 % 60));
-    EXPECT_EQ(other.free_space(), before);
-    EXPECT_EQ(check_segment(other.segment()), "");
-    holdfast_remove(other.dictionary().name().data(), other.dictionary().name().size());
-  }
-}
-
 // --- opening and removing ---
 
 TEST_F(DictionaryTest, opening_again_gives_the_same_handle) {
@@ -444,33 +293,6 @@ TEST_F(DictionaryTest, a_removed_dictionary_is_gone_for_all_and_can_be_made_agai
 
 // --- several processes ---
 
-TEST_F(DictionaryTest, processes_share_what_is_in_it) {
-  dict.set("from parent", "1");
-  Child forked([&](Channel& channel) {
-    dict.set("from child", "2");
-    channel.say(dict.get("from parent").text);
-    return 0;
-  });
-  EXPECT_EQ(forked.hear(), "1");
-  EXPECT_EQ(forked.wait(), 0);
-  EXPECT_EQ(dict.get("from child"), text("2"));
-}
-
-TEST_F(DictionaryTest, increments_of_several_processes_all_count) {
-  std::vector<std::unique_ptr<Child>> children;
-  constexpr int kChildren = 3;
-  constexpr int kEach = 20000;
-  for (int i = 0; i < kChildren; ++i) {
-    children.push_back(std::make_unique<Child>([&](Channel&) {
-      for (int n = 0; n < kEach; ++n)
-        if (dict.incr_from("k", 1, 0, 0, &sum) != HOLDFAST_OK) return 1;
-      return 0;
-    }));
-  }
-  for (auto& child : children) EXPECT_EQ(child->wait(), 0);
-  EXPECT_EQ(dict.get("k"), number(kChildren * kEach));
-}
-
 TEST_F(DictionaryTest, a_stopped_writer_holds_up_writers_until_their_patience_ends_and_readers_not_at_all) {
   dict.set("k", "v");
   Inside writer(dict);
@@ -485,16 +307,6 @@ TEST_F(DictionaryTest, a_stopped_writer_holds_up_writers_until_their_patience_en
   EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK);
   EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 0U) << "nobody was robbed";
   EXPECT_EQ(writer.wait(), 0);
-}
-
-TEST_F(DictionaryTest, a_writer_killed_inside_is_succeeded_and_the_shard_repaired) {
-  dict.set("k", "v");
-  Inside writer(dict);
-  ASSERT_EQ(writer.kill_and_wait(), 128 + SIGKILL);
-  EXPECT_EQ(dict.get("k"), text("v"));
-  EXPECT_EQ(dict.set("l", "w"), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("k"), text("v"));
-  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 1U);
 }
 
 TEST_F(DictionaryTest, a_call_from_inside_another_call_of_the_thread_is_busy) {

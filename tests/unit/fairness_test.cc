@@ -91,15 +91,6 @@ TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_a
   EXPECT_EQ(most, kOvertakesMax);
 }
 
-TEST_IN_TIME(FairnessTest, nobody_passes_one_that_has_been_the_first_for_long) {
-  Waiting first;
-  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
-  sleep_ms(1);
-  release(&held);
-  EXPECT_EQ(try_it(), HOLDFAST_LOCKED);
-  EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
-}
-
 TEST_IN_TIME(FairnessTest, a_waiter_is_the_first_from_when_the_one_before_it_has_the_lock) {
   Waiting first;
   Waiting second;

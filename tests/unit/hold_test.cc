@@ -54,6 +54,20 @@ int hold_and_become_sleep(Channel& parent, Inherits inherits) {
   return 4;
 }
 
+bool is_sleep(const Child& child) {
+  return eventually([&] { return program_of(child.pid()) == "sleep"; });
+}
+
+/// A program that holds the lock, over exec; or held it, if it does not inherit the descriptor.
+class Program : public Child {
+ public:
+  explicit Program(Inherits inherits = Inherits::yes)
+      : Child([inherits](Channel& parent) { return hold_and_become_sleep(parent, inherits); }) {
+    EXPECT_NE(hear(), "(end)");
+    EXPECT_TRUE(is_sleep(*this));
+  }
+};
+
 /// Says what an attempt gives, for each line that it hears; gives back what it gets.
 int contender(Channel& parent) {
   Dict dict("d");
@@ -70,9 +84,7 @@ int contender(Channel& parent) {
 
 TEST(hold, outlives_exec_and_ends_with_the_program) {
   const ScratchDirectory directory;
-  Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::yes); });
-  ASSERT_NE(holder.hear(), "(end)");
-  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  Program holder;
   Child other(&contender);  // it enters a world in which only the program is
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
   holder.stop();
@@ -83,9 +95,7 @@ TEST(hold, outlives_exec_and_ends_with_the_program) {
 
 TEST(hold, ends_at_exec_where_the_descriptor_does) {
   const ScratchDirectory directory;
-  Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::no); });
-  ASSERT_NE(holder.hear(), "(end)");
-  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  Program holder(Inherits::no);
   Child other(&contender);
   EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
 }
@@ -135,30 +145,21 @@ int hold_and_leave_an_ender(Channel& parent) {
   return 4;
 }
 
-TEST(hold, is_ended_by_any_process_that_has_copies) {
-  const ScratchDirectory directory;
-  Child holder(&hold_and_leave_an_ender);
-  ASSERT_EQ(holder.hear(), "held");
-  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
-  Child other(&contender);
-  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
-  EXPECT_EQ(holder.ask("1"), "ok");
-  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
-  EXPECT_EQ(holder.ask("0"), "ok");
-  EXPECT_EQ(holder.ask("0"), "invalid argument");  // it is closed by now
-  EXPECT_EQ(other.ask("try"), "ok 0");
-}
-
-TEST(hold, stays_with_the_keeper_whatever_the_program_does_with_its_descriptor) {
-  const ScratchDirectory directory;
-  Child holder(&hold_and_leave_an_ender);
-  ASSERT_EQ(holder.hear(), "held");
-  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
-  Child other(&contender);
-  EXPECT_EQ(holder.ask("0"), "ok");
-  EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
-  EXPECT_EQ(holder.ask("1"), "ok");
-  EXPECT_EQ(other.ask("try"), "ok 0");
+// The program's descriptor is the first, the keeper's the second: the hold lasts as long as either.
+TEST(hold, is_ended_by_any_process_that_has_copies_of_the_programs_descriptor_and_the_keepers) {
+  for (const std::string order : {"10", "01"}) {
+    const ScratchDirectory directory;
+    Child holder(&hold_and_leave_an_ender);
+    ASSERT_EQ(holder.hear(), "held");
+    ASSERT_TRUE(is_sleep(holder));
+    Child other(&contender);
+    EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
+    EXPECT_EQ(holder.ask(order.substr(0, 1)), "ok");
+    EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid())) << order;
+    EXPECT_EQ(holder.ask(order.substr(1)), "ok");
+    EXPECT_EQ(holder.ask("0"), "invalid argument") << "it is closed by now";
+    EXPECT_EQ(other.ask("try"), "ok 0") << order;
+  }
 }
 
 std::vector<std::string> files_of(const ScratchDirectory& directory, const std::string& prefix) {
@@ -204,9 +205,7 @@ TEST(hold, gives_a_program_no_way_into_the_world) {
 
 TEST(hold, by_a_file_that_is_deleted_by_hand_is_taken_by_nobody) {
   const ScratchDirectory directory;
-  Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::yes); });
-  ASSERT_NE(holder.hear(), "(end)");
-  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  Program holder;
   Child other(&contender);
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
   for (const std::string& file : files_of(directory, "hold-")) ASSERT_EQ(::unlink(file.c_str()), 0);
@@ -215,9 +214,7 @@ TEST(hold, by_a_file_that_is_deleted_by_hand_is_taken_by_nobody) {
 
 TEST(hold, of_a_program_alone_keeps_its_world_from_another_layout) {
   const ScratchDirectory directory;
-  Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::yes); });
-  ASSERT_NE(holder.hear(), "(end)");
-  ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+  Program holder;
   const auto open_status = [] { return Child([](Channel&) { return Dict("other").status; }).wait(); };
   {
     constexpr std::uint32_t kOther = 5;
@@ -235,9 +232,7 @@ TEST(hold, of_programs_that_have_ended_leaves_nothing_behind) {
   Child other(&contender);
   EXPECT_EQ(other.ask("try"), "ok 0");
   for (int run = 0; run < 4; ++run) {
-    Child holder([](Channel& parent) { return hold_and_become_sleep(parent, Inherits::yes); });
-    ASSERT_NE(holder.hear(), "(end)");
-    ASSERT_TRUE(eventually([&] { return program_of(holder.pid()) == "sleep"; }));
+    Program holder;
     EXPECT_EQ(files_of(directory, "hold-").size(), 1U);
     EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
     holder.kill_and_wait();
@@ -293,7 +288,7 @@ void expect_refusal_after_loss_of(const char* file) {
   const ScratchDirectory directory;
   Child user(&use_and_become_sleep);
   ASSERT_EQ(user.hear(), "used");
-  ASSERT_TRUE(eventually([&] { return program_of(user.pid()) == "sleep"; }));
+  ASSERT_TRUE(is_sleep(user));
   ASSERT_EQ(::unlink((directory / file).c_str()), 0);
   EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
   EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
@@ -307,7 +302,7 @@ TEST(use, over_exec_is_in_the_way_of_no_other_dictionary_of_the_next_world) {
   const ScratchDirectory directory;
   Child user(&use_and_become_sleep);
   ASSERT_EQ(user.hear(), "used");
-  ASSERT_TRUE(eventually([&] { return program_of(user.pid()) == "sleep"; }));
+  ASSERT_TRUE(is_sleep(user));
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
   EXPECT_EQ(open_status(name_beside("d")), HOLDFAST_OK);
   EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
@@ -334,7 +329,7 @@ TEST(use, is_ended_by_any_process_that_has_copies) {
     return 3;
   });
   ASSERT_EQ(user.hear(), "used");
-  ASSERT_TRUE(eventually([&] { return program_of(user.pid()) == "sleep"; }));
+  ASSERT_TRUE(is_sleep(user));
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
   EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
   EXPECT_EQ(user.ask("end"), "ok");

@@ -44,14 +44,6 @@ class LargeValueTest : public DictTest {
   }
 };
 
-TEST_F(LargeValueTest, half_of_the_dictionary_is_stored_once_and_again) {
-  EXPECT_GE(holdfast_largest_value(dict.handle), kHalf);
-  for (const char letter : {'a', 'b'}) {
-    ASSERT_EQ(dict.set("k", std::string(kHalf, letter)), HOLDFAST_OK) << holdfast_error();
-    EXPECT_TRUE(is_whole("k", kHalf, std::string(1, letter)));
-  }
-}
-
 TEST_F(LargeValueTest, a_list_names_nodes_behind_all_blocks_of_a_usual_arena) {
   fill_the_beginning();
   EXPECT_EQ(dict.push("list", HOLDFAST_RIGHT, "b"), 1);

@@ -19,13 +19,13 @@ constexpr std::uint64_t kLarge = 131072;
 
 Options kept(std::uint64_t size = kSmall) { return {.size = size, .kept = true}; }
 
-/// Opens the dictionary, says what was found in it, "new", or what is wrong, and stores something.
+/// Opens the dictionary, stores something, and says what was found in it, "new", or what is wrong.
 int visit(Channel& parent, const Options& options) {
   Dict dict("dict", options);
   if (dict.status == HOLDFAST_OK) {
     const Got found = dict.get("visited");
-    parent.say(found.code == HOLDFAST_OK ? found.text : "new");
     dict.set("visited", std::to_string(options.size));
+    parent.say(found.code == HOLDFAST_OK ? found.text : "new");
   } else {
     parent.say(holdfast_code_text(dict.status));
   }
@@ -123,6 +123,15 @@ TEST(Life, of_two_sizes_that_are_asked_for_at_once_one_is_had_and_the_other_refu
     other.say("go");
     EXPECT_EQ(0, one.wait() + other.wait());
   }
+}
+
+TEST(Life, a_temporary_one_ends_with_its_last_process_and_not_before) {
+  const ScratchDirectory world;
+  EXPECT_EQ("new", said_by_visitor({}));
+  Started user("new", [](Channel& parent) { return visit(parent, {}); });
+  EXPECT_EQ("65536", said_by_visitor({}));
+  user.kill_and_wait();
+  EXPECT_EQ("new", said_by_visitor({}));
 }
 
 TEST(Life, one_of_a_cluster_ends_with_its_last_process) {

@@ -2,10 +2,8 @@
 // moves.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -225,57 +223,6 @@ TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
   dict.push("list", kRight, "b");
   node(block_of(0)).next.store(0xFFFFFFFF);
   EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "though not all of its nodes were found";
-}
-
-TEST_F(ListRepairTest, no_words_of_a_list_make_a_call_crash_or_hang) {
-  const std::uint64_t seed = seed_of_run();
-  SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
-  for (int round = 0; round < 20'000; ++round) {
-    while (dict.llen("list") < 5) ASSERT_GT(dict.push("list", static_cast<int>(random() % 2), "element"), 0);
-    const auto link = static_cast<std::uint32_t>(random() % 4 == 0 ? random() : random() % shard().granules());
-    const std::uint32_t good = block_of(static_cast<int>(random() % 5));
-    const std::uint32_t bad = random() % 2 == 0 ? link : good;
-    ListNode& victim = node(block_of(static_cast<int>(random() % 5)));
-    ListEnds now = ends();
-    switch (random() % 8) {
-      case 0:
-        victim.next.store(bad);
-        break;
-      case 1:
-        victim.previous.store(bad);
-        break;
-      case 2:
-        victim.value_size.store(bad);
-        break;
-      case 3:
-        victim.shape.store(victim.shape.load() ^ 1U << random() % 32);
-        break;
-      case 4:
-        word().store(random());
-        break;
-      case 5:
-        now.length = bad;
-        set_ends(now);
-        break;
-      default:
-        (random() % 2 == 0 ? now.first : now.last) = bad;
-        set_ends(now);
-    }
-    for (std::uint64_t i = random() % 8; i != 0; --i) {
-      const int end = static_cast<int>(random() % 2);
-      if (random() % 3 == 0)
-        EXPECT_NE(dict.push("list", end, "element"), -HOLDFAST_CORRUPT);
-      else
-        EXPECT_NE(dict.pop("list", end).code, HOLDFAST_CORRUPT);
-    }
-    if (random() % 3 == 0) dict.remove("list");
-    if (random() % 3 == 0) dict.set("list", "v"), dict.remove("list");
-    repair(shard());
-    ASSERT_EQ(check_shard(shard()), "") << "round " << round;
-    // With its length overwritten, a node gives back what lies behind it, when it goes.
-    if (dict.get("value") != text("v")) dict.set("value", "v");
-  }
 }
 
 // --- a node that moves ---

@@ -13,6 +13,7 @@
 #include "dict/repair.h"
 #include "support/dict_test.h"
 #include "support/started.h"
+#include "support/waiting.h"
 
 namespace holdfast::test {
 namespace {
@@ -49,7 +50,7 @@ class LockInfoTest : public DictTest {
 
 TEST_F(LockInfoTest, a_holder_is_reported_with_its_process_and_times) {
   const holdfast_lease lease = take(50);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  sleep_ms(20);
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
   EXPECT_EQ(holder.owner, lease.owner);
@@ -79,7 +80,7 @@ TEST_F(LockInfoTest, nobody_holds_what_is_free_expired_flushed_a_value_or_not_th
   dict.unlock("lock", &lease);
   EXPECT_EQ(why(), "nobody");
   take(0.001);
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  sleep_ms(10);
   EXPECT_EQ(why(), "nobody");
   take();
   dict.flush_all();
@@ -90,26 +91,17 @@ TEST_F(LockInfoTest, nobody_holds_what_is_free_expired_flushed_a_value_or_not_th
 
 TEST_F(LockInfoTest, waiters_are_counted) {
   take();
-  holdfast_parker* parker = holdfast_parker_new();
-  for (int i = 0; i < 3; ++i) {
-    holdfast_lease other{};
-    double sleep = 0;
-    EXPECT_EQ(dict.wait_lock("lock", 0, parker, holdfast_waiter_open(parker), &other, &sleep), HOLDFAST_LOCKED);
-  }
+  Waiting waiting[3];
+  holdfast_lease other{};
+  for (Waiting& one : waiting) EXPECT_EQ(one.once(dict, "lock", &other), HOLDFAST_LOCKED);
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
   EXPECT_EQ(holder.waiters, 3U);
-  holdfast_parker_free(parker);
   dict.remove("lock");
 }
 
 TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
-  Started child("ready", [&](Channel& channel) {
-    take_and_explain("dies with it");
-    channel.say("ready");
-    ::pause();
-    return 0;
-  });
+  Resident child([&] { take_and_explain("dies with it"); });
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
   EXPECT_EQ(holder.alive, 1U);
@@ -177,7 +169,7 @@ TEST_F(LockInfoTest, only_the_holder_explains) {
   other = {lease.owner, 0};
   EXPECT_EQ(dict.explain("lock", other, "no"), HOLDFAST_NOT_OWNER);
   lease = take(0.001);
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  sleep_ms(10);
   EXPECT_EQ(dict.explain("lock", lease, "late"), HOLDFAST_NOT_OWNER);
   dict.set("lock", "value");
   EXPECT_EQ(dict.explain("lock", lease, "a value"), HOLDFAST_NOT_OWNER);
@@ -200,7 +192,7 @@ TEST_F(LockInfoTest, a_reason_goes_with_what_ends_its_lock) {
   dict.flush_expired();
   expect_gone("flush");
   take_and_explain("expires", 0.001);
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  sleep_ms(10);
   holdfast_lease lease = take();
   expect_gone("taken after it expired");
   dict.unlock("lock", &lease);
@@ -208,18 +200,15 @@ TEST_F(LockInfoTest, a_reason_goes_with_what_ends_its_lock) {
 
 TEST_F(LockInfoTest, a_reason_is_not_left_to_the_waiter_that_is_granted_the_lock) {
   holdfast_lease lease = take_and_explain("the holder's");
-  holdfast_parker* parker = holdfast_parker_new();
-  const std::uint32_t waiter = holdfast_waiter_open(parker);
+  Waiting waiting;
   holdfast_lease next{};
-  double sleep = 0;
-  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &next, &sleep), HOLDFAST_LOCKED);
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(waiting.once(dict, "lock", &next), HOLDFAST_LOCKED);
+  sleep_ms(5);
   EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
   EXPECT_EQ(notes(), 0U);
-  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &next, &sleep), HOLDFAST_OK);
+  EXPECT_EQ(waiting.once(dict, "lock", &next), HOLDFAST_OK);
   EXPECT_EQ(why(), "");
   dict.unlock("lock", &next);
-  holdfast_parker_free(parker);
 }
 
 TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {

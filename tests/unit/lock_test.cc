@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -67,18 +66,6 @@ TEST_IN_TIME(LockTest, an_ordinary_value_is_a_lock_that_somebody_else_holds) {
   EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK) << "set overwrites a lock, as with ngx.shared";
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
   EXPECT_EQ(dict.get("k"), text("w"));
-}
-
-TEST_IN_TIME(LockTest, a_lease_ends_with_its_exptime_and_never_earlier) {
-  for (int round = 0; round < 20; ++round) {
-    const double exptime = 0.001 * (1 + round % 10);
-    const double taken = now();
-    ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
-    while (dict.try_lock("k", 0.5, &other) != HOLDFAST_OK) ASSERT_LT(now(), taken + 20);
-    ASSERT_GE(now() - taken, exptime);
-    EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER) << "somebody else holds it now";
-    EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
-  }
 }
 
 // The first is taken with the mutex, the others without.
@@ -263,23 +250,6 @@ TEST_IN_TIME(LockTest, those_that_are_woken_and_never_come_do_not_keep_the_next_
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waits[2], &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(LockTest, leaving_after_being_chosen_wakes_the_next) {
-  for (const int waited_ms : {0, 10}) {  // woken to be fast, and with a reservation
-    Waiting first;
-    Waiting second;
-    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-    ASSERT_EQ(first.once(dict, "k", &other), HOLDFAST_LOCKED);
-    ASSERT_EQ(second.once(dict, "k", &other), HOLDFAST_LOCKED);
-    sleep_ms(waited_ms);
-    ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-    EXPECT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
-
-    EXPECT_TRUE(second.sleep(20));
-    EXPECT_EQ(second.once(dict, "k", &other), HOLDFAST_OK);
-    EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
-  }
-}
-
 TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
   Waiting waiting;
   dict.set("k", "v");
@@ -296,37 +266,6 @@ TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
 
 // --- several processes ---
 
-TEST_IN_TIME(LockTest, a_lock_excludes_processes) {
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-  Started child(std::to_string(HOLDFAST_LOCKED), [&](Channel& channel) {
-    holdfast_lease mine{};
-    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
-    channel.hear();
-    channel.say(std::to_string(dict.try_lock("k", 0, &mine)));
-    channel.hear();
-    return 0;
-  });
-  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(child.ask("now"), std::to_string(HOLDFAST_OK));
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED);
-}
-
-TEST_IN_TIME(LockTest, a_forked_child_neither_releases_nor_renews_its_parents_lock) {
-  ASSERT_EQ(dict.try_lock("k", 50, &lease), HOLDFAST_OK);
-  Child child([&](Channel&) {
-    double seconds = 0;
-    if (holdfast_lock_remaining(dict.handle, "k", 1, &lease, &seconds) != HOLDFAST_NOT_OWNER) return 1;
-    if (dict.renew("k", lease, 100) != HOLDFAST_NOT_OWNER) return 2;
-    holdfast_lease copy = lease;
-    if (dict.unlock("k", &copy) != HOLDFAST_NOT_OWNER) return 3;
-    return 0;
-  });
-  EXPECT_EQ(child.wait(), 0);
-  EXPECT_EQ(dict.get("k"), boolean(true));
-  EXPECT_EQ(dict.renew("k", lease, 50), HOLDFAST_OK);
-  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-}
-
 TEST_IN_TIME(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
   Holder holder(dict);
   ASSERT_EQ(dict.get("k"), boolean(true));
@@ -334,15 +273,6 @@ TEST_IN_TIME(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
   ASSERT_EQ(holder.kill_and_wait(), 128 + SIGKILL);
   EXPECT_EQ(dict.get("k"), nothing());
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-}
-
-TEST_IN_TIME(LockTest, a_waiter_takes_over_from_a_killed_process_without_any_release) {
-  Holder holder(dict);
-  Waiting waiting;
-  ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
-  holder.kill();
-  EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK);
-  EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
 TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_as_it_begins_is_not_left_in_the_queue) {
@@ -370,66 +300,6 @@ TEST_IN_TIME(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_
   EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 1U);
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
   EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
-}
-
-TEST_IN_TIME(LockTest, a_stopped_holder_is_not_robbed) {
-  Holder holder(dict);
-  holder.stop();
-  Waiting waiting;
-  EXPECT_EQ(waiting.lock(dict, "k", 0.1, &lease), HOLDFAST_LOCKED);
-  holder.signal(SIGCONT);
-  EXPECT_EQ(holder.ask("release"), std::to_string(HOLDFAST_OK));
-  EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK);
-}
-
-TEST_IN_TIME(LockTest, a_release_wakes_a_waiter_in_another_process) {
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-  Started waiter("queued", [&](Channel& channel) {
-    Waiting waiting;
-    holdfast_lease mine{};
-    if (waiting.once(dict, "k", &mine) != HOLDFAST_LOCKED) return 1;
-    channel.say("queued");
-    if (!waiting.sleep(20)) return 2;
-    channel.say("woken");
-    return waiting.lock(dict, "k", 20, &mine) == HOLDFAST_OK && dict.unlock("k", &mine) == HOLDFAST_OK ? 0 : 3;
-  });
-  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(waiter.hear(), "woken");
-  EXPECT_EQ(waiter.wait(), 0);
-}
-
-TEST_IN_TIME(LockTest, waiters_that_waited_long_are_served_in_order_of_arrival) {
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-  std::vector<std::unique_ptr<Child>> waiters;
-  for (int i = 0; i < 3; ++i) {
-    waiters.push_back(std::make_unique<Child>([&, i](Channel& channel) {
-      Waiting waiting;
-      holdfast_lease mine{};
-      if (waiting.once(dict, "k", &mine) != HOLDFAST_LOCKED) return 1;
-      channel.say("queued");
-      if (waiting.lock(dict, "k", 20, &mine) != HOLDFAST_OK) return 2;
-      const std::string so_far = dict.get("order").text;
-      dict.set("order", so_far + std::to_string(i));
-      sleep_ms(5);
-      return dict.unlock("k", &mine) == HOLDFAST_OK ? 0 : 3;
-    }));
-    ASSERT_EQ(waiters.back()->hear(), "queued");
-    sleep_ms(3);
-  }
-  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  for (auto& waiter : waiters) EXPECT_EQ(waiter->wait(), 0);
-  EXPECT_EQ(dict.get("order"), text("012"));
-}
-
-TEST_IN_TIME(LockTest, a_killed_waiter_does_not_hold_up_the_queue) {
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-  Queued doomed(dict);
-  Waiting waiting;
-  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
-  sleep_ms(5);
-  ASSERT_EQ(doomed.kill_and_wait(), 128 + SIGKILL);
-  ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(waiting.lock(dict, "k", 20, &lease), HOLDFAST_OK) << "the lock was reserved for the dead";
 }
 
 TEST_F(LockRaceTest, a_critical_section_under_the_lock_is_never_entered_twice) {
@@ -464,7 +334,11 @@ TEST_IN_TIME(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiter
     if (waiting.once(dict, "k", &mine) != HOLDFAST_INVALID) return 1;
     Waiting own;
     if (own.once(dict, "k", &mine) != HOLDFAST_LOCKED) return 2;
-    return own.leave(dict, "k") == HOLDFAST_OK ? 0 : 3;
+    double sleep = 0;
+    const std::uint32_t other_waiter = holdfast_waiter_open(waiting.parker());
+    if (dict.wait_lock("k", 0, waiting.parker(), other_waiter, &mine, &sleep) != HOLDFAST_LOCKED) return 3;
+    if (dict.remaining("k", lease) != -1) return 4;
+    return own.leave(dict, "k") == HOLDFAST_OK ? 0 : 5;
   });
   EXPECT_EQ(child.wait(), 0);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);

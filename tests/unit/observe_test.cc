@@ -89,13 +89,11 @@ TEST(observer, finds_no_world_where_there_is_none_and_makes_none) {
 
 TEST(observer, sees_what_the_dead_have_left_and_leaves_it) {
   const ScratchDirectory directory;
-  Started holder("held", [](Channel& parent) {
+  Resident holder([] {
     Dict dict("d");
     holdfast_lease lease{};
-    if (dict.set("k", "v") != HOLDFAST_OK || dict.try_lock(kKey, 0, &lease) != HOLDFAST_OK) return 1;
-    parent.say("held");
-    parent.hear();
-    return 0;
+    EXPECT_EQ(dict.set("k", "v"), HOLDFAST_OK);
+    EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_OK);
   });
   holder.kill_and_wait();
   const std::string before = listing(directory.path());
@@ -225,12 +223,10 @@ TEST(observer, takes_no_place_among_the_processes) {
     parent.hear();
     return static_cast<int>(processes().size());
   });
-  Started observer("seen", [](Channel& parent) {
+  Resident observer([] {
     holdfast_dict* dict = nullptr;
-    if (holdfast_observe() != HOLDFAST_OK || holdfast_attach("d", 1, &dict) != HOLDFAST_OK) return 1;
-    parent.say("seen");
-    parent.hear();
-    return 0;
+    EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);
+    EXPECT_EQ(holdfast_attach("d", 1, &dict), HOLDFAST_OK);
   });
   keeper.say("");
   EXPECT_EQ(keeper.wait(), 1);
@@ -271,12 +267,9 @@ TEST(observer, DISABLED_reads_damage) {
 
 TEST(processes, say_what_they_are_and_whether_they_live) {
   const ScratchDirectory directory;
-  Started one("made", [](Channel& parent) {
+  Resident one([] {
     holdfast_name_program("a very long name of a program", 29);
     Dict dict("d");
-    parent.say("made");
-    parent.hear();
-    return 0;
   });
   in_process([&] {
     EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);

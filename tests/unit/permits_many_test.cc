@@ -159,24 +159,16 @@ TEST_F(ManyHoldersTest, a_lease_is_found_and_an_attempt_refused_without_a_walk_o
 
 TEST_F(ManyHoldersTest, permits_of_a_dead_process_come_back_from_among_many) {
   const std::vector<holdfast_lease> older = acquired(kSome / 2);
-  Started child("ready", [&](Channel& channel) {
-    acquired(1);
-    channel.say("ready");
-    ::pause();
-    return 0;
-  });
+  Resident child([&] { acquired(1); });
   const std::vector<holdfast_lease> younger = acquired(kSome / 2);
   child.kill_and_wait();
   EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
 }
 
 TEST_F(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) {
-  Started child("ready", [&](Channel& channel) {
+  Resident child([&] {
     holdfast_lease lease{};
     for (std::uint32_t i = 0; i < kSome; ++i) dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &lease);
-    channel.say("ready");
-    ::pause();
-    return 0;
   });
   Writer writer(dict);
   ASSERT_EQ(writer.wait(), HOLDFAST_LOCKED);
@@ -186,13 +178,7 @@ TEST_F(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) {
 
 TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_look_is_due) {
   for (int i = 0; i < 3; ++i) {
-    Started child("ready", [&](Channel& channel) {
-      acquired(kMany / 3);
-      channel.say("ready");
-      ::pause();
-      return 0;
-    });
-    child.kill_and_wait();
+    Resident([&] { acquired(kMany / 3); }).kill_and_wait();
   }
   rest(true);
   holdfast_lease lease{};

@@ -1,39 +1,24 @@
-// Counted permits through the C ABI: semaphores and rwlocks, beside other things, and in what memory.
+// Counted permits through the C ABI: semaphores and rwlocks, beside other things and in what memory; in which order
+// they are given; what ends a grant, and what a repair leaves.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "dict/repair.h"
+#include "lock/handoff.h"
 #include "support/in_time.h"
 #include "support/permits.h"
-#include "support/process.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
 
 // --- semaphores ---
-
-TEST_IN_TIME(PermitsTest, a_semaphore_gives_out_as_many_as_it_has) {
-  holdfast_lease one = acquired();
-  holdfast_lease two = acquired(2);
-  holdfast_lease none{};
-  EXPECT_EQ(acquire(1, &none), HOLDFAST_LOCKED);
-  EXPECT_EQ(none.owner, 0U);
-  EXPECT_EQ(dict.used("key"), 3);
-  EXPECT_EQ(post(two), HOLDFAST_OK);
-  EXPECT_EQ(two.owner, 0U) << "the lease is cleared";
-  EXPECT_EQ(dict.used("key"), 1);
-  EXPECT_EQ(acquire(3, &none), HOLDFAST_LOCKED);
-  holdfast_lease again = acquired(2);
-  EXPECT_GT(again.sequence, one.sequence) << "fencing numbers grow";
-  EXPECT_EQ(post(one), HOLDFAST_OK);
-  EXPECT_EQ(post(again), HOLDFAST_OK);
-  EXPECT_EQ(dict.used("key"), 0);
-  EXPECT_EQ(post(again), HOLDFAST_NOT_OWNER);
-}
 
 TEST_IN_TIME(PermitsTest, the_last_caller_says_how_many_there_are) {
   holdfast_lease leases[4]{};
@@ -105,19 +90,6 @@ TEST_IN_TIME(PermitsTest, a_renewal_moves_the_end_of_one_grant_in_either_directi
 
 // --- rwlocks ---
 
-TEST_IN_TIME(PermitsTest, readers_share_and_a_writer_is_alone) {
-  holdfast_lease readers[3]{};
-  holdfast_lease writer{};
-  for (holdfast_lease& reader : readers) EXPECT_EQ(read(&reader), HOLDFAST_OK);
-  EXPECT_EQ(write(&writer), HOLDFAST_LOCKED);
-  for (holdfast_lease& reader : readers) EXPECT_EQ(post(reader), HOLDFAST_OK);
-  EXPECT_EQ(write(&writer), HOLDFAST_OK);
-  EXPECT_EQ(read(&readers[0]), HOLDFAST_LOCKED);
-  EXPECT_EQ(write(&readers[0]), HOLDFAST_LOCKED);
-  EXPECT_EQ(post(writer), HOLDFAST_OK);
-  EXPECT_EQ(read(&readers[0]), HOLDFAST_OK);
-}
-
 // The sum of the permits in use is derived from them, and may be overwritten.
 TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that_nobody_is_there) {
   holdfast_lease readers[2]{};
@@ -183,22 +155,16 @@ TEST_IN_TIME(PermitsTest, what_is_held_reads_as_true_and_what_is_free_as_nothing
 }
 
 TEST_IN_TIME(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
-  const auto make_reader = [&] {
-    return std::make_unique<Child>([&](Channel& channel) {
-      holdfast_lease lease{};
-      channel.say(std::to_string(read(&lease)));
-      ::pause();
-      return 0;
-    });
+  const auto become_reader = [&] {
+    holdfast_lease lease{};
+    EXPECT_EQ(read(&lease), HOLDFAST_OK);
   };
-  auto one = make_reader();
-  auto two = make_reader();
-  ASSERT_EQ(one->hear(), "0");
-  ASSERT_EQ(two->hear(), "0");
+  Resident one(become_reader);
+  Resident two(become_reader);
   EXPECT_EQ(dict.get("key"), boolean(true));
-  two->kill_and_wait();
+  two.kill_and_wait();
   EXPECT_EQ(dict.get("key"), boolean(true)) << "one of them lives";
-  one->kill_and_wait();
+  one.kill_and_wait();
   EXPECT_EQ(dict.get("key"), nothing());
 }
 
@@ -227,43 +193,12 @@ TEST_IN_TIME(PermitsTest, something_of_another_kind_that_is_held_is_waited_for_a
 
 TEST_IN_TIME(PermitsTest, a_dead_process_holds_nothing_of_any_kind) {
   for (const bool is_lock : {true, false}) {
-    Child child([&](Channel& channel) {
-      holdfast_lease lease{};
-      const int code = is_lock ? dict.try_lock("key", 0, &lease) : read(&lease);
-      channel.say(std::to_string(code));
-      ::pause();
-      return 0;
-    });
-    EXPECT_EQ(child.hear(), "0");
-    child.kill_and_wait();
     holdfast_lease lease{};
+    Resident child([&] { EXPECT_EQ(is_lock ? dict.try_lock("key", 0, &lease) : read(&lease), HOLDFAST_OK); });
+    child.kill_and_wait();
     EXPECT_EQ(acquire(1, &lease), HOLDFAST_OK);
     dict.remove("key");
   }
-}
-
-TEST_IN_TIME(PermitsTest, a_holder_is_reported_and_may_say_why) {
-  holdfast_lease first = acquired(1, 50);
-  holdfast_lease second = acquired(1);
-  EXPECT_EQ(dict.explain("key", second, "the later one"), HOLDFAST_OK);
-  holdfast_holder holder{};
-  ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.sequence, first.sequence) << "that of the longest grant";
-  EXPECT_STREQ(holder.why, "");
-  EXPECT_EQ(dict.explain("key", first, "the earlier one"), HOLDFAST_OK);
-  ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_STREQ(holder.why, "the earlier one");
-  EXPECT_GT(dict.remaining("key", first), 10) << "it is held as before";
-  EXPECT_EQ(post(first), HOLDFAST_OK);
-  ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.sequence, second.sequence);
-  EXPECT_STREQ(holder.why, "the later one");
-  EXPECT_EQ(dict.explain("key", second, ""), HOLDFAST_OK);
-  ASSERT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
-  EXPECT_STREQ(holder.why, "");
-  EXPECT_EQ(dict.explain("key", first, "late"), HOLDFAST_NOT_OWNER);
-  EXPECT_EQ(post(second), HOLDFAST_OK);
-  EXPECT_EQ(dict.holder("key", &holder), HOLDFAST_NOT_FOUND);
 }
 
 // --- memory ---
@@ -315,6 +250,335 @@ TEST_IN_TIME(PermitsTest, free_permits_are_memory_to_be_had) {
   }
   EXPECT_EQ(dict.stats().evictions, 0U);
   EXPECT_LT(dict.free_space(), 600U);
+}
+
+// --- order ---
+
+TEST_IN_TIME(PermitsTest, readers_that_come_after_a_waiting_writer_wait_behind_it) {
+  holdfast_lease reader{};
+  ASSERT_EQ(read(&reader), HOLDFAST_OK);
+  Writer writer(dict);
+  ASSERT_EQ(writer.wait(), HOLDFAST_LOCKED);
+  holdfast_lease late{};
+  EXPECT_EQ(read(&late), HOLDFAST_LOCKED);
+  Reader behind(dict);
+  EXPECT_EQ(behind.wait(), HOLDFAST_LOCKED);
+  EXPECT_EQ(post(reader), HOLDFAST_OK);
+  EXPECT_EQ(read(&late), HOLDFAST_LOCKED) << "the writer was woken, and is the next";
+  EXPECT_EQ(behind.wait(), HOLDFAST_LOCKED);
+  EXPECT_TRUE(writer.is_woken());
+  EXPECT_EQ(writer.wait(), HOLDFAST_OK);
+  EXPECT_EQ(post(writer.lease), HOLDFAST_OK);
+  EXPECT_TRUE(behind.is_woken());
+  EXPECT_EQ(behind.wait(), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(PermitsTest, readers_are_not_starved_by_writers) {
+  Writer writers[3] = {Writer(dict), Writer(dict), Writer(dict)};
+  ASSERT_EQ(writers[0].wait(), HOLDFAST_OK);
+  ASSERT_EQ(writers[1].wait(), HOLDFAST_LOCKED);
+  Reader reader(dict);
+  ASSERT_EQ(reader.wait(), HOLDFAST_LOCKED);
+  ASSERT_EQ(writers[2].wait(), HOLDFAST_LOCKED);
+  EXPECT_EQ(post(writers[0].lease), HOLDFAST_OK);
+  EXPECT_EQ(writers[2].wait(), HOLDFAST_LOCKED);
+  EXPECT_EQ(writers[1].wait(), HOLDFAST_OK);
+  EXPECT_EQ(post(writers[1].lease), HOLDFAST_OK);
+  EXPECT_EQ(writers[2].wait(), HOLDFAST_LOCKED);
+  EXPECT_EQ(reader.wait(), HOLDFAST_OK);
+  EXPECT_EQ(writers[2].wait(), HOLDFAST_LOCKED);
+  EXPECT_EQ(post(reader.lease), HOLDFAST_OK);
+  EXPECT_EQ(writers[2].wait(), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(PermitsTest, one_release_lets_all_readers_in_each_woken_by_the_one_before) {
+  holdfast_lease writer{};
+  ASSERT_EQ(write(&writer), HOLDFAST_OK);
+  std::vector<std::unique_ptr<Reader>> readers;
+  for (int i = 0; i < 5; ++i) {
+    readers.push_back(std::make_unique<Reader>(dict));
+    ASSERT_EQ(readers.back()->wait(), HOLDFAST_LOCKED);
+  }
+  EXPECT_EQ(dict.waiters("key"), 5);
+  const std::uint64_t wakes = dict.stats().lock_wakes;
+  EXPECT_EQ(post(writer), HOLDFAST_OK);
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    EXPECT_TRUE(readers[i]->is_woken());
+    for (std::size_t behind = i + 1; behind < readers.size(); ++behind) EXPECT_FALSE(readers[behind]->is_woken());
+    EXPECT_EQ(readers[i]->wait(), HOLDFAST_OK);
+  }
+  EXPECT_EQ(dict.stats().lock_wakes - wakes, 5U) << "one wake-up for each grant";
+  EXPECT_EQ(dict.waiters("key"), 0);
+}
+
+TEST_IN_TIME(PermitsTest, a_waiter_for_little_does_not_overtake_one_for_more_than_there_is) {
+  holdfast_lease two = acquired(2);
+  Taker large(dict, 3);
+  ASSERT_EQ(large.wait(), HOLDFAST_LOCKED);
+  holdfast_lease small{};
+  EXPECT_EQ(acquire(1, &small), HOLDFAST_LOCKED);
+  Taker behind(dict, 1);
+  EXPECT_EQ(behind.wait(), HOLDFAST_LOCKED);
+  EXPECT_EQ(large.leave(), HOLDFAST_OK);
+  EXPECT_TRUE(behind.is_woken()) << "a waiter that leaves makes way";
+  EXPECT_EQ(behind.wait(), HOLDFAST_OK);
+  post(two);
+}
+
+TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_for_a_short_time_and_a_fair_one_never) {
+  for (const bool fair : {false, true}) {
+    SCOPED_TRACE(fair);
+    holdfast_lease lease = acquired(3);
+    Taker first(dict, 1, fair);
+    ASSERT_EQ(first.wait(), HOLDFAST_LOCKED);
+    if (!fair) sleep_ms(1);
+    dict.unlock("key", &lease);
+    EXPECT_EQ(acquire(1, &lease), HOLDFAST_LOCKED);
+    EXPECT_EQ(first.wait(), HOLDFAST_OK);
+    EXPECT_EQ(post(first.lease), HOLDFAST_OK);
+  }
+}
+
+TEST_IN_TIME(PermitsTest, a_woken_waiter_is_passed_a_few_times_at_most) {
+  std::uint32_t most = 0;
+  for (int round = 0; round < 50; ++round) {
+    holdfast_lease lease = acquired(3);
+    Taker first(dict);
+    ASSERT_EQ(first.wait(), HOLDFAST_LOCKED);
+    dict.unlock("key", &lease);
+    std::uint32_t passed = 0;
+    while (acquire(1, &lease) == HOLDFAST_OK) {
+      ++passed;
+      dict.unlock("key", &lease);
+    }
+    most = std::max(most, passed);
+    ASSERT_LE(passed, kOvertakesMax);
+    ASSERT_EQ(first.wait(), HOLDFAST_OK);
+    ASSERT_EQ(post(first.lease), HOLDFAST_OK);
+  }
+  EXPECT_GT(most, 0U) << "short sections go on while a waiter wakes up";
+}
+
+TEST_IN_TIME(PermitsTest, nobody_passes_a_fair_waiter_behind_the_first) {
+  holdfast_lease one = acquired(1);
+  Taker large(dict, 3);
+  Taker fair(dict, 1, true);
+  ASSERT_EQ(large.wait(), HOLDFAST_LOCKED);
+  ASSERT_EQ(fair.wait(), HOLDFAST_LOCKED);
+  dict.unlock("key", &one);
+  holdfast_lease late{};
+  EXPECT_EQ(acquire(1, &late), HOLDFAST_LOCKED) << "the second waiter is fair";
+  EXPECT_EQ(large.wait(), HOLDFAST_OK);
+  EXPECT_EQ(post(large.lease), HOLDFAST_OK);
+  EXPECT_EQ(fair.wait(), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_is_out_of_the_queue_after_a_while) {
+  holdfast_lease lease = acquired(3);
+  Taker first(dict, 1);
+  Taker second(dict, 3);
+  ASSERT_EQ(first.wait(), HOLDFAST_LOCKED);
+  ASSERT_EQ(second.wait(), HOLDFAST_LOCKED);
+  post(lease);
+  EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
+  sleep_ms(80);
+  EXPECT_TRUE(second.is_woken(5)) << "it sees by itself that the first one does not come";
+  EXPECT_EQ(second.wait(), HOLDFAST_OK);
+  EXPECT_EQ(first.wait(), HOLDFAST_LOCKED);
+  EXPECT_EQ(post(second.lease), HOLDFAST_OK);
+  EXPECT_EQ(first.wait(), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(PermitsTest, a_waiter_of_a_dead_process_is_not_waited_for) {
+  holdfast_lease reader{};
+  ASSERT_EQ(read(&reader), HOLDFAST_OK);
+  Started child(std::to_string(HOLDFAST_LOCKED), [&](Channel& channel) {
+    Writer writer(dict);
+    channel.say(std::to_string(writer.wait()));
+    ::pause();
+    return 0;
+  });
+  holdfast_lease late{};
+  EXPECT_EQ(read(&late), HOLDFAST_LOCKED);
+  child.kill_and_wait();
+  EXPECT_EQ(read(&late), HOLDFAST_OK);
+  EXPECT_EQ(dict.waiters("key"), 0);
+}
+
+// --- what ends a grant ---
+
+TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
+  Resident child([&] { acquired(2); });
+  holdfast_lease mine = acquired(1);
+  holdfast_lease lease{};
+  EXPECT_EQ(acquire(1, &lease), HOLDFAST_LOCKED);
+  child.kill_and_wait();
+  EXPECT_EQ(dict.used("key"), 1);
+  EXPECT_EQ(acquire(2, &lease), HOLDFAST_OK);
+  EXPECT_EQ(dict.used("key"), 3);
+  EXPECT_EQ(post(mine), HOLDFAST_OK) << "those of others are left alone";
+}
+
+TEST_IN_TIME(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_hold_it_up) {
+  std::vector<std::unique_ptr<Resident>> children;
+  for (int i = 0; i < 100; ++i) {
+    children.push_back(std::make_unique<Resident>([&] {
+      holdfast_lease lease{};
+      EXPECT_EQ(read(&lease), HOLDFAST_OK);
+    }));
+  }
+  EXPECT_EQ(dict.used("key"), 100);
+  for (const auto& child : children) {
+    child->kill_and_wait();
+  }
+  Writer writer(dict);
+  EXPECT_TRUE(writer.get());
+  EXPECT_EQ(count_shard(shard()).holders, 1U);
+}
+
+TEST_IN_TIME(PermitsTest, a_forked_child_neither_holds_nor_gives_back_its_parents_permits) {
+  holdfast_lease lease{};
+  ASSERT_EQ(write(&lease), HOLDFAST_OK);
+  Child child([&](Channel&) {
+    holdfast_lease copy = lease;
+    holdfast_lease other{};
+    if (dict.remaining("key", copy) != -1) return 1;
+    if (dict.renew("key", copy, 10) != HOLDFAST_NOT_OWNER) return 2;
+    if (dict.keep("key", copy, 1) != HOLDFAST_NOT_OWNER) return 3;
+    if (dict.unlock("key", &copy) != HOLDFAST_NOT_OWNER) return 4;
+    return dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &other) == HOLDFAST_LOCKED ? 0 : 5;
+  });
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_EQ(post(lease), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(PermitsTest, expiry_lets_the_next_waiter_in) {
+  holdfast_lease lease{};
+  ASSERT_EQ(write(&lease, 0.05), HOLDFAST_OK);
+  Reader reader(dict);
+  ASSERT_EQ(reader.wait(), HOLDFAST_LOCKED);
+  EXPECT_LE(reader.sleep_time(), 0.06);
+  EXPECT_TRUE(reader.get());
+}
+
+TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_grants) {
+  const auto expect_ended = [&](const char* how, const std::vector<holdfast_lease>& leases) {
+    const int lost = dict.get("key").code == HOLDFAST_OK ? HOLDFAST_NOT_OWNER : HOLDFAST_NOT_FOUND;
+    for (holdfast_lease lease : leases) EXPECT_EQ(dict.remaining("key", lease), -1) << how;
+    for (holdfast_lease lease : leases) EXPECT_EQ(dict.renew("key", lease, 10), lost) << how;
+    dict.remove("key");
+    EXPECT_EQ(count_shard(shard()).holders, 0U) << how;
+    EXPECT_EQ(check_shard(shard()), "") << how;
+  };
+  std::vector<holdfast_lease> leases{acquired(), acquired(1, 50)};
+  EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("key"), nothing());
+  holdfast_lease fresh = acquired(3);
+  EXPECT_EQ(post(leases[0]), HOLDFAST_NOT_OWNER);
+  leases.erase(leases.begin());
+  EXPECT_EQ(dict.used("key"), 3);
+  EXPECT_EQ(post(fresh), HOLDFAST_OK);
+  expect_ended("flush", leases);
+  leases = {acquired(), acquired()};
+  EXPECT_EQ(dict.remove("key"), HOLDFAST_OK);
+  expect_ended("delete", leases);
+  leases = {acquired(), acquired()};
+  EXPECT_EQ(dict.set("key", "value"), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("key"), text("value"));
+  expect_ended("set", leases);
+  leases = {acquired(1, 100), acquired()};
+  EXPECT_EQ(dict.expire("key", 0.001), HOLDFAST_OK);
+  sleep_ms(10);
+  expect_ended("expire", leases);
+  leases = {acquired(1, 0.001), acquired(1, 0.001)};
+  sleep_ms(10);
+  EXPECT_EQ(dict.flush_expired(), 0) << "free permits do not count as entries";
+  EXPECT_EQ(count_shard(shard()).holders, 0U);
+}
+
+TEST_IN_TIME(PermitsTest, waiters_are_woken_when_all_grants_are_ended) {
+  holdfast_lease lease{};
+  const auto end_it = [&](int how) {
+    if (how == 0) return dict.remove("key");
+    if (how == 1) return dict.set("key", "v") == HOLDFAST_OK ? dict.remove("key") : -1;
+    return dict.flush_all();
+  };
+  for (int how = 0; how < 3; ++how) {
+    SCOPED_TRACE(how);
+    ASSERT_EQ(write(&lease), HOLDFAST_OK);
+    Writer writer(dict);
+    ASSERT_EQ(writer.wait(), HOLDFAST_LOCKED);
+    EXPECT_EQ(end_it(how), HOLDFAST_OK);
+    EXPECT_TRUE(writer.is_woken(5));
+    EXPECT_EQ(writer.wait(), HOLDFAST_OK);
+    EXPECT_EQ(post(writer.lease), HOLDFAST_OK);
+  }
+}
+
+// --- repair ---
+
+TEST_IN_TIME(PermitsTest, repair_keeps_holders_and_counts_them_anew) {
+  holdfast_lease one = acquired(1, 100);
+  holdfast_lease two = acquired(2);
+  Taker waiter(dict);
+  ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED);
+  fields().used.store(77);
+  EXPECT_EQ(repair(shard()), 0U);
+  EXPECT_EQ(fields().used.load(), 3U);
+  EXPECT_EQ(check_shard(shard()), "");
+  EXPECT_EQ(dict.waiters("key"), 0) << "the queue is a hint";
+  EXPECT_EQ(waiter.wait(), HOLDFAST_LOCKED);
+  EXPECT_EQ(post(one), HOLDFAST_OK);
+  EXPECT_EQ(waiter.wait(), HOLDFAST_OK);
+  EXPECT_EQ(post(two), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_holder_that_makes_no_sense) {
+  for (int damage = 0; damage < 6; ++damage) {
+    SCOPED_TRACE(damage);
+    holdfast_lease leases[3] = {acquired(), acquired(), acquired()};
+    holdfast_lease elsewhere{};
+    ASSERT_EQ(dict.try_permits("other", HOLDFAST_RWLOCK, 1, 0, 0, &elsewhere), HOLDFAST_OK);
+    const std::uint32_t first = fields().holders.load();  // of the last lease
+    Entry& second = shard().entry(shard().entry(first).next.load());
+    if (damage == 0) shard().entry(first).next.store(shard().granules());
+    if (damage == 1) shard().entry(first).next.store(first);
+    if (damage == 2) shard().entry(first).next.store(fields("other").holders.load());
+    if (damage == 3) second.hash.store(second.hash.load() ^ 1);
+    if (damage == 4) second.shape.store(0);
+    if (damage == 5) second.value_size.store(sizeof(HolderFields) - 8);
+    EXPECT_EQ(repair(shard()), 1U);
+    EXPECT_EQ(check_shard(shard()), "");
+    EXPECT_EQ(dict.used("key"), 1);
+    EXPECT_EQ(dict.unlock("key", &leases[1]), HOLDFAST_NOT_OWNER);
+    EXPECT_EQ(dict.unlock("key", &leases[2]), HOLDFAST_OK);
+    EXPECT_EQ(dict.unlock("other", &elsewhere), HOLDFAST_OK) << "others lose nothing";
+  }
+}
+
+TEST_IN_TIME(PermitsTest, calls_that_meet_damage_repair_and_go_on) {
+  const auto damaged = [&] {
+    dict.remove("key");
+    holdfast_lease lease = acquired();
+    acquired();
+    shard().entry(fields().holders.load()).next.store(0xFFFFFFFF);
+    return lease;  // which is cut off
+  };
+  holdfast_lease lease = damaged();
+  EXPECT_EQ(post(lease), HOLDFAST_NOT_OWNER);
+  lease = damaged();
+  EXPECT_EQ(dict.renew("key", lease, 5), HOLDFAST_NOT_OWNER);
+  lease = damaged();
+  EXPECT_EQ(dict.keep("key", lease, 1), HOLDFAST_NOT_OWNER);
+  lease = damaged();
+  EXPECT_EQ(dict.used("key"), 1);
+  lease = damaged();
+  EXPECT_EQ(dict.remaining("key", lease), -1);
+  lease = damaged();
+  EXPECT_EQ(acquire(3, &lease), HOLDFAST_LOCKED);
+  damaged();
+  EXPECT_EQ(dict.remove("key"), HOLDFAST_OK);
+  EXPECT_GT(dict.stats().repairs, 5U);
 }
 
 }  // namespace

@@ -213,25 +213,6 @@ TEST_F(Platform, sleeping_until_a_deadline_does_not_end_before_it) {
   EXPECT_GE(monotonic_ns(), deadline);
 }
 
-TEST_F(Platform, a_fork_waits_until_the_guards_of_other_threads_are_gone) {
-  std::atomic<bool> guarded{false};
-  std::atomic<bool> released{false};
-  std::thread holder([&] {
-    const ForkGuard outer;
-    const ForkGuard nested;
-    guarded = true;
-    sleep_until(monotonic_ns() + 50 * kNsPerMs);
-    released = true;
-  });
-  while (!guarded) yield();
-  Child child([&](Channel&) {
-    const ForkGuard works_here_too;
-    return released ? 0 : 1;
-  });
-  EXPECT_EQ(0, child.wait());
-  holder.join();
-}
-
 // Workers are often pinned: a holder beside them may run all the same, so that waiting for it without sleep pays off.
 TEST_F(Platform, a_process_pinned_to_one_processor_knows_of_the_others) {
   const auto counted_when_pinned = [] {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/dict_test.h"
+#include "support/waiting.h"
 
 namespace holdfast::test {
 namespace {
@@ -154,6 +155,13 @@ TEST_F(ReclaimerTest, held_locks_stay_through_everything_and_locks_that_nobody_h
   }
 }
 
+TEST_F(ReclaimerTest, locks_that_nobody_holds_make_room_for_others) {
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_EQ(dict.try_lock("lock" + std::to_string(i), 0, &lease), HOLDFAST_OK) << "after " << i << ", none held";
+    ASSERT_EQ(dict.unlock("lock" + std::to_string(i), &lease), HOLDFAST_OK);
+  }
+}
+
 TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
   std::vector<holdfast_lease> leases(5000);
   std::size_t count = 0;
@@ -189,14 +197,23 @@ TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_enough_has_ended_in_wha
   }
 }
 
+TEST_F(ReclaimerTest, what_was_refused_is_had_when_very_many_leases_have_ended) {
+  std::vector<holdfast_lease> leases(5000);
+  std::size_t count = 0;
+  while (dict.try_lock("lock" + std::to_string(count), 1000, &leases[count]) == HOLDFAST_OK) ++count;
+  fill(0);
+  EXPECT_EQ(safe_set("no", "room"), HOLDFAST_NO_MEMORY);
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_EQ(dict.renew("lock" + std::to_string(i), leases[i], 0.001), HOLDFAST_OK);
+  sleep_ms(20);
+  EXPECT_EQ(safe_set("now", "there is"), HOLDFAST_OK);
+}
+
 TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_a_holder_has_died) {
-  Started other("full", [&](Channel& parent) {
+  Resident other([&] {
     holdfast_lease theirs{};
     for (int i = 0; i < 10; ++i)
-      if (dict.try_lock("their-" + std::to_string(10000 + i), 0, &theirs) != HOLDFAST_OK) return 1;
-    parent.say("full");
-    parent.hear();
-    return 0;
+      EXPECT_EQ(dict.try_lock("their-" + std::to_string(10000 + i), 0, &theirs), HOLDFAST_OK);
   });
   int count = 0;
   while (dict.try_lock("lock-" + std::to_string(10000 + count), 0, &lease) == HOLDFAST_OK) ++count;
@@ -281,25 +298,20 @@ TEST_F(ReclaimerTest, a_shortage_that_was_overwritten_refuses_nothing_for_long) 
 TEST_F(ReclaimerTest, a_waiter_for_a_lock_gets_it_after_everything_else_was_evicted) {
   for (int i = 0; i < 50; ++i) ASSERT_EQ(safe_set(key(i), value(i, 10)), HOLDFAST_OK);
   ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
-  holdfast_parker* parker = holdfast_parker_new();
-  const std::uint32_t waiter = holdfast_waiter_open(parker);
+  Waiting waiting;
   holdfast_lease second{};
-  double sleep = 0;
   fill(10, 50);
   for (int i = 0; i < 50; ++i) dict.remove(key(i));
-  ASSERT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &sleep), HOLDFAST_LOCKED);
+  ASSERT_EQ(waiting.once(dict, "lock", &second), HOLDFAST_LOCKED);
   const std::uint32_t block = place_of("lock").block;
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
   EXPECT_EQ(place_of("lock").block, block) << "its words are watched by their address";
   EXPECT_EQ(header().waiters.load(), 1U);
   ASSERT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
-  std::uint32_t woken = 0;
-  EXPECT_EQ(holdfast_parker_sleep(parker, 5, &woken, 1), 1);
-  EXPECT_EQ(woken, waiter);
-  EXPECT_EQ(dict.wait_lock("lock", 0, parker, waiter, &second, &sleep), HOLDFAST_OK);
+  EXPECT_TRUE(waiting.sleep(5));
+  EXPECT_EQ(waiting.once(dict, "lock", &second), HOLDFAST_OK);
   EXPECT_GT(second.sequence, lease.sequence);
   EXPECT_EQ(dict.unlock("lock", &second), HOLDFAST_OK);
-  holdfast_parker_free(parker);
 }
 
 // --- nothing live is removed ---

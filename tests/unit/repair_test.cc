@@ -11,6 +11,7 @@
 #include "dict/wait_queue.h"
 #include "support/dict_test.h"
 #include "support/private_shard.h"
+#include "support/waiting.h"
 
 namespace holdfast::test {
 namespace {
@@ -125,15 +126,12 @@ TEST_F(RepairTest, entries_that_overlap_are_not_both_kept) {
 
 TEST_F(RepairTest, waiters_are_forgotten_and_their_memory_comes_back) {
   const std::uint64_t before = dict.free_space();
-  holdfast_parker* parker = holdfast_parker_new();
-  double sleep = 0;
-  for (int i = 0; i < 3; ++i)
-    ASSERT_EQ(dict.wait_lock("held", 0, parker, holdfast_waiter_open(parker), &lease, &sleep), HOLDFAST_LOCKED);
+  Waiting waiting[3];
+  for (Waiting& one : waiting) ASSERT_EQ(one.once(dict, "held", &lease), HOLDFAST_LOCKED);
   EXPECT_LT(dict.free_space(), before);
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(dict.free_space(), before);
   EXPECT_EQ(dict.unlock("held", &held), HOLDFAST_OK);
-  holdfast_parker_free(parker);
 }
 
 /// The bytes of a shard without what counts repairs and reuses.

@@ -110,27 +110,11 @@ class HeldUpChild {
   std::thread thread_;
 };
 
-template <MutexStrategy value>
-struct Strategy {
-  static constexpr MutexStrategy kValue = value;
-};
-
-struct StrategyName {
-  template <class T>
-  static std::string GetName(int) {
-    constexpr const char* kNames[] = {"futex", "spin", "file"};
-    return kNames[static_cast<int>(T::kValue)];
-  }
-};
-
-template <class T>
-class ShmtxTest : public testing::Test {
+class ShmtxTest : public testing::TestWithParam<MutexStrategy> {
  protected:
-  static constexpr MutexStrategy kStrategy = T::kValue;
-
   /// Obeys: lock, try, unlock, brief (milliseconds), rob, end.
   static int obey(Channel& parent) {
-    Participant self(kStrategy);
+    Participant self(GetParam());
     parent.say("ready");
     for (;;) {
       const std::string order = parent.hear();
@@ -154,11 +138,14 @@ class ShmtxTest : public testing::Test {
   ScratchDirectory directory_;
 };
 
-using Strategies =
-    testing::Types<Strategy<MutexStrategy::futex>, Strategy<MutexStrategy::spin>, Strategy<MutexStrategy::file>>;
-TYPED_TEST_SUITE(ShmtxTest, Strategies, StrategyName);
+std::string name_of(const testing::TestParamInfo<MutexStrategy>& strategy) {
+  constexpr const char* kNames[] = {"futex", "spin", "file"};
+  return kNames[static_cast<int>(strategy.param)];
+}
+INSTANTIATE_TEST_SUITE_P(strategies, ShmtxTest,
+                         testing::Values(MutexStrategy::futex, MutexStrategy::spin, MutexStrategy::file), name_of);
 
-TYPED_TEST(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sections) {
+TEST_P(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sections) {
   constexpr int kProcesses = 4;
 #ifdef HOLDFAST_SANITIZED  // for races of two words: the overlaps are looked for without
   constexpr std::uint64_t kRounds = 10'000;
@@ -166,7 +153,7 @@ TYPED_TEST(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_se
   constexpr std::uint64_t kRounds = 250'000;
 #endif
   const auto work = [](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     parent.say("ready");
     parent.hear();
     Shared& shared = self.shared();
@@ -198,9 +185,9 @@ TYPED_TEST(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_se
   for (auto& worker : workers) EXPECT_EQ(0, worker->wait());
 }
 
-TYPED_TEST(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline) {
-  Started holder("ready", TestFixture::obey);
-  Started other("ready", TestFixture::obey);
+TEST_P(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline) {
+  Started holder("ready", obey);
+  Started other("ready", obey);
   EXPECT_EQ("acquired", holder.ask("try"));
   EXPECT_EQ("timeout", other.ask("try"));
   EXPECT_EQ("timeout", other.ask("brief"));  // obey() says "early" if it came before the deadline
@@ -209,9 +196,9 @@ TYPED_TEST(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline
   EXPECT_TRUE(then.ends_with("acquired")) << then;
 }
 
-TYPED_TEST(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
-  Started holder("ready", TestFixture::obey);
-  Started waiter("ready", TestFixture::obey);
+TEST_P(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
+  Started holder("ready", obey);
+  Started waiter("ready", obey);
   EXPECT_EQ("acquired", holder.ask("lock"));
   waiter.say("lock");
   std::this_thread::sleep_for(std::chrono::milliseconds(30));  // long enough for every strategy to be in its slow part
@@ -220,9 +207,9 @@ TYPED_TEST(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
   EXPECT_EQ("timeout", holder.ask("try"));
 }
 
-TYPED_TEST(ShmtxTest, a_killed_owner_is_succeeded_and_the_successor_is_told) {
-  Started owner("ready", TestFixture::obey);
-  Started waiter("ready", TestFixture::obey);
+TEST_P(ShmtxTest, a_killed_owner_is_succeeded_and_the_successor_is_told) {
+  Started owner("ready", obey);
+  Started waiter("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   waiter.say("lock");
   owner.kill();  // and left a zombie
@@ -231,21 +218,21 @@ TYPED_TEST(ShmtxTest, a_killed_owner_is_succeeded_and_the_successor_is_told) {
   EXPECT_EQ("acquired", waiter.ask("try"));
 }
 
-TYPED_TEST(ShmtxTest, try_takes_over_from_a_dead_owner_too) {
-  Started owner("ready", TestFixture::obey);
-  Started other("ready", TestFixture::obey);
+TEST_P(ShmtxTest, try_takes_over_from_a_dead_owner_too) {
+  Started owner("ready", obey);
+  Started other("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   EXPECT_EQ(128 + SIGKILL, owner.kill_and_wait());
   EXPECT_EQ("owner died", other.ask("try"));
 }
 
-TYPED_TEST(ShmtxTest, of_many_waiters_exactly_one_is_told_that_the_owner_died) {
-  Started owner("ready", TestFixture::obey);
+TEST_P(ShmtxTest, of_many_waiters_exactly_one_is_told_that_the_owner_died) {
+  Started owner("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   std::vector<std::unique_ptr<Child>> waiters;
   for (int i = 0; i < 4; ++i) {
     waiters.push_back(std::make_unique<Child>([](Channel& parent) {
-      Participant self(TestFixture::kStrategy);
+      Participant self(GetParam());
       parent.say("ready");
       parent.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
       self.mutex().unlock();
@@ -264,9 +251,9 @@ TYPED_TEST(ShmtxTest, of_many_waiters_exactly_one_is_told_that_the_owner_died) {
   EXPECT_EQ(1, told);
 }
 
-TYPED_TEST(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwards) {
-  Started owner("ready", TestFixture::obey);
-  Started other("ready", TestFixture::obey);
+TEST_P(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwards) {
+  Started owner("ready", obey);
+  Started other("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   owner.stop();
   EXPECT_EQ("timeout", other.ask("brief"));
@@ -277,10 +264,10 @@ TYPED_TEST(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwa
   EXPECT_EQ("acquired", other.hear());
 }
 
-TYPED_TEST(ShmtxTest, an_unlock_frees_it_though_a_spawned_child_has_copies_of_all_descriptors) {
-  Started other("ready", TestFixture::obey);
+TEST_P(ShmtxTest, an_unlock_frees_it_though_a_spawned_child_has_copies_of_all_descriptors) {
+  Started other("ready", obey);
   Child owner([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     parent.say(text_of(self.mutex().try_lock()));
     const HeldUpChild child(self.world().directory().path_of("fifo"));
     self.mutex().unlock();
@@ -295,9 +282,9 @@ TYPED_TEST(ShmtxTest, an_unlock_frees_it_though_a_spawned_child_has_copies_of_al
   EXPECT_EQ(0, owner.wait());
 }
 
-TYPED_TEST(ShmtxTest, entering_again_in_the_same_thread_is_busy) {
+TEST_P(ShmtxTest, entering_again_in_the_same_thread_is_busy) {
   Child child([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     parent.say(text_of(self.mutex().try_lock()));
     parent.say(text_of(self.mutex().try_lock()));
     parent.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
@@ -311,9 +298,9 @@ TYPED_TEST(ShmtxTest, entering_again_in_the_same_thread_is_busy) {
   EXPECT_EQ("acquired", child.hear());
 }
 
-TYPED_TEST(ShmtxTest, threads_of_one_process_exclude_each_other) {
+TEST_P(ShmtxTest, threads_of_one_process_exclude_each_other) {
   Child child([](Channel&) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     constexpr int kThreads = 3;
     constexpr int kRounds = 20'000;
     std::vector<std::thread> threads;
@@ -334,9 +321,9 @@ TYPED_TEST(ShmtxTest, threads_of_one_process_exclude_each_other) {
   EXPECT_EQ(0, child.wait());
 }
 
-TYPED_TEST(ShmtxTest, another_thread_of_the_owners_process_waits_until_its_deadline) {
+TEST_P(ShmtxTest, another_thread_of_the_owners_process_waits_until_its_deadline) {
   Child child([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     parent.say(text_of(self.mutex().try_lock()));
     std::thread([&] {
       parent.say(text_of(self.mutex().try_lock()));
@@ -349,9 +336,9 @@ TYPED_TEST(ShmtxTest, another_thread_of_the_owners_process_waits_until_its_deadl
   EXPECT_EQ("timeout", child.hear());
 }
 
-TYPED_TEST(ShmtxTest, a_forked_child_does_not_own_what_its_parent_holds) {
+TEST_P(ShmtxTest, a_forked_child_does_not_own_what_its_parent_holds) {
   Child owner([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     self.mutex().try_lock();
     // The child is born inside the critical section, as if a signal handler had forked.
     Child child([&](Channel& up) {
@@ -375,9 +362,9 @@ TYPED_TEST(ShmtxTest, a_forked_child_does_not_own_what_its_parent_holds) {
   EXPECT_EQ(0, owner.wait());
 }
 
-TYPED_TEST(ShmtxTest, a_forked_child_that_lives_on_does_not_keep_its_dead_parents_mutex) {
+TEST_P(ShmtxTest, a_forked_child_that_lives_on_does_not_keep_its_dead_parents_mutex) {
   Child owner([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     self.mutex().try_lock();
     const pid_t child = ::fork();
     if (child == 0) {
@@ -388,7 +375,7 @@ TYPED_TEST(ShmtxTest, a_forked_child_that_lives_on_does_not_keep_its_dead_parent
     parent.hear();
     return 0;
   });
-  Started other("ready", TestFixture::obey);
+  Started other("ready", obey);
   const pid_t orphan = std::stoi(owner.hear());
   owner.kill();
   EXPECT_EQ("owner died", other.ask("lock"));
@@ -396,9 +383,9 @@ TYPED_TEST(ShmtxTest, a_forked_child_that_lives_on_does_not_keep_its_dead_parent
   ::kill(orphan, SIGKILL);
 }
 
-TYPED_TEST(ShmtxTest, closing_all_descriptors_drops_no_lock) {
+TEST_P(ShmtxTest, closing_all_descriptors_drops_no_lock) {
   Child owner([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     self.mutex().try_lock();
     for (int fd = 3; fd < 256; ++fd) {
       if (fd != parent.read_fd() && fd != parent.write_fd()) ::close(fd);
@@ -409,15 +396,15 @@ TYPED_TEST(ShmtxTest, closing_all_descriptors_drops_no_lock) {
     parent.say(text_of(self.mutex().try_lock()));
     return 0;
   });
-  Started other("ready", TestFixture::obey);
+  Started other("ready", obey);
   EXPECT_EQ("locked", owner.hear());
   EXPECT_EQ("timeout", other.ask("brief"));
   EXPECT_EQ("acquired", owner.ask("unlock"));
 }
 
-TYPED_TEST(ShmtxTest, a_nonsense_word_is_taken_over_and_reported) {
+TEST_P(ShmtxTest, a_nonsense_word_is_taken_over_and_reported) {
   Child child([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     for (const std::uint32_t nonsense : {0xFFFFFFFFU, 0x80000000U, 0x00000001U, 0x40100001U}) {
       self.shared().mutex.word.store(nonsense);
       parent.say(text_of(self.mutex().lock(monotonic_ns() + kLongNs)));
@@ -429,9 +416,9 @@ TYPED_TEST(ShmtxTest, a_nonsense_word_is_taken_over_and_reported) {
 }
 
 // Shared memory was overwritten with the name of a process that is idle, or with that of the caller.
-TYPED_TEST(ShmtxTest, a_word_that_names_a_living_process_which_is_not_inside_is_taken_over_and_reported) {
+TEST_P(ShmtxTest, a_word_that_names_a_living_process_which_is_not_inside_is_taken_over_and_reported) {
   Child idle([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     self.mutex().try_lock();
     self.mutex().unlock();
     parent.say(std::to_string(self.world().token()));
@@ -440,7 +427,7 @@ TYPED_TEST(ShmtxTest, a_word_that_names_a_living_process_which_is_not_inside_is_
   });
   const Token other = std::stoull(idle.hear());
   Child child([=](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     for (const Token token : {other, self.world().token()}) {
       for (const std::uint64_t more : {std::uint64_t{0}, kShmtxWaiters, std::uint64_t{1} << 32}) {
         self.shared().mutex.word.store(owner_bits(token) | more);
@@ -455,9 +442,9 @@ TYPED_TEST(ShmtxTest, a_word_that_names_a_living_process_which_is_not_inside_is_
   EXPECT_EQ("robberies 0", child.hear());
 }
 
-TYPED_TEST(ShmtxTest, unlocking_what_somebody_else_took_touches_nothing) {
+TEST_P(ShmtxTest, unlocking_what_somebody_else_took_touches_nothing) {
   Child child([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     self.mutex().try_lock();
     const std::uint32_t stranger = owner_bits(make_token(5, 77));
     self.shared().mutex.word.store(stranger);
@@ -472,9 +459,9 @@ TYPED_TEST(ShmtxTest, unlocking_what_somebody_else_took_touches_nothing) {
 
 /// Owners are killed at random instants while others work. The invariant `first == second` is broken inside and
 /// restored by the process that is told that the owner died.
-TYPED_TEST(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
+TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
   const auto work = [](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     parent.say("ready");
     Shared& shared = self.shared();
     for (;;) {
@@ -495,7 +482,7 @@ TYPED_TEST(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) 
   };
   constexpr int kKills = 60;
   Child watcher([](Channel& parent) {
-    Participant self(TestFixture::kStrategy);
+    Participant self(GetParam());
     for (;;) {
       parent.say(std::to_string(self.shared().first.load()) + " " + std::to_string(self.shared().violations.load()));
       if (parent.hear() != "again") return 0;

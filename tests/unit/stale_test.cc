@@ -1,9 +1,7 @@
 // What has expired or was flushed: readable by get_stale while it is there, and gone when it is asked to go.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
-#include <thread>
 
 #include "support/dict_test.h"
 
@@ -16,16 +14,6 @@ class StaleTest : public DictTest {
 
   bool stale = false;
 };
-
-TEST_F(StaleTest, what_is_live_is_not_stale) {
-  dict.set("s", "v", 100, 3);
-  stale = true;
-  EXPECT_EQ(get_stale("s"), text("v", 3));
-  EXPECT_FALSE(stale);
-  stale = true;
-  EXPECT_EQ(get_stale("missing"), nothing());
-  EXPECT_FALSE(stale);
-}
 
 TEST_F(StaleTest, what_has_expired_is_given_until_its_memory_is_taken) {
   dict.set("s", "v", 0.001, 3);
@@ -49,41 +37,6 @@ TEST_F(StaleTest, what_has_expired_is_given_until_its_memory_is_taken) {
   EXPECT_EQ(dict.flush_expired(), 4);
   EXPECT_EQ(get_stale("s"), nothing());
   EXPECT_FALSE(stale);
-}
-
-TEST_F(StaleTest, what_was_flushed_is_stale_too) {
-  dict.set("k", "v", 100);
-  dict.flush_all();
-  EXPECT_EQ(get_stale("k"), text("v"));
-  EXPECT_TRUE(stale);
-  dict.set("k", "w");
-  EXPECT_EQ(get_stale("k"), text("w"));
-  EXPECT_FALSE(stale);
-}
-
-TEST_F(StaleTest, what_was_deleted_is_gone) {
-  dict.set("k", "v");
-  dict.remove("k");
-  EXPECT_EQ(get_stale("k"), nothing());
-}
-
-TEST_F(StaleTest, a_list_is_told_live_or_not) {
-  ASSERT_EQ(dict.push("list", HOLDFAST_LEFT, "one"), 1);
-  EXPECT_EQ(get_stale("list").code, HOLDFAST_IS_A_LIST);
-  EXPECT_FALSE(stale);
-  ASSERT_EQ(dict.expire("list", 0.001), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(get_stale("list").code, HOLDFAST_IS_A_LIST);
-  EXPECT_TRUE(stale);
-  EXPECT_EQ(dict.get("list"), nothing());
-  EXPECT_EQ(dict.llen("list"), 0);
-}
-
-TEST_F(StaleTest, a_lock_with_an_ended_lease_is_nothing_not_stale) {
-  holdfast_lease lease{};
-  ASSERT_EQ(dict.try_lock("lock", 0.001, &lease), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(get_stale("lock").code, HOLDFAST_NOT_FOUND);
 }
 
 TEST_F(StaleTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value) {

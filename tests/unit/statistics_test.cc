@@ -139,14 +139,12 @@ TEST_F(StatisticsTest, a_wait_that_is_given_up_counts_too) {
 TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_has_not_waited) {
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
-  holdfast_parker* const parker = holdfast_parker_new();
   holdfast_wait wait{};
-  wait.parker = parker;
-  wait.waiter = holdfast_waiter_open(parker);
+  wait.parker = waiting.parker();
+  wait.waiter = waiting.waiter();
   std::uint64_t grant = 0;
   ASSERT_EQ(holdfast_lock_watch(dict.handle, "key", 3, &wait, &grant), HOLDFAST_LOCKED);
-  ASSERT_EQ(dict.leave("key", parker, wait.waiter), HOLDFAST_OK);
-  holdfast_parker_free(parker);
+  ASSERT_EQ(waiting.leave(dict, "key"), HOLDFAST_OK);
   EXPECT_EQ(waited(dict).count, 0U);
   EXPECT_TRUE(contention(dict).empty());
 }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "support/event_loop.h"
+#include "support/refused_call.h"
 #include "support/started.h"
 
 namespace holdfast::test {
@@ -151,14 +151,12 @@ TEST_F(WakeThreadTest, without_descriptors_the_host_is_told_and_polls_and_the_ne
     Dict dict("wake");
     Waiting waiting;
     take("k");
-    rlimit limit{};
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-    const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-    EXPECT_EQ(waiting.fd(), -1);
-    EXPECT_EQ(std::string(holdfast_error()), "cannot make a descriptor for wake-ups: Too many open files");
-    EXPECT_EQ(waiting.timer(1), HOLDFAST_SYSTEM);
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+    {
+      const NoDescriptors none;
+      EXPECT_EQ(waiting.fd(), -1);
+      EXPECT_STREQ(holdfast_error(), "cannot make a descriptor for wake-ups: Too many open files");
+      EXPECT_EQ(waiting.timer(1), HOLDFAST_SYSTEM);
+    }
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     EXPECT_GE(waiting.fd(), 0) << holdfast_error();
   });
@@ -171,27 +169,18 @@ TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_c
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     EXPECT_GT(waiting.sleep_time(), 0.1);
-    // The limit does not count for root.
-    const uid_t user = ::geteuid();
-    rlimit limit{};
-    ASSERT_EQ(::getrlimit(RLIMIT_NPROC, &limit), 0);
-    const rlimit one{.rlim_cur = 1, .rlim_max = limit.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &one), 0);
-    if (user == 0) {
-      ASSERT_EQ(::setresuid(65534, 65534, 0), 0);
+    {
+      const NoThreads none;
+      ASSERT_TRUE(none.is_refused());
+      EXPECT_EQ(waiting.fd(), -1);
+      EXPECT_STREQ(holdfast_error(),
+                   "cannot start the thread that listens for wake-ups: Resource temporarily unavailable");
+      ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+      EXPECT_LE(waiting.sleep_time(), 0.01) << "it has a descriptor, but nobody listens";
+      release("k");
+      ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
+      ASSERT_EQ(waiting.unlock(dict, "k"), HOLDFAST_OK);
     }
-    EXPECT_EQ(waiting.fd(), -1);
-    EXPECT_EQ(std::string(holdfast_error()),
-              "cannot start the thread that listens for wake-ups: Resource temporarily unavailable");
-    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    EXPECT_LE(waiting.sleep_time(), 0.01) << "it has a descriptor, but nobody listens";
-    release("k");
-    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
-    ASSERT_EQ(waiting.unlock(dict, "k"), HOLDFAST_OK);
-    if (user == 0) {
-      ASSERT_EQ(::setresuid(0, 0, 0), 0);
-    }
-    ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &limit), 0);
     EXPECT_GE(waiting.fd(), 0) << holdfast_error();
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);

@@ -284,13 +284,7 @@ TEST_F(WatchersTest, without_room_they_look_from_time_to_time) {
 }
 
 TEST_F(WatchersTest, a_dead_holder_is_found_and_all_go_on) {
-  Started holder("0", [this](Channel& parent) {
-    Dict mine(dict_name, {.size = 1 << 20});
-    holdfast_lease held{};
-    parent.say(std::to_string(mine.try_lock(kKey, 0, &held)));
-    parent.hear();
-    return 0;
-  });
+  Resident holder([this] { lock(); });
   Watchers many(2 * kWokenAtOnce);
   ASSERT_EQ(many.queue(dict), 2 * kWokenAtOnce);
   holder.kill_and_wait();

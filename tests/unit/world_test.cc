@@ -5,10 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -196,22 +194,6 @@ TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
   EXPECT_EQ("", watcher.hear());
 }
 
-TEST_F(Liveness, exec_ends_it) {
-  Member watcher;
-  Child victim([](Channel& parent) {
-    parent.say(text(enter().token()));
-    parent.hear();
-    ::execlp("sleep", "sleep", "30", nullptr);
-    return 1;
-  });
-  const std::string token = victim.hear();
-  EXPECT_EQ("alive", watcher.judge(token));
-  victim.say("exec");
-  EXPECT_TRUE(watcher.sees_death_of(token));
-  int status;
-  EXPECT_EQ(0, ::waitpid(victim.pid(), &status, WNOHANG)) << "the process itself was to live on";
-}
-
 TEST_F(Liveness, a_forked_child_has_no_identity_until_it_needs_one) {
   Member watcher;
   Child parent_process([](Channel& parent) {
@@ -242,29 +224,6 @@ TEST_F(Liveness, a_forked_child_has_no_identity_until_it_needs_one) {
   EXPECT_EQ("alive", watcher.judge(child_token));
 }
 
-TEST_F(Liveness, a_forked_child_that_lives_on_does_not_keep_its_parent_alive) {
-  Member watcher;
-  Child victim([](Channel& parent) {
-    World& world = enter();
-    const Token own = world.token();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      parent.hear();
-      ::_exit(0);
-    }
-    parent.say(text(own));
-    parent.say(std::to_string(child));
-    parent.hear();
-    return 0;
-  });
-  const std::string token = victim.hear();
-  const pid_t orphan = std::stoi(victim.hear());
-  victim.kill();
-  EXPECT_TRUE(watcher.sees_death_of(token));
-  EXPECT_EQ(0, ::kill(orphan, 0));
-  ::kill(orphan, SIGKILL);
-}
-
 TEST_F(Liveness, a_stopped_process_is_alive) {
   Member watcher;
   Member victim;
@@ -272,64 +231,6 @@ TEST_F(Liveness, a_stopped_process_is_alive) {
   EXPECT_EQ("alive", watcher.judge(victim.token));
   EXPECT_EQ("alive", watcher.ask("owner " + text(((std::stoull(victim.token) >> kSlotShift) << 20) |
                                                  (std::stoull(victim.token) & 0xFFFFF))));
-}
-
-TEST_F(Liveness, a_process_without_its_first_thread_is_alive) {
-  Member watcher;
-  Child victim([](Channel& parent) {
-    parent.say(text(enter().token()));
-    std::thread([&parent] {
-      parent.hear();
-      ::_exit(0);
-    }).detach();
-    // Not pthread_exit, which unwinds this frame: the bare system call, as a language runtime might do.
-    ::syscall(SYS_exit, 0);
-    return 1;
-  });
-  const std::string token = victim.hear();
-  // Until the leader is a zombie with a living thread behind it.
-  ASSERT_TRUE(eventually([&] {
-    const std::string path = "/proc/" + std::to_string(victim.pid()) + "/stat";
-    char text[512] = {};
-    const platform::FileDescriptor fd(::open(path.c_str(), O_RDONLY));
-    if (::read(fd.get(), text, sizeof text - 1) <= 0) return false;
-    const char* const end = std::strrchr(text, ')');
-    return end != nullptr && end[2] == 'Z';
-  }));
-  EXPECT_EQ("alive", watcher.judge(token));
-  victim.say("end");
-  EXPECT_TRUE(watcher.sees_death_of(token));
-}
-
-TEST_F(Liveness, processes_of_another_pid_namespace_are_judged_alike) {
-  Member watcher;
-  Child outer([&](Channel& parent) {
-    if (::unshare(CLONE_NEWPID) != 0) {
-      parent.say("unshare: " + std::string(std::strerror(errno)));
-      return 0;
-    }
-    Child inner([&](Channel& up) {
-      up.say(std::to_string(::getpid()));
-      World& world = enter();
-      up.say(text(world.token()));
-      up.say(in_words(world.judge(std::stoull(watcher.token))));
-      up.hear();
-      return 0;
-    });
-    for (int i = 0; i < 3; ++i) parent.say(inner.hear());
-    parent.hear();
-    inner.kill();
-    parent.hear();
-    return 0;
-  });
-  const std::string pid = outer.hear();
-  if (pid.starts_with("unshare")) GTEST_SKIP() << pid;
-  if (pid != "1") GTEST_SKIP() << "no pid namespace of its own: " << pid;
-  const std::string token = outer.hear();
-  EXPECT_EQ("alive", outer.hear());
-  EXPECT_EQ("alive", watcher.judge(token));
-  outer.say("kill it");
-  EXPECT_TRUE(watcher.sees_death_of(token));
 }
 
 TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead) {
