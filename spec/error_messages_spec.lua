@@ -25,8 +25,8 @@ local RESULTS = {
 }
 -- Beginnings of results, of titles of processes, and of fields of HTTP, in files that have messages as well.
 local SHOWN = {
-    ["tools/src/cli/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
-    ["tools/src/cli/cluster_status.cc"] = { "more than 1 s", "no dictionary: ", "; half within ", "session {} for " },
+    ["tools/src/cluster/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
+    ["tools/src/cluster/status_command.cc"] = { "more than 1 s", "no dictionary: ", "; half within ", "session {} for " },
     ["tools/src/look/doctor_command.cc"] = { "all is well" },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
     ["tools/src/look/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },

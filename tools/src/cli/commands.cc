@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "cli/administration.h"
-#include "cli/cluster_command.h"
 #include "cli/values.h"
+#include "cluster/agent_command.h"
+#include "cluster/cluster_command.h"
 #include "lock/lock_command.h"
 #include "look/locks_command.h"
 #include "look/ls_command.h"
 #include "look/top_command.h"
-#include "run/agent_command.h"
 #include "serve/serve_command.h"
 
 namespace holdfast::cli {

@@ -12,10 +12,10 @@
 #include "cli/output.h"
 #include "cli/print_json.h"
 #include "cli/world_options.h"
+#include "cluster/listening_agents.h"
 #include "inspect/diagnosis.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
-#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/cluster_status.h"
+#include "cluster/status_command.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,15 +18,15 @@
 #include "cli/arguments.h"
 #include "cli/message.h"
 #include "cli/print_json.h"
-#include "cli/question.h"
 #include "cli/world_options.h"
+#include "cluster/listening_agents.h"
+#include "cluster/question.h"
 #include "holdfast.h"
 #include "inspect/dictionaries.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
 #include "lock/lock_refusal.h"
-#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 

@@ -1,4 +1,4 @@
-#include "run/agent_command.h"
+#include "cluster/agent_command.h"
 
 #include <unistd.h>
 

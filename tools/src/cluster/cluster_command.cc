@@ -1,4 +1,4 @@
-#include "cli/cluster_command.h"
+#include "cluster/cluster_command.h"
 
 #include <fmt/format.h>
 
@@ -13,17 +13,17 @@
 
 #include "base/gate_name.h"
 #include "base/name.h"
-#include "cli/cluster_status.h"
 #include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
-#include "cli/question.h"
 #include "cli/world_options.h"
+#include "cluster/listening_agents.h"
+#include "cluster/question.h"
+#include "cluster/status_command.h"
 #include "holdfast.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
-#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 
