@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "cli/administration.h"
 #include "cli/arguments.h"
 #include "cli/message.h"
 #include "cli/output.h"
@@ -21,19 +20,28 @@ namespace holdfast::cli {
 
 namespace {
 
+int run_doctor(const Words& given);
+
+}  // namespace
+
+const Subcommand kDoctor{"doctor",
+                         "Say what is wrong with a world, and repair it",
+                         "",
+                         "Looks over a world, and says what is wrong with it and what to do.",
+                         R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
+"holdfast prune" does, in the dictionaries that need it, and looks again.
+
+Exit status: 0 all is well; 1 warnings; 2 errors.)",
+                         run_doctor};
+
+namespace {
+
 using inspect::Finding;
 using inspect::Findings;
 using inspect::Patient;
 using inspect::Severity;
 
 constexpr double kLookAtProcesses = 30;
-
-constexpr CommandTexts kDoctor{
-    "doctor", "", "Looks over a world, and says what is wrong with it and what to do.",
-    R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
-"holdfast prune" does, in the dictionaries that need it, and looks again.
-
-Exit status: 0 all is well; 1 warnings; 2 errors.)"};
 
 std::string subject_and_sentence(const Finding& finding) {
   const std::string sentence = inspect::without_controls(finding.sentence);
@@ -138,9 +146,7 @@ void print_findings(const Patient& patient, const Findings& findings, const Outp
   print(text);
 }
 
-}  // namespace
-
-int run_doctor(const std::vector<std::string>& given) {
+int run_doctor(const Words& given) {
   Arguments arguments(kDoctor);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool repairs = false;
@@ -166,5 +172,7 @@ int run_doctor(const std::vector<std::string>& given) {
     print_findings(patient, findings, world.output());
   return status_of(findings);
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli
