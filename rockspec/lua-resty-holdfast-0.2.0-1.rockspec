@@ -38,7 +38,7 @@ build = {
     HOLDFAST_LUADIR = "$(LUADIR)",
     HOLDFAST_CLIBDIR = "$(LIBDIR)",
     HOLDFAST_XXHASH_DIR = "$(XXHASH_INCDIR)",
-    -- The command comes along where LuaJIT's headers, CLI11, fmt and nlohmann-json are installed.
+    -- The command comes along where LuaJIT's headers, fmt and nlohmann-json are installed.
     HOLDFAST_CLI = "AUTO",
     HOLDFAST_TESTS = "OFF",
     HOLDFAST_BENCH = "OFF",

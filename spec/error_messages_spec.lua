@@ -25,16 +25,17 @@ local RESULTS = {
 }
 -- Beginnings of results, of titles of processes, and of fields of HTTP, in files that have messages as well.
 local SHOWN = {
-    ["tools/src/cli/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
-    ["tools/src/cli/cluster_status.cc"] = { "more than 1 s", "no dictionary: ", "; half within ", "session {} for " },
+    ["tools/src/cluster/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
+    ["tools/src/cluster/status_command.cc"] = { "more than 1 s", "no dictionary: ", "; half within ",
+                                                "session {} for " },
     ["tools/src/look/doctor_command.cc"] = { "all is well" },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
     ["tools/src/look/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
-    ["tools/src/cli/main.cc"] = { "holdfast: master " },
     ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ",
                                    "any key: " },
     ["tools/src/look/top_view.cc"] = { "it is not held or waited for any more" },
+    ["tools/src/run/run_command.cc"] = { "holdfast: master " },
     ["tools/src/run/worker.cc"] = { "holdfast: worker " },
     ["tools/src/inspect/processes.cc"] = { "a process that is " },
     ["tools/src/serve/reply.cc"] = { "text/plain; ", "application/openmetrics", "Method Not ", "Request Header ",
@@ -45,7 +46,8 @@ local SHOWN = {
 local USAGE = {
     "^bad ", "expected one of ", "^expected a VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
     "^no file was named", "^an empty name ", "^ after %-c ", "^: the command follows", "^an agent is of ", " given: ",
-    " incompatible$", "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
+    " incompatible$", "takes no value$",
+    "^expected status, ", "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
 }
 local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
 

@@ -5,9 +5,9 @@
 
 #include "base/name.h"
 #include "base/parse.h"
-#include "cli/command_line.h"
 #include "fuzz/world_of_one.h"
 #include "holdfast.h"
+#include "run/run_options.h"
 
 namespace holdfast::fuzz {
 namespace {
@@ -94,7 +94,7 @@ void parse_commands(const std::string& text) {
     arguments.push_back(text.substr(at, end - at));
     at = end + 1;
   }
-  const cli::Parsed parsed = cli::parse_command_line(arguments);
+  const auto parsed = cli::parse_run_options(arguments);
   const auto* const options = std::get_if<cli::RunOptions>(&parsed);
   if (options == nullptr) return;
   require(options->workers >= 1 && options->workers <= cli::kWorkersMax, "a number of workers out of its range");

@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -18,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,8 +26,7 @@
 #include "base/gate_name.h"
 #include "base/name.h"
 #include "base/version.h"
-#include "cli/command_words.h"
-#include "cli/unknown_option.h"
+#include "cli/arguments.h"
 #include "etcd/etcd_store.h"
 #include "etcd/identity.h"
 #include "etcd/loop.h"
@@ -47,15 +46,21 @@ constexpr int kUsageError = 2;
 /// Another agent acts for this machine now. A manager that starts services anew should not start this one.
 constexpr int kSuperseded = 3;
 
-constexpr const char* kTryHelp = "\nTry \"holdfast agent --help\".";
+const cli::Subcommand kCommandLine{"agent",
+                                   "",
+                                   "[CLUSTER]",
+                                   "Keeps the locks of a cluster for the programs of this machine.",
+                                   R"(CLUSTER is the name of the cluster.
 
-constexpr const char* kFooter =
-    R"(It serves the programs of the same user, or of the same HOLDFAST_DIR. TERM ends it: if nobody
+It serves the programs of the same user, or of the same HOLDFAST_DIR. TERM ends it: if nobody
 holds a lock its lease ends with it, else the lease stays for the next agent.
 
 Exit status: 0 after TERM, INT or HUP; 1 a fault, a second signal, or its runtime directory was
 removed: start it again; 2 the command line or the configuration is wrong; 3 another agent has
-taken over.)";
+taken over.)",
+                                   nullptr,
+                                   kUsageError,
+                                   "holdfast-agent"};
 
 /// A line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop it:
 /// then nothing is said.
@@ -427,71 +432,53 @@ Expected<Config> config_of(const Given& given) {
   return config;
 }
 
-std::string read_ttl(const std::string& text) {
+std::string read_ttl(const std::string& text, std::optional<std::int64_t>& ttl_s) {
   std::int64_t seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   const bool is_number = error == std::errc() && end == text.data() + text.size();
+  ttl_s = seconds;
   if (is_number && seconds >= kTtlMin && seconds <= kTtlMax) return {};
   return fmt::format("bad time {}: expected whole seconds, {} to {}", quote(text), kTtlMin, kTtlMax);
 }
 
-void describe(CLI::App& app, Given& given) {
-  app.set_version_flag("--version", std::string("holdfast-agent ") + kVersion, "Print the version and exit");
-  app.add_option("CLUSTER", given.cluster, "Name of the cluster");
-  app.allow_extras();
-  app.add_option("--config", given.path, "Configuration; default: /etc/holdfast/CLUSTER.json")
-      ->type_name("FILE")
-      ->check(cli::refuse_no_file);
-  app.add_option("--etcd", given.endpoints, "Servers, separated by commas, in place of the file's")
-      ->delimiter(',')
-      ->allow_extra_args(false)  // else an empty one takes the next word
-      ->type_name("URL")
-      ->check([](const std::string& url) { return url.empty() ? "no endpoints: expected URLs" : ""; });
-  app.add_option("--namespace", given.space, "Of all keys at etcd; default: holdfast/CLUSTER")->type_name("PREFIX");
-  app.add_option("--ttl", given.ttl_s, "Seconds after which others may have the locks of a lost machine; default: 10")
-      ->type_name("SECONDS")
-      ->check(read_ttl);
-  app.add_option("--state", given.state_directory,
-                 "Where to keep which store the cluster has; default: $STATE_DIRECTORY, else the runtime directory")
-      ->type_name("DIRECTORY")
-      ->check([](const std::string& path) { return path.empty() ? "bad directory \"\": expected a path" : ""; });
-  app.add_flag("--drain", given.drains, "At TERM, wait until no lock is held, and get no new one")
-      ->disable_flag_override();
-  app.add_flag("--standby", given.stands_by, "While another agent acts for this machine, wait for its end")
-      ->disable_flag_override();
-  app.footer(kFooter);
+std::string read_endpoints(const std::string& text, std::vector<std::string>& endpoints) {
+  if (text.empty()) return "no endpoints: expected URLs";
+  std::istringstream urls(text);
+  for (std::string url; std::getline(urls, url, ',');) endpoints.push_back(url);
+  return {};
 }
 
-/// What is wrong with the words of a command line, once its options are read.
-std::string judge_words(const CLI::App& app, const Given& given) {
-  for (const std::string& word : app.remaining())
-    return word.size() > 1 && word.front() == '-' ? cli::unknown_option(app, word) : "unexpected " + quote(word);
-  return given.cluster.empty() ? "no CLUSTER was given" : "";
-}
-
-/// The exit status where there is nothing left to do.
-std::optional<int> read_command_line(CLI::App& app, const Given& given, std::vector<std::string> words) try {
-  std::string wrong = cli::split_values(app, words);
-  if (wrong.empty()) {
-    std::reverse(words.begin(), words.end());  // as CLI11 takes it
-    app.parse(words);
-    wrong = judge_words(app, given);
-  }
-  if (wrong.empty()) return std::nullopt;
-  say(wrong + kTryHelp);
-  return kUsageError;
-} catch (const CLI::Success& success) {
-  return app.exit(success);
-} catch (const CLI::ParseError& error) {
-  say(cli::in_words(app, error) + kTryHelp);
-  return kUsageError;
+void add_options(cli::Arguments& arguments, Given& given) {
+  arguments.add_version("--version", kVersion);
+  arguments.add_file("--config", "Configuration; default: /etc/holdfast/CLUSTER.json", given.path);
+  arguments.add_value("--etcd", "URL", "Servers, separated by commas, in place of the file's",
+                      [&](const std::string& text) { return read_endpoints(text, given.endpoints); });
+  arguments.add_value("--namespace", "PREFIX", "Of all keys at etcd; default: holdfast/CLUSTER",
+                      [&](const std::string& prefix) {
+                        given.space = prefix;
+                        return std::string();
+                      });
+  arguments.add_value("--ttl", "SECONDS",
+                      "Seconds after which others may have the locks of a lost machine; default: 10",
+                      [&](const std::string& text) { return read_ttl(text, given.ttl_s); });
+  arguments.add_value(
+      "--state", "DIRECTORY",
+      "Where to keep which store the cluster has; default: $STATE_DIRECTORY, else the runtime directory",
+      [&](const std::string& path) {
+        given.state_directory = path;
+        return std::string(path.empty() ? "bad directory \"\": expected a path" : "");
+      });
+  arguments.add_flag("--drain", given.drains, "At TERM, wait until no lock is held, and get no new one");
+  arguments.add_flag("--standby", given.stands_by, "While another agent acts for this machine, wait for its end");
+  arguments.expect_words(1, 1, {"CLUSTER"});
 }
 
 int run(int count, char** values) {
-  CLI::App app("Keeps the locks of a cluster for the programs of this machine.", "holdfast agent");
+  cli::Arguments arguments(kCommandLine);
   Given given;
-  describe(app, given);
-  if (const auto done = read_command_line(app, given, {values + std::min(count, 1), values + count})) return *done;
+  add_options(arguments, given);
+  if (const auto done = arguments.parse({values + std::min(count, 1), values + count})) return *done;
+  given.cluster = arguments.word(0);
   auto config = config_of(given);
   if (!config) {
     say(config.status().message);

@@ -25,7 +25,8 @@ local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0
                  3600 }
 
 -- name, type, help; then what the count of stats is called there, and what it is multiplied with. In the order of the
--- output.
+-- output. The build of `holdfast serve` reads the first three, which stand on one line, and the bounds above
+-- (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
     { "holdfast_dictionary_used_bytes", "gauge", "Memory of values, lists and waiters.", "bytes_used" },

@@ -2,64 +2,50 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "base/name.h"
-#include "cli/command_words.h"
 #include "cli/message.h"
-#include "cli/print_help.h"
-#include "cli/unknown_option.h"
+#include "cli/output.h"
 #include "inspect/text.h"
 
 namespace holdfast::cli {
 
 namespace {
 
-class HelpFormatter : public CLI::Formatter {
- public:
-  explicit HelpFormatter(const CommandTexts& texts) : texts_(texts) {}
-  std::string make_usage(const CLI::App* /*app*/, std::string /*name*/) const override {
-    return fmt::format("Usage: holdfast {} [OPTIONS] {}\n", texts_.name, texts_.usage);
-  }
+constexpr std::size_t kColumn = 30;  // of the texts in help
 
- private:
-  CommandTexts texts_;
-};
+std::vector<std::string> split_names(const char* names) {
+  std::vector<std::string> split;
+  std::istringstream stream(names);
+  for (std::string name; std::getline(stream, name, ',');) split.push_back(name);
+  return split;
+}
 
 }  // namespace
 
-struct Arguments::Parser {
-  CLI::App app;
-};
-
-Arguments::Arguments(const CommandTexts& texts) : texts_(texts), parser_(std::make_unique<Parser>()) {
-  CLI::App& app = parser_->app;
-  app.description(texts.description);
-  app.name(fmt::format("holdfast {}", texts.name));
-  app.formatter(std::make_shared<HelpFormatter>(texts));
-  app.set_help_flag("-h,--help", "Print this help and exit");
-  app.footer(texts.footer);
-  app.allow_extras();
+std::string help_line(std::string_view name, std::string_view text) {
+  std::string line = fmt::format("  {}", name);
+  line += line.size() < kColumn ? std::string(kColumn - line.size(), ' ') : "\n" + std::string(kColumn, ' ');
+  for (const char c : text) line += c == '\n' ? "\n" + std::string(kColumn, ' ') : std::string(1, c);
+  return line + "\n";
 }
 
-Arguments::~Arguments() = default;
+Arguments::Arguments(const Subcommand& command) : command_(command) {
+  options_.push_back({{"-h", "--help"}, nullptr, "Print this help and exit", {}, [this] { return help(); }});
+}
 
 void Arguments::add_flag(const char* names, bool& flag, const char* text) {
-  parser_->app.add_flag(names, flag, text)->disable_flag_override();
+  options_.push_back({split_names(names), nullptr, text, [&flag](const std::string&) {
+                        flag = true;
+                        return std::string();
+                      }});
 }
 
 void Arguments::add_value(const char* names, const char* type, const char* text, Read read) {
-  parser_->app
-      .add_option_function<std::vector<std::string>>(
-          names, [](const std::vector<std::string>&) {}, text)
-      ->type_name(type)
-      ->type_size(1)
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false)  // with it, CLI11 would take "[1,2]" for two values
-      ->check([read = std::move(read)](const std::string& given) { return read(given); });
+  options_.push_back({split_names(names), type, text, std::move(read)});
 }
 
 void Arguments::add_value(const char* names, const char* type, const char* text, std::string& value) {
@@ -72,8 +58,13 @@ void Arguments::add_value(const char* names, const char* type, const char* text,
 void Arguments::add_file(const char* names, const char* text, std::string& path) {
   add_value(names, "FILE", text, [&path](const std::string& given) {
     path = given;
-    return refuse_no_file(given);
+    return std::string(given.empty() ? "no file was named" : "");
   });
+}
+
+void Arguments::add_version(const char* names, const std::string& version) {
+  const auto shown = [line = fmt::format("{} {}\n", command_.program, version)] { return line; };
+  options_.push_back({split_names(names), nullptr, "Print the version and exit", {}, shown});
 }
 
 void Arguments::expect_words(std::size_t least, std::size_t most, std::vector<const char*> names) {
@@ -82,28 +73,92 @@ void Arguments::expect_words(std::size_t least, std::size_t most, std::vector<co
   names_ = std::move(names);
 }
 
-// What follows "--" are words, whatever they begin with; before it, a negative number is one.
-std::optional<int> Arguments::parse(const std::vector<std::string>& arguments) {
-  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
-  std::vector<std::string> own(arguments.begin(), dashes);
-  CLI::App& app = parser_->app;
-  if (const std::string wrong = split_values(app, own); !wrong.empty()) return refuse(wrong);
-  std::reverse(own.begin(), own.end());  // as CLI11 takes it
-  try {
-    app.parse(own);
-  } catch (const CLI::Success& success) {
-    return print_help(app, success);
-  } catch (const CLI::ParseError& error) {
-    return refuse(in_words(app, error));
+std::optional<int> Arguments::parse(const Words& words) {
+  auto word = words.begin();
+  for (; word != words.end() && *word != "--"; ++word) {
+    if (is_option(*word)) {
+      if (const auto done = read_option(word, words.end())) return done;
+    } else if (passes_on_ == PassesOn::from_first_word) {
+      break;
+    } else {
+      words_.push_back(*word);
+    }
   }
-  for (const std::string& word : app.remaining()) {
-    if (word.size() > 1 && word.front() == '-' && !inspect::number_of(word))
-      return refuse(unknown_option(app, as_typed(arguments, word)));
-    words_.push_back(word);
-  }
-  if (dashes != arguments.end()) words_.insert(words_.end(), dashes + 1, arguments.end());
+  has_dashes_ = word != words.end() && *word == "--";
+  if (has_dashes_) ++word;
+  Words& rest = passes_on_ == PassesOn::nothing ? words_ : passed_on_;
+  rest.insert(rest.end(), word, words.end());
+  if (passes_on_ != PassesOn::nothing) return std::nullopt;
   if (const std::string wrong = count_words(); !wrong.empty()) return refuse(wrong);
   return std::nullopt;
+}
+
+std::string Arguments::Option::name() const {
+  const auto is_long = [](const std::string& name) { return name.starts_with("--"); };
+  const auto found = std::find_if(names.begin(), names.end(), is_long);
+  return found != names.end() ? *found : names.front();
+}
+
+const Arguments::Option* Arguments::find(std::string_view name) const {
+  const auto has_name = [&](const Option& option) {
+    return std::find(option.names.begin(), option.names.end(), name) != option.names.end();
+  };
+  const auto found = std::find_if(options_.begin(), options_.end(), has_name);
+  return found != options_.end() ? &*found : nullptr;
+}
+
+bool Arguments::is_option(const std::string& word) const {
+  if (word.size() < 2 || word.front() != '-') return false;
+  return passes_on_ != PassesOn::nothing || find(word) != nullptr || !inspect::number_of(word);
+}
+
+/// Moves `word` to the last that belongs to the option. Returns as parse() does.
+std::optional<int> Arguments::read_option(Word& word, Word end) const {
+  return word->starts_with("--") ? read_long(word, end) : read_short(word, end);
+}
+
+std::optional<int> Arguments::read_long(Word& word, Word end) const {
+  const std::size_t equals = word->find('=');
+  const std::string name = word->substr(0, equals);
+  const Option* const option = find(name);
+  if (option == nullptr) return refuse_unknown(*word);
+  if (equals == std::string::npos) return option->type != nullptr ? read_next(*option, word, end) : take(*option, "");
+  if (option->type != nullptr) return take(*option, word->substr(equals + 1));
+  return refuse(fmt::format("unexpected {}: {} takes no value", quote(*word), name));
+}
+
+std::optional<int> Arguments::read_short(Word& word, Word end) const {
+  const std::string& letters = *word;
+  for (std::size_t i = 1; i < letters.size(); ++i) {
+    const Option* const option = find(std::string{'-', letters[i]});
+    if (option == nullptr) return refuse_unknown(letters);
+    const std::string rest = letters.substr(i + 1);
+    if (option->type != nullptr) return rest.empty() ? read_next(*option, word, end) : take(*option, rest);
+    if (const auto done = take(*option, "")) return done;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Arguments::read_next(const Option& option, Word& word, Word end) const {
+  if (word + 1 == end || *(word + 1) == "--")
+    return refuse(fmt::format("{}: no {} was given", option.name(), option.type));
+  return take(option, *++word);
+}
+
+std::optional<int> Arguments::take(const Option& option, const std::string& value) const {
+  if (option.shown) {
+    print(option.shown());
+    return exit_status::kYes;
+  }
+  const std::string wrong = option.read(value);
+  if (!wrong.empty()) return refuse(fmt::format("{}: {}", option.name(), wrong));
+  return std::nullopt;
+}
+
+int Arguments::refuse_unknown(const std::string& word) const {
+  std::string accepted;
+  for (const Option& option : options_) accepted += (accepted.empty() ? "" : ", ") + option.name();
+  return refuse(fmt::format("unknown option {}; accepted: {}", quote(word), accepted));
 }
 
 std::string Arguments::count_words() const {
@@ -112,9 +167,24 @@ std::string Arguments::count_words() const {
   return {};
 }
 
+std::string Arguments::full_name() const {
+  return *command_.name == '\0' ? "holdfast" : fmt::format("holdfast {}", command_.name);
+}
+
+std::string Arguments::help() const {
+  const char* const blank = *command_.usage != '\0' ? " " : "";
+  std::string text = fmt::format("{}\nUsage: {} [OPTIONS]{}{}\n\nOptions:\n", command_.description, full_name(), blank,
+                                 command_.usage);
+  for (const Option& option : options_) {
+    const std::string value = option.type != nullptr ? fmt::format(" {}", option.type) : "";
+    text += help_line(fmt::format("{}{}", fmt::join(option.names, ","), value), option.text);
+  }
+  return fmt::format("{}\n{}\n", text, command_.footer);
+}
+
 int Arguments::refuse(const std::string& reason) const {
-  say("{}\nTry \"holdfast {} --help\".", reason, texts_.name);
-  return exit_status::kTrouble;
+  say_as(command_.program, fmt::format("{}\nTry \"{} --help\".", reason, full_name()));
+  return command_.usage_status;
 }
 
 }  // namespace holdfast::cli

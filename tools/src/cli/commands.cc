@@ -1,56 +1,66 @@
 #include "cli/commands.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "cli/administration.h"
-#include "cli/cluster_command.h"
-#include "cli/values.h"
-#include "lock/lock_command.h"
-#include "look/locks_command.h"
-#include "look/ls_command.h"
-#include "look/top_command.h"
-#include "run/agent_command.h"
-#include "serve/serve_command.h"
+#include <algorithm>
+#include <exception>
+
+#include "cli/arguments.h"
+#include "cli/message.h"
+#include "holdfast.h"
 
 namespace holdfast::cli {
 
-const std::vector<Subcommand>& commands() {
-  static const std::vector<Subcommand> table{
-      {"agent", "Keep the locks of a cluster for the programs of this machine", become_agent},
-      {"cluster", "See and repair the locks of a cluster", run_cluster},
-      {"del", "Delete keys", run_del},
-      {"doctor", "Say what is wrong with a world, and repair it", run_doctor},
-      {"get", "Print the value of a key", run_get},
-      {"incr", "Add to a number", run_incr},
-      {"keys", "Print the keys of a dictionary", run_keys},
-      {"lock", "Run a command that holds a lock, as flock does", run_lock_command},
-      {"locks", "List what is held and waited for", run_locks},
-      {"ls", "List dictionaries", run_ls},
-      {"prune", "Free what has expired, and what dead processes have left", run_prune},
-      {"release", "End a grant that its holder does not end", run_release},
-      {"rm", "Remove dictionaries", run_rm},
-      {"serve", "Serve metrics, JSON and a page over HTTP", run_serve},
-      {"set", "Store a value", run_set},
-      {"stat", "Tell all of one dictionary", run_stat},
-      {"top", "Show a world as it lives, on the whole screen", run_top},
-      {"ttl", "Print how long a key lives yet, or set it", run_ttl},
-  };
-  return table;
-}
+namespace {
 
-const Subcommand* find_command(std::string_view name) {
-  const auto found = std::find_if(commands().begin(), commands().end(),
-                                  [&](const Subcommand& command) { return command.name == name; });
-  return found != commands().end() ? &*found : nullptr;
-}
+// As --help lists them.
+const std::vector<const Subcommand*> kCommands{
+    &kRun, &kAgent, &kCluster, &kDel, &kDoctor, &kGet, &kIncr, &kKeys, &kLock, &kLocks,
+    &kLs,  &kPrune, &kRelease, &kRm,  &kServe,  &kSet, &kStat, &kTop,  &kTtl,
+};
 
 std::string names_of_commands() {
-  std::vector<std::string> names{"run"};
-  for (const Subcommand& command : commands()) names.emplace_back(command.name);
+  std::vector<std::string> names;
+  for (const Subcommand* command : kCommands) names.emplace_back(command->name);
   std::sort(names.begin(), names.end());
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
+}
+
+int run_without_command(const Words& words) {
+  const std::string footer =
+      "Commands:\n" + list_of(kCommands) + "\n\"holdfast COMMAND --help\" tells more about a command.";
+  const Subcommand holdfast{
+      "", "", "COMMAND ...", "Cross-process locks and a shared dictionary for LuaJIT.", footer.c_str(), nullptr};
+  Arguments arguments(holdfast);
+  arguments.add_version("--version", holdfast_version());
+  arguments.pass_on_from_first_word();
+  if (const auto done = arguments.parse(words)) return *done;
+  if (arguments.passed_on().empty()) return arguments.refuse("no command was given; accepted: " + names_of_commands());
+  return arguments.refuse(
+      fmt::format("unknown command \"{}\"; accepted: {}", arguments.passed_on().front(), names_of_commands()));
+}
+
+}  // namespace
+
+std::string list_of(const std::vector<const Subcommand*>& commands) {
+  std::string text;
+  for (const Subcommand* command : commands) {
+    const std::string_view name = command->name;
+    text += help_line(name.substr(name.rfind(' ') + 1), command->summary);
+  }
+  return text;
+}
+
+int run_command_line(const Words& words) try {
+  const auto is_named = [&](const Subcommand* command) { return !words.empty() && command->name == words.front(); };
+  const auto command = std::find_if(kCommands.begin(), kCommands.end(), is_named);
+  if (command == kCommands.end()) return run_without_command(words);
+  return (*command)->run({words.begin() + 1, words.end()});
+} catch (const std::exception& error) {
+  say("{}", error.what());
+  return exit_status::kTrouble;
 }
 
 }  // namespace holdfast::cli

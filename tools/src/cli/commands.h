@@ -1,4 +1,5 @@
-// The commands, by name.
+// The commands. Each is one object in the file that implements it, with all texts of its help; it is declared here and
+// has its row in commands.cc. `holdfast --help`, its own --help and the completion of bash follow from that.
 #pragma once
 
 #include <string>
@@ -7,18 +8,48 @@
 
 namespace holdfast::cli {
 
+using Words = std::vector<std::string>;
+
+/// As of grep: 1 is the answer no, 2 is trouble, a wrong command line included.
+namespace exit_status {
+inline constexpr int kYes = 0;
+inline constexpr int kNo = 1;
+inline constexpr int kTrouble = 2;
+}  // namespace exit_status
+
 struct Subcommand {
-  const char* name;
-  const char* summary;
-  /// `arguments`: those after the name. The exit status.
-  int (*run)(const std::vector<std::string>& arguments);
+  const char* name;         // "ls", "cluster status"
+  const char* summary;      // its line in the list of commands
+  const char* usage;        // what follows "holdfast ls [OPTIONS]"
+  const char* description;  // a sentence
+  const char* footer;       // what else there is to say
+  /// `words`: those after the name. The exit status.
+  int (*run)(const Words& words);
+  int usage_status = exit_status::kTrouble;  // where the command line is wrong
+  const char* program = "holdfast";          // that has it, as messages and the version name it
 };
 
-/// All but `run`, by name.
-const std::vector<Subcommand>& commands();
-/// Null if there is none.
-const Subcommand* find_command(std::string_view name);
-/// "agent, cluster, ...", `run` included.
-std::string names_of_commands();
+// By the file that has them.
+extern const Subcommand kCluster;                           // cluster/cluster_command.cc
+extern const Subcommand kHolders, kBreak, kAcceptNewStore;  // the same
+extern const Subcommand kClusterStatus;                     // cluster/status_command.cc
+extern const Subcommand kAgent;                             // cluster/agent_command.cc
+extern const Subcommand kGet, kKeys, kTtl;                  // cli/get_command.cc
+extern const Subcommand kSet, kDel, kIncr;                  // cli/set_command.cc
+extern const Subcommand kRm, kPrune;                        // cli/rm_command.cc
+extern const Subcommand kLock;                              // lock/lock_command.cc
+extern const Subcommand kRelease;                           // lock/release_command.cc
+extern const Subcommand kLs, kStat;                         // look/ls_command.cc
+extern const Subcommand kLocks;                             // look/locks_command.cc
+extern const Subcommand kTop;                               // look/top_command.cc
+extern const Subcommand kDoctor;                            // look/doctor_command.cc
+extern const Subcommand kRun;                               // run/run_command.cc
+extern const Subcommand kServe;                             // serve/serve_command.cc
+
+/// Runs `holdfast WORDS...`. The exit status.
+int run_command_line(const Words& words);
+
+/// "  status            Show whether ...": a line for each, as help has them.
+std::string list_of(const std::vector<const Subcommand*>& commands);
 
 }  // namespace holdfast::cli

@@ -8,7 +8,6 @@
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
-#include "cli/values.h"
 #include "inspect/packed.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
@@ -17,23 +16,41 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kGet{
-    "get", "NAME KEY", "Prints the value of a key.",
-    R"(A string is printed as it is, with a newline behind it; on a terminal, what is not printable
+int run_get(const Words& given);
+int run_keys(const Words& given);
+int run_ttl(const Words& given);
+
+}  // namespace
+
+const Subcommand kGet{"get",
+                      "Print the value of a key",
+                      "NAME KEY",
+                      "Prints the value of a key.",
+                      R"(A string is printed as it is, with a newline behind it; on a terminal, what is not printable
 as \xHH. A number is printed in full, a boolean as true or false; so is a key that is held as a
 lock.
 
-Exit status: 0; 1 there is no such key; 2 trouble.)"};
+Exit status: 0; 1 there is no such key; 2 trouble.)",
+                      run_get};
 
-constexpr CommandTexts kKeys{
-    "keys", "NAME", "Prints the keys of a dictionary, in no order.",
-    R"(What is not printable is printed as \xHH, and a backslash as \\. A key that exists all the
-while is printed once.)"};
+const Subcommand kKeys{"keys",
+                       "Print the keys of a dictionary",
+                       "NAME",
+                       "Prints the keys of a dictionary, in no order.",
+                       R"(What is not printable is printed as \xHH, and a backslash as \\. A key that exists all the
+while is printed once.)",
+                       run_keys};
 
-constexpr CommandTexts kTtl{"ttl", "NAME KEY [SECONDS]", "Prints how long a key lives yet, or sets it.",
-                            R"(Prints seconds, or "never". With SECONDS the key ends then, 0 for never.
+const Subcommand kTtl{"ttl",
+                      "Print or set a key's time to live",
+                      "NAME KEY [SECONDS]",
+                      "Prints how long a key lives yet, or sets it.",
+                      R"(Prints seconds, or "never". With SECONDS the key ends then, 0 for never.
 
-Exit status: 0; 1 there is no such key, or with SECONDS it is held as a lock; 2 trouble.)"};
+Exit status: 0; 1 there is no such key, or with SECONDS it is held as a lock; 2 trouble.)",
+                      run_ttl};
+
+namespace {
 
 constexpr double kSecondsMax = 1e10;  // holdfast.h: more is never
 
@@ -122,9 +139,7 @@ int refuse_list(const KeyCommand& command, const std::string& key) {
 
 std::string no_such_key(const std::string& key) { return "there is no key " + quote(key); }
 
-}  // namespace
-
-int run_get(const std::vector<std::string>& given) {
+int run_get(const Words& given) {
   KeyCommand command(kGet, WorldOptions::Prints::something);
   bool bare = false;
   bool raw = false;
@@ -151,7 +166,7 @@ int run_get(const std::vector<std::string>& given) {
   return exit_status::kYes;
 }
 
-int run_keys(const std::vector<std::string>& given) {
+int run_keys(const Words& given) {
   KeyCommand command(kKeys, WorldOptions::Prints::something);
   std::string typed;
   std::uint64_t left = ~std::uint64_t{0};
@@ -191,7 +206,7 @@ int run_keys(const std::vector<std::string>& given) {
   return exit_status::kYes;
 }
 
-int run_ttl(const std::vector<std::string>& given) {
+int run_ttl(const Words& given) {
   KeyCommand command(kTtl, WorldOptions::Prints::something);
   bool force = false;
   command.arguments().add_flag("-f,--force", force, "With SECONDS: also of a lock that is held, which ends then");
@@ -219,5 +234,7 @@ int run_ttl(const std::vector<std::string>& given) {
     print(seconds != 0 ? fmt::format("{:.3f}\n", seconds) : "never\n");
   return exit_status::kYes;
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

@@ -12,13 +12,13 @@
 
 namespace holdfast::cli {
 
-KeyCommand::KeyCommand(const CommandTexts& texts, WorldOptions::Prints prints)
-    : arguments_(texts), world_(arguments_, prints) {
+KeyCommand::KeyCommand(const Subcommand& command, WorldOptions::Prints prints)
+    : arguments_(command), world_(arguments_, prints) {
   arguments_.add_flag("-e,--escaped", escaped_,
                       "Keys and values are typed as they are printed: \\xHH is a byte, \\\\ is \\");
 }
 
-std::optional<int> KeyCommand::begin(const std::vector<std::string>& given, Does does) {
+std::optional<int> KeyCommand::begin(const Words& given, Does does) {
   if (const auto done = read_line(given)) return done;
   return open(does);
 }

@@ -14,7 +14,7 @@ namespace holdfast::cli {
 class KeyCommand {
  public:
   /// The first word of the command line is the NAME of a dictionary.
-  KeyCommand(const CommandTexts& texts, WorldOptions::Prints prints);
+  KeyCommand(const Subcommand& command, WorldOptions::Prints prints);
 
   Arguments& arguments() noexcept { return arguments_; }
   const Arguments& arguments() const noexcept { return arguments_; }
@@ -22,8 +22,8 @@ class KeyCommand {
 
   enum class Does { look, change };
   /// Reads the command line and opens the dictionary. The exit status if that ends it.
-  std::optional<int> begin(const std::vector<std::string>& given, Does does);
-  std::optional<int> read_line(const std::vector<std::string>& given) { return arguments_.parse(given); }
+  std::optional<int> begin(const Words& given, Does does);
+  std::optional<int> read_line(const Words& given) { return arguments_.parse(given); }
   std::optional<int> open(Does does);
 
   holdfast_dict* dict() const noexcept { return dict_; }

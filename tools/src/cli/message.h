@@ -1,20 +1,19 @@
 // Messages of the command: one line on standard error in one write, so that processes do not mix theirs.
 #pragma once
 
-#include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/core.h>
 
-#include <string>
-#include <utility>
+#include <string_view>
 
 namespace holdfast::cli {
+
+/// "SPEAKER: <text>"
+void say_as(std::string_view speaker, std::string_view text);
 
 /// "holdfast: <text>"
 template <class... Arguments>
 void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-  const std::string line = "holdfast: " + fmt::format(format, std::forward<Arguments>(arguments)...) + "\n";
-  // There is no other place to tell of a failure.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
 }
 
 }  // namespace holdfast::cli

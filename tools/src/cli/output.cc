@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "base/name.h"
+#include "cli/message.h"
 
 namespace holdfast::cli {
 
@@ -70,6 +71,12 @@ Output output_for(Color color) {
 std::string Output::styled(std::string_view text, Style style) const {
   if (!colours || style == Style::plain) return std::string(text);
   return fmt::format("\x1b[{}m{}\x1b[0m", code_of(style), text);
+}
+
+void say_as(std::string_view speaker, std::string_view text) {
+  const std::string line = fmt::format("{}: {}\n", speaker, text);
+  // There is no other place to tell of a failure.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
 void print(std::string_view text) {

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "base/name.h"
-#include "cli/administration.h"
 #include "cli/arguments.h"
 #include "cli/message.h"
 #include "cli/output.h"
@@ -22,18 +21,32 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kRm{"rm", "NAME...", "Removes dictionaries, with the locks in them.",
-                           R"(Refused for one that other processes have open or hold a lock in, and where that cannot be
+int run_rm(const Words& given);
+int run_prune(const Words& given);
+
+}  // namespace
+
+const Subcommand kRm{"rm",
+                     "Remove dictionaries",
+                     "NAME...",
+                     "Removes dictionaries, with the locks in them.",
+                     R"(Refused for one that other processes have open or hold a lock in, and where that cannot be
 told: their locks in it would be lost. With --force they are told that it was removed, and the
 next one of its name is a new one.
 
-Exit status: 0; 1 one of them was refused; 2 trouble.)"};
+Exit status: 0; 1 one of them was refused; 2 trouble.)",
+                     run_rm};
 
-constexpr CommandTexts kPrune{
-    "prune", "[NAME...]", "Frees what has expired and what dead processes have left, in all dictionaries.",
-    R"(That is memory which would come free by itself when it is needed. It also finds damage and
+const Subcommand kPrune{"prune",
+                        "Free what has expired, and what dead processes have left",
+                        "[NAME...]",
+                        "Frees what has expired and what dead processes have left, in all dictionaries.",
+                        R"(That is memory which would come free by itself when it is needed. It also finds damage and
 repairs it. Others wait meanwhile, for a few milliseconds for each MB. Dictionaries that are
-left of a world without processes go, unless they persist.)"};
+left of a world without processes go, unless they persist.)",
+                        run_prune};
+
+namespace {
 
 /// The exit status, of one that is not refused. `was_there`: before this process entered the world, which removes what
 /// a world without processes has left.
@@ -105,9 +118,7 @@ void print_pruned_json(const std::string& directory, const std::vector<Pruned>& 
   print_json(json, output);
 }
 
-}  // namespace
-
-int run_rm(const std::vector<std::string>& given) {
+int run_rm(const Words& given) {
   Arguments arguments(kRm);
   WorldOptions world(arguments, WorldOptions::Prints::nothing);
   bool force = false;
@@ -142,7 +153,7 @@ int run_rm(const std::vector<std::string>& given) {
   return status;
 }
 
-int run_prune(const std::vector<std::string>& given) {
+int run_prune(const Words& given) {
   Arguments arguments(kPrune);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
@@ -177,5 +188,7 @@ int run_prune(const std::vector<std::string>& given) {
     print_pruned(pruned, world.output());
   return failed ? exit_status::kTrouble : exit_status::kYes;
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

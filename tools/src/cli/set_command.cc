@@ -11,7 +11,6 @@
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
-#include "cli/values.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
 
@@ -19,17 +18,37 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kSet{"set", "NAME KEY VALUE", "Stores a value.",
-                            R"(Without VALUE, and with --stdin, it is read from standard input.
+int run_set(const Words& given);
+int run_del(const Words& given);
+int run_incr(const Words& given);
+
+}  // namespace
+
+const Subcommand kSet{"set",
+                      "Store a value",
+                      "NAME KEY VALUE",
+                      "Stores a value.",
+                      R"(Without VALUE, and with --stdin, it is read from standard input.
 
 Exit status: 0; 1 refused: there is a value (--add) or there is none (--replace), or the key is
-held as a lock; 2 trouble.)"};
+held as a lock; 2 trouble.)",
+                      run_set};
 
-constexpr CommandTexts kDel{"del", "NAME KEY...", "Deletes keys.",
-                            R"(Exit status: 0; 1 one of them was not there, or is held as a lock; 2 trouble.)"};
+const Subcommand kDel{"del",
+                      "Delete keys",
+                      "NAME KEY...",
+                      "Deletes keys.",
+                      R"(Exit status: 0; 1 one of them was not there, or is held as a lock; 2 trouble.)",
+                      run_del};
 
-constexpr CommandTexts kIncr{"incr", "NAME KEY [BY]", "Adds to a number, by default 1, and prints the sum.",
-                             R"(Exit status: 0; 1 there is no such key, and no --init; 2 trouble.)"};
+const Subcommand kIncr{"incr",
+                       "Add to a number",
+                       "NAME KEY [BY]",
+                       "Adds to a number, by default 1, and prints the sum.",
+                       R"(Exit status: 0; 1 there is no such key, and no --init; 2 trouble.)",
+                       run_incr};
+
+namespace {
 
 constexpr double kSecondsMax = 1e10;
 
@@ -132,9 +151,7 @@ std::optional<int> read_value_of(const KeyCommand& command, SetOptions& options)
   return wrong.empty() ? std::nullopt : std::optional<int>(arguments.refuse(wrong));
 }
 
-}  // namespace
-
-int run_set(const std::vector<std::string>& given) {
+int run_set(const Words& given) {
   KeyCommand command(kSet, WorldOptions::Prints::nothing);
   SetOptions options;
   declare(command.arguments(), options);
@@ -155,7 +172,7 @@ int run_set(const std::vector<std::string>& given) {
   return exit_status::kYes;
 }
 
-int run_del(const std::vector<std::string>& given) {
+int run_del(const Words& given) {
   KeyCommand command(kDel, WorldOptions::Prints::nothing);
   bool force = false;
   command.arguments().add_flag("-f,--force", force, "Also end locks, and say nothing of keys that are not there");
@@ -181,7 +198,7 @@ int run_del(const std::vector<std::string>& given) {
   return status;
 }
 
-int run_incr(const std::vector<std::string>& given) {
+int run_incr(const Words& given) {
   KeyCommand command(kIncr, WorldOptions::Prints::something);
   std::optional<double> initial;
   double exptime = 0;
@@ -218,5 +235,7 @@ int run_incr(const std::vector<std::string>& given) {
   print_json(json, command.world().output());
   return exit_status::kYes;
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

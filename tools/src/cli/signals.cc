@@ -1,8 +1,12 @@
 #include "cli/signals.h"
 
+#include <fmt/core.h>
+#include <sys/wait.h>
+
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 namespace holdfast::cli {
@@ -74,6 +78,12 @@ void die_by(int signal) {
   raise(signal);
   // The first process of a pid namespace survives its own signals.
   std::_Exit(128 + signal);
+}
+
+std::string describe_end(int status) {
+  if (WIFSIGNALED(status))
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  return fmt::format("exited with status {}", WEXITSTATUS(status));
 }
 
 }  // namespace holdfast::cli

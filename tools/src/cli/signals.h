@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <optional>
+#include <string>
 
 #include "cli/descriptor.h"
 
@@ -37,5 +38,8 @@ class SignalQueue {
 
 /// Ends this process by that signal, so that its parent sees why it ended. Calls only what a handler may call.
 [[noreturn]] void die_by(int signal);
+
+/// How a child has ended: "exited with status 1", "was killed by signal 9 (Killed)". `status` is waitpid's.
+std::string describe_end(int status);
 
 }  // namespace holdfast::cli

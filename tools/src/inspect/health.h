@@ -1,6 +1,7 @@
-// What is wrong with a world: what `holdfast doctor` says. Each check reads only, and has a file of its own.
+// What is wrong with a world: what `holdfast doctor` says. Each check reads only.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ using Findings = std::vector<Finding>;
 Finding finding_of(Severity severity, const std::string& subject, const std::string& sentence);
 
 /// All that the checks look at, gathered once.
-struct Patient {
+struct WorldSnapshot {
   std::string directory;
   std::vector<WorldFile> files;
   Openers openers;       // of all processes of the machine that may be looked at
@@ -38,19 +39,28 @@ struct Patient {
   std::vector<Dictionary> dictionaries;
 };
 
-// health_files.cc: files that are none, of another layout or another world, cut short, open to others.
-void check_files(const Patient& patient, Findings& findings);
-// health_room.cc: the file system.
-void check_room(const Patient& patient, Findings& findings);
-// health_processes.cc: places that are taken, processes that are stopped, and whether any lives.
-void check_processes(Patient& patient, Findings& findings);
-// health_dictionaries.cc: damage, mutexes, what the dead hold, how full it is, its cluster.
-void check_dictionary(const Dictionary& dictionary, Patient& patient, Findings& findings);
+/// Which processes have the files of that directory open.
+using LookAtOpeners = std::function<Openers(const std::string& directory)>;
 
-// health_waits.cc: commands that wait for each other.
-void check_waits(Patient& patient, Findings& findings);
+/// Gathers what there is, and adds what stands in the way of more.
+WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings);
+
+/// Adds what is wrong with it. The worst stand first.
+Findings check_health(WorldSnapshot& snapshot, Findings findings);
+
+/// Of findings that check_health() gave; note: all is well.
+Severity worst_of(const Findings& findings) noexcept;
+
+// health_files.cc: files that are none, of another layout or another world, cut short, open to others; and the room in
+// the file system.
+void check_files(const WorldSnapshot& snapshot, Findings& findings);
+void check_room(const WorldSnapshot& snapshot, Findings& findings);
+// health_processes.cc: places that are taken, processes that are stopped, and whether any lives.
+void check_processes(WorldSnapshot& snapshot, Findings& findings);
+// health_dictionaries.cc: damage, mutexes, what the dead hold, how full it is, its cluster.
+void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings);
 
 /// Whether holdfast_flush_expired would mend something: damage, or what the dead hold.
-bool needs_repair(const Dictionary& dictionary, Patient& patient);
+bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot);
 
 }  // namespace holdfast::inspect

@@ -21,23 +21,23 @@ struct HeldByDead {
   std::size_t waited_for = 0;
 };
 
-bool is_waited_for(const Lock& lock, Patient& patient) {
+bool is_waited_for(const Lock& lock, WorldSnapshot& snapshot) {
   return std::any_of(lock.waiters.begin(), lock.waiters.end(), [&](const holdfast_waiter& waiter) {
-    return patient.processes.of(waiter.owner).life != Life::dead;
+    return snapshot.processes.of(waiter.owner).life != Life::dead;
   });
 }
 
-Expected<HeldByDead> find_held_by_dead(const Dictionary& dictionary, Patient& patient) {
+Expected<HeldByDead> find_held_by_dead(const Dictionary& dictionary, WorldSnapshot& snapshot) {
   HeldByDead found;
   for (LockScan scan(dictionary.handle, dictionary.name, ""); !scan.done();) {
     std::vector<Lock> locks;
     if (const Status looked = scan.next(Which::all, SIZE_MAX, locks); !looked.ok()) return looked;
     for (const Lock& lock : locks) {
       const bool of_dead = std::any_of(lock.holders.begin(), lock.holders.end(), [&](const holdfast_holder& holder) {
-        return patient.processes.of(holder.owner).life == Life::dead;
+        return snapshot.processes.of(holder.owner).life == Life::dead;
       });
       found.keys += of_dead ? 1 : 0;
-      found.waited_for += of_dead && is_waited_for(lock, patient) ? 1 : 0;
+      found.waited_for += of_dead && is_waited_for(lock, snapshot) ? 1 : 0;
     }
   }
   return found;
@@ -46,8 +46,8 @@ Expected<HeldByDead> find_held_by_dead(const Dictionary& dictionary, Patient& pa
 /// Adds findings about one dictionary.
 class Examination {
  public:
-  Examination(const Dictionary& dictionary, Patient& patient, Findings& findings)
-      : dictionary_(dictionary), patient_(patient), findings_(findings) {}
+  Examination(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings)
+      : dictionary_(dictionary), snapshot_(snapshot), findings_(findings) {}
 
   void run() {
     if (!dictionary_.trouble.empty()) return tell_trouble();
@@ -97,7 +97,7 @@ class Examination {
   }
 
   void look_at_mutexes() {
-    const Process& holder = patient_.processes.of(health_.holder);
+    const Process& holder = snapshot_.processes.of(health_.holder);
     if (health_.held_by_dead != 0)
       add(Severity::warning,
           fmt::format("{} was left locked by a process that died in the middle of a change",
@@ -116,7 +116,7 @@ class Examination {
   }
 
   void look_for_the_dead() {
-    auto held = find_held_by_dead(dictionary_, patient_);
+    auto held = find_held_by_dead(dictionary_, snapshot_);
     if (!held) {
       if (!is_told(Severity::warning, subject()))
         add(Severity::error, "its locks cannot be listed: " + held.status().message, kRepair);
@@ -168,27 +168,27 @@ class Examination {
   }
 
   const Dictionary& dictionary_;
-  Patient& patient_;
+  WorldSnapshot& snapshot_;
   Findings& findings_;
   holdfast_health health_{};
 };
 
 }  // namespace
 
-void check_dictionary(const Dictionary& dictionary, Patient& patient, Findings& findings) {
+void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings) {
   const std::size_t known = findings.size();
-  Examination(dictionary, patient, findings).run();
-  if (was_removed_since(patient.directory, dictionary)) findings.resize(known);  // in the middle of it
+  Examination(dictionary, snapshot, findings).run();
+  if (was_removed_since(snapshot.directory, dictionary)) findings.resize(known);  // in the middle of it
 }
 
-bool needs_repair(const Dictionary& dictionary, Patient& patient) {
+bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot) {
   if (dictionary.handle == nullptr) return false;
   holdfast_health health{};
   if (const int code = holdfast_check(dictionary.handle, &health, sizeof health); code != HOLDFAST_OK)
-    return !is_gone(patient.directory, dictionary.name, code);
+    return !is_gone(snapshot.directory, dictionary.name, code);
   if (health.damaged + health.held_by_dead + health.held_by_idle != 0) return true;
-  auto held = find_held_by_dead(dictionary, patient);
-  if (!held) return !is_gone(patient.directory, dictionary.name, static_cast<int>(held.status().code));
+  auto held = find_held_by_dead(dictionary, snapshot);
+  if (!held) return !is_gone(snapshot.directory, dictionary.name, static_cast<int>(held.status().code));
   return held->keys != 0;
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,8 @@ namespace {
 
 constexpr const char* kTable = "processes";
 constexpr double kLookAtDescriptors = 2;  // seconds
+constexpr double kLittle = 0.05;          // of the file system
+constexpr std::uint64_t kVeryLittle = std::uint64_t{1} << 20;
 
 std::string named(const std::vector<std::uint32_t>& pids) {
   constexpr std::size_t kShown = 20;
@@ -29,41 +32,42 @@ std::string named(const std::vector<std::uint32_t>& pids) {
 }
 
 /// The commands that hold locks in the file of that byte, over exec: they do not have it open.
-std::string commands_with_locks(const Patient& patient, std::uint64_t byte) {
-  const auto uses = read_kept_uses(patient.directory, byte);
+std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byte) {
+  const auto uses = read_kept_uses(snapshot.directory, byte);
   if (!uses || uses->empty()) return {};
-  const std::vector<std::uint32_t> pids = pids_that_keep(patient.directory, *uses, all_pids(), kLookAtDescriptors);
+  const std::vector<std::uint32_t> pids = pids_that_keep(snapshot.directory, *uses, all_pids(), kLookAtDescriptors);
   if (pids.empty()) return "a command that is not seen from here has locks in it";
   return fmt::format("{} locks in it: pid {}", pids.size() == 1 ? "this has" : "these have", named(pids));
 }
 
 /// What uses the file of that byte, for a sentence.
-std::string users(const Patient& patient, const WorldFile& file, std::uint64_t byte) {
-  const auto& pids = patient.openers.of(file.inode);
-  const std::string commands = commands_with_locks(patient, byte);
+std::string users(const WorldSnapshot& snapshot, const WorldFile& file, std::uint64_t byte) {
+  const auto& pids = snapshot.openers.of(file.inode);
+  const std::string commands = commands_with_locks(snapshot, byte);
   if (!pids.empty())
     return fmt::format("{} it open: pid {}{}{}", pids.size() == 1 ? "this has" : "these have", named(pids),
                        commands.empty() ? "" : "; ", commands);
   if (!commands.empty()) return commands;
-  return patient.openers.complete() ? "no process has it open" : "no process that this user may look at has it open";
+  return snapshot.openers.complete() ? "no process has it open" : "no process that this user may look at has it open";
 }
 
-std::string users(const Patient& patient, const WorldFile& file) {
-  return users(patient, file, name_byte(file.name, file.inode));
+std::string users(const WorldSnapshot& snapshot, const WorldFile& file) {
+  return users(snapshot, file, name_byte(file.name, file.inode));
 }
 
 /// Whether processes of another version use the world: then none of its files is replaced.
-bool is_kept_by_another_version(const Patient& patient) {
-  return std::any_of(patient.files.begin(), patient.files.end(), [&](const WorldFile& file) {
-    return file.name == kTable && file.is_holdfast && !file.has_our_layout() && !patient.openers.of(file.inode).empty();
+bool is_kept_by_another_version(const WorldSnapshot& snapshot) {
+  return std::any_of(snapshot.files.begin(), snapshot.files.end(), [&](const WorldFile& file) {
+    return file.name == kTable && file.is_holdfast && !file.has_our_layout() &&
+           !snapshot.openers.of(file.inode).empty();
   });
 }
 
-Finding other_layout(const Patient& patient, const WorldFile& file) {
+Finding other_layout(const WorldSnapshot& snapshot, const WorldFile& file) {
   const std::string what =
-      fmt::format("has layout {}, and this version uses {}; {}", file.layout, our_layout(), users(patient, file));
-  const bool is_used = !patient.openers.of(file.inode).empty();
-  if (is_used || is_kept_by_another_version(patient))
+      fmt::format("has layout {}, and this version uses {}; {}", file.layout, our_layout(), users(snapshot, file));
+  const bool is_used = !snapshot.openers.of(file.inode).empty();
+  if (is_used || is_kept_by_another_version(snapshot))
     return {
         is_used ? Severity::error : Severity::warning, file.name, what,
         "programs of this version cannot use it until the processes of the other version have ended: end or upgrade "
@@ -78,21 +82,21 @@ Finding other_layout(const Patient& patient, const WorldFile& file) {
 constexpr const char* kStartAgain = "end these processes, or start them again together";
 
 /// `world`: of the table of processes; empty if that is missing.
-void check_world(const Patient& patient, const WorldFile& file, const std::string& world, Findings& findings) {
+void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std::string& world, Findings& findings) {
   if (file.world == world) return;
   const std::string sentence = "is of another world, as its table of processes was removed or replaced";
-  if (is_used_by_another_world(patient.directory, file, world))
+  if (is_used_by_another_world(snapshot.directory, file, world))
     findings.push_back({Severity::error, file.name,
-                        sentence + ", and programs that come are refused it; " + users(patient, file), kStartAgain});
+                        sentence + ", and programs that come are refused it; " + users(snapshot, file), kStartAgain});
   else if (!world.empty())
-    findings.push_back({Severity::warning, file.name, sentence + "; " + users(patient, file),
+    findings.push_back({Severity::warning, file.name, sentence + "; " + users(snapshot, file),
                         file.persist != kTemporary ? "the next process that opens it takes it over"
                                                    : "the next process that opens it replaces it"});
 }
 
 /// Reports a missing table under its file name, as other findings about that file are dropped then.
-void check_missing_table(const Patient& patient, Findings& findings) {
-  if (!dictionaries_without_table(patient.directory).empty())
+void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
+  if (!dictionaries_without_table(snapshot.directory).empty())
     findings.push_back({Severity::error, kTable, "was deleted or moved while programs used it, and they still do",
                         "end the processes that have dictionaries open, or start them again together"});
 }
@@ -138,33 +142,33 @@ void check_name_files(const Names& names, Findings& findings) {
 }
 
 /// The name of a file that was deleted while it was mapped, if a process that did not make it has it open.
-std::string deleted_name(const Patient& patient, std::uint64_t byte) {
-  for (const auto& [inode, name] : patient.openers.deleted())
+std::string deleted_name(const WorldSnapshot& snapshot, std::uint64_t byte) {
+  for (const auto& [inode, name] : snapshot.openers.deleted())
     if (name_byte(name, inode) == byte) return name;
   return {};
 }
 
-void check_lost_names(const Patient& patient, const Names& names, Findings& findings) {
+void check_lost_names(const WorldSnapshot& snapshot, const Names& names, Findings& findings) {
   for (const std::uint64_t byte : names.lost()) {
     WorldFile file;
     file.inode = byte % (std::uint64_t{1} << kNameInodeBits);
-    file.name = deleted_name(patient, byte);
-    findings.push_back({Severity::error, file.name.empty() ? patient.directory : file.name,
+    file.name = deleted_name(snapshot, byte);
+    findings.push_back({Severity::error, file.name.empty() ? snapshot.directory : file.name,
                         fmt::format("{} was deleted or moved while it was in use, and programs that come are refused "
                                     "its name; {}",
-                                    file.name.empty() ? "a dictionary" : "the file", users(patient, file, byte)),
+                                    file.name.empty() ? "a dictionary" : "the file", users(snapshot, file, byte)),
                         "end these processes, or start them again together"});
   }
 }
 
 /// Kept dictionaries that no process uses: nobody may need them any more, and they take memory.
-void check_leftovers(const Patient& patient, Findings& findings) {
+void check_leftovers(const WorldSnapshot& snapshot, Findings& findings) {
   std::string names;
   std::size_t count = 0;
   std::uint64_t bytes = 0;
-  for (const WorldFile& file : patient.files) {
+  for (const WorldFile& file : snapshot.files) {
     const bool is_kept = file.has_our_layout() && !file.dictionary.empty() && file.persist == kKept && !file.retired;
-    if (!is_kept || is_in_use(patient.directory, file)) continue;
+    if (!is_kept || is_in_use(snapshot.directory, file)) continue;
     constexpr std::size_t kShown = 20;
     if (count < kShown) names += (count == 0 ? "" : ", ") + escaped(file.dictionary);
     if (count == kShown) names += ", ...";
@@ -194,12 +198,12 @@ const char* severity_in_words(Severity severity) noexcept {
   return "note";
 }
 
-void check_files(const Patient& patient, Findings& findings) {
-  const auto table = std::find_if(patient.files.begin(), patient.files.end(),
+void check_files(const WorldSnapshot& snapshot, Findings& findings) {
+  const auto table = std::find_if(snapshot.files.begin(), snapshot.files.end(),
                                   [](const WorldFile& file) { return file.name == kTable; });
-  const std::string world = table != patient.files.end() && table->has_our_layout() ? table->world : "";
-  const bool knows_world = !world.empty() || table == patient.files.end();
-  for (const WorldFile& file : patient.files) {
+  const std::string world = table != snapshot.files.end() && table->has_our_layout() ? table->world : "";
+  const bool knows_world = !world.empty() || table == snapshot.files.end();
+  for (const WorldFile& file : snapshot.files) {
     if (!is_ours_to_judge(file)) continue;
     if (!file.trouble.empty())
       findings.push_back({Severity::error, file.name, "cannot be read: " + file.trouble, ""});
@@ -209,17 +213,42 @@ void check_files(const Patient& patient, Findings& findings) {
       findings.push_back(
           {Severity::error, file.name, "is not a file of holdfast, or was overwritten", how_to_remove(file)});
     else if (!file.has_our_layout())
-      findings.push_back(other_layout(patient, file));
+      findings.push_back(other_layout(snapshot, file));
     else
       check_file(file, findings);
     if (file.kind == WorldFile::Kind::dictionary && file.has_our_layout() && !file.retired && knows_world)
-      check_world(patient, file, world, findings);
+      check_world(snapshot, file, world, findings);
   }
-  check_missing_table(patient, findings);
-  const Names names = Names::read(patient.directory, patient.files);
+  check_missing_table(snapshot, findings);
+  const Names names = Names::read(snapshot.directory, snapshot.files);
   check_name_files(names, findings);
-  check_lost_names(patient, names, findings);
-  check_leftovers(patient, findings);
+  check_lost_names(snapshot, names, findings);
+  check_leftovers(snapshot, findings);
+}
+
+// Large dictionaries take their memory as they use it, so that it may be missing later.
+void check_room(const WorldSnapshot& snapshot, Findings& findings) {
+  struct statvfs system {};
+  if (::statvfs(snapshot.directory.c_str(), &system) != 0) return;
+  const std::uint64_t free = std::uint64_t{system.f_bavail} * system.f_frsize;
+  const std::uint64_t all = std::uint64_t{system.f_blocks} * system.f_frsize;
+  std::uint64_t promised = 0;
+  for (const WorldFile& file : snapshot.files)
+    if (file.kind == WorldFile::Kind::dictionary && file.bytes > file.bytes_taken)
+      promised += file.bytes - file.bytes_taken;
+  const std::string room = fmt::format("the file system of {} has {} of {} free", snapshot.directory,
+                                       bytes_in_words(free), bytes_in_words(all));
+  constexpr const char* kAdvice = "make the file system larger (size= of tmpfs), or dictionaries smaller";
+  if (free < kVeryLittle)
+    findings.push_back({Severity::error, "", room + ": changes that need memory fail", kAdvice});
+  else if (free < promised)
+    findings.push_back({Severity::warning, "",
+                        fmt::format("{}, and the dictionaries may take {} more", room, bytes_in_words(promised)),
+                        kAdvice});
+  else if (static_cast<double>(free) < kLittle * static_cast<double>(all))
+    findings.push_back({Severity::warning, "", room, kAdvice});
+  if (system.f_files != 0 && system.f_ffree == 0)
+    findings.push_back({Severity::error, "", "the file system has no inode left", "raise nr_inodes= of tmpfs"});
 }
 
 }  // namespace holdfast::inspect

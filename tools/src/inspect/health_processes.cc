@@ -36,10 +36,10 @@ void check_instances(std::size_t living, Findings& findings) {
 }
 
 // They are counted for the whole world, and told by each dictionary.
-void check_counts(const Patient& patient, Findings& findings) {
-  const auto first = std::find_if(patient.dictionaries.begin(), patient.dictionaries.end(),
+void check_counts(const WorldSnapshot& snapshot, Findings& findings) {
+  const auto first = std::find_if(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
                                   [](const Dictionary& dictionary) { return dictionary.trouble.empty(); });
-  if (first == patient.dictionaries.end()) return;
+  if (first == snapshot.dictionaries.end()) return;
   const holdfast_stats& counts = first->counts;
   if (counts.lives_unknown != 0)
     findings.push_back({Severity::warning, "",
@@ -54,9 +54,9 @@ void check_counts(const Patient& patient, Findings& findings) {
          "a program writes where it must not: run it under a memory checker"});
 }
 
-std::string dictionaries_that_end(const Patient& patient) {
+std::string dictionaries_that_end(const WorldSnapshot& snapshot) {
   std::string names;
-  for (const Dictionary& dictionary : patient.dictionaries)
+  for (const Dictionary& dictionary : snapshot.dictionaries)
     if (dictionary.trouble.empty() && dictionary.file.persist == kTemporary)
       names += (names.empty() ? "" : ", ") + escaped(dictionary.name);
   return names;
@@ -64,11 +64,11 @@ std::string dictionaries_that_end(const Patient& patient) {
 
 }  // namespace
 
-void check_processes(Patient& patient, Findings& findings) {
-  const std::vector<const Process*> living = patient.processes.living();
+void check_processes(WorldSnapshot& snapshot, Findings& findings) {
+  const std::vector<const Process*> living = snapshot.processes.living();
   check_places(living.size(), findings);
   check_instances(living.size(), findings);
-  check_counts(patient, findings);
+  check_counts(snapshot, findings);
   for (const Process* const process : living) {
     if (process->life == Life::stopped)
       findings.push_back({Severity::warning, fmt::format("pid {}", process->shown_pid()),
@@ -84,7 +84,7 @@ void check_processes(Patient& patient, Findings& findings) {
                                     counted(static_cast<std::uint64_t>(unknown), "process", "processes")),
                         "look again; if it stays so, locks that they held stay held"});
   if (!living.empty()) return;
-  const std::string left = dictionaries_that_end(patient);
+  const std::string left = dictionaries_that_end(snapshot);
   // A command of `holdfast lock --no-fork` always ends so, and any last process for a moment.
   if (!left.empty())
     findings.push_back({Severity::note, "", "no process is in this world, and these dictionaries are left: " + left,

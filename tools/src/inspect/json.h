@@ -8,6 +8,7 @@
 
 #include "inspect/ancestors.h"
 #include "inspect/dictionaries.h"
+#include "inspect/health.h"
 #include "inspect/locks.h"
 #include "inspect/processes.h"
 
@@ -29,5 +30,6 @@ Json to_json(const Process& process);
 Json to_json(const Dictionary& dictionary, const Users& users);
 /// `ancestors`: of those that wait.
 Json to_json(const Lock& lock, Processes& processes, const Ancestors& ancestors);
+Json to_json(const WorldSnapshot& snapshot, const Findings& findings);
 
 }  // namespace holdfast::inspect

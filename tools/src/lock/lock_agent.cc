@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "cli/message.h"
-#include "run/agent_command.h"
+#include "cluster/agent_command.h"
 
 namespace holdfast::cli {
 

@@ -1,5 +1,4 @@
-#include "lock/lock_command.h"
-
+// `holdfast lock`: runs a command that holds a lock.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -38,6 +37,30 @@
 #include "run/worker.h"
 
 namespace holdfast::cli {
+
+namespace {
+
+int run_lock(const Words& given);
+
+}  // namespace
+
+const Subcommand kLock{"lock",
+                       "Run a command that holds a lock, as flock does",
+                       "[DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
+                       "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
+                       "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
+                       "Runs a command that holds a lock.",
+                       R"(The lock is held as long as the command runs, also if `holdfast lock` is killed. The
+command finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is made where there is none.
+A KEY that begins with "-" stands behind "--", as in: holdfast lock -n -- -key COMMAND
+
+Exit status: that of the command, 128 + n if signal n ended it; else
+   1  another has the lock, or the time is over (see -E)
+  64  the command line is wrong          73  the dictionary cannot be opened
+  69  the command cannot be run          75  no agent or no store of the cluster
+  71  the system refused                 76  the lock was lost while the command ran)",
+                       run_lock,
+                       lock_status::kUsage};
 
 namespace {
 
@@ -345,10 +368,6 @@ class Wrapper {
   sigset_t received_{};
 };
 
-}  // namespace
-
-namespace {
-
 // For an agent and the command as well: what they do with holdfast is of the same world, wherever they go.
 void export_directory(const std::string& option) {
   const char* const given = option.empty() ? std::getenv("HOLDFAST_DIR") : option.c_str();
@@ -359,10 +378,8 @@ void export_directory(const std::string& option) {
   ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
 }
 
-}  // namespace
-
-int run_lock_command(const std::vector<std::string>& arguments) {
-  const auto parsed = parse_lock_options(arguments);
+int run_lock(const Words& given) {
+  const auto parsed = parse_lock_options(given);
   if (const auto* const status = std::get_if<int>(&parsed)) return *status;
   const auto& options = std::get<LockOptions>(parsed);
   export_directory(options.directory);
@@ -379,5 +396,7 @@ int run_lock_command(const std::vector<std::string>& arguments) {
     return lock_status::kSystem;
   }
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "cli/commands.h"
+
 namespace holdfast::cli {
 
 /// Exit statuses of `holdfast lock` itself. As far as flock(1) has them, they are its own.
@@ -44,7 +46,7 @@ struct LockOptions {
 /// What of them cannot be had in a cluster, in a sentence; empty: all can.
 std::string objection_of_cluster(const LockOptions& options);
 
-/// The options, or the exit status, when help was asked for or a mistake was reported. `arguments`: those after "lock".
-std::variant<LockOptions, int> parse_lock_options(const std::vector<std::string>& arguments);
+/// The options, or the exit status, when help was asked for or a mistake was reported. `words`: those after "lock".
+std::variant<LockOptions, int> parse_lock_options(const Words& words);
 
 }  // namespace holdfast::cli

@@ -7,7 +7,7 @@
 #include <ctime>
 
 #include "base/name.h"
-#include "cli/question.h"
+#include "cluster/question.h"
 #include "inspect/processes.h"
 #include "inspect/text.h"
 

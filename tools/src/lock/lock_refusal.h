@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/question.h"
+#include "cluster/question.h"
 #include "holdfast.h"
 #include "lock/lock_options.h"
 

@@ -19,7 +19,7 @@
 
 #include "base/name.h"
 #include "cli/message.h"
-#include "cli/question.h"
+#include "cluster/question.h"
 #include "inspect/text.h"
 #include "lock/lock_refusal.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/name.h"
-#include "cli/administration.h"
 #include "cli/key_command.h"
 #include "cli/message.h"
 #include "inspect/locks.h"
@@ -15,14 +14,23 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kRelease{
-    "release", "NAME KEY --token N",
+int run_release(const Words& given);
+
+}  // namespace
+
+const Subcommand kRelease{
+    "release",
+    "End a grant that its holder does not end",
+    "NAME KEY --token N",
     "Ends the grant of a lock or of permits that has the token N, whichever process has it.",
     R"("holdfast locks" tells the token, which is the fencing number of the grant. No later grant is
 ended by it. The holder is not told: it learns when it renews or unlocks, and whatever checks
 tokens refuses it from the next grant on.
 
-Exit status: 0; 1 refused: the key is not held with that token; 2 trouble.)"};
+Exit status: 0; 1 refused: the key is not held with that token; 2 trouble.)",
+    run_release};
+
+namespace {
 
 std::string holders_in_words(const inspect::Lock& lock, inspect::Processes& processes) {
   constexpr std::size_t kShown = 5;
@@ -46,9 +54,7 @@ int refuse(const KeyCommand& command, const std::string& key, const inspect::Loc
   return command.no(fmt::format("{} is not held with token {}, but {}: nothing was done", quote(key), token, holders));
 }
 
-}  // namespace
-
-int run_release(const std::vector<std::string>& given) {
+int run_release(const Words& given) {
   KeyCommand command(kRelease, WorldOptions::Prints::nothing);
   std::uint64_t token = 0;
   command.arguments().add_value(
@@ -76,5 +82,7 @@ int run_release(const std::vector<std::string>& given) {
   if (code == HOLDFAST_NOT_OWNER) return command.no(fmt::format("the grant with token {} has just ended", token));
   return code == HOLDFAST_OK ? exit_status::kYes : command.fail(code);
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

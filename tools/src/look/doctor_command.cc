@@ -6,34 +6,42 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "cli/administration.h"
 #include "cli/arguments.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
 #include "cli/world_options.h"
-#include "inspect/diagnosis.h"
+#include "cluster/listening_agents.h"
+#include "inspect/health.h"
 #include "inspect/proc.h"
 #include "inspect/text.h"
-#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 
 namespace {
 
-using inspect::Finding;
-using inspect::Findings;
-using inspect::Patient;
-using inspect::Severity;
+int run_doctor(const Words& given);
 
-constexpr double kLookAtProcesses = 30;
+}  // namespace
 
-constexpr CommandTexts kDoctor{
-    "doctor", "", "Looks over a world, and says what is wrong with it and what to do.",
-    R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
+const Subcommand kDoctor{"doctor",
+                         "Say what is wrong with a world, and repair it",
+                         "",
+                         "Looks over a world, and says what is wrong with it and what to do.",
+                         R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
 "holdfast prune" does, in the dictionaries that need it, and looks again.
 
-Exit status: 0 all is well; 1 warnings; 2 errors.)"};
+Exit status: 0 all is well; 1 warnings; 2 errors.)",
+                         run_doctor};
+
+namespace {
+
+using inspect::Finding;
+using inspect::Findings;
+using inspect::Severity;
+using inspect::WorldSnapshot;
+
+constexpr double kLookAtProcesses = 30;
 
 std::string subject_and_sentence(const Finding& finding) {
   const std::string sentence = inspect::without_controls(finding.sentence);
@@ -46,7 +54,7 @@ Style style_of(Severity severity) {
 }
 
 /// Gathers what there is, and adds what stands in the way of more.
-Patient gather(const WorldOptions& world, Findings& findings) {
+WorldSnapshot gather(const WorldOptions& world, Findings& findings) {
   return inspect::gather(
       [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
       findings);
@@ -102,23 +110,23 @@ bool prune(const std::vector<std::string>& names) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-std::vector<std::string> names_to_repair(Patient& patient) {
+std::vector<std::string> names_to_repair(WorldSnapshot& snapshot) {
   std::vector<std::string> names;
-  for (const inspect::Dictionary& dictionary : patient.dictionaries)
-    if (inspect::needs_repair(dictionary, patient)) names.push_back(dictionary.name);
+  for (const inspect::Dictionary& dictionary : snapshot.dictionaries)
+    if (inspect::needs_repair(dictionary, snapshot)) names.push_back(dictionary.name);
   return names;
 }
 
-void repair(Patient& patient, Findings& findings) {
-  const std::vector<std::string> names = names_to_repair(patient);
+void repair(WorldSnapshot& snapshot, Findings& findings) {
+  const std::vector<std::string> names = names_to_repair(snapshot);
   if (names.empty() || prune(names)) return;
   // One that was removed meanwhile needs none.
-  if (!names_to_repair(patient).empty()) findings.push_back({Severity::error, "", "the repair did not succeed", ""});
+  if (!names_to_repair(snapshot).empty()) findings.push_back({Severity::error, "", "the repair did not succeed", ""});
 }
 
 // --- printing ---
 
-void print_findings(const Patient& patient, const Findings& findings, const Output& output) {
+void print_findings(const WorldSnapshot& snapshot, const Findings& findings, const Output& output) {
   std::string text;
   for (const Finding& finding : findings) {
     const std::string severity = inspect::severity_in_words(finding.severity);
@@ -133,14 +141,12 @@ void print_findings(const Patient& patient, const Findings& findings, const Outp
   }
   if (output.columns && status_of(findings) == exit_status::kYes)
     text += output.styled("all is well", Style::green) +
-            fmt::format(" in {}: {}\n", inspect::escaped(patient.directory),
-                        inspect::counted(patient.dictionaries.size(), "dictionary", "dictionaries"));
+            fmt::format(" in {}: {}\n", inspect::escaped(snapshot.directory),
+                        inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"));
   print(text);
 }
 
-}  // namespace
-
-int run_doctor(const std::vector<std::string>& given) {
+int run_doctor(const Words& given) {
   Arguments arguments(kDoctor);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool repairs = false;
@@ -150,21 +156,23 @@ int run_doctor(const std::vector<std::string>& given) {
   world.want_openers();
   if (const auto wrong = world.apply()) return *wrong;
   Findings obstacles;
-  Patient patient = gather(world, obstacles);
+  WorldSnapshot snapshot = gather(world, obstacles);
   if (repairs) {
-    repair(patient, obstacles);
+    repair(snapshot, obstacles);
     Findings again;
-    Patient after = gather(world, again);
+    WorldSnapshot after = gather(world, again);
     obstacles.insert(obstacles.end(), again.begin(), again.end());
-    patient = std::move(after);
+    snapshot = std::move(after);
   }
   look_at_stores(obstacles);
-  const Findings findings = inspect::examine(patient, obstacles);
+  const Findings findings = inspect::check_health(snapshot, obstacles);
   if (world.json())
-    print_json(inspect::to_json(patient, findings), world.output());
+    print_json(inspect::to_json(snapshot, findings), world.output());
   else
-    print_findings(patient, findings, world.output());
+    print_findings(snapshot, findings, world.output());
   return status_of(findings);
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

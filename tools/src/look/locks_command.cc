@@ -1,5 +1,3 @@
-#include "look/locks_command.h"
-
 #include <fmt/format.h>
 
 #include <optional>
@@ -23,19 +21,28 @@ namespace holdfast::cli {
 
 namespace {
 
+int run_locks(const Words& given);
+
+}  // namespace
+
+const Subcommand kLocks{"locks",
+                        "List what is held and waited for",
+                        "[NAME...]",
+                        "Lists what processes hold or wait for: locks, rwlocks, semaphores.",
+                        R"(On a terminal it prints columns, else a line for each holder with tabs between dictionary,
+key, kind, share, token, pid, program, host, state, seconds held, seconds left, waiters and
+reason; "-" is nothing. Keys are printed with \xHH for each byte that is not printable.
+Of a dead holder, the lock is free to the next that asks for it.)",
+                        run_locks};
+
+namespace {
+
 using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
 
 /// More are of no use to people, and to a program only if it asks for them.
 constexpr std::size_t kMostByDefault = 10000;
-
-constexpr CommandTexts kLocks{
-    "locks", "[NAME...]", "Lists what processes hold or wait for: locks, rwlocks, semaphores.",
-    R"(On a terminal it prints columns, else a line for each holder with tabs between dictionary,
-key, kind, share, token, pid, program, host, state, seconds held, seconds left, waiters and
-reason; "-" is nothing. Keys are printed with \xHH for each byte that is not printable.
-Of a dead holder, the lock is free to the next that asks for it.)"};
 
 struct Wanted {
   bool waiting = false;
@@ -220,9 +227,7 @@ void print_locks_json(Seen& seen, const Output& output) {
   print_json(json, output);
 }
 
-}  // namespace
-
-int run_locks(const std::vector<std::string>& given) {
+int run_locks(const Words& given) {
   Arguments arguments(kLocks);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   Wanted wanted;
@@ -247,5 +252,7 @@ int run_locks(const std::vector<std::string>& given) {
     print_table(*seen, world.output());
   return seen->in_trouble ? exit_status::kTrouble : exit_status::kYes;
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

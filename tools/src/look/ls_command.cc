@@ -1,5 +1,3 @@
-#include "look/ls_command.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +20,30 @@ namespace holdfast::cli {
 
 namespace {
 
+int run_ls(const Words& given);
+int run_stat(const Words& given);
+
+}  // namespace
+
+const Subcommand kLs{"ls",
+                     "List dictionaries",
+                     "[NAME...]",
+                     "Lists the dictionaries of a world: how full they are, and which processes use them.",
+                     R"(On a terminal it prints columns, else a line for each dictionary with tabs between name,
+bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble. Processes
+use a dictionary that have it open, or hold or wait for a lock in it. Without --processes they
+are looked for some 100ths of a second; "+" says that there may be more.)",
+                     run_ls};
+
+const Subcommand kStat{"stat",
+                       "Show one dictionary in detail",
+                       "NAME",
+                       "Tells all there is to tell of a dictionary.",
+                       "tools/docs/holdfast.md says what each line counts.",
+                       run_stat};
+
+namespace {
+
 using inspect::Dictionary;
 using inspect::Opener;
 using inspect::Users;
@@ -32,16 +54,6 @@ constexpr double kShortLook = 0.01;
 constexpr double kLongLook = 30;
 /// Dictionaries as full as this are shown so.
 constexpr double kFull = 0.9;
-
-constexpr CommandTexts kLs{"ls", "[NAME...]",
-                           "Lists the dictionaries of a world: how full they are, and which processes use them.",
-                           R"(On a terminal it prints columns, else a line for each dictionary with tabs between name,
-bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble. Processes
-use a dictionary that have it open, or hold or wait for a lock in it. Without --processes they
-are looked for some 100ths of a second; "+" says that there may be more.)"};
-
-constexpr CommandTexts kStat{"stat", "NAME", "Tells all there is to tell of a dictionary.",
-                             "tools/docs/holdfast.md says what each line counts."};
 
 struct ShownOpeners {
   std::string people;
@@ -209,9 +221,7 @@ void print_lines(const std::vector<Line>& lines, const Output& output) {
   print(all);
 }
 
-}  // namespace
-
-int run_ls(const std::vector<std::string>& given) {
+int run_ls(const Words& given) {
   Arguments arguments(kLs);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool all_processes = false;
@@ -234,7 +244,7 @@ int run_ls(const std::vector<std::string>& given) {
   return is_any_in_trouble(seen->dictionaries) ? exit_status::kTrouble : exit_status::kYes;
 }
 
-int run_stat(const std::vector<std::string>& given) {
+int run_stat(const Words& given) {
   Arguments arguments(kStat);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.expect_words(1, 1, {"NAME"});
@@ -251,5 +261,7 @@ int run_stat(const std::vector<std::string>& given) {
   say("{}", dictionary.trouble);
   return exit_status::kTrouble;
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

@@ -1,5 +1,3 @@
-#include "look/top_command.h"
-
 #include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,12 +25,21 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kTop{
-    "top", "[NAME...]", "Shows a world as it lives: locks with holders and waiters, rates.",
-    R"(On a terminal it fills the screen: F1 tells of the keys, q ends it. Else, or with --batch,
+int run_top(const Words& given);
+
+}  // namespace
+
+const Subcommand kTop{"top",
+                      "Show locks and rates live, on the whole screen",
+                      "[NAME...]",
+                      "Shows a world as it lives: locks with holders and waiters, rates.",
+                      R"(On a terminal it fills the screen: F1 tells of the keys, q ends it. Else, or with --batch,
 it prints both tables again and again. A program gets a line for each thing, tabs between
 what begins with "world", "lock" or "dictionary", or with --json an object for each look;
-tools/docs/holdfast.md has the fields.)"};
+tools/docs/holdfast.md has the fields.)",
+                      run_top};
+
+namespace {
 
 struct Wanted {
   std::optional<double> delay;
@@ -170,9 +177,7 @@ bool are_there(const std::vector<std::string>& names) {
   return true;
 }
 
-}  // namespace
-
-int run_top(const std::vector<std::string>& given) {
+int run_top(const Words& given) {
   Arguments arguments(kTop);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   Wanted wanted;
@@ -197,5 +202,7 @@ int run_top(const std::vector<std::string>& given) {
   if (batch) return run_batch(view, directory, arguments.words(), wanted, world);
   return run_on_terminal(view, directory, arguments.words());
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

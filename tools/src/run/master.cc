@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "cli/message.h"
-#include "lock/child_end.h"
+#include "cli/signals.h"
 #include "run/worker.h"
 
 namespace holdfast::cli {

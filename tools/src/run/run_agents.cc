@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "cli/message.h"
-#include "lock/child_end.h"
-#include "run/agent_command.h"
+#include "cli/signals.h"
+#include "cluster/agent_command.h"
 #include "run/worker.h"
 
 namespace holdfast::cli {

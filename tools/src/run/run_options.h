@@ -1,10 +1,12 @@
-// What `holdfast run` was asked to do.
+// The command line of `holdfast run`.
 #pragma once
 
 #include <chrono>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "cli/commands.h"
 #include "run/dictionaries.h"
 #include "run/script.h"
 
@@ -23,5 +25,8 @@ struct RunOptions {
   std::chrono::duration<double> grace{5};  // from the polite end of a worker to the forced one
   Script script;
 };
+
+/// The options, or the exit status, when help was asked for or a mistake was reported. `words`: those after "run".
+std::variant<RunOptions, int> parse_run_options(const Words& words);
 
 }  // namespace holdfast::cli

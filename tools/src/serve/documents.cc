@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "inspect/ancestors.h"
-#include "inspect/diagnosis.h"
 #include "inspect/files.h"
+#include "inspect/health.h"
 #include "inspect/json.h"
 #include "inspect/proc.h"
 #include "inspect/world.h"
@@ -161,12 +161,12 @@ Documents look_at_world(std::uint32_t keys) {
 
 Documents ask_doctor() {
   inspect::Findings obstacles;
-  inspect::Patient patient = inspect::gather(
+  inspect::WorldSnapshot snapshot = inspect::gather(
       [](const std::string& directory) {
         return inspect::Openers::read(directory, inspect::all_pids(), kDoctorLooksAtProcesses);
       },
       obstacles);
-  Json json = inspect::to_json(patient, inspect::examine(patient, obstacles));
+  Json json = inspect::to_json(snapshot, inspect::check_health(snapshot, obstacles));
   json["time"] = now();
   Json findings = std::move(json["findings"]);
   json.erase("findings");

@@ -1,5 +1,6 @@
 #include "serve/metrics.h"
 
+#include <array>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -10,58 +11,33 @@ namespace holdfast::serve {
 
 namespace {
 
-/// Seconds; a histogram of the library has many more buckets, and a program that scrapes it wants few.
-constexpr std::array kBounds{1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05,  0.1,
-                             0.25, 0.5,  1.0,  2.5,  5.0,    10.0, 30.0, 60.0,  300.0, 3600.0};
+#include "serve/families.inc"
 
-/// In the order of the output.
-const std::vector<Family>& families() {
-  static const std::vector<Family> table{
-      {"holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary."},
-      {"holdfast_dictionary_used_bytes", "gauge", "Memory of values, lists and waiters."},
-      {"holdfast_dictionary_free_bytes", "gauge", "Memory for more."},
-      {"holdfast_dictionary_entries", "gauge", "Keys, with the expired ones that still have their memory."},
-      {"holdfast_dictionary_hits_total", "counter", "Reads that found something."},
-      {"holdfast_dictionary_misses_total", "counter", "Reads that found nothing."},
-      {"holdfast_dictionary_evictions_total", "counter", "Live values that were removed to make room."},
-      {"holdfast_dictionary_expirations_total", "counter", "Values that were removed after they had expired."},
-      {"holdfast_dictionary_repairs_total", "counter", "Shards put in order after a death or damage."},
-      {"holdfast_dictionary_mutex_waits_total", "counter", "Changes that found another one at work in their shard."},
-      {"holdfast_lock_waits_total", "counter", "Waits for locks and permits that queued."},
-      {"holdfast_lock_wakes_total", "counter", "Waiters that were woken by a release."},
-      {"holdfast_lock_reserved_seconds_total", "counter",
-       "Time that locks lay idle for waiters which had yet to come."},
-      {"holdfast_lock_wait_seconds", "histogram", "How long locks and permits were waited for."},
-      {"holdfast_lock_hold_seconds", "histogram", "How long locks and permits were held."},
-      {"holdfast_locks_held", "gauge", "Keys of locks and permits that somebody holds."},
-      {"holdfast_lock_waiters", "gauge", "Waiters for locks and permits now."},
-      {"holdfast_key_waits_total", "counter", "Waits for the keys with the most contention."},
-      {"holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention."},
-      {"holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster."},
-      {"holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here."},
-      {"holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it."},
-      {"holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs are refused: holdfast doctor."},
-      {"holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives."},
-      {"holdfast_words_mended_total", "counter", "Overwritten words that were put right."},
-      {"holdfast_agent_up", "gauge", "1 if the agent of the cluster answers."},
-      {"holdfast_agent_uptime_seconds", "gauge", "Time since the start of the agent."},
-      {"holdfast_agent_locks_here", "gauge", "Locks that this machine has."},
-      {"holdfast_agent_locks_wanted", "gauge", "Locks that this machine waits for."},
-      {"holdfast_agent_grants_by_answer_total", "counter", "Locks that were free at the first question."},
-      {"holdfast_agent_grants_by_bell_total", "counter", "Locks that another machine gave, and told of."},
-      {"holdfast_agent_grants_by_look_total", "counter", "Locks that no bell told of."},
-      {"holdfast_agent_grants_broken_total", "counter", "Locks that were lost though the session was not."},
-      {"holdfast_agent_hand_overs_total", "counter", "Locks that were given to a machine that waited."},
-      {"holdfast_agent_returns_total", "counter", "Locks that were given back unused."},
-      {"holdfast_agent_sessions_lost_total", "counter", "Times that all locks of this machine were lost."},
-      {"holdfast_agent_bells_total", "counter", "Messages of other machines."},
-      {"holdfast_agent_dead_bells_total", "counter", "Minutes in which they did not come."},
-      {"holdfast_agent_requests_total", "counter", "Requests to the store."},
-      {"holdfast_agent_requests_refused_total", "counter", "Requests that the store refused."},
-      {"holdfast_agent_requests_unanswered_total", "counter", "Requests that the store did not answer in time."},
-      {"holdfast_agent_request_seconds", "histogram", "How long the store took to answer."},
-  };
-  return table;
+/// What agents of clusters are asked for.
+const std::vector<Family> kAgentFamilies{
+    {"holdfast_agent_up", "gauge", "1 if the agent of the cluster answers."},
+    {"holdfast_agent_uptime_seconds", "gauge", "Time since the start of the agent."},
+    {"holdfast_agent_locks_here", "gauge", "Locks that this machine has."},
+    {"holdfast_agent_locks_wanted", "gauge", "Locks that this machine waits for."},
+    {"holdfast_agent_grants_by_answer_total", "counter", "Locks that were free at the first question."},
+    {"holdfast_agent_grants_by_bell_total", "counter", "Locks that another machine gave, and told of."},
+    {"holdfast_agent_grants_by_look_total", "counter", "Locks that no bell told of."},
+    {"holdfast_agent_grants_broken_total", "counter", "Locks that were lost though the session was not."},
+    {"holdfast_agent_hand_overs_total", "counter", "Locks that were given to a machine that waited."},
+    {"holdfast_agent_returns_total", "counter", "Locks that were given back unused."},
+    {"holdfast_agent_sessions_lost_total", "counter", "Times that all locks of this machine were lost."},
+    {"holdfast_agent_bells_total", "counter", "Messages of other machines."},
+    {"holdfast_agent_dead_bells_total", "counter", "Minutes in which they did not come."},
+    {"holdfast_agent_requests_total", "counter", "Requests to the store."},
+    {"holdfast_agent_requests_refused_total", "counter", "Requests that the store refused."},
+    {"holdfast_agent_requests_unanswered_total", "counter", "Requests that the store did not answer in time."},
+    {"holdfast_agent_request_seconds", "histogram", "How long the store took to answer."},
+};
+
+std::vector<Family> families() {
+  std::vector<Family> all = kLibraryFamilies;
+  all.insert(all.end(), kAgentFamilies.begin(), kAgentFamilies.end());
+  return all;
 }
 
 /// The counts up to each bound. A bucket of the library that lies across a bound counts with the next one.

@@ -1,4 +1,4 @@
-// The metrics, with the names, labels and meanings of lua/resty/holdfast/prometheus.lua: one dashboard serves both.
+// The metrics, with the families of lua/resty/holdfast/prometheus.lua and its labels: one dashboard serves both.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,3 @@
-#include "serve/serve_command.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -22,12 +20,22 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kServe{
-    "serve", "", "Serves what there is in a world over HTTP: metrics, JSON, and a page to look at.",
+int run_serve(const Words& given);
+
+}  // namespace
+
+const Subcommand kServe{
+    "serve",
+    "Serve metrics, JSON and a page over HTTP",
+    "",
+    "Serves what there is in a world over HTTP: metrics, JSON, and a page to look at.",
     R"(/metrics is for Prometheus, /api/v1/ has the JSON of ls, stat, locks and doctor, / is the page.
 It only looks, as these commands do, and takes at most 1 % of a core.
 
-Programs of this machine reach it. Another address than loopback needs a token.)"};
+Programs of this machine reach it. Another address than loopback needs a token.)",
+    run_serve};
+
+namespace {
 
 constexpr const char* kDefaultAddress = "127.0.0.1:9145";
 
@@ -76,9 +84,7 @@ int serve(const Wanted& wanted, WorldOptions& world) {
   serve::Server(std::move(settings), std::move(*listener)).run();
 }
 
-}  // namespace
-
-int run_serve(const std::vector<std::string>& given) {
+int run_serve(const Words& given) {
   Arguments arguments(kServe);
   WorldOptions world(arguments, WorldOptions::Prints::nothing);
   Wanted wanted;
@@ -98,5 +104,7 @@ int run_serve(const std::vector<std::string>& given) {
   if (const auto done = arguments.parse(given)) return *done;
   return serve(wanted, world);
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

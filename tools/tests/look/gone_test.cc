@@ -27,7 +27,7 @@ class Gone : public ::testing::Test {
   void SetUp() override {
     open("a");
     open("b");
-    patient_.directory = folder_;
+    snapshot_.directory = folder_;
   }
   void TearDown() override {
     for (const char* const name : {"a", "b"}) holdfast_remove(name, 1);
@@ -47,7 +47,7 @@ class Gone : public ::testing::Test {
   }
 
   static inline std::string folder_ = "/dev/shm/holdfast-test.XXXXXX";
-  Patient patient_;
+  WorldSnapshot snapshot_;
   Findings findings_;
 };
 
@@ -57,9 +57,9 @@ TEST_F(Gone, IsNoFindingInTheMiddleOfAnExamination) {
   EXPECT_FALSE(was_removed_since(folder_, dictionary));
   remove("a");
   EXPECT_TRUE(was_removed_since(folder_, dictionary));
-  check_dictionary(dictionary, patient_, findings_);
+  check_dictionary(dictionary, snapshot_, findings_);
   EXPECT_TRUE(findings_.empty()) << findings_.front().sentence;
-  EXPECT_FALSE(needs_repair(dictionary, patient_));
+  EXPECT_FALSE(needs_repair(dictionary, snapshot_));
 }
 
 TEST_F(Gone, TakesItsLocksAlong) {
@@ -78,7 +78,7 @@ TEST_F(Gone, TakesItsLocksAlong) {
 TEST_F(Gone, IsNotSaidOfOneThatWasCutShort) {
   const Dictionary dictionary = look("a");
   std::filesystem::resize_file(folder_ + "/a.dict", 4096);
-  check_dictionary(dictionary, patient_, findings_);
+  check_dictionary(dictionary, snapshot_, findings_);
   ASSERT_FALSE(findings_.empty());
   EXPECT_EQ(Severity::error, findings_.front().severity);
   EXPECT_FALSE(was_removed_since(folder_, dictionary));

@@ -1,5 +1,3 @@
-#include "cli/cluster_command.h"
-
 #include <fmt/format.h>
 
 #include <array>
@@ -13,48 +11,65 @@
 
 #include "base/gate_name.h"
 #include "base/name.h"
-#include "cli/cluster_status.h"
 #include "cli/key_command.h"
 #include "cli/message.h"
 #include "cli/output.h"
 #include "cli/print_json.h"
-#include "cli/question.h"
 #include "cli/world_options.h"
+#include "cluster/listening_agents.h"
+#include "cluster/question.h"
 #include "holdfast.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
-#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kCluster{"cluster", "SUBCOMMAND",
-                                "Sees and repairs the locks of a cluster. The dictionaries are those of this machine.",
-                                R"(Subcommands:
+int run_cluster(const Words& given);
+int run_holders(const Words& given);
+int run_break(const Words& given);
+int run_accept(const Words& given);
+
+}  // namespace
+
+const Subcommand kCluster{
+    "cluster",       "See and repair the locks of a cluster",
+    "SUBCOMMAND",    "Sees and repairs the locks of a cluster. The dictionaries are those of this machine.",
+    R"(Subcommands:
   status            Whether this machine can have locks of the cluster
   holders           Which machine holds a lock, as the store says
   break             Take a lock from the machine that holds it
   accept-new-store  Use the store that has replaced the known one
 
-"holdfast cluster SUBCOMMAND --help" tells more of each.)"};
+"holdfast cluster SUBCOMMAND --help" tells more of each.)", run_cluster};
 
-constexpr CommandTexts kHolders{"cluster holders", "DICTIONARY KEY",
-                                "Shows which machine holds a lock, as the store says now.",
-                                R"(Prints host, process, why, since when, machine and revision; or "free".
+const Subcommand kHolders{"cluster holders",
+                          "Which machine holds a lock, as the store says",
+                          "DICTIONARY KEY",
+                          "Shows which machine holds a lock, as the store says now.",
+                          R"(Prints host, process, why, since when, machine and revision; or "free".
 
-Exit status: 0; 2 trouble: there is no answer.)"};
+Exit status: 0; 2 trouble: there is no answer.)",
+                          run_holders};
 
-constexpr CommandTexts kBreak{
-    "cluster break", "DICTIONARY KEY --revision N", "Takes a lock from the machine that holds it.",
+const Subcommand kBreak{
+    "cluster break",
+    "Take a lock from the machine that holds it",
+    "DICTIONARY KEY --revision N",
+    "Takes a lock from the machine that holds it.",
     R"("holdfast cluster holders" tells the revision of the grant to a machine. No later one is ended by
 it. Programs of one machine hand the lock on without the store: the one that has it by then
 sees that it has lost it.
 
-Exit status: 0; 1 refused: the lock has no grant of that revision; 2 trouble.)"};
+Exit status: 0; 1 refused: the lock has no grant of that revision; 2 trouble.)",
+    run_break};
 
-constexpr CommandTexts kAccept{
-    "cluster accept-new-store", "CLUSTER ID", "Uses the store that has replaced the known one.",
+const Subcommand kAcceptNewStore{
+    "cluster accept-new-store",
+    "Use the store that has replaced the known one",
+    "CLUSTER ID",
+    "Uses the store that has replaced the known one.",
     R"(An agent refuses etcd of another cluster than the one that it knows: two stores would each give
 every lock to somebody. Where the store was replaced on purpose, accept the new one on each
 machine. ID is its cluster id, as "holdfast cluster status" and the agent's log show it.
@@ -62,7 +77,10 @@ machine. ID is its cluster id, as "holdfast cluster status" and the agent's log 
 The agent uses the store once it has been there for the time of a lease, so that no machine has a
 lock of the last one.
 
-Exit status: 0; 1 refused: no endpoint names that store, or most name the known one; 2 trouble.)"};
+Exit status: 0; 1 refused: no endpoint names that store, or most name the known one; 2 trouble.)",
+    run_accept};
+
+namespace {
 
 /// Of a store; it counts in signed numbers of 64 bits.
 constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
@@ -120,7 +138,7 @@ std::string in_words(const std::string& key, Answer& answer) {
   return fmt::format("{}; machine {}, revision {}\n", line, text("machine"), text("revision"));
 }
 
-int run_holders(const std::vector<std::string>& given) {
+int run_holders(const Words& given) {
   KeyCommand command(kHolders, WorldOptions::Prints::something);
   command.arguments().expect_words(2, 2, {"DICTIONARY", "KEY"});
   std::string key;
@@ -136,7 +154,7 @@ int run_holders(const std::vector<std::string>& given) {
   return exit_status::kYes;
 }
 
-int run_break(const std::vector<std::string>& given) {
+int run_break(const Words& given) {
   KeyCommand command(kBreak, WorldOptions::Prints::nothing);
   std::uint64_t revision = 0;
   command.arguments().add_value(
@@ -171,8 +189,8 @@ std::optional<std::uint64_t> store_id(const std::string& text) {
   return error == std::errc() && stopped == end && id != 0 ? std::optional(id) : std::nullopt;
 }
 
-int run_accept(const std::vector<std::string>& given) {
-  Arguments arguments(kAccept);
+int run_accept(const Words& given) {
+  Arguments arguments(kAcceptNewStore);
   WorldOptions world(arguments, WorldOptions::Prints::nothing);
   arguments.expect_words(2, 2, {"CLUSTER", "ID"});
   if (const auto done = arguments.parse(given)) return *done;
@@ -199,22 +217,18 @@ int run_accept(const std::vector<std::string>& given) {
   return exit_status::kYes;
 }
 
-}  // namespace
-
-int run_cluster(const std::vector<std::string>& given) {
-  const std::string name = given.empty() ? "" : given.front();
-  const std::vector<std::string> rest(given.begin() + (given.empty() ? 0 : 1), given.end());
-  if (name == "status") return run_cluster_status(rest);
-  if (name == "holders") return run_holders(rest);
-  if (name == "break") return run_break(rest);
-  if (name == "accept-new-store") return run_accept(rest);
+int run_cluster(const Words& given) {
+  constexpr const char* kExpected = "expected status, holders, break or accept-new-store";
+  for (const Subcommand* subcommand : {&kClusterStatus, &kHolders, &kBreak, &kAcceptNewStore})
+    if (!given.empty() && "cluster " + given.front() == subcommand->name)
+      return subcommand->run({given.begin() + 1, given.end()});
   Arguments arguments(kCluster);
   arguments.expect_words(0, SIZE_MAX, {});
   if (const auto done = arguments.parse(given)) return *done;
-  if (arguments.words().empty())
-    return arguments.refuse("no subcommand was given: expected status, holders, break or accept-new-store");
-  return arguments.refuse(fmt::format("unknown subcommand {}: expected status, holders, break or accept-new-store",
-                                      quote(arguments.word(0))));
+  if (arguments.words().empty()) return arguments.refuse(fmt::format("no subcommand was given: {}", kExpected));
+  return arguments.refuse(fmt::format("unknown subcommand {}: {}", quote(arguments.word(0)), kExpected));
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

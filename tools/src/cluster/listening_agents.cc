@@ -1,4 +1,4 @@
-#include "run/listening_agents.h"
+#include "cluster/listening_agents.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cli/question.h"
+#include "cluster/question.h"
 
 namespace holdfast::cli {
 

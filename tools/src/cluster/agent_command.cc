@@ -1,4 +1,4 @@
-#include "run/agent_command.h"
+#include "cluster/agent_command.h"
 
 #include <unistd.h>
 
@@ -12,6 +12,10 @@
 
 namespace holdfast::cli {
 
+// The program has its own help.
+const Subcommand kAgent{"agent",     "Keep the locks of a cluster for the programs of this machine", "", "", "",
+                        become_agent};
+
 std::string agent_program() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -23,7 +27,7 @@ std::string why_no_agent(int error) {
                      std::strerror(error));
 }
 
-int become_agent(const std::vector<std::string>& arguments) {
+int become_agent(const Words& arguments) {
   std::string program = agent_program();
   std::vector<char*> values{program.data()};
   std::vector<std::string> copies = arguments;

@@ -1,4 +1,4 @@
-#include "cli/question.h"
+#include "cluster/question.h"
 
 #include <fmt/format.h>
 #include <poll.h>

@@ -1,5 +1,3 @@
-#include "cli/cluster_status.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,29 +16,39 @@
 #include "cli/arguments.h"
 #include "cli/message.h"
 #include "cli/print_json.h"
-#include "cli/question.h"
 #include "cli/world_options.h"
+#include "cluster/listening_agents.h"
+#include "cluster/question.h"
 #include "holdfast.h"
 #include "inspect/dictionaries.h"
 #include "inspect/json.h"
 #include "inspect/text.h"
 #include "inspect/world.h"
 #include "lock/lock_refusal.h"
-#include "run/listening_agents.h"
 
 namespace holdfast::cli {
 
 namespace {
 
-constexpr CommandTexts kStatus{
-    "cluster status", "[DICTIONARY]", "Shows whether this machine can have locks of the cluster.",
+int run_status(const Words& given);
+
+}  // namespace
+
+const Subcommand kClusterStatus{
+    "cluster status",
+    "Whether this machine can have locks of the cluster",
+    "[DICTIONARY]",
+    "Shows whether this machine can have locks of the cluster.",
     R"(Shows one dictionary, or all that belong to clusters: the cluster, its agent here, how long
 the session of this machine lasts, and what the agent has done.
 
 An agent that listens here is shown also before there is a dictionary of its cluster.
 
 Exit status: 0; 1 of one of them no lock can be had, or there is neither dictionary nor agent;
-2 trouble.)"};
+2 trouble.)",
+    run_status};
+
+namespace {
 
 /// Of the agent's own queue, what is worth a word.
 constexpr double kQueuedMs = 1;
@@ -277,10 +285,8 @@ inspect::Json to_json(const Overview& overview) {
   return {{"dictionaries", std::move(members)}, {"agents", std::move(agents)}};
 }
 
-}  // namespace
-
-int run_cluster_status(const std::vector<std::string>& given) {
-  Arguments arguments(kStatus);
+int run_status(const Words& given) {
+  Arguments arguments(kClusterStatus);
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.expect_words(0, 1, {"DICTIONARY"});
   if (const auto done = arguments.parse(given)) return *done;
@@ -298,5 +304,7 @@ int run_cluster_status(const std::vector<std::string>& given) {
   if (overview.members.empty()) say_that_there_is_none(overview);
   return is_all_well(overview) ? exit_status::kYes : exit_status::kNo;
 }
+
+}  // namespace
 
 }  // namespace holdfast::cli

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <string>
-#include <vector>
+
+#include "cli/commands.h"
 
 namespace holdfast::cli {
 
@@ -18,6 +19,6 @@ std::string agent_program();
 /// A sentence about a program that cannot be run because of an errno value.
 std::string why_no_agent(int error);
 /// Replaces this process. Returns only if that fails: the exit status, after a sentence.
-int become_agent(const std::vector<std::string>& arguments);
+int become_agent(const Words& arguments);
 
 }  // namespace holdfast::cli

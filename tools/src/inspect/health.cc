@@ -1,0 +1,125 @@
+#include "inspect/health.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "inspect/ancestors.h"
+#include "inspect/text.h"
+#include "inspect/waits.h"
+#include "inspect/world.h"
+
+namespace holdfast::inspect {
+
+namespace {
+
+constexpr std::size_t kMostLocks = 10000;
+constexpr std::size_t kMostFindings = 10;
+
+std::string in_words(const Lock& lock) { return escaped(lock.dictionary) + " " + escaped(lock.key); }
+
+/// Then the look at the files says so, and which processes use it.
+bool is_of_another_layout(const WorldSnapshot& snapshot) {
+  return std::any_of(snapshot.files.begin(), snapshot.files.end(), [](const WorldFile& file) {
+    return file.kind == WorldFile::Kind::processes && !file.has_our_layout();
+  });
+}
+
+/// Before the first process there is no world in the directory of the user: all is well. One that was named should be
+/// there.
+Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
+  if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
+  return {Severity::note, "",
+          "there is no world in " + snapshot.directory + ": no process of this user has used one since the last boot",
+          "name another directory by --dir, or another user by --user"};
+}
+
+/// What stands in the way of a look at the world, where the file that is the reason has a finding of its own.
+void drop_what_files_tell(const WorldSnapshot& snapshot, Findings& findings) {
+  constexpr const char* kTable = "processes";
+  const bool is_told = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
+    return one.severity == Severity::error && one.subject == kTable;
+  });
+  const std::string begin = snapshot.directory + "/" + kTable + " ";
+  if (is_told)
+    std::erase_if(findings, [&](const Finding& one) { return one.subject.empty() && one.sentence.starts_with(begin); });
+}
+
+// Only where each waits for the end of a command that it started: processes of many tasks may go on.
+void check_waits(WorldSnapshot& snapshot, Findings& findings) {
+  std::vector<Lock> locks;
+  for (const Dictionary& dictionary : snapshot.dictionaries)
+    if (dictionary.trouble.empty())
+      static_cast<void>(gather_locks(dictionary.handle, dictionary.name, "", Which::waited_for, kMostLocks, locks));
+  drop_dead_waiters(locks, snapshot.processes);
+  const Ancestors ancestors = ancestors_of_waiters(locks, snapshot.processes);
+  std::size_t found = 0;
+  const WaitLine* waiting = nullptr;  // the line above
+  const std::vector<WaitLine> lines = lines_of_waits(locks, ancestors);
+  for (const WaitLine& line : lines) {
+    if (line.what == WaitLine::What::waiter) waiting = &line;
+    if (line.what != WaitLine::What::circle || !line.is_of_commands || ++found > kMostFindings) continue;
+    findings.push_back(
+        {Severity::warning, "",
+         fmt::format("commands wait for each other: {} waits for {}, and what started it holds {}",
+                     in_words(snapshot.processes.of(line.waiter->owner)), in_words(*waiting->lock),
+                     in_words(*line.lock)),
+         "end one of them (\"holdfast locks --waiting\" shows all), and take such locks in the same order everywhere"});
+  }
+}
+
+}  // namespace
+
+WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
+  WorldSnapshot snapshot;
+  auto observed = observe();
+  snapshot.directory = observed ? *observed : directory_to_be();
+  auto files = read_files(snapshot.directory);
+  if (files) snapshot.files = std::move(*files);
+  snapshot.openers = openers(snapshot.directory);
+  if (!observed) {
+    if (!is_of_another_layout(snapshot)) findings.push_back(why_not_observed(snapshot, observed.status()));
+    return snapshot;
+  }
+  auto dictionaries = look_at_dictionaries(snapshot.directory, {});
+  auto processes = Processes::read();  // afterwards: what these have made was not left by others
+  if (!processes || !dictionaries) {
+    const Status& why = processes ? dictionaries.status() : processes.status();
+    findings.push_back(finding_of(Severity::error, "", why.message));
+    return snapshot;
+  }
+  snapshot.processes = std::move(*processes);
+  snapshot.dictionaries = std::move(*dictionaries);
+  // One that went with the last process was not left by it.
+  std::erase_if(snapshot.dictionaries,
+                [&](const Dictionary& one) { return was_removed_since(snapshot.directory, one); });
+  snapshot.entered = true;
+  return snapshot;
+}
+
+Finding finding_of(Severity severity, const std::string& subject, const std::string& sentence) {
+  const std::size_t at = sentence.rfind("; ");
+  if (at == std::string::npos) return {severity, subject, sentence, ""};
+  return {severity, subject, sentence.substr(0, at), sentence.substr(at + 2)};
+}
+
+Findings check_health(WorldSnapshot& snapshot, Findings findings) {
+  if (!snapshot.files.empty()) check_files(snapshot, findings);
+  drop_what_files_tell(snapshot, findings);
+  check_room(snapshot, findings);
+  if (snapshot.entered) {
+    check_processes(snapshot, findings);
+    for (const Dictionary& dictionary : snapshot.dictionaries) check_dictionary(dictionary, snapshot, findings);
+    check_waits(snapshot, findings);
+  }
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding& one, const Finding& other) { return one.severity > other.severity; });
+  return findings;
+}
+
+Severity worst_of(const Findings& findings) noexcept {
+  return findings.empty() ? Severity::note : findings.front().severity;
+}
+
+}  // namespace holdfast::inspect

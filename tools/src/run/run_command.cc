@@ -1,0 +1,65 @@
+// `holdfast run`: a Lua script in several worker processes.
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <exception>
+
+#include "cli/commands.h"
+#include "cli/message.h"
+#include "holdfast.h"
+#include "run/dictionaries.h"
+#include "run/master.h"
+#include "run/run_options.h"
+#include "run/title.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+int run_run(const Words& given);
+
+}  // namespace
+
+const Subcommand kRun{"run",
+                      "Run a Lua script in several worker processes",
+                      "SCRIPT [ARGUMENTS...]\n       holdfast run [OPTIONS] -e CODE [-- ARGUMENTS...]",
+                      "Runs a Lua script in several worker processes.",
+                      R"(SCRIPT runs once in every worker. Arguments after it are in the table arg.
+With -e, the arguments of CODE follow "--".
+In the script, require "resty.holdfast.worker" tells id(), count() and exiting().
+
+Signals to the master:
+  TERM, INT  stop the workers at once; a second one kills them
+  QUIT       let the workers finish
+  HUP        start new workers with the script as it is now, let the old ones finish
+
+Exit status: 0 all workers succeeded, 1 a worker failed, 2 the command line is wrong;
+ended by TERM or INT, the master ends by that signal.)",
+                      run_run};
+
+namespace {
+
+int run_master(const RunOptions& options) try {
+  // The workers inherit the guard. If it cannot be installed, they run without it, as any host does.
+  static_cast<void>(holdfast_guard_sigbus());
+  export_declarations(options.dictionaries);
+  if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {
+    say("{}", opened.message);
+    return EXIT_FAILURE;
+  }
+  set_title(fmt::format("holdfast: master {}", options.script.path));
+  return Master(options).run();
+} catch (const std::exception& error) {
+  say("{}", error.what());
+  return EXIT_FAILURE;
+}
+
+int run_run(const Words& given) {
+  const auto parsed = parse_run_options(given);
+  if (const auto* const status = std::get_if<int>(&parsed)) return *status;
+  return run_master(std::get<RunOptions>(parsed));
+}
+
+}  // namespace
+
+}  // namespace holdfast::cli

@@ -1,0 +1,133 @@
+#include "run/run_options.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "base/gate_name.h"
+#include "cli/arguments.h"
+#include "cli/descriptor.h"
+#include "inspect/text.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+int default_workers() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::string read_workers(const std::string& text, int& workers) {
+  const auto number = inspect::whole_number_of(text);
+  if (!number || *number < 1 || *number > kWorkersMax)
+    return fmt::format("bad number \"{}\": expected 1 to {} (a runtime directory has room for {} processes)", text,
+                       kWorkersMax, kWorkersMax + 1);
+  workers = static_cast<int>(*number);
+  return {};
+}
+
+std::string read_grace(const std::string& text, std::chrono::duration<double>& grace) {
+  const auto number = inspect::number_of(text);
+  if (!number || !(*number >= 0 && *number <= kGraceMax))
+    return fmt::format("bad time \"{}\": expected seconds, 0 to {:g}, as in 2.5", text, kGraceMax);
+  grace = std::chrono::duration<double>(*number);
+  return {};
+}
+
+std::string read_dictionary(const std::string& text, std::vector<Declaration>& dictionaries) {
+  const Expected<Declaration> declaration = read_declaration(text);
+  if (!declaration) return declaration.status().message;
+  dictionaries.push_back(*declaration);
+  return {};
+}
+
+std::string read_agent(const std::string& text, std::vector<std::string>& agents) {
+  if (const Status name = check_cluster_name(text); !name.ok()) return name.message;
+  if (std::find(agents.begin(), agents.end(), text) == agents.end()) agents.push_back(text);
+  return {};
+}
+
+/// As lines of one script: a second one sees the local variables of the first.
+std::string read_code(const std::string& text, std::optional<std::string>& code) {
+  code = code ? *code + "\n" + text : text;
+  return {};
+}
+
+/// Why the file cannot be run; empty if it can. Workers read it one by one, so a pipe will not do.
+std::string judge_script(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0) return fmt::format("cannot read the script \"{}\": {}", path, std::strerror(errno));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    return fmt::format("cannot run \"{}\": expected a file with a Lua script", path);
+  return {};
+}
+
+void add_options(Arguments& arguments, RunOptions& options) {
+  arguments.pass_on_from_first_word();
+  arguments.add_value("-e", "CODE", "Run CODE instead of a script; may be repeated, each is a line of one script",
+                      [&](const std::string& text) { return read_code(text, options.script.code); });
+  arguments.add_value("--workers", "N", "Number of workers; default: the number of processors",
+                      [&](const std::string& text) { return read_workers(text, options.workers); });
+  arguments.add_value("--dict", "NAME=SIZE", "Open a shared dictionary, as in --dict my_locks=1m; may be repeated",
+                      [&](const std::string& text) { return read_dictionary(text, options.dictionaries); });
+  arguments.add_value("--agent", "CLUSTER", "Have an agent of the cluster, as long as the workers run; may be repeated",
+                      [&](const std::string& text) { return read_agent(text, options.agents); });
+  arguments.add_file("--agent-config", "Configuration of that agent; default: /etc/holdfast/CLUSTER.json",
+                     options.agent_config);
+  arguments.add_value("--grace", "SECONDS", "Time from TERM to KILL when workers are stopped; default: 5",
+                      [&](const std::string& text) { return read_grace(text, options.grace); });
+  arguments.add_flag("--respawn", options.respawn, "Start a worker again when it fails");
+}
+
+/// Empty, or what is wrong.
+std::string read_script(const Arguments& arguments, Script& script) {
+  script.arguments = arguments.passed_on();
+  if (script.code) {
+    script.path = "-e";
+    if (script.arguments.empty() || arguments.has_dashes()) return {};
+    return fmt::format("-e and the script \"{}\" were given: expected one of them; arguments of -e follow \"--\"",
+                       script.arguments.front());
+  }
+  if (script.arguments.empty()) return "no script was given, and no -e";
+  script.path = script.arguments.front();
+  script.arguments.erase(script.arguments.begin());
+  return judge_script(script.path);
+}
+
+/// The same, for what the options are together.
+std::string judge(RunOptions& options) {
+  const auto environment = environment_declarations();
+  if (!environment) return environment.status().message;
+  const auto declarations = merge_declarations(*environment, options.dictionaries);
+  if (!declarations) return declarations.status().message;
+  options.dictionaries = *declarations;
+  if (options.agent_config.empty() || options.agents.size() == 1) return {};
+  return fmt::format("--agent-config and {} clusters were given: expected one, by --agent CLUSTER",
+                     options.agents.size());
+}
+
+}  // namespace
+
+std::variant<RunOptions, int> parse_run_options(const Words& words) {
+  Arguments arguments(kRun);
+  RunOptions options;
+  options.workers = default_workers();
+  add_options(arguments, options);
+  if (const auto done = arguments.parse(words)) return *done;
+  std::string wrong = read_script(arguments, options.script);
+  if (wrong.empty()) wrong = judge(options);
+  if (!wrong.empty()) return arguments.refuse(wrong);
+  return options;
+}
+
+}  // namespace holdfast::cli

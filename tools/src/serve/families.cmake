@@ -1,0 +1,15 @@
+# Makes families.inc of the table in lua/resty/holdfast/prometheus.lua: the families of metrics that the Lua module and
+# `holdfast serve` both have, and the bounds of their histograms. So there is one catalogue.
+
+set(module ${PROJECT_SOURCE_DIR}/lua/resty/holdfast/prometheus.lua)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${module})
+file(READ ${module} text)
+string(REGEX MATCHALL "{ \"holdfast_[a-z_]+\", \"[a-z]+\", \"[^\"]+\"" families "${text}")
+string(REGEX MATCH "local BOUNDS = {([^}]+)}" ignored "${text}")
+set(bounds "${CMAKE_MATCH_1}")
+list(LENGTH families count)
+if(count EQUAL 0 OR NOT bounds)
+  message(FATAL_ERROR "found no families of metrics in ${module}: expected lines as { \"holdfast_NAME\", \"TYPE\", \"HELP\"")
+endif()
+list(JOIN families "},\n    " families)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/families.inc.in ${PROJECT_BINARY_DIR}/generated/serve/families.inc @ONLY)
