@@ -3,7 +3,8 @@
 -- An HTML comment in the line before a block says what is to be done with it:
 --
 --   <!-- file: NAME -->        write it to this file, for the blocks that follow
---   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit)
+--   <!-- workers: N -->        run it by `holdfast run --workers N`, or in so many processes where that is not built
+--                              (otherwise: luajit)
 --   <!-- nvim -->              run it by a Neovim without windows
 --   <!-- output -->            what the block before has printed; "like" in place of numbers that differ each time:
 --   <!-- output like -->       numbers stand for any numbers, also long hexadecimal ones
@@ -87,6 +88,15 @@ local function environment()
 end
 
 
+local HAS_COMMAND = shell.succeeds("[ -x '" .. command.program .. "' ]")
+
+-- Numbered as the workers of the command.
+local WORKERS = [[
+for i in $(seq 0 $((%s - 1))); do HOLDFAST_WORKER=$i HOLDFAST_WORKERS=%s luajit %s & done
+wait
+]]
+
+
 -- How a block is run by sh, in the folder of the test; nil when it is not to be run.
 local function command_of(block)
     if mark_argument(block, "not run") or mark_argument(block, "file") then
@@ -94,8 +104,10 @@ local function command_of(block)
     end
     local file = ("block%d.%s"):format(block.line, block.language)
     local workers = mark_argument(block, "workers")
-    if workers then
+    if workers and HAS_COMMAND then
         return ("exec holdfast run --workers %s %s"):format(workers, file), file
+    elseif workers then
+        return WORKERS:format(workers, workers, file), file
     elseif block.mark == "nvim" then
         return ("exec nvim --headless -u NONE -i NONE -n -c 'luafile %s' -c 'qall!'"):format(file), file
     elseif block.language == "lua" then
@@ -222,7 +234,7 @@ local function run_blocks(section, path, round)
         local file, paths = mark_argument(block, "file"), mark_argument(block, "answers")
         local first_paths = mark_argument(block, "answers first")
         local needed = mark_argument(block, "needs")
-        if needed and not shell.succeeds(needed .. " 2>/dev/null") then
+        if needed and not shell.succeeds(("PATH='%s'; { %s; } >/dev/null 2>&1"):format(env.PATH, needed)) then
             return
         elseif file then
             command.write(file, block.text)
