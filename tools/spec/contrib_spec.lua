@@ -74,3 +74,28 @@ describe("The units of systemd", function ()
         end
     end)
 end)
+
+
+describe("The dashboard and the alerts", function ()
+    local ALERTS, DASHBOARD = "tools/share/prometheus/alerts.yml", "tools/share/grafana/holdfast.json"
+    local promtool = shell.output("command -v promtool")
+
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    fixture.it_unless(promtool == "" and "promtool is not installed")("are accepted by promtool", function ()
+        local ended, out, err = command.run("check", "rules", shell.output("pwd") .. "/" .. ALERTS,
+                                            { PROGRAM = promtool })
+        assert.same({ code = 0 }, ended, out .. err)
+    end)
+
+    it("ask for metrics that the manual describes", function ()
+        local manual = files.read "docs/resty.holdfast.prometheus.md"
+        for _, path in ipairs { DASHBOARD, ALERTS } do
+            for name in files.read(path):gmatch("holdfast_[%w_]+") do
+                local family = name:gsub("_bucket$", "")
+                assert.truthy(manual:find("\n| `" .. family .. "` | ", 1, true), path .. ": " .. name)
+            end
+        end
+    end)
+end)
