@@ -18,8 +18,8 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
   --log-level=WARNING >/dev/null
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all check demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts bench-cluster \
-  bench-look fuzz lint install deb uninstall clean help
+.PHONY: all check demo demo-cluster test test-tools test-cluster prove mutants bench bench-peers bench-locks \
+  bench-hosts bench-cluster bench-look fuzz lint install deb uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -49,6 +49,18 @@ test: ## install what is missing, build, run the C++ tests and the Lua specs: 20
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)
 	@scripts/test $(BUILD)
+
+test-tools: ## those of the command alone
+	@scripts/setup test
+	@$(call configure,-DHOLDFAST_TESTS=ON)
+	@$(compile) --target holdfast_parts tools_tests
+	@HOLDFAST_TEST_SPECS=tools scripts/test $(BUILD) --label-regex unit_tools
+
+test-cluster: ## those of locks over machines alone
+	@scripts/setup test
+	@$(call configure,-DHOLDFAST_TESTS=ON)
+	@$(compile)
+	@HOLDFAST_TEST_SPECS=cluster scripts/test $(BUILD) --label-regex cluster
 
 prove: ## every proof of docs/proof.md at length
 	@scripts/setup test
