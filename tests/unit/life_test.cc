@@ -125,12 +125,5 @@ TEST(Life, of_two_sizes_that_are_asked_for_at_once_one_is_had_and_the_other_refu
   }
 }
 
-TEST(Life, one_of_a_cluster_ends_with_its_last_process) {
-  const ScratchDirectory world;
-  const Options options{.kept = true, .cluster = "main"};
-  EXPECT_EQ("new", said_by_visitor(options));
-  EXPECT_EQ("new", said_by_visitor(options));
-}
-
 }  // namespace
 }  // namespace holdfast::test
