@@ -18,8 +18,8 @@ configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE)
   --log-level=WARNING >/dev/null
 compile = cmake --build $(BUILD) --parallel $(JOBS)
 
-.PHONY: all check demo demo-cluster test prove mutants bench bench-peers bench-locks bench-hosts bench-cluster \
-  bench-look fuzz lint install deb uninstall clean help
+.PHONY: all check demo demo-cluster test test-tools test-cluster prove mutants bench bench-peers bench-locks \
+  bench-hosts bench-cluster bench-look fuzz lint install deb uninstall clean help
 .DEFAULT_GOAL := all
 
 all: ## build/libholdfast.so and build/holdfast
@@ -27,10 +27,13 @@ all: ## build/libholdfast.so and build/holdfast
 	@$(compile) --target holdfast_parts
 	@[ -e $(BUILD)/holdfast ] || echo 'Built without the command: scripts/setup build installs what that needs.'
 
-demo: ## install what is missing, build, and let four workers share one cache
+demo: ## install what is missing, build the library, and let four processes share one cache
 	@scripts/setup build
-	@$(MAKE) --no-print-directory all
-	$(BUILD)/holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
+	@$(call configure,$(OPTIONAL_PARTS) $(OPTIONAL_COMMAND))
+	@$(compile) --target holdfast_library
+	@export HOLDFAST_LIB='$(abspath $(BUILD))/libholdfast.so' LUA_PATH='lua/?.lua;;' HOLDFAST_WORKERS=4; \
+	  for i in 0 1 2 3; do HOLDFAST_WORKER=$$i luajit examples/stampede.lua & all="$$all $$!"; done; \
+	  for one in $$all; do wait $$one || status=1; done; exit $${status-0}
 
 demo-cluster: ## the same with etcd: three machines share locks while a holder, etcd's leader and an agent are killed
 	@scripts/setup cluster
@@ -49,6 +52,18 @@ test: ## install what is missing, build, run the C++ tests and the Lua specs: 20
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)
 	@scripts/test $(BUILD)
+
+test-tools: ## those of the command alone
+	@scripts/setup test
+	@$(call configure,-DHOLDFAST_TESTS=ON)
+	@$(compile) --target holdfast_parts tools_tests
+	@HOLDFAST_TEST_SPECS=tools scripts/test $(BUILD) --label-regex unit_tools
+
+test-cluster: ## those of locks over machines alone
+	@scripts/setup test
+	@$(call configure,-DHOLDFAST_TESTS=ON)
+	@$(compile)
+	@HOLDFAST_TEST_SPECS=cluster scripts/test $(BUILD) --label-regex cluster
 
 prove: ## every proof of docs/proof.md at length
 	@scripts/setup test
@@ -107,8 +122,8 @@ fuzz: ## install what is missing, build in a folder of its own, search for input
 
 lint: ## clang-format, clang-tidy, luacheck, shellcheck and the project's own rules
 	@scripts/setup lint
-	@$(call configure,$(OPTIONAL_PARTS))
-	@scripts/lint $(BUILD)
+	@cmake -S . -B $(BUILD)-lint -DHOLDFAST_TESTS=OFF -DHOLDFAST_UNITY=OFF $(CMAKE_FLAGS) --log-level=WARNING >/dev/null
+	@scripts/lint $(BUILD)-lint
 
 install: ## into PREFIX (/usr/local); DESTDIR is respected
 	@$(call configure,$(OPTIONAL_PARTS) '-DCMAKE_INSTALL_PREFIX=$(PREFIX)')
@@ -123,7 +138,7 @@ uninstall: ## what the last install from this build put there; DESTDIR as it was
 	@cmake -P cmake/uninstall.cmake "$(BUILD)/install_manifest.txt"
 
 clean: ## remove everything that was built
-	@cmake -E rm -rf $(BUILD) $(BUILD)-fuzz $(BUILD)-deb $(wildcard build-ci-*) build.luarocks
+	@cmake -E rm -rf $(BUILD) $(BUILD)-fuzz $(BUILD)-deb $(BUILD)-lint $(wildcard build-ci-*) build.luarocks
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\): ## /\1|/p' Makefile | while IFS='|' read -r name text; do \

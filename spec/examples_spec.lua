@@ -1,6 +1,6 @@
 -- examples/stampede.lua, examples/fencing.lua and examples/accept_mutex.lua: what they print, and what they refuse.
 
-local command, row, shell = require "spec.support" ("command", "rows", "shell")
+local command, row, shell, write_trace = require "spec.support" ("command", "rows", "shell", "trace")
 
 local root = shell.output("pwd")
 local STAMPEDE = root .. "/examples/stampede.lua"
@@ -18,39 +18,9 @@ local function luajit(...)
     return command.run(unpack(arguments))
 end
 
-local function run_workers(count, ...)
-    local arguments = { "run", "--workers", tostring(count), ... }
-    return command.run(unpack(arguments))
-end
-
--- A trace of `count` words of which `distinct` differ, in an order that lets many ask for one word at once.
-local function write_trace(count, distinct)
-    local words = {}
-    for i = 1, count do
-        words[i] = "word" .. math.floor(i / 7) % distinct
-    end
-    return command.write("trace.txt", table.concat(words, " "))
-end
-
 describe("examples/stampede.lua", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
-
-    it("calls the backend once per distinct word with the lock, and more often without", function ()
-        local trace = write_trace(1000, 40)
-        local ended, out, err = run_workers(3, "--dict", "stampede_locks=1m", "--dict", "stampede_cache=1m",
-            STAMPEDE, trace)
-        assert.same({ code = 0 }, ended, err)
-        assert.equal("", err)
-        assert.same({ 75000, 75000 }, row(out, "requests"))
-        assert.same({ 40, 40 }, row(out, "distinct words"))
-        local calls = row(out, "backend calls")
-        assert.equal(40, calls[1])
-        assert.is_true(calls[2] > 2 * 40)
-        assert.equal(0, row(out, "words computed more than once")[1])
-        local all = ("With the lock each of the 40 words was computed once: %d calls -> 40."):format(calls[2])
-        assert.truthy(out:find(all, 1, true), out)
-    end)
 
     it("runs in one process, and opens its dictionaries itself", function ()
         local ended, out, err = luajit(STAMPEDE, write_trace(300, 20), "--backend-ms", "1", "--coroutines", "10")
@@ -96,49 +66,6 @@ describe("examples/stampede.lua", function ()
         assert.truthy(out:find("with resty.lock: %d+ of 300 words, %d+ backend calls"), out)
     end)
 
-    it("leaves nothing of a run for the next one in the same world", function ()
-        local keeper = command.start("luajit", "-e", [[
-            local shdict = require "resty.shdict"
-            local cache = shdict.open("stampede_cache", { size = "4m" })
-            local locks = shdict.open("stampede_locks", { size = "1m" })
-            cache:set("kept", true)
-            io.open(os.getenv "KEPT", "w"):close()
-            while not cache:get("over") do require("resty.holdfast.scheduler").sleep(0.01) end
-            for _, key in ipairs(cache:get_keys(0)) do
-                if key:find("word") or key:find("calls") then print(key) end
-            end
-        ]], { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB, LUA_PATH = root .. "/lua/?.lua;;",
-              KEPT = command.path("kept") })
-        assert.truthy(command.await(function() return command.read("kept") end), keeper:err())
-        local trace = write_trace(300, 20)
-        for _ = 1, 2 do
-            local ended, out = run_workers(2, STAMPEDE, trace)
-            assert.same({ code = 0 }, ended)
-            assert.equal(20, row(out, "backend calls")[1])
-        end
-        luajit("-e", ([[package.path = %q
-            require("resty.shdict").shared.stampede_cache:set("over", true)]]):format(root .. "/lua/?.lua"))
-        assert.same({ code = 0 }, keeper:wait())
-        assert.equal("", keeper:out())
-    end)
-
-    it("does not wait for a worker that was killed", function ()
-        local process = command.start("run", "--workers", "3", STAMPEDE, write_trace(2000, 40), "--backend-ms", "100")
-        local children = "/proc/" .. process.pid .. "/task/" .. process.pid .. "/children"
-        local victim = command.await(function ()
-            local pids = {}
-            for pid in (command.read(children) or ""):gmatch("%d+") do
-                pids[#pids + 1] = tonumber(pid)
-            end
-            return #pids == 3 and command.read("/proc/" .. pids[3] .. "/comm"):find("stampede") and pids[3]
-        end)
-        command.sleep(0.3)
-        command.kill(victim, command.KILL)
-        assert.same({ code = 1 }, process:wait())
-        assert.truthy(process:err():find("was killed by signal 9", 1, true))
-        assert.truthy(process:err():find("stampede: worker %d ended before its requests were answered"), process:err())
-    end)
-
     for _, case in ipairs({
         { { "--backend-ms" }, "--backend-ms: a number, 0 to 10000, expected, got nothing" },
         { { "--backend-ms", "x" }, '--backend-ms: a number, 0 to 10000, expected, got "x"' },
@@ -168,12 +95,6 @@ describe("examples/stampede.lua", function ()
         ended, _, err = luajit(STAMPEDE, "/dev/null")
         assert.same({ code = 1 }, ended)
         assert.equal("stampede: there is no word in /dev/null\n", err)
-    end)
-
-    it("says a mistake once, whatever the number of workers", function ()
-        local ended, _, err = run_workers(3, STAMPEDE, "--fast")
-        assert.same({ code = 1 }, ended)
-        assert.equal(1, select(2, err:gsub("unknown option", "")))
     end)
 
     it("explains itself", function ()

@@ -11,7 +11,7 @@ end
 
 describe("modules", function ()
     local stems, first_lines = {}, {}
-    for path in shell.output("find spec tools/spec cluster/spec -name '*_spec.lua'"):gmatch("[^\n]+") do
+    for path in shell.output("find spec $(ls -d */spec) -name '*_spec.lua'"):gmatch("[^\n]+") do
         stems[#stems + 1] = path:match("([%w_]+)_spec%.lua$")
         first_lines[#first_lines + 1] = files.read(path):match("^%-%-([^\n]*)")
     end

@@ -1,5 +1,5 @@
 -- resty.holdfast.prometheus, and lock/lock_counts.lua: what Prometheus says of the metrics, that they are true, and
--- that the manual, the dashboard and the alerts name those that there are.
+-- that the manual names those that there are.
 
 local command, files, fixture, process, shell, site =
     require "spec.support" ("command", "files", "fixture", "process", "shell", "site")
@@ -10,8 +10,7 @@ local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
 local NAMES = { "spec_metrics", "spec metrics \"2\"\\%\n" }
-local MANUAL, ALERTS = "docs/resty.holdfast.prometheus.md", "tools/share/prometheus/alerts.yml"
-local DASHBOARD = "tools/share/grafana/holdfast.json"
+local MANUAL = "docs/resty.holdfast.prometheus.md"
 
 local checked = fixture.it_unless(not shell.succeeds("command -v promtool >/dev/null") and "promtool is not installed")
 
@@ -299,22 +298,6 @@ describe("resty.holdfast.prometheus", function ()
                                             { PROGRAM = "/bin/sh" })
         assert.same({ code = 0 }, ended, out .. err)
         assert.equal("", out .. err)
-    end)
-
-    checked("has alerts that promtool accepts", function ()
-        local ended, out, err = command.run("check", "rules", shell.output("pwd") .. "/" .. ALERTS,
-                                            { PROGRAM = shell.output("command -v promtool") })
-        assert.same({ code = 0 }, ended, out .. err)
-    end)
-
-    it("has metrics for all that the dashboard and the alerts ask for", function ()
-        local manual = described()
-        for _, path in ipairs { DASHBOARD, ALERTS } do
-            for name in files.read(path):gmatch("holdfast_[%w_]+") do
-                local family = name:gsub("_bucket$", "")
-                assert.truthy(manual[family], path .. ": " .. name)
-            end
-        end
     end)
 
     it("names what is wrong with options, at the line of the call", function ()

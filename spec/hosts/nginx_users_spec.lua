@@ -1,6 +1,6 @@
 -- A master that is root and workers that are not, which is how Debian installs nginx.
 
-local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
+local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
 local NAME = "holdfast_spec_locks"
 
@@ -140,13 +140,6 @@ describe("workers that are www-data under a master that is root", function ()
                        (process.run(LOOK, { env = env })))
         env.HOLDFAST_OWNER = shell.output("id -u www-data")
         assert.equal("nginx\n", (process.run(LOOK, { env = env })))
-
-        local file = os.tmpname()
-        files.write(file, LOOK)
-        local run = "HOLDFAST_DIR=%s HOLDFAST_SHARE=group HOLDFAST_OWNER=%s %s run --workers 1 %s 2>&1"
-        assert.equal("nginx", shell.output(
-            run:format(default, env.HOLDFAST_OWNER, os.getenv("HOLDFAST_BIN") or "build/holdfast", file)))
-        os.remove(file)
 
         -- Root was no disturbance.
         assert.equal("timeout", here:get("/lock"))

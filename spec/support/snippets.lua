@@ -3,7 +3,8 @@
 -- An HTML comment in the line before a block says what is to be done with it:
 --
 --   <!-- file: NAME -->        write it to this file, for the blocks that follow
---   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit)
+--   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit); the section is left out where
+--                              the command is not built
 --   <!-- nvim -->              run it by a Neovim without windows
 --   <!-- output -->            what the block before has printed; "like" in place of numbers that differ each time:
 --   <!-- output like -->       numbers stand for any numbers, also long hexadecimal ones
@@ -21,9 +22,9 @@
 -- http { } of a real nginx, which has a socket in place of port 8080, the modules of the checkout in place of its
 -- lua_package_path, and lives until the end of the section. Blocks of another language are left alone.
 
-local command, http, shell, site = require "spec.support" ("command", "http", "shell", "site")
+local command, fixture, http, shell, site =
+    require "spec.support" ("command", "fixture", "http", "shell", "site")
 local assert = require "luassert"
-local busted = require "busted"
 
 local _M = {}
 
@@ -222,7 +223,7 @@ local function run_blocks(section, path, round)
         local file, paths = mark_argument(block, "file"), mark_argument(block, "answers")
         local first_paths = mark_argument(block, "answers first")
         local needed = mark_argument(block, "needs")
-        if needed and not shell.succeeds(needed .. " 2>/dev/null") then
+        if needed and not shell.succeeds(("PATH='%s'; { %s; } >/dev/null 2>&1"):format(env.PATH, needed)) then
             return
         elseif file then
             command.write(file, block.text)
@@ -263,12 +264,24 @@ function _M.run(section, path, round)
 end
 
 
+local has_command = shell.succeeds("[ -x '" .. command.program .. "' ]")
+
+local function missing(section)
+    for _, block in ipairs(section) do
+        if not has_command and mark_argument(block, "workers") then
+            return "the holdfast command is not built"
+        end
+    end
+    return nil
+end
+
+
 -- A claim for each section of a file: what it shows happens. The claim begins with `text`. prepare(section), if given,
 -- may change the blocks, set variables of their environment in section.env, and a pattern in section.forgives of what
 -- they may write on standard error. `rounds`: how often the section is run in its world, as a reader might.
 function _M.claims(path, text, prepare, rounds)
     for _, section in ipairs(_M.sections(path)) do
-        busted.it(text .. section.heading, function ()
+        fixture.it_unless(missing(section))(text .. section.heading, function ()
             if prepare then
                 prepare(section)
             end

@@ -11,6 +11,7 @@
 #include "dict/list.h"
 #include "dict/probes.h"
 #include "dict/repair.h"
+#include "dict/short_time.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 #include "world/process_table.h"
@@ -38,7 +39,6 @@ constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
 static_assert(rest_of((1U << 30) / 15 * 4) == kRestUsMax, "a larger arena does not rest for a shorter time");
 
 std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::monotonic_ns() / 1000); }
-std::uint32_t short_now() noexcept { return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000); }
 
 }  // namespace
 

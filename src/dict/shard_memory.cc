@@ -4,20 +4,10 @@
 #include "dict/repair.h"
 #include "dict/reserved.h"
 #include "dict/shard.h"
+#include "dict/short_time.h"
 #include "platform/platform.h"
 
 namespace holdfast {
-
-namespace {
-
-/// How long a process does without more after it was refused: a full file system must not be asked at each call.
-constexpr std::uint32_t kRefusedMs = 100;
-
-std::uint32_t short_now() noexcept {
-  return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000) | 1;  // 0 is none
-}
-
-}  // namespace
 
 // Reserves the arena up to `end`, and lets this process touch it.
 bool Shard::reserve_to(std::uint32_t end) noexcept {
@@ -87,7 +77,7 @@ void Shard::put_mark_right() noexcept {
 bool Shard::can_grow() const noexcept {
   if (granules() == all_granules_) return false;
   const std::uint32_t refused = refused_ms_.load();
-  return refused == 0 || short_now() - refused > kRefusedMs;
+  return refused == 0 || refused_now() - refused > kRefusedMs;
 }
 
 std::uint32_t Shard::reserve_more(std::uint32_t count) noexcept {
@@ -95,7 +85,7 @@ std::uint32_t Shard::reserve_more(std::uint32_t count) noexcept {
   const std::uint32_t end = next_reserved(begin, count, all_granules_);
   const auto bytes = std::size_t{end - begin} * kGranule;
   const bool refused = platform::reserve_pages(arena_ + std::size_t{begin} * kGranule, bytes) != 0;
-  refused_ms_.store(refused ? short_now() : 0);
+  refused_ms_.store(refused ? refused_now() : 0);
   HOLDFAST_FAILPOINT("shard.grown");
   return refused ? 0 : end;
 }

@@ -4,19 +4,14 @@
 #include <bit>
 #include <cstring>
 
+#include "dict/short_time.h"
 #include "platform/platform.h"
 
 namespace holdfast {
 
 namespace {
 
-/// A process that was refused memory does not ask again for so long.
-constexpr std::uint32_t kRefusedMs = 100;
 constexpr std::uint64_t kNsPerUs = 1000;
-
-std::uint32_t short_now() noexcept {
-  return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000) | 1;  // 0 is none
-}
 
 void add(Word64& word, std::uint64_t count) noexcept { word.fetch_add(count, kRelaxed); }
 /// The same without an atomic step: of several at once, one may count.
@@ -97,9 +92,9 @@ bool Statistics::reserve(const void* place) noexcept {
   const std::uint32_t bit = 1U << unit;
   if ((known_.load(kRelaxed) & bit) == 0) {
     const std::uint32_t refused = refused_ms_.load(kRelaxed);
-    if (refused != 0 && short_now() - refused < kRefusedMs) return false;
+    if (refused != 0 && refused_now() - refused < kRefusedMs) return false;
     const bool given = reserve_unit(unit);
-    refused_ms_.store(given ? 0 : short_now(), kRelaxed);
+    refused_ms_.store(given ? 0 : refused_now(), kRelaxed);
     if (!given) return false;
   }
   // Behind the memory: a reader that sees the bit finds it reserved. Again, should the word have been overwritten.

@@ -37,7 +37,7 @@ static_assert(sizeof(Chunk) == 4096);
 constinit Chunk first_chunk{};
 constinit std::atomic<std::uint32_t> records_given{0};
 /// Where the search for a record of an ended thread goes on.
-constinit std::atomic<std::uint32_t> hand{0};
+constinit std::atomic<std::uint32_t> scan_hand{0};
 /// Of threads for which there was no memory: they count as inside, for good.
 constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
@@ -93,7 +93,7 @@ Record* record_for(std::uint64_t self) noexcept {
   constexpr std::uint32_t kLooks = 8;
   const std::uint32_t given = records_given.load(std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < kLooks && i < given; ++i) {
-    Record* const one = record_at(hand.fetch_add(1, std::memory_order_relaxed) % given);
+    Record* const one = record_at(scan_hand.fetch_add(1, std::memory_order_relaxed) % given);
     if (one != nullptr && take_over(*one, self)) return one;
   }
   Record* const fresh = record_at(records_given.fetch_add(1, std::memory_order_relaxed));
@@ -122,7 +122,7 @@ std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
 // The child has the forking thread only. That thread has seen no epoch, so its outermost guard frees at its end what
 // waited for threads of the parent. It keeps its record: a signal handler may have forked while the thread began a
 // guard.
-[[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
+[[maybe_unused]] const int kRecordsForkHandler = ::pthread_atfork(nullptr, nullptr, [] {
   Record* const own = epoch_internal::record;
   if (own != nullptr) own->seen.store(0, std::memory_order_relaxed);
   each_record([own](Record& one) {

@@ -20,8 +20,8 @@ using platform::Mapping;
 
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
 /// A process that opened a file just before its removal holds its byte for a moment: look so often.
-constexpr int kLooks = 5;
-constexpr std::uint64_t kRetryNs = kNsPerMs;
+constexpr int kNameLooks = 5;
+constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// Notes that may stand for one byte.
 constexpr std::size_t kProbe = 16;
 
@@ -142,8 +142,8 @@ Expected<Mapping> hold_new_name(const RuntimeDirectory& directory, const std::st
         return std::move(held->pin);
       }
     }
-    if (look == kLooks) return refuse_replaced(directory, name);
-    platform::sleep_until(platform::monotonic_ns() + kRetryNs);
+    if (look == kNameLooks) return refuse_replaced(directory, name);
+    platform::sleep_until(platform::monotonic_ns() + kNameRetryNs);
   }
 }
 

@@ -29,7 +29,7 @@ using platform::FileId;
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
 /// Between two attempts at the table's lock, where nobody is noted to have it.
-constexpr std::uint64_t kRetryNs = kNsPerMs;
+constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
 /// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary
 /// may still hold, name no process here.
@@ -304,7 +304,7 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const 
     if (now >= end_ns) return refuse_while_others_enter(patience.in_all_ns);
     const std::uint64_t until_ns = std::min({now + backoff.next_ns(), stopped_ns, end_ns});
     if (holder == 0 || platform::futex_wait(header().lock_holder, holder, until_ns) == platform::WaitResult::failed) {
-      platform::sleep_until(std::min(until_ns, now + kRetryNs));
+      platform::sleep_until(std::min(until_ns, now + kTableRetryNs));
     }
   }
 }

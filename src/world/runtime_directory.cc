@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "world/directory_name.h"
+#include "world/file_mode.h"
 #include "world/kept_file.h"
 #include "world/name_file.h"
 #include "world/world_file.h"
@@ -32,12 +33,6 @@ constexpr std::uint32_t kTmpfsMagic = 0x01021994;
 
 Status refuse(const std::string& path, const std::string& why) {
   return {Code::permission, "runtime directory " + path + " " + why};
-}
-
-std::string octal(mode_t mode) {
-  std::array<char, 8> text;
-  std::snprintf(text.data(), text.size(), "%04o", static_cast<unsigned>(mode & 07777));
-  return text.data();
 }
 
 // Root needs no membership: it trusts the owner, which has chosen the group.

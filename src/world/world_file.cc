@@ -10,6 +10,7 @@
 
 #include "base/failpoint.h"
 #include "world/directory_lock.h"
+#include "world/file_mode.h"
 #include "world/kept_file.h"
 #include "world/name_use.h"
 #include "world/runtime_directory.h"
@@ -25,12 +26,6 @@ constexpr const char* kWayOut =
     "; stop the processes that use it and remove it (for a dictionary: holdfast rm --force), or choose another "
     "HOLDFAST_DIR";
 constexpr int kOpenFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-
-std::string octal(std::uint32_t mode) {
-  char text[8];
-  std::snprintf(text, sizeof text, "%04o", mode & 07777U);
-  return text;
-}
 
 std::string_view kind_name(FileKind kind) {
   switch (kind) {

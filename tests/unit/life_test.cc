@@ -134,12 +134,5 @@ TEST(Life, a_temporary_one_ends_with_its_last_process_and_not_before) {
   EXPECT_EQ("new", said_by_visitor({}));
 }
 
-TEST(Life, one_of_a_cluster_ends_with_its_last_process) {
-  const ScratchDirectory world;
-  const Options options{.kept = true, .cluster = "main"};
-  EXPECT_EQ("new", said_by_visitor(options));
-  EXPECT_EQ("new", said_by_visitor(options));
-}
-
 }  // namespace
 }  // namespace holdfast::test

@@ -2,35 +2,7 @@
 
 local command, files, fixture, shell = require "spec.support" ("command", "files", "fixture", "shell")
 
-local UNIT = "cluster/share/holdfast-agent@.service"
 local missing = not shell.succeeds("command -v systemd-analyze >/dev/null") and "systemd is not installed" or nil
-
-
-describe(UNIT, function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
-
-    fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
-        local text = files.read(UNIT):gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
-                                     :gsub("Documentation=[^\n]*\n", "")
-        local path = command.write("holdfast-agent@.service", text)
-        local instance = path:gsub("@%.service$", "@main.service")
-        assert(shell.succeeds(("ln -s '%s' '%s'"):format(path, instance)))
-        assert.equal("", shell.output("systemd-analyze verify --man=no '" .. instance .. "' 2>&1"))
-    end)
-
-    it("starts no agent again that says so by its status, and each other one before its lease ends", function ()
-        local text = files.read(UNIT)
-        local statuses = assert(text:match "\nRestartPreventExitStatus=([%d ]+)\n")
-        local manual = files.read "tools/docs/holdfast.md"
-        for status in statuses:gmatch("%d+") do
-            assert.matches("\n| " .. status .. " | [^\n]*; do not |\n", manual)
-        end
-        assert.equal("200ms", text:match "\nRestartSec=(%w+)\n")
-        assert.truthy(text:find("\nRestart=always\n", 1, true) and text:find("\nType=notify\n", 1, true)
-                      and text:find("\nStartLimitIntervalSec=0\n", 1, true))
-    end)
-end)
 
 
 describe("tools/share/holdfast-serve@.service", function ()
@@ -71,6 +43,31 @@ describe("The units of systemd", function ()
         for path in shell.output("ls tools/share/*.service"):gmatch "[^\n]+" do
             assert.truthy(manual:find("| `" .. path:match "([%w-]+@)[^/]*$", 1, true), path)
             assert.truthy(files.read(path):find("\nExecStart=holdfast ", 1, true), path)
+        end
+    end)
+end)
+
+
+describe("The dashboard and the alerts", function ()
+    local ALERTS, DASHBOARD = "tools/share/prometheus/alerts.yml", "tools/share/grafana/holdfast.json"
+    local promtool = shell.output("command -v promtool")
+
+    before_each(command.set_up)
+    after_each(command.tear_down)
+
+    fixture.it_unless(promtool == "" and "promtool is not installed")("are accepted by promtool", function ()
+        local ended, out, err = command.run("check", "rules", shell.output("pwd") .. "/" .. ALERTS,
+                                            { PROGRAM = promtool })
+        assert.same({ code = 0 }, ended, out .. err)
+    end)
+
+    it("ask for metrics that the manual describes", function ()
+        local manual = files.read "docs/resty.holdfast.prometheus.md"
+        for _, path in ipairs { DASHBOARD, ALERTS } do
+            for name in files.read(path):gmatch("holdfast_[%w_]+") do
+                local family = name:gsub("_bucket$", "")
+                assert.truthy(manual:find("\n| `" .. family .. "` | ", 1, true), path .. ": " .. name)
+            end
         end
     end)
 end)

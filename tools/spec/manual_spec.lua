@@ -1,22 +1,24 @@
 -- The manual of the holdfast command: tools/docs/holdfast.md, the page for man(1) that is made of it, --help, and
 -- completion.
 
-local command, files, shell, world = require "spec.support" ("command", "files", "shell", "world")
+local command, files, offered, shell, world =
+    require "spec.support" ("command", "files", "tools/completion", "shell", "world")
 
 local output = world.output
 
 local MANUAL = "tools/docs/holdfast.md"
 local PAGE = "tools/share/holdfast.1"
-local COMPLETION = "tools/share/holdfast.bash"
 
 -- Their options are described in sections of their own.
 local ELSEWHERE = { lock = true, run = true }
 
 
+-- Without "agent" where its program is not built.
 local function commands()
     local names = {}
+    local has_agent = shell.succeeds("[ -x '" .. command.program .. "-agent' ]")
     for name in output("--help"):match("\nCommands:\n(.*)"):gmatch "\n?  (%l+) [^\n]+" do
-        names[#names + 1] = name
+        names[#names + 1] = (name ~= "agent" or has_agent) and name or nil
     end
     return names
 end
@@ -70,29 +72,6 @@ describe("Completion in bash", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    -- What is offered for the last word of the line.
-    local function offered(...)
-        local words = { ... }
-        for i, word in ipairs(words) do
-            words[i] = "'" .. word .. "'"
-        end
-        local script = command.write("complete.sh", ([[
-            PATH=%s:$PATH
-            compopt() { :; }
-            . %s
-            COMP_WORDS=(holdfast %s)
-            COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-            _holdfast
-            printf '%%s\n' "${COMPREPLY[@]}"
-        ]]):format(command.program:gsub("/holdfast$", ""), command.repository .. "/" .. COMPLETION,
-                   table.concat(words, " ")))
-        local found = {}
-        for line in output(script, { PROGRAM = "/bin/bash" }):gmatch "[^\n]+" do
-            found[line] = true
-        end
-        return found
-    end
-
     it("offers every command", function ()
         local found = offered ""
         for _, name in ipairs(commands()) do
@@ -113,7 +92,6 @@ describe("Completion in bash", function ()
         end
         assert.same({ ["--waiting"] = true }, offered("locks", "--wa"))
         assert.same({ auto = true, always = true }, offered("ls", "--color", "a"))
-        assert.same({ ["--revision"] = true }, offered("cluster", "break", "--rev"))
     end)
 
     it("offers the columns of top", function ()
@@ -125,23 +103,6 @@ describe("Completion in bash", function ()
         assert.is_true(columns.waiters and columns.p99)
         assert.same(columns, offered("top", "--sort", ""))
         assert.same({ wait = true, waiters = true, waits = true }, offered("top", "-s", "wait"))
-    end)
-
-    it("offers the subcommands of cluster, and the dictionaries that belong to clusters", function ()
-        world.keep [[
-            local shdict = require "resty.shdict"
-            assert(shdict.open("alone", { size = "64k" }))
-            assert(shdict.open("of many", { size = "64k", cluster = "shop" }))
-            assert(shdict.open("zuletzt", { size = "64k" }))
-            ready()
-        ]]
-        assert.same({ status = true, holders = true, ["break"] = true }, offered("cluster", ""))
-        assert.same({ status = true }, offered("cluster", "st"))
-        for _, name in ipairs { "status", "holders", "break" } do
-            assert.same({ ["of\\ many"] = true }, offered("cluster", name, ""))
-        end
-        assert.same({ ["of\\ many"] = true }, offered("cluster", "break", "--revision", "3", "of"))
-        assert.same({}, offered("cluster", "break", "--revision", ""))
     end)
 
     it("offers the dictionaries and keys of the world that the line is about", function ()

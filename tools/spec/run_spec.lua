@@ -510,6 +510,23 @@ describe("holdfast run", function()
             assert.same({ code = 1 }, ended)
             assert.truthy(err:find("holdfast: runtime directory " .. command.world(), 1, true), err)
         end)
+
+        it("are in the world of another user where HOLDFAST_OWNER names that user", function()
+            if shell.output("id -u") ~= "0" then
+                pending("only root can give a directory away")
+            end
+            assert(shell.succeeds("chown www-data:www-data " .. command.world()))
+            assert(shell.succeeds("chmod 770 " .. command.world()))
+            local ended, _, err = command.run("run", "-e", "print('ran')", { HOLDFAST_SHARE = "group" })
+            assert.same({ code = 1 }, ended)
+            assert.matches("HOLDFAST_OWNER names", err)
+            local owner = shell.output("id -u www-data")
+            local out
+            ended, out, err = command.run("run", "--workers", "1", "--dict", "theirs=100k", "-e", "print('ran')",
+                                          { HOLDFAST_SHARE = "group", HOLDFAST_OWNER = owner })
+            assert.same({ code = 0 }, ended, err)
+            assert.equal("ran\n", out)
+        end)
     end)
 
     describe("master", function()

@@ -1,9 +1,11 @@
 -- `holdfast serve`: its metrics are those of the Lua module, its JSON is that of the other commands, it refuses what it
 -- should, and nothing that others do, or leave undone, keeps it from answering.
 
-local command, http, json, shell, world = require "spec.support" ("command", "http", "json", "shell", "world")
+local command, http, json, server, shell, world =
+    require "spec.support" ("command", "http", "json", "tools/server", "shell", "world")
 
 local await, keep, output, run, start = command.await, world.keep, world.output, command.run, command.start
+local get, serve = server.get, server.serve
 
 local STOP, CONT = 19, 18
 
@@ -23,26 +25,6 @@ local MEMBERS = [[
     assert(not require("resty.lock"):new("cache", { exptime = 3000, timeout = 0.01 }):lock("<img src=x>\255"))
 ]]
 
-
--- Starts the server, and gives the process and its port.
-local function serve(...)
-    local process = start("serve", "--listen", "127.0.0.1:0", ...)
-    local port = await(function ()
-        return (process:out() or ""):match "^listening on http://127%.0%.0%.1:(%d+)/\n$" or process:wait(0)
-    end)
-    assert(type(port) == "string", process:err())
-    return process, tonumber(port)
-end
-
--- What a request gets: body, status, and the whole head. Options are those of curl.
-local function get(port, path, ...)
-    local words = { "-s", "-i", "-m", "30", "--noproxy", "*", "--path-as-is",
-                    ("http://127.0.0.1:%d%s"):format(port, path), ... }
-    words[#words + 1] = { PROGRAM = shell.output "command -v curl" }
-    local out = output(unpack(words))
-    local head, body = out:match "^(.-\r\n)\r\n(.*)$"
-    return body, tonumber(head:match "^HTTP/1.1 (%d+) "), head
-end
 
 -- The same of JSON, which has to come.
 local function api(port, path)
@@ -496,27 +478,6 @@ sys.stdin.read()
             command.kill(worker, CONT)
             command.sleep(0.02)
         end
-    end)
-
-    it("says of an agent that is silent that it is, a second later at most", function ()
-        keep [[
-            assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
-            ready()
-        ]]
-        local agent = command.write("agent.py", [[
-import os, socket, sys, time
-s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-s.bind(sys.argv[1])
-s.listen(8)
-open(sys.argv[2], "w").close()
-time.sleep(600)
-]])
-        start(agent, command.world() .. "/.agent-main", command.path "listens", { PROGRAM = "/usr/bin/python3" })
-        assert(await(function () return command.read "listens" end))
-        local _, port = serve()
-        local body = get(port, "/metrics")
-        assert.truthy(body:find('\nholdfast_agent_up{cluster="main"} 0\n', 1, true))
-        assert.truthy(body:find('\nholdfast_cluster_standing{dictionary="jobs",cluster="main"} 0\n', 1, true))
     end)
 
     it("looks once for all requests of a second", function ()

@@ -1,0 +1,30 @@
+// How long a dictionary of a cluster lives. This program itself never enters a world, so that each child begins one.
+#include <gtest/gtest.h>
+
+#include "support/dict.h"
+#include "support/started.h"
+
+namespace holdfast::test {
+namespace {
+
+/// Whether a process that opens the dictionary finds what an earlier process has stored in it.
+bool is_found_by_process() {
+  Child visitor([](Channel& parent) {
+    Dict dict("dict", {.kept = true, .cluster = "main"});
+    if (dict.status != HOLDFAST_OK) return 1;
+    parent.say(dict.get("visited").code == HOLDFAST_OK ? "found" : "new");
+    return dict.set("visited", "yes") == HOLDFAST_OK ? 0 : 1;
+  });
+  const bool found = visitor.hear() == "found";
+  EXPECT_EQ(0, visitor.wait());
+  return found;
+}
+
+TEST(ClusterLife, ends_with_its_last_process) {
+  const ScratchDirectory world;
+  EXPECT_FALSE(is_found_by_process());
+  EXPECT_FALSE(is_found_by_process());
+}
+
+}  // namespace
+}  // namespace holdfast::test
