@@ -13,15 +13,6 @@
 namespace holdfast::test {
 namespace {
 
-using agent::Answer;
-using agent::Change;
-using agent::Fault;
-using agent::Guard;
-using agent::LeaseId;
-using agent::Outcome;
-using agent::Record;
-using agent::Revision;
-using agent::Step;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
