@@ -202,17 +202,14 @@ describe("holdfast agent", function ()
 
     describe("with etcd", function ()
         local server, machine, space
-        local spaces = 0
 
         setup(function () server = not etcd.missing() and etcd.start() end)
         teardown(function () return server and server:stop() end)
         after_each(process.clean_up)
 
-        -- What one claim leaves at etcd must not be in the way of the next.
         before_each(function ()
             machine = etcd.machine "m"
-            spaces = spaces + 1
-            space = "space" .. spaces
+            space = etcd.new_space()
         end)
 
         -- An agent, which has a lease.

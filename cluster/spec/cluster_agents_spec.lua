@@ -41,16 +41,13 @@ local PROGRAM = [[
 
 describe("a lock of two machines", function ()
     local server, one, two, space
-    local spaces = 0
 
     setup(function () server = not etcd.missing() and etcd.start() end)
     teardown(function () return server and server:stop() end)
 
     before_each(function ()
         command.set_up()
-        -- What one claim leaves at etcd must not be in the way of the next.
-        spaces = spaces + 1
-        space = "space" .. spaces
+        space = etcd.new_space()
         one, two = etcd.machine "one", etcd.machine "two"
     end)
 

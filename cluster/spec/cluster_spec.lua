@@ -4,10 +4,8 @@
 local agents, expect, fixture, process, site, tasks =
     require "spec.support" ("cluster/agent", "expect", "fixture", "process", "site", "tasks")
 local none = require "resty.holdfast.host.none"
-local resty_lock = require "resty.lock"
-local rwlock = require "resty.rwlock"
 local scheduler = require "resty.holdfast.scheduler"
-local semaphore = require "resty.semaphore"
+local resty_lock, rwlock, semaphore = require "resty.lock", require "resty.rwlock", require "resty.semaphore"
 local shdict = require "resty.shdict"
 
 local it = fixture.it_unless(agents.missing())
@@ -206,16 +204,21 @@ describe("a lock of a cluster", function ()
         assert.is_true(tried[2] == "held" or tried[2] == "unavailable", tried[2])
     end)
 
-    it("is waited for until another machine gives it back", function ()
-        agent:does "refuse key"
-        assert.same({ nil, "timeout" }, { new({ timeout = 0.1 }):lock("key") })
+    -- By a task that waits for it before the agent does that.
+    local function is_got_after(word)
         tasks.run(function ()
             scheduler.spawn(function ()
                 repeat scheduler.sleep(0.001) until dict:waiters("key") == 1
-                agent:does "allow key"
+                agent:does(word)
             end)
             assert.is_true(new():lock("key") > 0)
         end)
+    end
+
+    it("is waited for until another machine gives it back", function ()
+        agent:does "refuse key"
+        assert.same({ nil, "timeout" }, { new({ timeout = 0.1 }):lock("key") })
+        is_got_after "allow key"
     end)
 
     it("leaves this machine when its holder releases it", function ()
@@ -251,13 +254,7 @@ describe("a lock of a cluster", function ()
 
     it("is got by a waiter as soon as there is an agent with a session", function ()
         lose()
-        tasks.run(function ()
-            scheduler.spawn(function ()
-                repeat scheduler.sleep(0.001) until dict:waiters("key") == 1
-                agent:does "begin"
-            end)
-            assert.is_true(new():lock("key") > 0)
-        end)
+        is_got_after "begin"
     end)
 
     it("is waited for in the queue, too, by an object that polls", function ()

@@ -11,7 +11,6 @@ local STOP, CONT = 19, 18
 
 describe("holdfast lock in a cluster", function()
     local server, config, dead, space
-    local spaces = 0
 
     setup(function() server = not etcd.missing() and etcd.start() end)
     teardown(function() return server and server:stop() end)
@@ -25,8 +24,7 @@ describe("holdfast lock in a cluster", function()
 
     before_each(function()
         command.set_up()
-        spaces = spaces + 1
-        space = "lock" .. spaces
+        space = etcd.new_space()
         config = server and configure("main.json", server.url)
         dead = configure("dead.json", "http://127.0.0.1:1")
     end)

@@ -22,15 +22,13 @@ print(lock:unlock() == 1 and "released" or "lost")
 
 describe("holdfast run --agent", function ()
     local server, config, space
-    local spaces = 0
 
     setup(function () server = not etcd.missing() and etcd.start() end)
     teardown(function () return server and server:stop() end)
 
     before_each(function ()
         command.set_up()
-        spaces = spaces + 1
-        space = "space" .. spaces
+        space = etcd.new_space()
         if server then
             local text = ('{"endpoints": ["%s"], "namespace": "%s", "ttl": 60}'):format(server.url, space)
             config = write("main.json", text)
@@ -54,6 +52,13 @@ describe("holdfast run --agent", function ()
                said(of))
     end
 
+    -- Its worker had the lock and releases it.
+    local function finishes(master)
+        master:signal(command.QUIT)
+        assert.same({ code = 0 }, master:wait(), said(master))
+        assert.equal("has it\nreleased\n", master:out())
+    end
+
     -- The child of the process that is an agent.
     local function agent_of(master)
         for child in (files.find(("/proc/%d/task/%d/children"):format(master.pid, master.pid)) or ""):gmatch("%d+") do
@@ -69,9 +74,7 @@ describe("holdfast run --agent", function ()
         has_said(master, "has it")
         assert.is_number(agent_of(master))
         assert.equal(1, #server:keys(space .. "/l/"))
-        master:signal(command.QUIT)
-        assert.same({ code = 0 }, master:wait(), said(master))
-        assert.equal("has it\nreleased\n", master:out())
+        finishes(master)
         assert.same({}, server:keys(space .. "/"))
     end)
 
@@ -84,9 +87,7 @@ describe("holdfast run --agent", function ()
                          .. "it is started again in 0.1 s")
         assert.truthy(await(function () return select(2, said(master):gsub("has lease", "")) == 2 end), said(master))
         assert.are_not.equal(first, agent_of(master))
-        master:signal(command.QUIT)
-        assert.same({ code = 0 }, master:wait(), said(master))
-        assert.equal("has it\nreleased\n", master:out())
+        finishes(master)
     end)
 
     it("ends it also at TERM, after the workers", function ()
@@ -114,9 +115,7 @@ describe("holdfast run --agent", function ()
         other:signal(command.TERM)
         assert.same({ code = 0 }, other:wait())
         has_said(master, "has lease " .. said(other):match "has lease (%x+)")
-        master:signal(command.QUIT)
-        assert.same({ code = 0 }, master:wait(), said(master))
-        assert.equal("has it\nreleased\n", master:out())
+        finishes(master)
     end)
 
     it("ends the run if its configuration is wrong", function ()

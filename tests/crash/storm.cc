@@ -1,19 +1,16 @@
 // The kill storm: workers change one dictionary in every way, a random one is killed every few milliseconds and
 // replaced, and whatever must hold is checked all the time.
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cinttypes>
 #include <random>
 
+#include "crash/kills.h"
 #include "crash/storm.h"
 #include "crash/storm_pool.h"
 #include "dict/guard.h"
 #include "platform/platform.h"
-#include "support/process.h"
-#include "support/random_run.h"
 #include "support/shard_check.h"
 
 namespace holdfast::crash {
@@ -34,8 +31,6 @@ constexpr Shape kShapes[] = {
     {"file, 1 shard", 262144, HOLDFAST_MUTEX_FILE, 0.15},
 };
 
-constexpr std::uint64_t kStallNs = 20 * kNsPerSecond;
-
 class Storm {
  public:
   Storm(const Shape& shape, std::uint64_t seed)
@@ -50,33 +45,23 @@ class Storm {
     for (int i = 0; i < kCounters; ++i) dict_.set_number(counter_key(i), 0);
   }
 
-  /// For that time, and longer on a slow machine until there were that many kills.
   void run(double seconds, int at_least) {
-    const std::uint64_t begin = platform::monotonic_ns();
-    const std::uint64_t end = begin + static_cast<std::uint64_t>(seconds * 1e9);
-    const std::uint64_t limit = begin + static_cast<std::uint64_t>(seconds * 8e9);
-    const auto goes_on = [&] {
-      const std::uint64_t now = platform::monotonic_ns();
-      return ledger_.violations.count.load() == 0 && (now < end || (kills_ < at_least && now < limit));
-    };
     for (int i = 0; i < kWorkers; ++i) start(i);
-    while (goes_on()) {
+    while (kills_.goes_on(seconds, at_least)) {
       ::usleep(static_cast<useconds_t>(1000 + random_() % 2000));
       const int victim = static_cast<int>(random_() % kWorkers);
       stop(victim);
       start(victim);
       check_counters(kWorkers);
-      check_progress();
+      kills_.check_progress(calls());
     }
     for (int i = 0; i < kWorkers; ++i) stop(i);
     settle();
-    seconds_ = static_cast<double>(platform::monotonic_ns() - begin) / 1e9;
+    seconds_ = kills_.spent();
   }
 
   /// Number of violations.
   std::uint64_t report() {
-    std::uint64_t calls = 0;
-    for (const Worker& worker : ledger_.workers) calls += worker.calls.load();
     std::uint64_t sections = 0;
     for (const Section& section : ledger_.sections) sections += section.entered.load();
     std::uint64_t grants = 0;
@@ -89,32 +74,27 @@ class Storm {
                 " grants of permits (%" PRIu64 " sums), %4" PRIu64 " repairs; lock taken from the dead %4" PRIu64
                 " times, p50 <= %" PRIu64 " us, p99 <= %" PRIu64 " us, max %" PRIu64 " us; %" PRIu64
                 " violations; %.1f s\n",
-                shape_.name, kills_, calls, ledger_.next_element.load(), sections, grants, checks, repairs_,
+                shape_.name, kills(), calls(), ledger_.next_element.load(), sections, grants, checks, repairs_,
                 ledger_.takeovers.load(), ledger_.takeover_us.quantile(0.5), ledger_.takeover_us.quantile(0.99),
                 ledger_.takeover_us.longest_us.load(), ledger_.violations.count.load(), seconds_);
     ledger_.violations.print();
     return ledger_.violations.count.load();
   }
 
-  int kills() const { return kills_; }
+  int kills() const { return kills_.count(); }
 
  private:
   void start(int number) {
     Worker& worker = ledger_.workers[static_cast<std::size_t>(number)];
     const std::uint64_t life = worker.life.fetch_add(1) + 1;
     const std::uint64_t seed = random_();
-    pids_[number] = test::fork_bound([&] { work(dict_, ledger_, number, life, seed); });
+    kills_.start(number, [&] { work(dict_, ledger_, number, life, seed); });
   }
 
   void stop(int number) {
     Worker& worker = ledger_.workers[static_cast<std::size_t>(number)];
     worker.killed_at_ns[worker.life.load() % kLivesKept].store(platform::monotonic_ns());
-    ::kill(pids_[number], SIGKILL);
-    int status = 0;
-    ::waitpid(pids_[number], &status, 0);
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
-      ledger_.violations.add("a worker ended by itself, status %d", status);
-    ++kills_;
+    kills_.kill(number);
     if (const std::uint32_t counter = worker.in_flight.exchange(0); counter != 0)
       ledger_.maybe[counter - 1].fetch_add(1);
     if (worker.popping.exchange(0) != 0) ledger_.pops_cut_short.fetch_add(1);
@@ -162,16 +142,10 @@ class Storm {
                              ledger_.pops_cut_short.load());
   }
 
-  void check_progress() {
+  std::uint64_t calls() const {
     std::uint64_t calls = 0;
     for (const Worker& worker : ledger_.workers) calls += worker.calls.load();
-    const std::uint64_t now = platform::monotonic_ns();
-    if (calls != last_calls_) {
-      last_calls_ = calls;
-      progress_ns_ = now;
-    } else if (now - progress_ns_ > kStallNs) {
-      ledger_.violations.add("nobody gets on");
-    }
+    return calls;
   }
 
   /// Everybody is dead: what they left must be whole, and all memory must come back.
@@ -207,43 +181,27 @@ class Storm {
   Ledger& ledger_;
   test::Dict dict_;
   std::uint64_t free_at_first_ = 0;
-  pid_t pids_[kWorkers] = {};
-  int kills_ = 0;
+  Kills kills_{ledger_.violations, kWorkers};
   std::uint64_t repairs_ = 0;
   double seconds_ = 0;
-  std::uint64_t last_calls_ = 0;
-  std::uint64_t progress_ns_ = platform::monotonic_ns();
 };
 
-struct Settings {
-  std::uint64_t seed = 0;
-  double seconds = 12;
-  int at_least = 500;
-};
-
-int run(const Settings& settings) {
-  const test::ScratchDirectory directory;
-  std::uint64_t violations = 0;
-  int kills = 0;
+StormEnd run(const StormSettings& settings) {
+  StormEnd end;
   for (const Shape& shape : kShapes) {
     std::fflush(stdout);
     Storm storm(shape, settings.seed);
     storm.run(settings.seconds * shape.share, static_cast<int>(settings.at_least * shape.share) + 1);
-    violations += storm.report();
-    kills += storm.kills();
+    end.violations += storm.report();
+    end.kills += storm.kills();
   }
-  std::printf("%d kills, %" PRIu64 " violations\n", kills, violations);
-  if (kills < settings.at_least) std::printf("fewer than %d kills\n", settings.at_least);
-  return violations == 0 && kills >= settings.at_least ? 0 : 1;
+  return end;
 }
 
 }  // namespace
 }  // namespace holdfast::crash
 
 int main(int argc, char** argv) {
-  using namespace holdfast::crash;
-  holdfast::test::RandomRun<Settings> app("Kills processes that use a dictionary, and checks that nobody notices");
-  app.add_option("--seconds", app.settings.seconds, "length of the run, at least");
-  app.add_option("--at-least", app.settings.at_least, "kills without which the run failed");
-  return app.run(argc, argv, run);
+  return holdfast::crash::main_of_storm(
+      argc, argv, "Kills processes that use a dictionary, and checks that nobody notices", 500, holdfast::crash::run);
 }

@@ -27,6 +27,8 @@ local ATTEMPTS = 5
 
 local _M = {}
 
+local spaces = 0
+
 
 -- Nil, or why there is no etcd, or no agent.
 function _M.missing()
@@ -210,6 +212,13 @@ function _M.agent(machine, ...)
     local function has_lease() return _M.said(agent):find("has lease", 1, true) or agent:wait(0) end
     assert(command.await(has_lease) and not agent.status, agent:err())
     return agent
+end
+
+
+-- The namespace of a claim: what another one leaves at etcd must not be in its way.
+function _M.new_space()
+    spaces = spaces + 1
+    return "space" .. spaces
 end
 
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "agent/clock.h"
-#include "agent/lock_name.h"
+#include "agent/keys.h"
 
 namespace holdfast::agent {
 

@@ -108,7 +108,7 @@ void Keeper::acquire() {
 
 /// Puts the machine's bell and document, which vanish with the lease.
 void Keeper::announce(LeaseId lease, Milliseconds deadline) {
-  Change change{{{Guard::Of::created, keys_.bell(lease), 0, false}},
+  Change change{{Guard::absent(keys_.bell(lease))},
                 {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
                 {}};
   change.urgent = true;  // the lease runs while it waits

@@ -12,12 +12,23 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
-#include "agent/lock_name.h"
 #include "agent/store.h"
 #include "base/status.h"
 
 namespace holdfast::agent {
+
+/// The name of a lock of a cluster, the same on every machine.
+struct LockName {
+  std::string dictionary;
+  std::string key;
+
+  bool operator==(const LockName&) const = default;
+  bool operator<(const LockName& other) const {
+    return std::tie(dictionary, key) < std::tie(other.dictionary, other.key);
+  }
+};
 
 /// Bytes of the longest key of a lock.
 inline constexpr std::size_t kStoreKeyMax = 1024;

@@ -16,7 +16,7 @@
 
 #include "agent/clock.h"
 #include "agent/document.h"
-#include "agent/lock_name.h"
+#include "agent/keys.h"
 #include "agent/store.h"
 
 namespace holdfast::agent {
@@ -57,7 +57,7 @@ enum class Refusal {
   too_long,     // the name
 };
 
-/// Why new locks cannot be had though the session lasts.
+/// Why new locks cannot be had though the session lasts: as StoreTrouble (gate/session.h) says it to programs.
 enum class Trouble { none, unanswered, no_room, no_leader, denied, refused, draining };
 
 /// A question of a local program, and what it is told.

@@ -1,6 +1,7 @@
 #include "agent/measured_store.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace holdfast::agent {
@@ -12,20 +13,18 @@ bool has_put(const std::vector<Step>& steps) {
 }
 
 // A lease that is gone, and a key that is too large, are no trouble of the store.
+constexpr std::array kTroubles{
+    std::pair{Fault::no_space, Trouble::no_room},
+    std::pair{Fault::no_leader, Trouble::no_leader},
+    std::pair{Fault::denied, Trouble::denied},
+    std::pair{Fault::other, Trouble::refused},
+};
+
 Trouble trouble_of(const Answer& answer) {
   if (answer.outcome == Outcome::unknown) return Trouble::unanswered;
-  switch (answer.fault) {
-    case Fault::no_space:
-      return Trouble::no_room;
-    case Fault::no_leader:
-      return Trouble::no_leader;
-    case Fault::denied:
-      return Trouble::denied;
-    case Fault::other:
-      return Trouble::refused;
-    default:
-      return Trouble::none;
-  }
+  for (const auto& [fault, trouble] : kTroubles)
+    if (fault == answer.fault) return trouble;
+  return Trouble::none;
 }
 
 }  // namespace

@@ -7,11 +7,6 @@ namespace holdfast::agent {
 
 namespace {
 
-Guard absent(std::string key) { return {Guard::Of::created, std::move(key), 0, false}; }
-Guard none_below(std::string prefix) { return {Guard::Of::created, std::move(prefix), 0, true}; }
-Guard created(std::string key, Revision revision) { return {Guard::Of::created, std::move(key), revision, false}; }
-Guard unchanged(std::string key, Revision revision) { return {Guard::Of::modified, std::move(key), revision, false}; }
-
 /// What the next holder is told: no waiter may be missing among those that are told.
 Grant grant_for(const LockName& name, const Queue& queue) {
   Grant grant{name, {queue.waiters().begin() + 1, queue.waiters().end()}, queue.complete()};
@@ -56,22 +51,23 @@ Change Protocol::ask(const LockName& name, const std::string& document) const {
 }
 
 Change Protocol::try_once(const LockName& name, const std::string& document) const {
-  Change change{
-      {absent(keys_->lock(name)), none_below(keys_->queue(name))}, {Step::put(keys_->lock(name), document, self_)}, {}};
+  Change change{{Guard::absent(keys_->lock(name)), Guard::none_below(keys_->queue(name))},
+                {Step::put(keys_->lock(name), document, self_)},
+                {}};
   add_look(name, change.otherwise, kLookMax);
   return change;
 }
 
 Change Protocol::note(const LockName& name, const Record& lock, Revision since) const {
   const Note ring{name, lock.modified, {since, self_}};
-  return {{unchanged(keys_->lock(name), lock.modified)},
+  return {{Guard::unchanged(keys_->lock(name), lock.modified)},
           {Step::put(keys_->bell(lock.lease), write_ring(ring), lock.lease)},
           {}};
 }
 
 Change Protocol::hand_over(const LockName& name, Revision grant, Waiter to, Grant ring,
                            const std::string& document) const {
-  Change change{{unchanged(keys_->lock(name), grant), created(keys_->place(name, to.lease), to.since)},
+  Change change{{Guard::unchanged(keys_->lock(name), grant), Guard::created(keys_->place(name, to.lease), to.since)},
                 {Step::put(keys_->lock(name), document, to.lease), Step::erase(keys_->place(name, to.lease)),
                  Step::put(keys_->bell(to.lease), write_ring(std::move(ring)), to.lease)},
                 {}};
@@ -93,20 +89,21 @@ Change Protocol::transfer(const LockName& name, Revision grant, const Queue& que
 }
 
 Change Protocol::release(const LockName& name, Revision grant) const {
-  Change change{
-      {unchanged(keys_->lock(name), grant), none_below(keys_->queue(name))}, {Step::erase(keys_->lock(name))}, {}};
+  Change change{{Guard::unchanged(keys_->lock(name), grant), Guard::none_below(keys_->queue(name))},
+                {Step::erase(keys_->lock(name))},
+                {}};
   add_look(name, change.otherwise, kLookMax);
   return change;
 }
 
 Change Protocol::leave(const LockName& name, Revision since) const {
-  Change change{{created(keys_->place(name, self_), since)}, {Step::erase(keys_->place(name, self_))}, {}};
+  Change change{{Guard::created(keys_->place(name, self_), since)}, {Step::erase(keys_->place(name, self_))}, {}};
   add_look(name, change.otherwise, kLookMax);
   return change;
 }
 
 Change Protocol::claim(const LockName& name, Revision since, const std::string& document) const {
-  Change change{{absent(keys_->lock(name)), created(keys_->place(name, self_), since)},
+  Change change{{Guard::absent(keys_->lock(name)), Guard::created(keys_->place(name, self_), since)},
                 {Step::put(keys_->lock(name), document, self_), Step::erase(keys_->place(name, self_))},
                 {}};
   add_look(name, change.otherwise, kLookMax);
@@ -114,7 +111,7 @@ Change Protocol::claim(const LockName& name, Revision since, const std::string& 
 }
 
 Change Protocol::touch(const LockName& name, Revision grant, const std::string& document) const {
-  Change change{{unchanged(keys_->lock(name), grant)}, {Step::put(keys_->lock(name), document, self_)}, {}};
+  Change change{{Guard::unchanged(keys_->lock(name), grant)}, {Step::put(keys_->lock(name), document, self_)}, {}};
   add_look(name, change.then, kLookMax);
   add_look(name, change.otherwise, kLookMax);
   return change;

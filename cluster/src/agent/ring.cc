@@ -2,8 +2,6 @@
 
 #include <sstream>
 
-#include "agent/keys.h"
-
 namespace holdfast::agent {
 
 namespace {

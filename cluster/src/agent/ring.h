@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "agent/lock_name.h"
+#include "agent/keys.h"
 #include "agent/queue.h"
 #include "agent/store.h"
 

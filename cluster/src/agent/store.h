@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace holdfast::agent {
@@ -33,6 +34,11 @@ struct Guard {
   std::string key;
   Revision revision = 0;
   bool prefix = false;
+
+  static Guard absent(std::string key) { return {Of::created, std::move(key), 0, false}; }
+  static Guard none_below(std::string prefix) { return {Of::created, std::move(prefix), 0, true}; }
+  static Guard created(std::string key, Revision revision) { return {Of::created, std::move(key), revision, false}; }
+  static Guard unchanged(std::string key, Revision revision) { return {Of::modified, std::move(key), revision, false}; }
 };
 
 /// One step of a transaction. Reads see what the steps before them did.

@@ -81,20 +81,22 @@ const Json* find(const Json& object, const char* name) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-const Json& part(const Json& object, const char* name) {
-  static const Json empty = Json::object();
+/// What has that name; `none`, which has the right type, where nothing has.
+const Json& find_typed(const Json& object, const char* name, const Json& none) {
   const Json* found = find(object, name);
-  if (found == nullptr) return empty;
-  if (!found->is_object()) throw Malformed();
+  if (found == nullptr) return none;
+  if (found->type() != none.type()) throw Malformed();
   return *found;
 }
 
+const Json& part(const Json& object, const char* name) {
+  static const Json none = Json::object();
+  return find_typed(object, name, none);
+}
+
 const Json& list(const Json& object, const char* name) {
-  static const Json empty = Json::array();
-  const Json* found = find(object, name);
-  if (found == nullptr) return empty;
-  if (!found->is_array()) throw Malformed();
-  return *found;
+  static const Json none = Json::array();
+  return find_typed(object, name, none);
 }
 
 std::int64_t number_in(const Json& object, const char* name) {

@@ -1,6 +1,8 @@
 #include "gate/cluster_state.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 #include "base/name.h"
 #include "gate/session.h"
@@ -18,23 +20,16 @@ std::uint32_t living_agent(World& world, Token agent) noexcept {
   return slot != nullptr ? slot->pid.load(kRelaxed) : 0;
 }
 
-/// Behind "the store of the cluster NAME"; empty: there is none.
-const char* in_words(StoreTrouble trouble) noexcept {
-  switch (trouble) {
-    case StoreTrouble::unanswered:
-      return " does not answer";
-    case StoreTrouble::no_room:
-      return " takes nothing new: its database is full";
-    case StoreTrouble::no_leader:
-      return " has no leader";
-    case StoreTrouble::denied:
-      return " denies what the agent asks for";
-    case StoreTrouble::refused:
-      return " refuses what the agent asks for; the agent's log has the reason";
-    default:
-      return "";
-  }
-}
+/// Behind "the store of the cluster NAME", by StoreTrouble.
+constexpr std::array<const char*, 6> kInWords{
+    "",
+    " does not answer",
+    " takes nothing new: its database is full",
+    " has no leader",
+    " denies what the agent asks for",
+    " refuses what the agent asks for; the agent's log has the reason",
+};
+static_assert(kInWords.size() == static_cast<std::size_t>(StoreTrouble::draining));
 
 }  // namespace
 
@@ -62,7 +57,8 @@ Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
   if (trouble == StoreTrouble::draining)
     return {Code::unavailable, "the agent of the cluster " + quote_name(state.name) + " takes no new locks: it drains"};
   if (trouble != StoreTrouble::none)
-    return {Code::unavailable, "the store of the cluster " + quote_name(state.name) + in_words(trouble)};
+    return {Code::unavailable,
+            "the store of the cluster " + quote_name(state.name) + kInWords.at(static_cast<std::size_t>(trouble))};
   return {};
 }
 

@@ -1,40 +1,24 @@
-// The program holdfast-agent: one for each world and cluster. "holdfast agent" runs it.
-#include <fmt/chrono.h>
+// The command line of holdfast-agent: one agent for each world and cluster. "holdfast agent" runs it.
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/epoll.h>
-#include <sys/signalfd.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <ctime>
 #include <exception>
-#include <memory>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "agent/engine.h"
 #include "base/gate_name.h"
 #include "base/name.h"
 #include "base/version.h"
 #include "cli/arguments.h"
-#include "etcd/etcd_store.h"
-#include "etcd/identity.h"
-#include "etcd/loop.h"
 #include "platform/standard_descriptors.h"
 #include "service/config.h"
 #include "service/notify.h"
-#include "service/shared_machine.h"
-#include "service/standby.h"
+#include "service/service.h"
 #include "service/store_memory.h"
 #include "world/world.h"
 
@@ -43,8 +27,6 @@ namespace holdfast::agent {
 namespace {
 
 constexpr int kUsageError = 2;
-/// Another agent acts for this machine now. A manager that starts services anew should not start this one.
-constexpr int kSuperseded = 3;
 
 const cli::Subcommand kCommandLine{"agent",
                                    "",
@@ -61,346 +43,6 @@ taken over.)",
                                    nullptr,
                                    kUsageError,
                                    "holdfast-agent"};
-
-/// A line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop it:
-/// then nothing is said.
-void say(const std::string& sentence) {
-  const std::string line = "holdfast-agent: " + sentence + "\n";
-  pollfd room{STDERR_FILENO, POLLOUT, 0};
-  if (::poll(&room, 1, 0) <= 0) return;
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-}
-
-/// What a running agent tells. In a file with the time: journals and supervisors stamp lines themselves.
-void report(const std::string& sentence) {
-  struct stat info {};
-  const bool in_file = ::fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
-  say(in_file ? fmt::format("{:%Y-%m-%dT%H:%M:%S%z}: {}", fmt::localtime(std::time(nullptr)), sentence) : sentence);
-}
-
-class SystemClock final : public Clock {
- public:
-  Milliseconds boot_ms() const override { return etcd::boottime_ms(); }
-  std::int64_t boot_us() const override { return static_cast<std::int64_t>(platform::boottime_ns() / 1000); }
-  Milliseconds wall_ms() const override {
-    timespec time{};
-    ::clock_gettime(CLOCK_REALTIME, &time);
-    return Milliseconds{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
-  }
-};
-
-/// TERM, INT and HUP as a descriptor, from its construction on. REQUIRES: there is one thread.
-class Signals {
- public:
-  Signals() {
-    sigset_t set;
-    ::sigemptyset(&set);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
-    ::signal(SIGPIPE, SIG_IGN);  // of report(), and of the libraries that speak with the store
-    ::signal(SIGXFSZ, SIG_IGN);  // to write beyond ulimit -f is an error then
-    ::sigprocmask(SIG_BLOCK, &set, nullptr);
-    fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  int descriptor() const noexcept { return fd_.get(); }
-  void take() {
-    signalfd_siginfo info;
-    while (::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
-  }
-
- private:
-  platform::FileDescriptor fd_;
-};
-
-etcd::Options store_options(const Config& config, etcd::Identity& identity) {
-  etcd::Options options;
-  options.identity = &identity;
-  options.endpoints = config.endpoints;
-  options.tls = {config.ca, config.cert, config.key};
-  options.credentials = {config.user, config.password_file};
-  options.timeout_ms = etcd::Options::timeout_for(config.settings.ttl_s);
-  options.seed = platform::random_number();
-  options.complain = &report;
-  return options;
-}
-
-/// Why no store is known yet, though endpoints name one; empty: none does.
-std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
-                        Milliseconds now) {
-  const etcd::EndpointVersion* silent = nullptr;
-  std::optional<std::size_t> first;
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const std::string id = identity.named(i, now);
-    if (id.empty() && silent == nullptr) silent = &members[i];
-    if (id.empty()) continue;
-    if (!first) first = i;
-    if (id != identity.named(*first, now))
-      return fmt::format("etcd at {} is of another cluster than etcd at {}: give endpoints of one", members[i].url,
-                         members[*first].url);
-  }
-  if (!first || silent == nullptr) return {};
-  const std::string id = identity.named(*first, now);
-  return fmt::format("too few endpoints name the cluster {} of etcd: {} of {}, expected {}: {}", etcd::shown_id(id),
-                     identity.count(id, now), members.size(), identity.majority(),
-                     silent->trouble.empty() ? silent->url + " does not name it" : silent->trouble);
-}
-
-/// One agent, from its start to its end.
-class Service {
- public:
-  /// `known`: which store an earlier agent has kept in `memory`.
-  Service(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
-          const std::string& known)
-      : config_(config),
-        directory_(world.directory().path()),
-        drains_(drains),
-        signals_(signals),
-        memory_(memory),
-        remembered_(known),
-        identity_(config.endpoints.size(), known, config.settings.ttl_s * 1000),
-        store_(loop_, store_options(config, identity_)),
-        machine_(world, config.cluster),
-        engine_(store_, machine_, clock_, config.space, config.settings, &report) {
-    engine_.describe_store([this] { return describe_store(); });
-    engine_.on_accept([this](std::uint64_t id) { return accept(std::to_string(id)); });
-    if (const std::string url = endpoint_in_clear(config); !url.empty())
-      warn(
-          fmt::format("the password of etcd's user {} goes to {} without encryption: give https://", config.user, url));
-    if (!machine_.trouble().empty()) warn(machine_.trouble() + ": new dictionaries are found once a second");
-    for (const int fd : machine_.descriptors()) loop_.watch(fd, EPOLLIN, [this](std::uint32_t) { step(); });
-    loop_.watch(signals_.descriptor(), EPOLLIN, [this](std::uint32_t) {
-      signals_.take();
-      stop();
-    });
-  }
-
-  int run() {
-    ask_versions();
-    while (!ended_) {
-      step();
-      const Milliseconds now = clock_.boot_ms();
-      const Milliseconds due = std::min(engine_.due(), machine_.due());
-      loop_.turn(std::clamp<Milliseconds>(due - now, 0, kLongestTurnMs));
-    }
-    return status_;
-  }
-
- private:
-  static constexpr Milliseconds kLongestTurnMs = 1000;
-  static constexpr Milliseconds kStopMs = 3000;
-  static constexpr Milliseconds kLeaveMs = 500;
-  static constexpr Milliseconds kAskAgainMs = 2000;
-  static constexpr Milliseconds kAskLaterMs = 60'000;  // a member, once the agent works
-
-  // All members are asked again and again: another store may come, or go.
-  void ask_versions() {
-    const bool is_time = clock_.boot_ms() >= next_look_ || identity_.stranger(clock_.boot_ms());
-    if (begun_ && !is_time) {
-      loop_.after(kAskAgainMs, [this] { ask_versions(); });
-      return;
-    }
-    store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
-  }
-
-  // A store that is away is waited for, and so is one that is too old, if that counts: it may be updated. A member that
-  // did not answer is asked again later.
-  void judge(const std::vector<etcd::EndpointVersion>& members) {
-    const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
-    const Milliseconds now = clock_.boot_ms();
-    bool any_early = false;
-    for (const etcd::EndpointVersion& member : members) {
-      if (!member.version || !member.version->revokes_early()) continue;
-      any_early = true;
-      const std::string sentence = fmt::format(
-          "etcd {} at {} may end a lease early after a stopped leader goes on (mended in 3.4.31 and 3.5.13): "
-          "rely on fencing numbers",
-          member.version->text, member.url);
-      if (config_.require_fixed_etcd && !begun_) {
-        hold_back(sentence + "; require_fixed_etcd is set");
-        break;
-      }
-      warn(sentence);
-    }
-    const std::string doubt = identity_.known().empty() ? doubt_about(identity_, members, now) : std::string();
-    if (!doubt.empty()) begun_ ? warn(doubt) : hold_back(doubt);
-    warn_of_strangers(now);
-    const bool any_known = std::any_of(members.begin(), members.end(), is_known);
-    if (!any_known && config_.require_fixed_etcd && !begun_)
-      hold_back("the version of etcd is not known: " + members.front().trouble + "; require_fixed_etcd is set");
-    if (doubt.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
-    next_look_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
-    loop_.after(kAskAgainMs, [this] { ask_versions(); });
-  }
-
-  // --- which store ---
-
-  void warn_of_strangers(Milliseconds now) {
-    const auto stranger = identity_.stranger(now);
-    if (!stranger || identity_.known().empty()) return;
-    const std::string id = etcd::shown_id(identity_.named(*stranger, now));
-    warn(
-        fmt::format("etcd at {} is of another cluster than the known one: it is of {}, expected {}; if the store was "
-                    "replaced on purpose: holdfast cluster accept-new-store {} {}",
-                    config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
-  }
-
-  /// Keeps the one that is known from now on.
-  void remember() {
-    const std::string& id = identity_.known();
-    if (id == remembered_) return;
-    if (!remembered_.empty()) {
-      const std::string sentence = fmt::format("the store is cluster {} of etcd from now on, and was {}",
-                                               etcd::shown_id(id), etcd::shown_id(remembered_));
-      report(sentence);
-      engine_.store_changed(sentence);
-    }
-    remembered_ = id;
-    if (const Status failed = memory_.write(id); !failed.ok()) warn(failed.message);
-  }
-
-  Figures describe_store() const {
-    const auto number = [](const std::string& id) { return std::strtoull(id.c_str(), nullptr, 10); };
-    const Milliseconds now = clock_.boot_ms();
-    Figures figures;
-    if (!identity_.known().empty()) figures.emplace_back("store_cluster", number(identity_.known()));
-    if (const auto stranger = identity_.stranger(now))
-      figures.emplace_back("store_refused", number(identity_.named(*stranger, now)));
-    return figures;
-  }
-
-  Reply accept(const std::string& id) {
-    using Accepted = etcd::Identity::Accepted;
-    const Accepted accepted = identity_.accept(id, clock_.boot_ms());
-    Reply reply;
-    reply.code = accepted == Accepted::done || accepted == Accepted::later ? Reply::Code::yes : Reply::Code::no;
-    if (accepted == Accepted::later)
-      reply.sentence = fmt::format("in {} s, when no lease of the last store is left", config_.settings.ttl_s);
-    else if (accepted == Accepted::unnamed)
-      reply.sentence = "no endpoint names that store: see \"holdfast cluster status\"";
-    else if (accepted == Accepted::outvoted)
-      reply.sentence = "most endpoints name the known store: take the other ones out of \"endpoints\"";
-    return reply;
-  }
-
-  void warn(const std::string& sentence) {
-    if (warned_.insert(sentence).second) report("warning: " + sentence);
-  }
-
-  void hold_back(const std::string& sentence) {
-    if (sentence == held_back_) return;
-    held_back_ = sentence;
-    report(sentence);
-    engine_.hold_back(sentence);
-    notify_manager("READY=1");
-    notify_manager("STATUS=" + sentence);
-  }
-
-  void begin() {
-    if (begun_ || stopping_) return;
-    begun_ = true;
-    engine_.start();
-    notify_manager("READY=1");
-  }
-
-  void step() {
-    machine_.turn();
-    if (machine_.is_abandoned())
-      return end("another agent has acted for this machine, and lives no more", EXIT_FAILURE);
-    if (machine_.superseded()) return end("another agent acts for this machine now", kSuperseded);
-    if (machine_.has_lost_its_directory())
-      return leave(
-          fmt::format("the runtime directory {} was removed or replaced: no program can reach this agent any "
-                      "more; start the agent again",
-                      directory_));
-    // A lock that is held there is valid until its deadline, and the next agent would not know of it.
-    if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
-      return leave(
-          "the file of a dictionary was deleted: no program can open it while this agent has it; start the agent "
-          "again");
-    remember();
-    if (!begun_) engine_.answer();
-    if (stopping_ || !begun_) return;
-    engine_.step();
-    tell();
-    if (draining_ && engine_.drained()) give_back();
-  }
-
-  /// Says once what changed: that a lease is lost, and why, and that there is one. Between two steps both may be.
-  void tell() {
-    const Keeper& keeper = engine_.keeper();
-    if (std::exchange(told_losses_, keeper.losses()) != keeper.losses()) {
-      told_lease_ = 0;
-      tell(fmt::format("cluster {}: the lease is lost: {}", config_.cluster, keeper.why_lost()));
-    }
-    if (!keeper.alive() || told_lease_ != 0) return;
-    told_lease_ = machine_.session().lease;
-    tell(fmt::format("cluster {}: this machine has lease {:016x}", config_.cluster, told_lease_));
-  }
-
-  static void tell(const std::string& sentence) {
-    report(sentence);
-    notify_manager("STATUS=" + sentence);
-  }
-
-  void stop() {
-    if (stopping_) return end("stopped by a second signal", EXIT_FAILURE);
-    notify_manager("STOPPING=1");
-    if (!begun_) return end("", EXIT_SUCCESS);
-    if (engine_.vacate()) return give_back();
-    if (!drains_ || draining_) return end("locks are held: the lease stays for the next agent", EXIT_SUCCESS);
-    report("locks are held: waiting for their release, and for no new one");
-    draining_ = true;
-    engine_.drain();
-  }
-
-  // Another agent, which the manager starts, serves the directory that is there now. Locks that nobody holds are free
-  // for it at once; others have their holders in the old directory until the lease ends.
-  void leave(const std::string& sentence) {
-    if (leaving_) return;
-    leaving_ = true;
-    report(sentence);
-    notify_manager("STOPPING=1");
-    if (!begun_ || stopping_ || !engine_.vacate()) return end("", EXIT_FAILURE);
-    give_back(kLeaveMs, EXIT_FAILURE);
-  }
-
-  void give_back(Milliseconds patience = kStopMs, int status = EXIT_SUCCESS) {
-    stopping_ = true;
-    loop_.after(patience,
-                [this, status] { end("the store did not answer in time: the lease ends by itself", status); });
-    engine_.stop([this, status] { end("", status); });
-  }
-
-  void end(const std::string& sentence, int status) {
-    if (ended_) return;
-    if (!sentence.empty()) report(sentence);
-    ended_ = true;
-    status_ = status;
-  }
-
-  const Config& config_;
-  const std::string directory_;
-  const bool drains_;
-  SystemClock clock_;
-  Signals& signals_;
-  const StoreMemory& memory_;
-  std::string remembered_;
-  etcd::Identity identity_;
-  etcd::Loop loop_;
-  etcd::EtcdStore store_;
-  SharedMachine machine_;
-  Engine engine_;
-  bool begun_ = false;
-  bool draining_ = false;
-  bool stopping_ = false;
-  bool leaving_ = false;
-  bool ended_ = false;
-  Milliseconds next_look_ = 0;
-  std::uint64_t told_losses_ = 0;
-  LeaseId told_lease_ = 0;
-  std::string held_back_;
-  std::set<std::string> warned_;
-  int status_ = EXIT_SUCCESS;
-};
 
 /// What the command line says in place of the file.
 struct Given {
@@ -493,7 +135,7 @@ int run(int count, char** values) {
   if (given.stands_by) {  // it may wait for longer than a manager waits for a start
     notify_manager("READY=1");
     notify_manager("STATUS=cluster " + config->cluster + ": waits for the end of the agent that acts for this machine");
-    if (!await_vacancy((*world)->directory(), config->cluster, signals.descriptor())) return EXIT_SUCCESS;
+    if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;
   }
   const StoreMemory memory(config->state_directory, (*world)->directory().path(), config->cluster);
   const auto known = memory.read();
@@ -501,7 +143,7 @@ int run(int count, char** values) {
     say(known.status().message);
     return known.status().code == Code::invalid ? kUsageError : EXIT_FAILURE;
   }
-  return Service(*config, **world, signals, given.drains, memory, *known).run();
+  return serve(*config, **world, signals, given.drains, memory, *known);
 }
 
 }  // namespace

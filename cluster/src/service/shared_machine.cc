@@ -37,25 +37,9 @@ constexpr Code code_of(Refusal why) noexcept {
   return why == Refusal::unavailable ? Code::unavailable : Code::unsupported;
 }
 
-constexpr StoreTrouble in_memory(Trouble trouble) noexcept {
-  switch (trouble) {
-    case Trouble::none:
-      return StoreTrouble::none;
-    case Trouble::unanswered:
-      return StoreTrouble::unanswered;
-    case Trouble::no_room:
-      return StoreTrouble::no_room;
-    case Trouble::no_leader:
-      return StoreTrouble::no_leader;
-    case Trouble::denied:
-      return StoreTrouble::denied;
-    case Trouble::draining:
-      return StoreTrouble::draining;
-    case Trouble::refused:
-      break;
-  }
-  return StoreTrouble::refused;
-}
+// The two have the same values in the same order.
+static_assert(static_cast<int>(Trouble::draining) == static_cast<int>(StoreTrouble::draining));
+constexpr StoreTrouble in_memory(Trouble trouble) noexcept { return static_cast<StoreTrouble>(trouble); }
 
 /// The epochs of shared memory have 16 bits; 0 is of no lease.
 constexpr std::uint16_t narrow(Epoch epoch) noexcept { return static_cast<std::uint16_t>(epoch); }
@@ -370,8 +354,7 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   if (dictionary == nullptr) return true;
   if (recall.lease.owner != kNobody) return withdraw(*dictionary, name, recall);
   LockState state;
-  const Code looked =
-      patience_.spend([&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); });
+  const Code looked = budget_.spend([&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); });
   if (looked == Code::not_found || looked == Code::removed || (looked == Code::ok && !state.stands)) return true;
   recall.due = now_ms() + kStuckMs;
   if (looked != Code::ok) return false;
@@ -389,7 +372,7 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
 // be given to another machine before.
 bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recall& recall) {
   const Code code =
-      patience_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
+      budget_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
   // A flush has ended the agent's grant: the lock may stand yet, and be a local program's.
   const bool again = code == Code::not_owner;
   recall.due = again ? 0 : now_ms() + kStuckMs;
@@ -410,7 +393,7 @@ void SharedMachine::leave_again() {
     const auto call = [&, &lease = recall.lease, &key = name.key](std::uint64_t ns) {
       return leave_standing(*dictionary, key, waiter, lease, ns);
     };
-    if (dictionary != nullptr && is_stuck(patience_.spend(call))) return false;
+    if (dictionary != nullptr && is_stuck(budget_.spend(call))) return false;
     parker_.close_waiter(recall.waiter);
     return true;
   });
@@ -435,7 +418,7 @@ std::vector<Want> SharedMachine::wanted() {
     for (std::string& key : wanted_keys(*dictionary, hints)) {
       LockState state;
       const auto look = [&, at = dictionary](std::uint64_t ns) { return state_of_lock(*at, key, state, ns); };
-      if (patience_.spend(look) == Code::ok) wants.push_back({{name, std::move(key)}, contender(state.first)});
+      if (budget_.spend(look) == Code::ok) wants.push_back({{name, std::move(key)}, contender(state.first)});
     }
   }
   return wants;
@@ -455,7 +438,7 @@ Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
   const auto look = [&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); };
-  const Code code = dictionary != nullptr ? patience_.spend(look) : Code::not_found;
+  const Code code = dictionary != nullptr ? budget_.spend(look) : Code::not_found;
   if (dictionary == nullptr) return {.known = !may_be_unseen()};
   if (code != Code::ok) return {.known = code == Code::not_found || code == Code::removed};
   if (drops_.contains(name)) return {.known = false};
@@ -472,7 +455,7 @@ Contender SharedMachine::holder(const LockName& name) const {
   std::array<HolderInfo, 1> found{};
   HolderCount count;
   const auto look = [&](std::uint64_t ns) { return find_holders(*dictionary, name.key, found, count, ns); };
-  if (dictionary == nullptr || patience_.spend(look) != Code::ok || count.holders != 1) return {};
+  if (dictionary == nullptr || budget_.spend(look) != Code::ok || count.holders != 1) return {};
   const std::uint64_t now_ns = platform::monotonic_ns();
   const std::uint64_t held_ns = now_ns - std::min(found[0].since_ns, now_ns);
   return {found[0].pid, found[0].program.data(), found[0].reason.data(), static_cast<Milliseconds>(held_ns / kNsPerMs)};
@@ -483,7 +466,7 @@ bool SharedMachine::orphaned(const LockName& name) const {
   std::array<Token, kUsersLookedAt> users{};
   std::size_t count = 0;
   const auto look = [&](std::uint64_t ns) { return users_of_lock(*dictionary, name.key, users, count, ns); };
-  if (dictionary == nullptr || patience_.spend(look) != Code::ok) return false;
+  if (dictionary == nullptr || budget_.spend(look) != Code::ok) return false;
   return std::all_of(users.begin(), users.begin() + static_cast<std::ptrdiff_t>(count),
                      [this](Token user) { return user == self_ || world_.is_dead(user); });
 }
@@ -515,7 +498,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   // What was taken away, and could not be dropped yet, does not come back with the next grant.
   if (drops_.contains(name)) drop(name);
   if (drops_.contains(name)) return false;
-  const Code code = patience_.spend([&](std::uint64_t ns) {
+  const Code code = budget_.spend([&](std::uint64_t ns) {
     return stand(*dictionary, name.key, narrow(epoch), static_cast<std::uint64_t>(revision), ns);
   });
   return code == Code::ok;
@@ -525,7 +508,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
 void SharedMachine::refuse(const LockName& name, Refusal why) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr || superseded()) return;
-  patience_.spend([&](std::uint64_t ns) { return holdfast::refuse(*dictionary, name.key, code_of(why), ns); });
+  budget_.spend([&](std::uint64_t ns) { return holdfast::refuse(*dictionary, name.key, code_of(why), ns); });
 }
 
 void SharedMachine::recall(const LockName& name, std::function<void()> done) {
@@ -540,7 +523,7 @@ bool SharedMachine::try_recall(const LockName& name) {
   if (superseded()) return false;
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr) return true;
-  return patience_.spend([&](std::uint64_t ns) { return withdraw_idle(*dictionary, name.key, ns); }) == Code::ok;
+  return budget_.spend([&](std::uint64_t ns) { return withdraw_idle(*dictionary, name.key, ns); }) == Code::ok;
 }
 
 void SharedMachine::drop(const LockName& name) {
@@ -560,7 +543,7 @@ void SharedMachine::drop_again() {
   std::erase_if(drops_, [this](const LockName& name) {
     Dictionary* const dictionary = dictionaries_.find(name.dictionary);
     const auto call = [&](std::uint64_t ns) { return holdfast::drop(*dictionary, name.key, ns); };
-    return dictionary == nullptr || !is_stuck(patience_.spend(call));
+    return dictionary == nullptr || !is_stuck(budget_.spend(call));
   });
 }
 

@@ -10,6 +10,7 @@
 // lease is not ended at the store, and no lock that may be there is given away. Once it can be opened, it begins anew.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -22,14 +23,42 @@
 #include <vector>
 
 #include "agent/machine.h"
+#include "base/status.h"
 #include "lock/lease.h"
+#include "platform/platform.h"
 #include "service/dictionaries.h"
-#include "service/patience.h"
 #include "service/question_server.h"
 #include "wait/parking_lot.h"
 #include "world/world.h"
 
 namespace holdfast::agent {
+
+/// How long the agent waits for processes that are stopped inside a dictionary: all calls together for a small part of
+/// the time. Else such a process would keep it from the lease, and the machine would lose all its locks for one part of
+/// one dictionary.
+class StuckBudget {
+ public:
+  /// The result of `call(timeout_ns) -> Code`.
+  template <class Call>
+  Code spend(Call&& call) noexcept {
+    const std::uint64_t begin_ns = platform::monotonic_ns();
+    if (begin_ns - since_ns_ >= kPeriodNs) {
+      since_ns_ = begin_ns;
+      left_ns_ = kPartNs;
+    }
+    const Code code = call(left_ns_);
+    if (code == Code::timeout) left_ns_ -= std::min(left_ns_, platform::monotonic_ns() - begin_ns);
+    return code;
+  }
+
+ private:
+  // Longer than a process is off its processor for on a busy machine, mostly.
+  static constexpr std::uint64_t kPartNs = 50'000'000;
+  static constexpr std::uint64_t kPeriodNs = 500'000'000;
+
+  std::uint64_t since_ns_ = 0;
+  std::uint64_t left_ns_ = kPartNs;
+};
 
 class SharedMachine final : public Machine {
  public:
@@ -128,7 +157,7 @@ class SharedMachine final : public Machine {
   // What a stopped process has prevented so far: drops, and the ends of recalls that are over.
   std::set<LockName> drops_;
   std::vector<std::pair<LockName, Recall>> leaves_;
-  mutable Patience patience_;
+  mutable StuckBudget budget_;
   std::map<std::string, Part> parts_;  // by name
   /// The lease while no dictionary has its words: the first one that is made has them from here. At first that of an
   /// earlier agent.

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <set>
@@ -45,9 +47,38 @@ class EngineTest : public ::testing::Test {
     EXPECT_TRUE(has(node, program));
     return program;
   }
+  struct Contended {
+    Node& one;
+    Node& two;
+    FakeMachine::Id first;
+    FakeMachine::Id second;
+  };
+  /// One machine has the lock, and a program of another waits for it.
+  Contended contend() {
+    Node& one = make_node();
+    Node& two = make_node();
+    const auto first = take(one);
+    return {one, two, first, two.machine().wait(kLock)};
+  }
+  using Taken = std::vector<std::pair<LockName, FakeMachine::Id>>;
+  /// The locks "0" to `count` - 1, each with the program that has it.
+  Taken take_many(Node& node, int count) {
+    Taken taken;
+    for (int i = 0; i < count; ++i) {
+      const LockName name{"jobs", std::to_string(i)};
+      taken.emplace_back(name, node.machine().wait(name));
+    }
+    run_ms(5000);
+    return taken;
+  }
   bool has(Node& node, FakeMachine::Id id) const { return granted_.contains({&node, id}); }
   bool is_refused(Node& node, FakeMachine::Id id) const { return refused_.contains({&node, id}); }
   bool stored(const std::string& key) const { return store_.records().contains(key); }
+  /// Of machines that wait.
+  std::ptrdiff_t places() const {
+    return std::count_if(store_.records().begin(), store_.records().end(),
+                         [](const auto& one) { return one.first.starts_with("/test/q/"); });
+  }
   std::optional<Reply> ask(Node& node, agent::Query::Kind kind, agent::Revision revision = 0) {
     const std::uint64_t number = node.machine().ask({0, kind, kLock, revision});
     run_ms(20);
@@ -109,25 +140,19 @@ TEST_F(EngineTest, a_try_is_refused_where_another_machine_has_the_lock_and_leave
   const auto second = two.machine().try_once(kLock);
   run_ms(10);
   EXPECT_TRUE(is_refused(two, second));
-  for (const auto& [key, record] : store_.records()) EXPECT_FALSE(key.starts_with("/test/q/")) << key;
+  EXPECT_EQ(places(), 0);
 }
 
 TEST_F(EngineTest, one_that_waits_no_longer_leaves_its_place) {
-  Node& one = make_node();
-  Node& two = make_node();
-  take(one);
-  const auto second = two.machine().wait(kLock);
+  const auto [one, two, first, second] = contend();
   run_ms(20);
   two.machine().leave(kLock, second);
   run_ms(500);
-  for (const auto& [key, record] : store_.records()) EXPECT_FALSE(key.starts_with("/test/q/")) << key;
+  EXPECT_EQ(places(), 0);
 }
 
 TEST_F(EngineTest, a_lost_bell_costs_no_more_than_the_poll) {
-  Node& one = make_node();
-  Node& two = make_node();
-  const auto first = take(one);
-  const auto second = two.machine().wait(kLock);
+  const auto [one, two, first, second] = contend();
   two.client().hears = false;
   run_ms(100);
   one.machine().release(kLock, first);
@@ -167,10 +192,7 @@ TEST_F(EngineTest, no_look_is_sent_while_an_earlier_one_is_not_answered) {
 }
 
 TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
-  Node& one = make_node();
-  Node& two = make_node();
-  take(one);
-  const auto second = two.machine().wait(kLock);
+  const auto [one, two, first, second] = contend();
   run_ms(100);
   one.kill_agent();
   run_ms(9000);
@@ -198,10 +220,7 @@ TEST_F(EngineTest, those_that_wait_behind_one_that_claims_are_found_at_once) {
 }
 
 TEST_F(EngineTest, a_machine_that_is_cut_off_has_lost_its_locks_before_another_gets_them) {
-  Node& one = make_node();
-  Node& two = make_node();
-  const auto first = take(one);
-  const auto second = two.machine().wait(kLock);
+  const auto [one, two, first, second] = contend();
   run_ms(5000);  // it was renewed once
   one.cut_for(60'000'000);
   while (one.machine().valid(kLock, first) && !has(two, second)) run_ms(1);
@@ -662,10 +681,7 @@ TEST_F(EngineTest, the_holder_can_be_verified_and_named_from_anywhere) {
 }
 
 TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
-  Node& one = make_node();
-  Node& two = make_node();
-  const auto first = take(one);
-  const auto second = two.machine().wait(kLock);
+  const auto [one, two, first, second] = contend();
   two.machine().held = 60'000;
   run_ms(20);
   one.machine().release(kLock, first);
@@ -727,10 +743,7 @@ TEST_F(EngineTest, holders_that_do_not_stay_are_not_described) {
 }
 
 TEST_F(EngineTest, a_grant_is_broken_by_its_revision_only_and_its_holder_sees_it) {
-  Node& one = make_node();
-  Node& two = make_node();
-  const auto first = take(one);
-  const auto second = two.machine().wait(kLock);
+  const auto [one, two, first, second] = contend();
   run_ms(20);
   const agent::Revision revision = ask(two, agent::Query::Kind::holder)->revision;
   EXPECT_EQ(ask(two, agent::Query::Kind::break_lock, revision - 1)->code, Reply::Code::no);
@@ -739,23 +752,6 @@ TEST_F(EngineTest, a_grant_is_broken_by_its_revision_only_and_its_holder_sees_it
   run_ms(20);
   EXPECT_FALSE(one.machine().valid(kLock, first));
   EXPECT_TRUE(has(two, second));
-}
-
-TEST_F(EngineTest, a_dead_bell_is_warned_about) {
-  Node& one = make_node();
-  Node& two = make_node();
-  two.client().hears = false;
-  for (int i = 0; i < 30; ++i) {
-    const auto first = one.machine().wait(kLock);
-    run_ms(1500);
-    const auto second = two.machine().wait(kLock);
-    run_ms(100);
-    one.machine().release(kLock, first);
-    run_ms(1500);
-    two.machine().release(kLock, second);
-  }
-  EXPECT_THAT(two.warnings, ::testing::Contains(::testing::HasSubstr("seems to be dead")));
-  EXPECT_THAT(one.warnings, ::testing::IsEmpty());
 }
 
 /// A count of the agent's, by its name.
@@ -872,7 +868,7 @@ TEST_F(EngineTest, what_ended_a_session_is_told) {
   EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store has gone back from revision 1001 to 50"));
 }
 
-TEST_F(EngineTest, a_dead_bell_counts) {
+TEST_F(EngineTest, a_dead_bell_is_warned_about_and_counts) {
   Node& one = make_node();
   Node& two = make_node();
   two.client().hears = false;
@@ -885,6 +881,8 @@ TEST_F(EngineTest, a_dead_bell_counts) {
     run_ms(1500);
     two.machine().release(kLock, second);
   }
+  EXPECT_THAT(two.warnings, ::testing::Contains(::testing::HasSubstr("seems to be dead")));
+  EXPECT_THAT(one.warnings, ::testing::IsEmpty());
   EXPECT_GT(figure(*ask(two, agent::Query::Kind::status), "dead_bells"), 0U);
   EXPECT_EQ(figure(*ask(one, agent::Query::Kind::status), "dead_bells"), 0U);
 }
@@ -948,7 +946,7 @@ TEST_F(EngineTest, an_agent_that_drains_leaves_the_queues_in_which_it_waits) {
   two.engine().drain();
   run_ms(50);
   EXPECT_TRUE(two.engine().drained());
-  for (const auto& [key, record] : store_.records()) EXPECT_FALSE(key.starts_with("/test/q/")) << key;
+  EXPECT_EQ(places(), 0);
 }
 
 TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
@@ -1011,10 +1009,7 @@ TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_though_the_next_agent_wa
 }
 
 TEST_F(EngineTest, a_lock_of_another_machine_that_an_earlier_agent_lets_stand_late_is_dropped) {
-  Node& one = make_node();
-  Node& two = make_node();
-  const auto first = take(one);
-  const auto second = two.machine().wait(kLock);
+  const auto [one, two, first, second] = contend();
   run_ms(100);
   two.machine().stand_late(kLock);
   run_ms(500);
@@ -1077,12 +1072,7 @@ TEST_F(EngineTest, forty_locks_are_looked_at_each_second_however_many_are_waited
 
 TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {
   Node& node = make_node();
-  std::vector<std::pair<LockName, FakeMachine::Id>> taken;
-  for (int i = 0; i < 10'000; ++i) {
-    const LockName name{"jobs", std::to_string(i)};
-    taken.emplace_back(name, node.machine().wait(name));
-  }
-  run_ms(5000);
+  const Taken taken = take_many(node, 10'000);
   for (const auto& [name, program] : taken) EXPECT_TRUE(node.machine().valid(name, program));
   for (const auto& [name, program] : taken) node.machine().release(name, program);
   run_ms(2000);
@@ -1092,12 +1082,7 @@ TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {
 TEST_F(EngineTest, an_agent_that_follows_another_asks_for_many_locks_in_few_requests_and_keeps_them) {
   constexpr int kMany = 2000;
   Node& node = make_node();
-  std::vector<std::pair<LockName, FakeMachine::Id>> taken;
-  for (int i = 0; i < kMany; ++i) {
-    const LockName name{"jobs", std::to_string(i)};
-    taken.emplace_back(name, node.machine().wait(name));
-  }
-  run_ms(5000);
+  const Taken taken = take_many(node, kMany);
   node.kill_agent();
   node.start_agent();
   run_ms(500);
@@ -1116,12 +1101,7 @@ TEST_F(EngineTest, an_agent_that_follows_another_asks_for_many_locks_in_few_requ
 TEST_F(EngineTest, an_agent_that_follows_another_asks_few_at_a_time_and_repeats_what_was_not_answered_as_it_was) {
   constexpr std::uint64_t kMany = 2000;
   Node& node = make_node();
-  std::vector<std::pair<LockName, FakeMachine::Id>> taken;
-  for (std::uint64_t i = 0; i < kMany; ++i) {
-    const LockName name{"jobs", std::to_string(i)};
-    taken.emplace_back(name, node.machine().wait(name));
-  }
-  run_ms(5000);
+  const Taken taken = take_many(node, kMany);
   node.kill_agent();
   node.start_agent();
   const auto silence = [](const Change& change) -> std::optional<Fate> {

@@ -26,6 +26,13 @@ Answer refused(Fault fault) {
   return answer;
 }
 
+LeaseAnswer answer_about(LeaseId lease) {
+  LeaseAnswer answer;
+  answer.answer.outcome = Outcome::answered;
+  answer.lease = lease;
+  return answer;
+}
+
 Answer& answer_in(Answer& answer) { return answer; }
 Answer& answer_in(LeaseAnswer& answer) { return answer.answer; }
 
@@ -111,18 +118,12 @@ Answer FakeStore::apply(const Change& change) {
 }
 
 LeaseAnswer FakeStore::grant(std::int64_t ttl_s) {
-  LeaseAnswer answer;
-  answer.lease = ++last_lease_;
-  leases_[answer.lease] = {ttl_s, 0, {}};
-  answer.ttl_s = keep_alive(answer.lease).ttl_s;
-  answer.answer.outcome = Outcome::answered;
-  return answer;
+  leases_[++last_lease_] = {ttl_s, 0, {}};
+  return keep_alive(last_lease_);
 }
 
 LeaseAnswer FakeStore::keep_alive(LeaseId lease) {
-  LeaseAnswer answer;
-  answer.answer.outcome = Outcome::answered;
-  answer.lease = lease;
+  LeaseAnswer answer = answer_about(lease);
   const auto found = leases_.find(lease);
   if (found == leases_.end()) return answer;
   answer.ttl_s = found->second.ttl_s;
@@ -150,9 +151,7 @@ Answer FakeStore::revoke(LeaseId lease) {
 }
 
 LeaseAnswer FakeStore::keys_of(LeaseId lease) {
-  LeaseAnswer answer;
-  answer.answer.outcome = Outcome::answered;
-  answer.lease = lease;
+  LeaseAnswer answer = answer_about(lease);
   const auto found = leases_.find(lease);
   if (found == leases_.end()) return answer;
   answer.ttl_s = std::max<std::int64_t>(1, (found->second.end - schedule_.now()) / 1'000'000);

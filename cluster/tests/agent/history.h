@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "agent/keys.h"
-#include "agent/lock_name.h"
 #include "agent/store.h"
 
 namespace holdfast::test {

@@ -11,9 +11,7 @@
 namespace holdfast::test {
 namespace {
 
-using agent::LeaseId;
 using agent::Record;
-using agent::Revision;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -124,8 +122,8 @@ const std::string kSpace = "test";
 const agent::Keys kKeys(kSpace);
 const agent::LockName kLock{"jobs", "k"};
 
-Record lock_of(LeaseId lease, Revision at) { return {kKeys.lock(kLock), "", at, at, lease}; }
-Record place_of(LeaseId lease, Revision at) { return {kKeys.place(kLock, lease), "", at, at, lease}; }
+Record lock_of(agent::LeaseId lease, agent::Revision at) { return {kKeys.lock(kLock), "", at, at, lease}; }
+Record place_of(agent::LeaseId lease, agent::Revision at) { return {kKeys.place(kLock, lease), "", at, at, lease}; }
 Record gone(const Record& record) { return {record.key, "", 0, 0, 0}; }
 
 std::vector<std::string> errors_of(const std::vector<Record>& events) {

@@ -7,30 +7,23 @@
 #include <vector>
 
 #include "agent/measured_store.h"
+#include "agent/silent_store.h"
 
 namespace holdfast::test {
 namespace {
 
 using agent::Answer;
-using agent::LeaseAnswer;
-using agent::LeaseId;
 using agent::Outcome;
-using agent::Revision;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
 /// Answers transactions when and with what revision the test says.
-class ScriptedStore final : public agent::Store {
+class ScriptedStore final : public SilentStore {
  public:
   void transact(agent::Change, std::function<void(const Answer&)> done) override { asked.push_back(std::move(done)); }
-  void grant(std::int64_t, std::function<void(const LeaseAnswer&)>) override {}
-  void keep_alive(LeaseId, std::function<void(const LeaseAnswer&)>) override {}
-  void revoke(LeaseId, std::function<void(const Answer&)>) override {}
-  void keys_of(LeaseId, std::function<void(const LeaseAnswer&)>) override {}
-  void watch(const std::string&, std::function<void(const agent::Record&)>) override {}
 
-  void answer(std::size_t request, Revision revision, Outcome outcome = Outcome::answered) {
+  void answer(std::size_t request, agent::Revision revision, Outcome outcome = Outcome::answered) {
     Answer answer;
     answer.outcome = outcome;
     answer.revision = revision;
@@ -56,8 +49,9 @@ class MeasuredStoreTest : public ::testing::Test {
 
   ScriptedStore store_;
   StoppedClock clock_;
-  std::vector<std::pair<Revision, Revision>> back_;
-  agent::MeasuredStore measured_{store_, clock_, [this](Revision from, Revision to) { back_.emplace_back(from, to); }};
+  std::vector<std::pair<agent::Revision, agent::Revision>> back_;
+  agent::MeasuredStore measured_{store_, clock_,
+                                 [this](agent::Revision from, agent::Revision to) { back_.emplace_back(from, to); }};
 };
 
 TEST_F(MeasuredStoreTest, a_smaller_revision_than_before_the_request_was_sent_means_that_the_store_went_back) {

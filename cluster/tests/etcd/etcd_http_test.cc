@@ -14,11 +14,6 @@
 namespace holdfast::test {
 namespace {
 
-using agent::Answer;
-using agent::Change;
-using agent::Fault;
-using agent::Outcome;
-using agent::Step;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

@@ -13,22 +13,9 @@
 namespace holdfast::test {
 namespace {
 
-using agent::Answer;
-using agent::Change;
-using agent::Fault;
-using agent::Guard;
-using agent::LeaseId;
-using agent::Outcome;
-using agent::Record;
-using agent::Revision;
-using agent::Step;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-Guard absent(std::string key) { return {Guard::Of::created, std::move(key), 0, false}; }
-Guard none_below(std::string prefix) { return {Guard::Of::created, std::move(prefix), 0, true}; }
-Guard unchanged(std::string key, Revision revision) { return {Guard::Of::modified, std::move(key), revision, false}; }
 
 Change put(const std::string& key, const std::string& value = "v", LeaseId lease = 0) {
   return {{}, {Step::put(key, value, lease)}, {}};
@@ -102,8 +89,9 @@ class EtcdRealTest : public StoreTest {
 TEST_F(EtcdRealTest, does_one_of_two_lists_of_steps_as_a_whole) {
   serve();
   open_plainly();
-  const Change ask{
-      {absent("l"), none_below("q/")}, {Step::put("l", "me", 0)}, {Step::put("q/me", "", 0), Step::get("l")}};
+  const Change ask{{Guard::absent("l"), Guard::none_below("q/")},
+                   {Step::put("l", "me", 0)},
+                   {Step::put("q/me", "", 0), Step::get("l")}};
   const Answer first = sound(ask);
   EXPECT_TRUE(first.guarded);
   EXPECT_TRUE(first.found.empty());
@@ -123,7 +111,7 @@ TEST_F(EtcdRealTest, does_one_of_two_lists_of_steps_as_a_whole) {
 TEST_F(EtcdRealTest, guards_a_prefix_as_one) {
   serve();
   open_plainly();
-  const Change lone{{none_below("q/")}, {}, {}};
+  const Change lone{{Guard::none_below("q/")}, {}, {}};
   EXPECT_TRUE(sound(lone).guarded);
   sound(put("q"));
   sound(put("q0"));
@@ -159,7 +147,7 @@ TEST_F(EtcdRealTest, acts_once_when_a_guarded_change_is_repeated) {
   serve();
   open_plainly();
   const Revision held = sound(put("l", "me")).revision;
-  const Change release{{unchanged("l", held)}, {Step::erase("l")}, {Step::get("l")}};
+  const Change release{{Guard::unchanged("l", held)}, {Step::erase("l")}, {Step::get("l")}};
   EXPECT_TRUE(sound(release).guarded);
   sound(put("l", "other"));
   const Answer again = sound(release);
@@ -196,7 +184,7 @@ TEST_F(EtcdRealTest, is_not_disturbed_by_compaction) {
   const std::string answer =
       server_->post("/v3/kv/compaction", R"({"revision":")" + std::to_string(revision) + R"(","physical":true})");
   EXPECT_THAT(answer, HasSubstr("header"));
-  EXPECT_TRUE(sound({{unchanged("l", revision)}, {Step::put("l", "2", 0)}, {}}).guarded);
+  EXPECT_TRUE(sound({{Guard::unchanged("l", revision)}, {Step::put("l", "2", 0)}, {}}).guarded);
   EXPECT_TRUE(rings("b"));
 }
 
@@ -270,7 +258,7 @@ TEST_F(EtcdRealTest, lists_ten_thousand_keys_of_a_lease) {
   }
   EXPECT_EQ(keys_of(mine).keys.size(), 10000u);
   EXPECT_EQ(revoke(mine).outcome, Outcome::answered);
-  EXPECT_TRUE(sound({{none_below("l/")}, {}, {}}).guarded);
+  EXPECT_TRUE(sound({{Guard::none_below("l/")}, {}, {}}).guarded);
 }
 
 // --- watch ----------------------------------------------------------------------------------------------
@@ -320,7 +308,7 @@ TEST_F(EtcdRealTest, does_not_know_what_a_stopped_server_will_do_until_it_goes_o
   open(std::move(hasty));
   const Revision before = until_answered(put("l")).revision;
   server_->stop();
-  const Change change{{unchanged("l", before)}, {Step::put("l", "2", 0)}, {Step::get("l")}};
+  const Change change{{Guard::unchanged("l", before)}, {Step::put("l", "2", 0)}, {Step::get("l")}};
   EXPECT_EQ(transact(change).outcome, Outcome::unknown);
   server_->go_on();
   const Answer answer = until_answered(change);

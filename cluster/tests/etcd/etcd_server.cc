@@ -43,6 +43,13 @@ std::uint64_t number_in(const std::string& answer, const std::string& name) {
   return at == std::string::npos ? 0 : std::stoull(answer.substr(at + name.size() + 4));
 }
 
+template <class Servers>
+std::vector<std::string> urls_of(const Servers& servers) {
+  std::vector<std::string> urls;
+  for (const auto& server : servers) urls.push_back(server->url());
+  return urls;
+}
+
 // Another program may take a port between the look and the start.
 void with_free_ports(const std::function<void()>& start) {
   for (int attempt = 1;; ++attempt) {
@@ -318,10 +325,19 @@ void EtcdCluster::rejoin() {
   for (const auto& proxy : proxies_) proxy->pass();
 }
 
-std::vector<std::string> EtcdCluster::urls() const {
-  std::vector<std::string> urls;
-  for (const auto& member : members_) urls.push_back(member->url());
-  return urls;
+std::vector<std::string> EtcdCluster::urls() const { return urls_of(members_); }
+
+MemberProxies::MemberProxies(EtcdCluster& cluster) {
+  for (std::size_t i = 0; i < cluster.urls().size(); ++i)
+    proxies_.push_back(std::make_unique<Proxy>(cluster[i].port()));
+}
+
+std::vector<std::string> MemberProxies::urls() const { return urls_of(proxies_); }
+
+std::string joined(const std::vector<std::string>& urls) {
+  std::string text;
+  for (const std::string& url : urls) text += (text.empty() ? "" : ",") + url;
+  return text;
 }
 
 }  // namespace holdfast::test

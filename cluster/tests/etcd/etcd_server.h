@@ -104,6 +104,9 @@ class EtcdServer {
   std::unique_ptr<Child> child_;
 };
 
+/// As an agent is told them: separated by commas.
+std::string joined(const std::vector<std::string>& urls);
+
 /// Three members that have begun to serve. They reach each other through proxies.
 class EtcdCluster {
  public:
@@ -125,6 +128,18 @@ class EtcdCluster {
   const Disks disks_;
   std::vector<std::unique_ptr<Proxy>> proxies_;
   std::vector<std::unique_ptr<EtcdServer>> members_;
+};
+
+/// A proxy in front of each member, for one machine alone.
+class MemberProxies {
+ public:
+  explicit MemberProxies(EtcdCluster& cluster);
+
+  Proxy& operator[](std::size_t member) { return *proxies_[member]; }
+  std::vector<std::string> urls() const;
+
+ private:
+  std::vector<std::unique_ptr<Proxy>> proxies_;
 };
 
 }  // namespace holdfast::test

@@ -16,6 +16,16 @@
 
 namespace holdfast::test {
 
+using agent::Answer;
+using agent::Change;
+using agent::Fault;
+using agent::Guard;
+using agent::LeaseId;
+using agent::Outcome;
+using agent::Record;
+using agent::Revision;
+using agent::Step;
+
 class StoreTest : public ::testing::Test {
  protected:
   /// Runs the loop until the condition holds. False after kPatience.
@@ -54,23 +64,23 @@ class StoreTest : public ::testing::Test {
     if (!await([&] { return result.has_value(); })) throw std::runtime_error("no callback came");
     return *result;
   }
-  agent::Answer transact(const agent::Change& change) {
-    return ask<agent::Answer>([&](auto done) { store_->transact(change, done); });
+  Answer transact(const Change& change) {
+    return ask<Answer>([&](auto done) { store_->transact(change, done); });
   }
   agent::LeaseAnswer grant(std::int64_t ttl_s) {
     return ask<agent::LeaseAnswer>([&](auto done) { store_->grant(ttl_s, done); });
   }
-  agent::LeaseAnswer keep_alive(agent::LeaseId lease) {
+  agent::LeaseAnswer keep_alive(LeaseId lease) {
     return ask<agent::LeaseAnswer>([&](auto done) { store_->keep_alive(lease, done); });
   }
-  agent::LeaseAnswer keys_of(agent::LeaseId lease) {
+  agent::LeaseAnswer keys_of(LeaseId lease) {
     return ask<agent::LeaseAnswer>([&](auto done) { store_->keys_of(lease, done); });
   }
-  agent::Answer revoke(agent::LeaseId lease) {
-    return ask<agent::Answer>([&](auto done) { store_->revoke(lease, done); });
+  Answer revoke(LeaseId lease) {
+    return ask<Answer>([&](auto done) { store_->revoke(lease, done); });
   }
   void watch(const std::string& key) {
-    store_->watch(key, [this](const agent::Record& record) { rung_.push_back(record); });
+    store_->watch(key, [this](const Record& record) { rung_.push_back(record); });
   }
   bool has_complained(const std::string& part) const {
     for (const std::string& sentence : complaints_)
@@ -80,7 +90,7 @@ class StoreTest : public ::testing::Test {
 
   etcd::Loop loop_;
   std::vector<std::string> complaints_;
-  std::vector<agent::Record> rung_;
+  std::vector<Record> rung_;
   std::unique_ptr<etcd::EtcdStore> store_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,6 +28,15 @@ class BlockingInClusterTest : public DictTest {
   void attend() {
     const Session session = Session(dict.segment());
     ASSERT_TRUE(session.attend(session.agent(), (**World::current()).token(), 1));
+  }
+  /// A call that does not wait, which the agent answers.
+  int try_beside(const std::function<Code()>& agent) {
+    std::atomic<int> code{-1};
+    std::thread thread([&] { code = lock(0); });
+    EXPECT_TRUE(eventually([&] { return code != -1 || is_tried_for(); }));
+    EXPECT_EQ(agent(), Code::ok);
+    thread.join();
+    return code;
   }
   int lock(double timeout) { return holdfast_lock(dict.handle, "k", 1, timeout, 0, &lease); }
   bool is_wanted() { return wanted_keys(dict.dictionary(), {}) == std::vector<std::string>{"k"}; }
@@ -75,23 +85,13 @@ TEST_F(BlockingInClusterTest, a_wait_for_what_a_process_of_this_machine_holds_is
 TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_asks_the_store_and_is_told_that_another_machine_has_the_lock) {
   begin_session();
   attend();
-  std::atomic<int> code{-1};
-  std::thread thread([&] { code = lock(0); });
-  EXPECT_TRUE(eventually([&] { return code != -1 || is_tried_for(); }));
-  ASSERT_EQ(refuse(dict.dictionary(), "k", Code::elsewhere), Code::ok);
-  thread.join();
-  EXPECT_EQ(code, HOLDFAST_ELSEWHERE);
+  EXPECT_EQ(try_beside([&] { return refuse(dict.dictionary(), "k", Code::elsewhere); }), HOLDFAST_ELSEWHERE);
 }
 
 TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_gets_what_the_agent_gets_for_it) {
   begin_session();
   attend();
-  std::atomic<int> code{-1};
-  std::thread thread([&] { code = lock(0); });
-  EXPECT_TRUE(eventually([&] { return code != -1 || is_tried_for(); }));
-  EXPECT_EQ(stand(dict.dictionary(), "k", 1, 7), Code::ok);
-  thread.join();
-  EXPECT_EQ(code, HOLDFAST_OK);
+  EXPECT_EQ(try_beside([&] { return stand(dict.dictionary(), "k", 1, 7); }), HOLDFAST_OK);
 }
 
 TEST_F(BlockingInClusterTest, a_store_that_does_not_answer_is_unavailable) {

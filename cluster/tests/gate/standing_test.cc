@@ -30,6 +30,20 @@ constexpr double kLong = 60;  // seconds
 
 using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
+/// A waiter with a parker of its own, for the calls of C.
+struct BareWaiter {
+  explicit BareWaiter(bool tries = false) {
+    wait.parker = parker();
+    wait.waiter = holdfast_waiter_open(parker());
+    wait.tries = tries ? 1 : 0;
+  }
+  holdfast_parker* parker() const { return owned.get(); }
+  bool is_woken() const { return sleep_until_woken(parker(), wait.waiter, kLong); }
+
+  OwnedParker owned{holdfast_parker_new()};
+  holdfast_wait wait{};
+};
+
 class StandingTest : public DictTest {
  protected:
   StandingTest() : DictTest({.cluster = "main"}) {}
@@ -41,6 +55,16 @@ class StandingTest : public DictTest {
   }
   Code stand(std::string_view key, std::uint16_t epoch, std::uint64_t revision) {
     return holdfast::stand(dict.dictionary(), key, epoch, revision);
+  }
+  /// In epoch 1 this machine owns the lock "k", at revision 7.
+  void own() {
+    begin(1);
+    ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  }
+  /// And this process has it.
+  void hold() {
+    own();
+    ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   }
   LockState state(std::string_view key) {
     LockState state;
@@ -84,9 +108,7 @@ TEST_F(StandingTest, a_lock_that_was_never_given_to_this_machine_is_granted_to_n
 }
 
 TEST_F(StandingTest, a_lock_that_stands_is_taken_and_handed_on_as_any_lock) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   holdfast_lease other{};
   EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
   Waiting waiting;
@@ -106,8 +128,7 @@ TEST_F(StandingTest, giving_the_lock_to_this_machine_wakes_the_first_waiter) {
 }
 
 TEST_F(StandingTest, fencing_numbers_count_from_the_revision_and_never_repeat) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   std::uint64_t last = std::uint64_t{7} << kGrantBits;
   const auto take = [&] {
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -136,8 +157,7 @@ TEST_F(StandingTest, the_largest_revision_gives_numbers_that_a_number_of_lua_hol
 }
 
 TEST_F(StandingTest, a_lock_without_numbers_left_stands_for_its_holder_only) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   for (std::uint32_t i = 1; i < kGrantsMax; ++i) {
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
@@ -151,9 +171,7 @@ TEST_F(StandingTest, a_lock_without_numbers_left_stands_for_its_holder_only) {
 }
 
 TEST_F(StandingTest, what_is_lost_with_the_session_belongs_to_nobody_here) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   EXPECT_GT(dict.remaining("k", lease), 0);
   session().lose(1);
   EXPECT_EQ(dict.remaining("k", lease), -1);
@@ -165,9 +183,7 @@ TEST_F(StandingTest, what_is_lost_with_the_session_belongs_to_nobody_here) {
 }
 
 TEST_F(StandingTest, what_is_kept_for_a_waiter_is_lost_with_the_session) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   Waiting waiting;
   holdfast_lease other{};
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -181,9 +197,7 @@ TEST_F(StandingTest, what_is_kept_for_a_waiter_is_lost_with_the_session) {
 }
 
 TEST_F(StandingTest, the_release_of_what_was_lost_grants_it_to_nobody) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   Waiting waiting;
   holdfast_lease other{};
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -221,9 +235,7 @@ TEST_F(StandingTest, a_lease_lasts_no_longer_than_the_session) {
 }
 
 TEST_F(StandingTest, another_epoch_ends_what_was_granted_in_the_last_one) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   session().lose(1);
   begin(2);
   holdfast_lease other{};
@@ -235,8 +247,7 @@ TEST_F(StandingTest, another_epoch_ends_what_was_granted_in_the_last_one) {
 }
 
 TEST_F(StandingTest, the_agent_withdraws_a_lock_that_it_holds) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   Waiting agent(true);
   ASSERT_EQ(agent.lock(dict, "k", kLong, &lease), HOLDFAST_OK);
   Waiting waiting;
@@ -263,8 +274,7 @@ TEST_F(StandingTest, only_an_idle_lock_is_withdrawn_without_holding_it) {
 }
 
 TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_after_its_time) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   ASSERT_EQ(dict.try_lock("k", 0.05, &lease), HOLDFAST_OK);
   EXPECT_TRUE(eventually([&] { return withdraw_idle(dict.dictionary(), "k") == Code::ok; }));
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
@@ -275,21 +285,17 @@ TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_after_its_time) {
 
 TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
   begin(1);
-  const OwnedParker parker(holdfast_parker_new());
-  holdfast_wait wait{};
-  wait.parker = parker.get();
-  wait.waiter = holdfast_waiter_open(parker.get());
-  wait.tries = 1;
-  ASSERT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
+  BareWaiter waiter(true);
+  ASSERT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
   Waiting patient;
   ASSERT_EQ(patient.once(dict, "k", &lease), HOLDFAST_LOCKED);
   ASSERT_EQ(refuse(dict.dictionary(), "k", Code::elsewhere), Code::ok);
-  EXPECT_TRUE(sleep_until_woken(parker.get(), wait.waiter, kLong));
-  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_ELSEWHERE);
+  EXPECT_TRUE(waiter.is_woken());
+  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_ELSEWHERE);
   EXPECT_EQ(patient.once(dict, "k", &lease), HOLDFAST_LOCKED);
   // The next try begins after that refusal.
-  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
-  EXPECT_EQ(dict.leave("k", parker.get(), wait.waiter), HOLDFAST_OK);
+  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.leave("k", waiter.parker(), waiter.wait.waiter), HOLDFAST_OK);
   EXPECT_EQ(patient.leave(dict, "k"), HOLDFAST_OK);
 }
 
@@ -300,16 +306,12 @@ TEST_F(StandingTest, one_that_only_tries_is_told_behind_any_number_that_wait) {
     crowd.push_back(std::make_unique<Waiting>());
     ASSERT_EQ(crowd.back()->once(dict, "k", &lease), HOLDFAST_LOCKED);
   }
-  const OwnedParker parker(holdfast_parker_new());
-  holdfast_wait wait{};
-  wait.parker = parker.get();
-  wait.waiter = holdfast_waiter_open(parker.get());
-  wait.tries = 1;
-  ASSERT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
+  BareWaiter waiter(true);
+  ASSERT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
   EXPECT_TRUE(state("k").tried_for);
   ASSERT_EQ(refuse(dict.dictionary(), "k", Code::elsewhere), Code::ok);
-  EXPECT_TRUE(sleep_until_woken(parker.get(), wait.waiter, kLong));
-  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_ELSEWHERE);
+  EXPECT_TRUE(waiter.is_woken());
+  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_ELSEWHERE);
   for (const auto& waiting : crowd) EXPECT_EQ(waiting->leave(dict, "k"), HOLDFAST_OK);
 }
 
@@ -363,8 +365,7 @@ TEST_F(StandingTest, more_wishes_than_there_is_room_for_are_all_found) {
 }
 
 TEST_F(StandingTest, a_lock_without_numbers_left_is_not_withdrawn_from_its_holder) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   use_up("k");
   EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::locked);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
@@ -398,9 +399,7 @@ TEST_F(StandingTest, the_agent_wakes_those_that_watch_the_grant_that_it_ends) {
 }
 
 TEST_F(StandingTest, nobody_waits_for_a_holder_that_has_lost_the_lock) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   ASSERT_EQ(dict.adopt("k", lease, 5), HOLDFAST_OK);
   const auto blocker = [&] {
     static constexpr WatchKind kKind{nullptr, &blocker_of_lock, nullptr, false};
@@ -423,9 +422,7 @@ TEST_F(StandingTest, an_observer_sees_no_holder_that_has_lost_the_lock) {
     EXPECT_EQ(look_at_holders(dict.dictionary(), "k", {&holder, 1}, {}, count), Code::ok);
     return count.holders;
   };
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   EXPECT_EQ(holders(), 1U);
   EXPECT_EQ(holder.revision, 7U);
   ASSERT_TRUE(session().renew(session().now(), boottime_ms() + 1));
@@ -433,8 +430,7 @@ TEST_F(StandingTest, an_observer_sees_no_holder_that_has_lost_the_lock) {
 }
 
 TEST_F(StandingTest, a_child_of_fork_has_no_lease_of_its_parent) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   ASSERT_EQ(dict.try_lock("k", 60, &lease), HOLDFAST_OK);
   Started child("-1", [&](Channel& parent) {
     parent.say(std::to_string(static_cast<int>(dict.remaining("k", lease))));
@@ -446,9 +442,7 @@ TEST_F(StandingTest, a_child_of_fork_has_no_lease_of_its_parent) {
 // --- damage ---
 
 TEST_F(StandingTest, a_limit_that_was_overwritten_lets_nobody_take_a_lock_that_does_not_stand) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   ASSERT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
   LockFields& lock = *entry("k").lock;
@@ -458,17 +452,12 @@ TEST_F(StandingTest, a_limit_that_was_overwritten_lets_nobody_take_a_lock_that_d
 }
 
 TEST_F(StandingTest, a_refusal_of_the_future_is_none) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   ASSERT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
   entry("k").standing->refused_ns.store(~std::uint64_t{0});
-  const OwnedParker parker(holdfast_parker_new());
-  holdfast_wait wait{};
-  wait.parker = parker.get();
-  wait.waiter = holdfast_waiter_open(parker.get());
-  wait.tries = 1;
-  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &wait, &lease), HOLDFAST_LOCKED);
-  EXPECT_EQ(dict.leave("k", parker.get(), wait.waiter), HOLDFAST_OK);
+  BareWaiter waiter(true);
+  EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.leave("k", waiter.parker(), waiter.wait.waiter), HOLDFAST_OK);
 }
 
 TEST_F(StandingTest, numbers_go_on_where_revisions_begin_anew) {
@@ -564,8 +553,7 @@ TEST_F(StandingTest, whatever_fills_a_dictionary_each_waiter_has_its_place) {
 // A block of the chain that is released during a walk may lead elsewhere. That is rare: two seconds may not show it.
 TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   Started other("changes", [&](Channel& parent) {
     parent.say("changes");
     pollfd end{parent.read_fd(), POLLIN, 0};
@@ -594,6 +582,10 @@ class GrowingTest : public DictTest {
   static constexpr int kValues = 12'000;
   static constexpr int kLocks = 50;
   static std::string key_of(int i) { return "k" + std::to_string(i); }
+  void begin() {
+    const Session session(dict.segment());
+    ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + kLongMs));
+  }
   int fill(std::size_t bytes) {
     for (int i = 0; i < kValues; ++i)
       if (const int code = dict.set("value" + std::to_string(i), std::string(bytes, 'x')); code != HOLDFAST_OK)
@@ -622,8 +614,7 @@ TEST_F(GrowingTest, all_that_stands_is_listed) {
     parent.hear();
     return 0;
   });
-  Session session = Session(dict.segment());
-  ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + kLongMs));
+  begin();
   for (int i = 0; i < kLocks; ++i) ASSERT_EQ(stand(dict.dictionary(), key_of(i), 1, 7), Code::ok);
   ASSERT_EQ(other.ask("grow"), "grown");
   const auto keys = standing_keys(dict.dictionary(), 1);
@@ -632,8 +623,7 @@ TEST_F(GrowingTest, all_that_stands_is_listed) {
 }
 
 TEST_F(GrowingTest, those_that_wait_are_seen) {
-  Session session = Session(dict.segment());
-  ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + kLongMs));
+  begin();
   std::array<holdfast_lease, kLocks> leases{};
   for (int i = 0; i < kLocks; ++i) {
     ASSERT_EQ(stand(dict.dictionary(), key_of(i), 1, 7), Code::ok);
@@ -667,8 +657,7 @@ TEST_F(GrowingTest, all_that_is_wanted_is_found_by_hints) {
 }
 
 TEST_F(StandingTest, a_base_that_is_none_is_replaced) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  own();
   for (const std::uint64_t bad :
        {~std::uint64_t{0}, (std::uint64_t{7} << kGrantBits) + 1, (kRevisionMax + 1) << kGrantBits}) {
     entry("k").standing->base.store(bad);
@@ -711,9 +700,7 @@ TEST_F(StandingTest, values_are_local_and_permits_are_refused) {
 }
 
 TEST_F(StandingTest, what_is_lost_has_no_holder_here_and_permits_do_not_exist) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
+  hold();
   holdfast_holder holder{};
   EXPECT_EQ(holdfast_lock_holder(dict.handle, "k", 1, &holder), HOLDFAST_OK);
   session().lose(1);
@@ -740,18 +727,13 @@ TEST_F(StandingTest, a_lock_that_is_not_at_this_machine_is_not_said_to_be_free) 
 }
 
 TEST_F(StandingTest, a_loss_is_seen_by_those_that_watch_the_grant) {
-  begin(1);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-  const OwnedParker parker(holdfast_parker_new());
-  holdfast_wait wait{};
-  wait.parker = parker.get();
-  wait.waiter = holdfast_waiter_open(parker.get());
+  hold();
+  BareWaiter waiter;
   std::uint64_t grant = 0;
-  ASSERT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &wait, &grant), HOLDFAST_LOCKED);
+  ASSERT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &waiter.wait, &grant), HOLDFAST_LOCKED);
   session().lose(1);
-  EXPECT_TRUE(sleep_until_woken(parker.get(), wait.waiter, kLong));
-  EXPECT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &wait, &grant), HOLDFAST_OK);
+  EXPECT_TRUE(waiter.is_woken());
+  EXPECT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &waiter.wait, &grant), HOLDFAST_OK);
 }
 
 TEST_F(StandingTest, the_state_of_the_cluster_is_told) {

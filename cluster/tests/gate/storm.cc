@@ -1,8 +1,6 @@
 // A storm of kills at the locks of a cluster: contenders, and an agent that begins sessions, gives locks, takes them
 // back and loses what it has. A random process is killed every few milliseconds and replaced. In each session a lock
 // has one holder, here or elsewhere, and its fencing numbers rise.
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,13 +11,11 @@
 #include <random>
 #include <string>
 
-#include "crash/ledger.h"
+#include "crash/kills.h"
 #include "gate/cluster_lock.h"
 #include "lock/lock.h"
 #include "platform/platform.h"
 #include "support/dict.h"
-#include "support/process.h"
-#include "support/random_run.h"
 #include "support/shard_check.h"
 #include "support/waiting.h"
 #include "world/world.h"
@@ -33,7 +29,6 @@ constexpr int kAgent = kContenders;
 constexpr std::size_t kEpochs = 1 << 16;
 constexpr std::size_t kRevisions = 1 << 20;
 constexpr std::uint64_t kLeaseMs = 40;
-constexpr std::uint64_t kStallNs = 20 * kNsPerSecond;
 /// In the place of a token: another machine has the lock.
 constexpr Token kElsewhere = ~Token{0};
 
@@ -220,56 +215,31 @@ class Storm {
 
   /// The number of violations.
   std::uint64_t run(double seconds, int at_least) {
-    const std::uint64_t begin = platform::monotonic_ns();
-    const auto spent = [&] { return static_cast<double>(platform::monotonic_ns() - begin) / 1e9; };
-    const auto goes_on = [&] {
-      return ledger_.violations.count.load() == 0 &&
-             (spent() < seconds || (kills_ < at_least && spent() < 8 * seconds));
-    };
     for (int i = 0; i <= kAgent; ++i) start(i);
-    while (goes_on()) {
+    while (kills_.goes_on(seconds, at_least)) {
       ::usleep(static_cast<useconds_t>(1000 + random_() % 3000));
       const int victim = static_cast<int>(random_() % (kAgent + 1));
-      stop(victim);
+      kills_.kill(victim);
       start(victim);
-      check_progress();
+      kills_.check_progress(ledger_.entered.load());
     }
-    for (int i = 0; i <= kAgent; ++i) stop(i);
+    for (int i = 0; i <= kAgent; ++i) kills_.kill(i);
     settle();
     std::printf("%d kills, %" PRIu64 " sessions, %" PRIu64 " sections, %" PRIu64 " grants lost, %" PRIu64
                 " times elsewhere; %" PRIu64 " violations; %.1f s\n",
-                kills_, ledger_.sessions.load(), ledger_.entered.load(), ledger_.lost.load(), ledger_.elsewhere.load(),
-                ledger_.violations.count.load(), spent());
+                kills(), ledger_.sessions.load(), ledger_.entered.load(), ledger_.lost.load(), ledger_.elsewhere.load(),
+                ledger_.violations.count.load(), kills_.spent());
     ledger_.violations.print();
     return ledger_.violations.count.load();
   }
-  int kills() const { return kills_; }
+  int kills() const { return kills_.count(); }
 
  private:
   void start(int number) {
     const std::uint64_t seed = random_();
-    pids_[number] = test::fork_bound(
-        [&] { number == kAgent ? play<Agent>(dict_, ledger_, seed) : play<Contender>(dict_, ledger_, seed); });
+    kills_.start(number,
+                 [&] { number == kAgent ? play<Agent>(dict_, ledger_, seed) : play<Contender>(dict_, ledger_, seed); });
   }
-  void stop(int number) {
-    ::kill(pids_[number], SIGKILL);
-    int status = 0;
-    ::waitpid(pids_[number], &status, 0);
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
-      ledger_.violations.add("a process ended by itself, status %d", status);
-    ++kills_;
-  }
-
-  void check_progress() {
-    const std::uint64_t now = platform::monotonic_ns();
-    if (const std::uint64_t entered = ledger_.entered.load(); entered != last_entered_) {
-      last_entered_ = entered;
-      progress_ns_ = now;
-    } else if (now - progress_ns_ > kStallNs) {
-      ledger_.violations.add("nobody gets on");
-    }
-  }
-
   /// Everybody is dead: the next ones get what they left, with higher numbers.
   void settle() {
     Agent agent(dict_, ledger_, random_());
@@ -293,33 +263,19 @@ class Storm {
   std::mt19937_64 random_;
   Ledger& ledger_;
   test::Dict dict_;
-  pid_t pids_[kAgent + 1] = {};
-  int kills_ = 0;
-  std::uint64_t last_entered_ = 0;
-  std::uint64_t progress_ns_ = platform::monotonic_ns();
+  Kills kills_{ledger_.violations, kAgent + 1};
 };
 
-struct Settings {
-  std::uint64_t seed = 0;
-  double seconds = 12;
-  int at_least = 300;
-};
-
-int run(const Settings& settings) {
-  const test::ScratchDirectory directory;
+StormEnd run(const StormSettings& settings) {
   Storm storm(settings.seed);
   const std::uint64_t violations = storm.run(settings.seconds, settings.at_least);
-  if (storm.kills() < settings.at_least) std::printf("fewer than %d kills\n", settings.at_least);
-  return violations == 0 && storm.kills() >= settings.at_least ? 0 : 1;
+  return {storm.kills(), violations};
 }
 
 }  // namespace
 }  // namespace holdfast::crash
 
 int main(int argc, char** argv) {
-  using namespace holdfast::crash;
-  holdfast::test::RandomRun<Settings> app("Kills contenders for a cluster's locks, and their agent");
-  app.add_option("--seconds", app.settings.seconds, "length of the run, at least");
-  app.add_option("--at-least", app.settings.at_least, "kills without which the run failed");
-  return app.run(argc, argv, run);
+  return holdfast::crash::main_of_storm(argc, argv, "Kills contenders for a cluster's locks, and their agent", 300,
+                                        holdfast::crash::run);
 }

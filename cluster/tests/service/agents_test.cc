@@ -86,15 +86,11 @@ TEST_F(AgentsTest, sections_on_two_machines_exclude_each_other_and_tokens_rise) 
 }
 
 TEST_F(AgentsTest, a_lock_that_is_idle_goes_to_another_machine_long_before_a_lease_ends) {
-  Machine a(etcd.url(), 600);
-  Machine b(etcd.url(), 600);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
-  ASSERT_EQ(first->ask("unlock k"), "ok");
-  EXPECT_NE(second->lock("k"), 0U);
+  Peer a(etcd.url(), 600);
+  Peer b(etcd.url(), 600);
+  a.hold("k");
+  ASSERT_EQ(a.ask("unlock k"), "ok");
+  EXPECT_NE(b.lock("k"), 0U);
 }
 
 /// The store's: each change of a key is one more.
@@ -113,83 +109,70 @@ TEST_F(AgentsTest, a_machine_without_a_dictionary_has_one_lease_and_its_first_di
   while (revision_of(etcd) == before && std::chrono::steady_clock::now() < end) sleep_ms(5);
   sleep_ms(300);
   EXPECT_EQ(revision_of(etcd), before + 1);
-  ASSERT_NE(a.program()->lock("k"), 0U);
+  ASSERT_NE(a.new_program()->lock("k"), 0U);
   EXPECT_EQ(revision_of(etcd), before + 2);
 }
 
 TEST_F(AgentsTest, a_killed_agent_that_is_started_again_loses_no_lock) {
-  Machine a(etcd.url());
-  Machine b(etcd.url());
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
-  a.agent().kill_and_wait();
-  a.start_agent();
-  EXPECT_EQ(second->lock("k", 2), 0U);
-  EXPECT_EQ(first->ask("valid k"), "ok");
-  EXPECT_EQ(first->ask("unlock k"), "ok");
-  EXPECT_NE(second->lock("k"), 0U);
+  Peer a(etcd.url());
+  Peer b(etcd.url());
+  a.hold("k");
+  a.restart_agent();
+  EXPECT_EQ(b.lock("k", 2), 0U);
+  EXPECT_EQ(a.ask("valid k"), "ok");
+  EXPECT_EQ(a.ask("unlock k"), "ok");
+  EXPECT_NE(b.lock("k"), 0U);
 }
 
-TEST_F(AgentsTest, an_agent_that_stays_away_loses_its_locks_at_the_deadline_and_others_have_them_then) {
-  Machine a(etcd.url(), 2);
-  Machine b(etcd.url(), 2);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  const std::uint64_t token = first->lock("k");
-  ASSERT_NE(token, 0U);
+/// A machine that has a lock, and another one; both leases are short.
+class LostLease : public AgentsTest {
+ protected:
+  /// The first has lost the lock, and the other one gets it.
+  void expect_loss() {
+    EXPECT_GT(b.lock("k"), token);
+    EXPECT_EQ(a.ask("valid k"), "not owner");
+  }
+
+  Peer a{etcd.url(), kShort};
+  Peer b{etcd.url(), kShort};
+  const std::uint64_t token = a.hold("k");
+};
+
+TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_and_others_have_them_then) {
   a.agent().kill_and_wait();
-  EXPECT_GT(second->lock("k"), token);
-  EXPECT_EQ(first->ask("valid k"), "not owner");
-  EXPECT_EQ(first->ask("unlock k"), "not owner");
+  expect_loss();
+  EXPECT_EQ(a.ask("unlock k"), "not owner");
   a.start_agent();
-  EXPECT_EQ(second->ask("unlock k"), "ok");
-  EXPECT_NE(first->lock("k"), 0U);
+  EXPECT_EQ(b.ask("unlock k"), "ok");
+  EXPECT_NE(a.lock("k"), 0U);
 }
 
-TEST_F(AgentsTest, an_agent_that_was_stopped_for_longer_than_the_lease_goes_on_with_another_one) {
-  Machine a(etcd.url(), 2);
-  Machine b(etcd.url(), 2);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  const std::uint64_t token = first->lock("k");
-  ASSERT_NE(token, 0U);
+TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_goes_on_with_another_one) {
   a.agent().stop();
-  EXPECT_GT(second->lock("k"), token);
-  EXPECT_EQ(first->ask("valid k"), "not owner");
+  expect_loss();
   a.agent().signal(SIGCONT);
-  EXPECT_EQ(second->ask("valid k"), "ok");
-  EXPECT_EQ(second->ask("unlock k"), "ok");
-  EXPECT_GT(first->lock("k"), token);
+  EXPECT_EQ(b.ask("valid k"), "ok");
+  EXPECT_EQ(b.ask("unlock k"), "ok");
+  EXPECT_GT(a.lock("k"), token);
 }
 
 TEST_F(AgentsTest, a_store_that_is_away_is_waited_for_and_no_lock_is_local_meanwhile) {
   etcd.kill();
-  Machine a(etcd.url());
-  a.start_agent();
-  const auto first = a.program();
-  EXPECT_EQ(first->lock("k", 1), 0U);
-  first->say("lock k 50");
+  Peer a(etcd.url());
+  EXPECT_EQ(a.lock("k", 1), 0U);
+  a.say("lock k 50");
   etcd.start();
-  EXPECT_EQ(first->hear().substr(0, 3), "ok ");
+  EXPECT_EQ(a.hear().substr(0, 3), "ok ");
 }
 
 TEST_F(AgentsTest, a_store_that_is_started_again_before_the_deadline_costs_no_lock) {
-  Machine a(etcd.url(), 30);
-  a.start_agent();
-  const auto first = a.program();
-  ASSERT_NE(first->lock("k"), 0U);
+  Peer a(etcd.url(), 30);
+  a.hold("k");
   etcd.kill();
   etcd.start();
-  EXPECT_EQ(first->ask("valid k"), "ok");
-  EXPECT_TRUE(eventually([&] { return first->ask("verify k").starts_with("code=yes"); }));
-  EXPECT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_EQ(a.ask("valid k"), "ok");
+  EXPECT_TRUE(eventually([&] { return a.ask("verify k").starts_with("code=yes"); }));
+  EXPECT_EQ(a.ask("unlock k"), "ok");
 }
 
 TEST_F(AgentsTest, an_agent_does_its_work_though_nobody_takes_its_messages) {
@@ -214,21 +197,20 @@ TEST_F(AgentsTest, an_agent_does_its_work_though_nobody_takes_its_messages) {
       ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--etcd", etcd.url().c_str(), nullptr);
       return 127;
     });
-    EXPECT_NE(a.program()->lock("k"), 0U) << errors;
+    // Another key each time: the last one hangs on the lease of an agent that is gone.
+    EXPECT_NE(a.new_program()->lock("k" + std::to_string(errors)), 0U) << errors;
   }
   for (const int fd : {gone[1], full[0], full[1], no_room}) ::close(fd);
 }
 
 TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_one_ends) {
-  Machine a(etcd.url());
-  a.start_agent();
-  const auto first = a.program();
-  ASSERT_NE(first->lock("k"), 0U);
+  Peer a(etcd.url());
+  a.hold("k");
   const auto second = a.another_agent();
   EXPECT_EQ(a.agent().wait(), 3);
-  EXPECT_EQ(first->ask("valid k"), "ok");
-  EXPECT_EQ(first->ask("unlock k"), "ok");
-  EXPECT_NE(first->lock("other"), 0U);
+  EXPECT_EQ(a.ask("valid k"), "ok");
+  EXPECT_EQ(a.ask("unlock k"), "ok");
+  EXPECT_NE(a.lock("other"), 0U);
 }
 
 // As after a clean-up by hand. What the lease of the first agent had is free at once, though that would last for
@@ -237,7 +219,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_
   for (const char* const removed : {"", "/*", "/processes"}) {
     Machine a(etcd.url(), 600);
     a.start_agent();
-    auto program = a.program();
+    auto program = a.new_program();
     ASSERT_NE(program->lock("k"), 0U) << removed;
     ASSERT_EQ(program->ask("unlock k"), "ok") << removed;
     const std::string command = "sh -c 'rm -rf " + a.directory() + removed + " " + a.directory() + "/.agent-main'";
@@ -246,7 +228,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_
     EXPECT_TRUE(a.has_said("was removed or replaced: no program can reach this agent any more; start the agent again"));
     program.reset();
     a.start_agent();
-    EXPECT_NE(a.program()->lock("k"), 0U) << removed << "\n" << a.said();
+    EXPECT_NE(a.new_program()->lock("k"), 0U) << removed << "\n" << a.said();
     EXPECT_EQ(etcd.count(std::string(kSpace) + "/l/"), 1U);
     a.agent().signal(SIGTERM);
     EXPECT_EQ(a.agent().wait(), 0);
@@ -257,7 +239,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_
 TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_nobody_holds_a_lock) {
   Machine a(etcd.url(), 600);
   a.start_agent();
-  auto program = a.program();
+  auto program = a.new_program();
   ASSERT_NE(program->lock("k"), 0U);
   ASSERT_EQ(std::system(("rm " + a.directory() + "/jobs.dict").c_str()), 0);
   sleep_ms(2500);
@@ -268,17 +250,15 @@ TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_n
   EXPECT_TRUE(a.has_said("the file of a dictionary was deleted: no program can open it while this agent has it"));
   program.reset();
   a.start_agent();
-  EXPECT_NE(a.program()->lock("k"), 0U) << a.said();
+  EXPECT_NE(a.new_program()->lock("k"), 0U) << a.said();
 }
 
 TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock_is_held_or_the_store_is_away) {
-  Machine a(etcd.url());
-  a.start_agent();
-  const auto program = a.program();
-  ASSERT_NE(program->lock("k"), 0U);
+  Peer a(etcd.url());
+  a.hold("k");
   ASSERT_EQ(std::system(("rm -rf " + a.directory()).c_str()), 0);
   EXPECT_EQ(a.agent().wait(), 1);
-  EXPECT_EQ(program->ask("valid k"), "ok") << "until its deadline";
+  EXPECT_EQ(a.ask("valid k"), "ok") << "until its deadline";
   etcd.kill();
   Machine b(etcd.url());
   b.start_agent();
@@ -288,35 +268,30 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock
 }
 
 TEST_F(AgentsTest, an_agent_that_ends_in_order_leaves_the_lease_to_the_next_one_while_a_lock_is_held) {
-  Machine a(etcd.url());
-  a.start_agent();
-  const auto first = a.program();
-  ASSERT_NE(first->lock("k"), 0U);
+  Peer a(etcd.url());
+  a.hold("k");
   a.agent().signal(SIGTERM);
   EXPECT_EQ(a.agent().wait(), 0);
-  EXPECT_EQ(first->ask("valid k"), "ok");
+  EXPECT_EQ(a.ask("valid k"), "ok");
   a.start_agent();
-  EXPECT_TRUE(eventually([&] { return first->ask("verify k").starts_with("code=yes"); }));
-  EXPECT_EQ(first->ask("valid k"), "ok");
+  EXPECT_TRUE(eventually([&] { return a.ask("verify k").starts_with("code=yes"); }));
+  EXPECT_EQ(a.ask("valid k"), "ok");
 }
 
 TEST_F(AgentsTest, a_machine_that_ends_in_order_leaves_nothing_that_others_wait_for) {
-  Machine a(etcd.url(), 600);
-  Machine b(etcd.url(), 600);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  ASSERT_NE(first->lock("k"), 0U);
-  ASSERT_EQ(first->ask("unlock k"), "ok");
+  Peer a(etcd.url(), 600);
+  Peer b(etcd.url(), 600);
+  a.hold("k");
+  ASSERT_EQ(a.ask("unlock k"), "ok");
   a.agent().signal(SIGTERM);
   EXPECT_EQ(a.agent().wait(), 0);
-  EXPECT_NE(b.program()->lock("k"), 0U);
+  EXPECT_NE(b.lock("k"), 0U);
 }
 
 TEST_F(AgentsTest, a_lock_of_a_killed_process_goes_back_though_nobody_asks_for_it) {
   Machine a(etcd.url());
   a.start_agent();
-  auto program = a.program();
+  auto program = a.new_program();
   ASSERT_NE(program->lock("k"), 0U);
   ASSERT_EQ(etcd.count(std::string(kSpace) + "/l/"), 1U);
   program->child().kill();
@@ -325,47 +300,39 @@ TEST_F(AgentsTest, a_lock_of_a_killed_process_goes_back_though_nobody_asks_for_i
 }
 
 TEST_F(AgentsTest, questions_are_answered_by_the_store) {
-  Machine a(etcd.url());
-  Machine b(etcd.url());
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  EXPECT_TRUE(eventually([&] { return second->ask("holder k") == "code=no "; }));
-  ASSERT_NE(first->lock("k"), 0U);
-  EXPECT_TRUE(first->ask("verify k").starts_with("code=yes"));
-  EXPECT_TRUE(second->ask("verify k").starts_with("code=no"));
-  const std::string holder = second->ask("holder k");
-  EXPECT_NE(holder.find("pid=" + std::to_string(first->child().pid())), std::string::npos) << holder;
+  Peer a(etcd.url());
+  Peer b(etcd.url());
+  EXPECT_TRUE(eventually([&] { return b.ask("holder k") == "code=no "; }));
+  a.hold("k");
+  EXPECT_TRUE(a.ask("verify k").starts_with("code=yes"));
+  EXPECT_TRUE(b.ask("verify k").starts_with("code=no"));
+  const std::string holder = b.ask("holder k");
+  EXPECT_NE(holder.find("pid=" + std::to_string(a.program().child().pid())), std::string::npos) << holder;
   std::uint64_t revision = 0;
   ASSERT_TRUE(is_revision_of(holder, revision)) << holder;
-  EXPECT_TRUE(second->ask("break k " + std::to_string(revision + 1)).starts_with("code=no"));
-  EXPECT_EQ(first->ask("valid k"), "ok");
-  EXPECT_TRUE(second->ask("break k " + std::to_string(revision)).starts_with("code=yes"));
-  EXPECT_TRUE(eventually([&] { return first->ask("valid k") == "not owner"; }));
-  EXPECT_NE(second->lock("k"), 0U);
+  EXPECT_TRUE(b.ask("break k " + std::to_string(revision + 1)).starts_with("code=no"));
+  EXPECT_EQ(a.ask("valid k"), "ok");
+  EXPECT_TRUE(b.ask("break k " + std::to_string(revision)).starts_with("code=yes"));
+  EXPECT_TRUE(eventually([&] { return a.ask("valid k") == "not owner"; }));
+  EXPECT_NE(b.lock("k"), 0U);
 }
 
 TEST_F(AgentsTest, a_lease_can_be_verified_at_the_store) {
-  Machine a(etcd.url(), 30);
-  Machine b(etcd.url());
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  EXPECT_EQ(first->ask("confirm k"), "not owner") << "before there is a lease";
-  ASSERT_NE(first->lock("k"), 0U);
-  EXPECT_EQ(first->ask("confirm k"), "ok");
-  EXPECT_EQ(a.program()->ask("confirm k"), "not owner") << "of another process of the machine";
-  EXPECT_EQ(second->ask("confirm k"), "not owner");
-  ASSERT_EQ(first->ask("unlock k"), "ok");
-  EXPECT_EQ(first->ask("confirm k"), "not owner") << "though the machine still has the lock";
-  ASSERT_NE(first->lock("k"), 0U);
+  Peer a(etcd.url(), 30);
+  Peer b(etcd.url());
+  EXPECT_EQ(a.ask("confirm k"), "not owner") << "before there is a lease";
+  a.hold("k");
+  EXPECT_EQ(a.ask("confirm k"), "ok");
+  EXPECT_EQ(a.new_program()->ask("confirm k"), "not owner") << "of another process of the machine";
+  EXPECT_EQ(b.ask("confirm k"), "not owner");
+  ASSERT_EQ(a.ask("unlock k"), "ok");
+  EXPECT_EQ(a.ask("confirm k"), "not owner") << "though the machine still has the lock";
+  a.hold("k");
   etcd.kill();
-  EXPECT_EQ(first->ask("confirm k"), "unavailable");
-  EXPECT_EQ(first->ask("valid k"), "ok");
+  EXPECT_EQ(a.ask("confirm k"), "unavailable");
+  EXPECT_EQ(a.ask("valid k"), "ok");
   a.agent().kill_and_wait();
-  EXPECT_EQ(first->ask("confirm k"), "unavailable");
+  EXPECT_EQ(a.ask("confirm k"), "unavailable");
 }
 
 TEST_F(AgentsTest, a_lease_of_a_plain_dictionary_is_verified_without_a_store) {
@@ -386,10 +353,8 @@ TEST_F(AgentsTest, a_lease_of_a_plain_dictionary_is_verified_without_a_store) {
 }
 
 TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
-  Machine a(etcd.url());
-  a.start_agent();
-  const auto first = a.program();
-  ASSERT_NE(first->lock("k"), 0U);
+  Peer a(etcd.url());
+  a.hold("k");
   EXPECT_THAT(run_command(a, "cluster status jobs"),
               Pair(AllOf(StartsWith("jobs: cluster main, agent "), HasSubstr(" s more")), 0));
   const auto [status, known] = run_command(a, "cluster status");
@@ -413,7 +378,7 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
               Pair("holdfast: k: the lock has no grant of that revision\n", 1));
   EXPECT_THAT(run_command(a, "cluster break jobs k --revision " + revision.substr(0, revision.find('\n'))),
               Pair(HasSubstr("is broken"), 0));
-  EXPECT_TRUE(eventually([&] { return first->ask("valid k") == "not owner"; }));
+  EXPECT_TRUE(eventually([&] { return a.ask("valid k") == "not owner"; }));
   EXPECT_THAT(run_command(a, "cluster holders nothing k"), Pair(HasSubstr("nothing"), 2));
   EXPECT_THAT(run_command(a, "cluster walk"),
               Pair(AllOf(HasSubstr("\"walk\": expected status, holders, break or accept-new-store"),
@@ -422,9 +387,8 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
 }
 
 TEST_F(AgentsTest, no_lock_can_be_had_of_an_agent_that_does_not_answer_says_the_command) {
-  Machine a(etcd.url(), 600);
-  a.start_agent();
-  ASSERT_NE(a.program()->lock("k"), 0U);
+  Peer a(etcd.url(), 600);
+  a.hold("k");
   a.agent().stop();
   const auto [json, status] = run_command(a, "cluster status --json");
   a.agent().signal(SIGCONT);
@@ -434,7 +398,7 @@ TEST_F(AgentsTest, no_lock_can_be_had_of_an_agent_that_does_not_answer_says_the_
 
 TEST_F(AgentsTest, without_an_agent_there_is_no_answer_and_no_lock) {
   Machine a(etcd.url());
-  const auto first = a.program();
+  const auto first = a.new_program();
   EXPECT_EQ(first->lock("k", 0.5), 0U);
   EXPECT_TRUE(first->ask("verify k").starts_with("unavailable: no agent of cluster \"main\""));
 }

@@ -20,83 +20,64 @@ using ::testing::StartsWith;
 TEST(Bounds, ten_thousand_locks_of_one_machine_survive_its_agent) {
   constexpr int kLocks = 10'000;
   EtcdServer etcd;
-  Machine a(etcd.url(), 120);
-  a.start_agent();
-  const auto program = a.program();
+  Peer a(etcd.url(), 120);
   const std::string count = std::to_string(kLocks);
   constexpr int kAtOnce = 1000;  // in the time of one answer, on a busy machine too
   for (int from = 0; from < kLocks; from += kAtOnce) {
-    const std::string taken = program->ask("take " + std::to_string(kAtOnce) + " " + std::to_string(from));
+    const std::string taken = a.ask("take " + std::to_string(kAtOnce) + " " + std::to_string(from));
     ASSERT_EQ(taken, std::to_string(kAtOnce));
   }
   EXPECT_EQ(etcd.count(std::string(kSpace) + "/l/"), static_cast<std::size_t>(kLocks));
-  a.agent().kill_and_wait();
-  a.start_agent();
-  EXPECT_TRUE(eventually([&] { return program->ask("verify 0").starts_with("code=yes"); })) << a.said();
-  EXPECT_EQ(program->ask("keep " + count), count);
-  Machine b(etcd.url(), 120);
-  b.start_agent();
-  const auto other = b.program();
-  EXPECT_EQ(other->lock("9999", 0.5), 0U);
-  EXPECT_EQ(program->ask("unlock 9999"), "ok");
-  EXPECT_NE(other->lock("9999"), 0U);
+  a.restart_agent();
+  EXPECT_TRUE(eventually([&] { return a.ask("verify 0").starts_with("code=yes"); })) << a.said();
+  EXPECT_EQ(a.ask("keep " + count), count);
+  Peer b(etcd.url(), 120);
+  EXPECT_EQ(b.lock("9999", 0.5), 0U);
+  EXPECT_EQ(a.ask("unlock 9999"), "ok");
+  EXPECT_NE(b.lock("9999"), 0U);
 }
 
 TEST(Bounds, a_key_that_the_store_cannot_have_is_refused_by_name) {
   EtcdServer etcd;
-  Machine a(etcd.url());
-  a.start_agent();
-  const auto program = a.program();
-  ASSERT_NE(program->lock("k"), 0U);
+  Peer a(etcd.url());
+  a.hold("k");
   const std::string key(10'240, 'k');
-  EXPECT_EQ(program->lock(key, 0.5), 0U);
-  EXPECT_THAT(program->ask("verify " + key), AllOf(StartsWith("code=unsupported"), HasSubstr("expected at most 1024")));
-  EXPECT_NE(program->lock(std::string(900, 'k')), 0U);
+  EXPECT_EQ(a.lock(key, 0.5), 0U);
+  EXPECT_THAT(a.ask("verify " + key), AllOf(StartsWith("code=unsupported"), HasSubstr("expected at most 1024")));
+  EXPECT_NE(a.lock(std::string(900, 'k')), 0U);
 }
 
 TEST(Bounds, a_lock_that_is_held_for_several_leases_stays_with_its_holder) {
-  constexpr int kTtl = 6;
+  constexpr int kTtl = 3;
   EtcdServer etcd;
-  Machine a(etcd.url(), kTtl);
-  Machine b(etcd.url(), kTtl);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
-  EXPECT_EQ(second->lock("k", 2.5 * kTtl), 0U);
-  EXPECT_EQ(first->ask("valid k"), "ok");
-  EXPECT_EQ(first->ask("unlock k"), "ok");
-  EXPECT_NE(second->lock("k"), 0U);
+  Peer a(etcd.url(), kTtl);
+  Peer b(etcd.url(), kTtl);
+  a.hold("k");
+  EXPECT_EQ(b.lock("k", 2.5 * kTtl), 0U);
+  EXPECT_EQ(a.ask("valid k"), "ok");
+  EXPECT_EQ(a.ask("unlock k"), "ok");
+  EXPECT_NE(b.lock("k"), 0U);
 }
 
 TEST(Bounds, what_was_unlocked_while_the_store_was_away_is_given_back_when_it_is_there) {
   EtcdServer etcd;
-  Machine a(etcd.url(), 600);
-  Machine b(etcd.url(), 600);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
+  Peer a(etcd.url(), 600);
+  Peer b(etcd.url(), 600);
+  a.hold("k");
   etcd.kill();
-  EXPECT_EQ(first->ask("unlock k"), "ok");
-  second->say("lock k 55");
+  EXPECT_EQ(a.ask("unlock k"), "ok");
+  b.say("lock k 55");
   etcd.start();
-  EXPECT_THAT(second->hear(), StartsWith("ok "));
+  EXPECT_THAT(b.hear(), StartsWith("ok "));
 }
 
 TEST(Bounds, of_machines_that_are_gone_the_store_keeps_nothing) {
   EtcdServer etcd;
   {
-    Machine a(etcd.url(), 2);
-    Machine b(etcd.url(), 2);
-    a.start_agent();
-    b.start_agent();
-    const auto first = a.program();
-    const auto second = b.program();
-    ASSERT_NE(first->lock("k"), 0U);
-    second->say("lock k 60");
+    Peer a(etcd.url(), 2);
+    Peer b(etcd.url(), 2);
+    a.hold("k");
+    b.say("lock k 60");
     ASSERT_TRUE(is_queued(etcd, "k"));
     EXPECT_EQ(etcd.count(std::string(kSpace) + "/b/"), 2U);
     a.agent().kill_and_wait();
@@ -112,26 +93,23 @@ std::string host_name() {
 
 TEST(Bounds, two_worlds_of_one_machine_are_two_machines_that_tell_the_holder) {
   EtcdServer etcd;
-  Machine a(etcd.url());
-  Machine b(etcd.url());
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
-  EXPECT_EQ(second->lock("k", 0.3), 0U);
+  Peer a(etcd.url());
+  Peer b(etcd.url());
+  a.hold("k");
+  EXPECT_EQ(b.lock("k", 0.3), 0U);
   std::string program;
   std::getline(std::ifstream("/proc/self/comm"), program);
-  const auto holder_of_first = [&](Program& asked) {
-    return ::testing::Value(asked.ask("holder k"), AllOf(StartsWith("code=yes"), HasSubstr("host=" + host_name()),
-                                                         HasSubstr("when="), HasSubstr("program=" + program),
-                                                         HasSubstr("pid=" + std::to_string(first->child().pid()))));
+  const auto holder_of_first = [&](Peer& asked) {
+    return ::testing::Value(
+        asked.ask("holder k"),
+        AllOf(StartsWith("code=yes"), HasSubstr("host=" + host_name()), HasSubstr("when="),
+              HasSubstr("program=" + program), HasSubstr("pid=" + std::to_string(a.program().child().pid()))));
   };
-  EXPECT_TRUE(holder_of_first(*second)) << second->ask("holder k");
-  EXPECT_TRUE(holder_of_first(*first)) << first->ask("holder k");
-  EXPECT_EQ(first->ask("unlock k"), "ok");
-  ASSERT_NE(second->lock("k"), 0U);
-  EXPECT_FALSE(holder_of_first(*first));
+  EXPECT_TRUE(holder_of_first(b)) << b.ask("holder k");
+  EXPECT_TRUE(holder_of_first(a)) << a.ask("holder k");
+  EXPECT_EQ(a.ask("unlock k"), "ok");
+  b.hold("k");
+  EXPECT_FALSE(holder_of_first(a));
 }
 
 }  // namespace

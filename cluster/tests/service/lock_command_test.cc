@@ -253,10 +253,8 @@ TEST_F(LockCommandTest, a_command_is_told_when_its_machine_has_lost_the_lock) {
 // An exit status of 0 is what a crontab asks for where the job runs elsewhere. It is not the lock.
 TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   machine.start_agent();
-  Machine elsewhere(etcd.url(), 600);
-  elsewhere.start_agent();
-  const auto holding = elsewhere.program();
-  ASSERT_NE(holding->lock("held"), 0U);
+  Peer elsewhere(etcd.url(), 600);
+  elsewhere.hold("held");
   const std::string ran = files / "ran";
   for (const std::vector<std::string>& how : std::vector<std::vector<std::string>>{{"-n"}, {"-w", "0.3"}}) {
     std::vector<std::string> words = how;
@@ -271,7 +269,7 @@ TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
 /// A program here has opened it with `cluster`, so the command need not say it.
 TEST_F(LockCommandTest, a_dictionary_of_a_cluster_is_one_also_if_that_is_not_said) {
   machine.start_agent();
-  const auto program = machine.program();
+  const auto program = machine.new_program();
   ASSERT_NE(program->lock("other"), 0U);
   Lock got(machine, {"-n", kJobs, "k", "--", "true"}, HOLDFAST_COMMAND, Lock::Cluster::unsaid);
   EXPECT_EQ(got.wait(), 0) << got.errors();

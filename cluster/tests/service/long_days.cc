@@ -41,12 +41,6 @@ int report(const std::vector<std::string>& errors) {
   return errors.empty() ? 0 : 1;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-  return text;
-}
-
 /// Machines with an agent and two workers each.
 class Fleet {
  public:
@@ -83,19 +77,12 @@ struct Settings {
 /// A machine behind a proxy holds a lock that another machine waits for.
 struct Pair {
   Pair(EtcdServer& etcd, int number)
-      : key("k" + std::to_string(number)), proxy(etcd.port()), a(proxy.url(), 2), b(etcd.url(), 2) {
-    a.start_agent();
-    b.start_agent();
-    holder = a.program();
-    other = b.program();
-  }
+      : key("k" + std::to_string(number)), proxy(etcd.port()), holder(proxy.url(), 2), other(etcd.url(), 2) {}
 
   const std::string key;
   Proxy proxy;
-  Machine a;
-  Machine b;
-  std::unique_ptr<Program> holder;
-  std::unique_ptr<Program> other;
+  Peer holder;
+  Peer other;
 };
 
 double seconds_of(const std::string& said, const std::string& expected) {
@@ -105,23 +92,23 @@ double seconds_of(const std::string& said, const std::string& expected) {
 
 /// From when the holder sees its loss until the other has the lock (s).
 std::vector<double> cut_off_all(std::vector<std::unique_ptr<Pair>>& pairs, Random& random, double& longest) {
-  for (const auto& pair : pairs) demand(pair->holder->lock(pair->key, 50) != 0, "no lock before a partition");
+  for (const auto& pair : pairs) demand(pair->holder.lock(pair->key, 50) != 0, "no lock before a partition");
   sleep_ms(below(random, 700));  // anywhere between two keepalives
   const double begin = static_cast<double>(platform::boottime_ns()) / 1e9;
   for (const auto& pair : pairs) {
     const int how = below(random, 3);
     how == 0 ? pair->proxy.hold() : how == 1 ? pair->proxy.cut() : pair->proxy.hold_answers();
-    pair->holder->say("lose " + pair->key);
-    pair->other->say("lock " + pair->key + " 50");
+    pair->holder.say("lose " + pair->key);
+    pair->other.say("lock " + pair->key + " 50");
   }
   std::vector<double> gaps;
   for (const auto& pair : pairs) {
-    const double lost = seconds_of(pair->holder->hear(), "lost ");
-    const double got = seconds_of(pair->other->hear(), "ok ");
+    const double lost = seconds_of(pair->holder.hear(), "lost ");
+    const double got = seconds_of(pair->other.hear(), "ok ");
     gaps.push_back(got - lost);
     longest = std::max(longest, got - begin);
     pair->proxy.pass();
-    demand(pair->other->ask("unlock " + pair->key) == "ok", "the lock does not last after a partition");
+    demand(pair->other.ask("unlock " + pair->key) == "ok", "the lock does not last after a partition");
   }
   return gaps;
 }

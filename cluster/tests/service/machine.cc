@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 #include <vector>
 
 #include "etcd/etcd_server.h"
@@ -204,7 +205,13 @@ std::string Machine::said() const { return read_file(scratch_ / "log"); }
 
 bool Machine::has_said(const std::string& part) const { return said().find(part) != std::string::npos; }
 
-std::unique_ptr<Program> Machine::program() const { return std::make_unique<Program>(directory(), clock_file()); }
+std::unique_ptr<Program> Machine::new_program() const { return std::make_unique<Program>(directory(), clock_file()); }
+
+std::uint64_t Peer::hold(const std::string& key) {
+  const std::uint64_t token = lock(key);
+  if (token == 0) throw std::runtime_error("no lock \"" + key + "\"; the agent has said:\n" + said());
+  return token;
+}
 
 std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments) {
   const std::string command =

@@ -17,6 +17,8 @@ class EtcdServer;
 
 inline constexpr const char* kCluster = "main";
 inline constexpr const char* kJobs = "jobs";
+inline constexpr int kShort = 2;                  // a lease that is to end (s)
+inline constexpr int kLong = 30;                  // and one that is not
 inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::enable_authentication() has it
 
 /// A process of a machine that does what it is told, a command at a time, and says what came of it:
@@ -56,12 +58,17 @@ class Machine {
 
   /// Starts an agent, in the place of the last one if there is none any more.
   void start_agent() { agent_ = another_agent(); }
+  /// Kills the agent; another one follows.
+  void restart_agent() {
+    agent_->kill_and_wait();
+    start_agent();
+  }
   std::unique_ptr<Child> another_agent() const;
   Child& agent() { return *agent_; }
   /// What its agents have said.
   std::string said() const;
   bool has_said(const std::string& part) const;
-  std::unique_ptr<Program> program() const;
+  std::unique_ptr<Program> new_program() const;
   /// What HOLDFAST_DIR names.
   std::string directory() const { return scratch_ / "world"; }
   std::string clock_file() const { return scratch_ / "clock"; }
@@ -73,6 +80,26 @@ class Machine {
   const ScratchDirectory scratch_;
   ClockLeap* const clock_;
   std::unique_ptr<Child> agent_;
+};
+
+/// A machine with a running agent, and one program.
+class Peer : public Machine {
+ public:
+  explicit Peer(const std::string& etcd, int ttl_s = 10, const Fields& fields = {}) : Machine(etcd, ttl_s, fields) {
+    start_agent();
+    program_ = new_program();
+  }
+
+  Program& program() { return *program_; }
+  std::string ask(const std::string& command) { return program_->ask(command); }
+  void say(const std::string& command) { program_->say(command); }
+  std::string hear() { return program_->hear(); }
+  std::uint64_t lock(const std::string& key, double seconds = 40) { return program_->lock(key, seconds); }
+  /// The token. Throws, with what the agent has said, if it does not get the lock.
+  std::uint64_t hold(const std::string& key);
+
+ private:
+  std::unique_ptr<Program> program_;
 };
 
 /// What the command prints on that machine, and its exit status.

@@ -18,59 +18,47 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-constexpr int kShort = 2;  // a lease that is to end (s)
-constexpr int kLong = 30;  // and one that is not
-
 /// The number at the end: a time by CLOCK_BOOTTIME (ns).
 std::int64_t time_of(const std::string& said) { return std::stoll(said.substr(said.rfind(' '))); }
 
 TEST(Network, a_holder_that_is_cut_off_has_lost_the_lock_before_another_gets_it) {
   EtcdServer etcd;
   Proxy proxy(etcd.port());
-  Machine a(proxy.url(), kShort);
-  Machine b(etcd.url(), kShort);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  const std::uint64_t token = first->lock("k");
-  ASSERT_NE(token, 0U);
+  Peer a(proxy.url(), kShort);
+  Peer b(etcd.url(), kShort);
+  const std::uint64_t token = a.hold("k");
   proxy.hold();
-  first->say("lose k");
-  second->say("lock k 50");
-  const std::string lost = first->hear();
-  const std::string got = second->hear();
+  a.say("lose k");
+  b.say("lock k 50");
+  const std::string lost = a.hear();
+  const std::string got = b.hear();
   ASSERT_THAT(lost, StartsWith("lost "));
   ASSERT_THAT(got, StartsWith("ok "));
   EXPECT_LT(time_of(lost), time_of(got));
   proxy.pass();
-  EXPECT_EQ(second->ask("valid k"), "ok");
-  EXPECT_EQ(second->ask("unlock k"), "ok");
-  EXPECT_GT(first->lock("k"), token);
+  EXPECT_EQ(b.ask("valid k"), "ok");
+  EXPECT_EQ(b.ask("unlock k"), "ok");
+  EXPECT_GT(a.lock("k"), token);
 }
 
 TEST(Network, a_waiter_that_is_cut_off_holds_others_up_for_its_lease_and_waits_on) {
   EtcdServer etcd;
   Proxy proxy(etcd.port());
-  Machine a(etcd.url(), kLong);
-  Machine b(proxy.url(), kShort);
-  Machine c(etcd.url(), kLong);
-  for (Machine* machine : {&a, &b, &c}) machine->start_agent();
-  const auto first = a.program();
-  const auto cut_off = b.program();
-  const auto third = c.program();
-  ASSERT_NE(first->lock("k"), 0U);
-  cut_off->say("lock k 60");
+  Peer holder(etcd.url(), kLong);
+  Peer cut_off(proxy.url(), kShort);
+  Peer third(etcd.url(), kLong);
+  holder.hold("k");
+  cut_off.say("lock k 60");
   ASSERT_TRUE(is_queued(etcd, "k", 1));
-  third->say("lock k 60");
+  third.say("lock k 60");
   ASSERT_TRUE(is_queued(etcd, "k", 2));
   proxy.hold();
-  EXPECT_EQ(first->ask("unlock k"), "ok");
-  EXPECT_THAT(third->hear(), StartsWith("ok "));
+  EXPECT_EQ(holder.ask("unlock k"), "ok");
+  EXPECT_THAT(third.hear(), StartsWith("ok "));
   proxy.pass();
-  EXPECT_EQ(third->ask("valid k"), "ok");
-  EXPECT_EQ(third->ask("unlock k"), "ok");
-  EXPECT_THAT(cut_off->hear(), StartsWith("ok "));
+  EXPECT_EQ(third.ask("valid k"), "ok");
+  EXPECT_EQ(third.ask("unlock k"), "ok");
+  EXPECT_THAT(cut_off.hear(), StartsWith("ok "));
 }
 
 /// What becomes of requests and answers while workers of two machines go on.

@@ -3,12 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <string>
-#include <vector>
+#include <cstddef>
 
 #include "etcd/etcd_server.h"
-#include "etcd/proxy.h"
 #include "service/machine.h"
 
 namespace holdfast::test {
@@ -16,44 +13,34 @@ namespace {
 
 using ::testing::StartsWith;
 
-constexpr int kLong = 60;
+constexpr int kLease = 60;
 
-/// A machine and a proxy in front of each member, for its agent alone.
+/// A machine with a proxy in front of each member, for its agent alone.
 struct Reached {
-  explicit Reached(EtcdCluster& cluster) {
-    std::string urls;
-    for (std::size_t i = 0; i < 3; ++i) {
-      proxies.push_back(std::make_unique<Proxy>(cluster[i].port()));
-      urls += (i == 0 ? "" : ",") + proxies.back()->url();
-    }
-    machine = std::make_unique<Machine>(urls, kLong);
-    machine->start_agent();
-    program = machine->program();
-  }
+  explicit Reached(EtcdCluster& cluster) : proxies(cluster), peer(joined(proxies.urls()), kLease) {}
 
-  std::vector<std::unique_ptr<Proxy>> proxies;
-  std::unique_ptr<Machine> machine;
-  std::unique_ptr<Program> program;
+  MemberProxies proxies;
+  Peer peer;
 };
 
 /// One machine holds a lock, and another waits for it.
 class Quorum : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_NE(holder.program->lock("k"), 0U);
-    waiter.program->say("lock k 60");
+    holder.peer.hold("k");
+    waiter.peer.say("lock k 60");
     ASSERT_TRUE(is_queued(cluster[0], "k"));
     leader = cluster.leader();
   }
 
   /// The holder still has it, and the waiter gets it; and both go on.
   void expect_nothing_lost() {
-    EXPECT_EQ(holder.program->ask("valid k"), "ok");
-    EXPECT_EQ(holder.program->ask("unlock k"), "ok");
-    EXPECT_THAT(waiter.program->hear(), StartsWith("ok "));
-    EXPECT_EQ(waiter.program->ask("unlock k"), "ok");
-    EXPECT_NE(holder.program->lock("k", 60), 0U);
-    EXPECT_NE(waiter.program->lock("other", 60), 0U);
+    EXPECT_EQ(holder.peer.ask("valid k"), "ok");
+    EXPECT_EQ(holder.peer.ask("unlock k"), "ok");
+    EXPECT_THAT(waiter.peer.hear(), StartsWith("ok "));
+    EXPECT_EQ(waiter.peer.ask("unlock k"), "ok");
+    EXPECT_NE(holder.peer.lock("k", 60), 0U);
+    EXPECT_NE(waiter.peer.lock("other", 60), 0U);
   }
 
   EtcdCluster cluster;
@@ -71,27 +58,27 @@ TEST_F(Quorum, a_leader_that_is_stopped_costs_no_lock_nor_does_it_when_it_goes_o
   cluster[leader].stop();
   expect_nothing_lost();
   cluster[leader].go_on();
-  EXPECT_EQ(waiter.program->ask("valid other"), "ok");
-  EXPECT_EQ(holder.program->ask("valid k"), "ok");
-  EXPECT_EQ(holder.program->ask("unlock k"), "ok");
-  EXPECT_NE(waiter.program->lock("k", 60), 0U);
+  EXPECT_EQ(waiter.peer.ask("valid other"), "ok");
+  EXPECT_EQ(holder.peer.ask("valid k"), "ok");
+  EXPECT_EQ(holder.peer.ask("unlock k"), "ok");
+  EXPECT_NE(waiter.peer.lock("k", 60), 0U);
 }
 
 TEST_F(Quorum, a_leader_that_the_others_do_not_reach_costs_no_lock) {
   cluster.isolate(leader);
   expect_nothing_lost();
   cluster.rejoin();
-  EXPECT_EQ(holder.program->ask("unlock k"), "ok");
-  EXPECT_NE(waiter.program->lock("k", 60), 0U);
+  EXPECT_EQ(holder.peer.ask("unlock k"), "ok");
+  EXPECT_NE(waiter.peer.lock("k", 60), 0U);
 }
 
 TEST_F(Quorum, a_leader_that_the_holder_does_not_reach_costs_no_lock) {
-  holder.proxies[leader]->hold();
+  holder.proxies[leader].hold();
   expect_nothing_lost();
 }
 
 TEST_F(Quorum, a_leader_that_the_waiter_does_not_reach_costs_no_lock) {
-  waiter.proxies[leader]->hold();
+  waiter.proxies[leader].hold();
   expect_nothing_lost();
 }
 
@@ -105,8 +92,8 @@ TEST_F(Quorum, members_that_are_all_started_again_cost_no_lock) {
 TEST_F(Quorum, without_a_majority_nobody_gets_a_lock_and_with_it_they_go_on) {
   for (std::size_t i = 0; i < 3; ++i)
     if (i != leader) cluster[i].stop();
-  EXPECT_EQ(holder.program->lock("other", 2), 0U);
-  EXPECT_EQ(holder.program->ask("valid k"), "ok");
+  EXPECT_EQ(holder.peer.lock("other", 2), 0U);
+  EXPECT_EQ(holder.peer.ask("valid k"), "ok");
   for (std::size_t i = 0; i < 3; ++i)
     if (i != leader) cluster[i].go_on();
   expect_nothing_lost();

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "agent/keeper.h"
+#include "agent/silent_store.h"
 #include "dict/guard.h"
 #include "dict/layout.h"
 #include "gate/cluster_lock.h"
@@ -62,15 +63,10 @@ class OtherAgent : public Started {
         }) {}
 };
 
-/// Answers nothing.
-class SilentStore : public agent::Store {
+/// What the agent asks it to revoke.
+class RevokingStore : public SilentStore {
  public:
-  void transact(agent::Change, std::function<void(const agent::Answer&)>) override {}
-  void grant(std::int64_t, std::function<void(const agent::LeaseAnswer&)>) override {}
-  void keep_alive(agent::LeaseId, std::function<void(const agent::LeaseAnswer&)>) override {}
   void revoke(agent::LeaseId lease, std::function<void(const agent::Answer&)>) override { revoked.push_back(lease); }
-  void keys_of(agent::LeaseId, std::function<void(const agent::LeaseAnswer&)>) override {}
-  void watch(const std::string&, std::function<void(const agent::Record&)>) override {}
 
   std::vector<agent::LeaseId> revoked;
 };
@@ -89,6 +85,12 @@ class SharedMachineTest : public DictTest {
     machine = std::make_unique<SharedMachine>(**World::current(), "main");
     epoch = machine->begin_epoch(100, in_a_minute());
     ASSERT_NE(epoch, 0U);
+  }
+  /// As an agent that died before it came to the other dictionaries.
+  void begin_next_in(Dict& one) {
+    const holdfast::Session session(one.segment());
+    session.lose(static_cast<std::uint16_t>(epoch));
+    ASSERT_TRUE(session.begin(session.now(), static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
   }
   bool stands() {
     LockState state;
@@ -234,10 +236,7 @@ TEST_F(SharedMachineTest, a_session_that_has_begun_in_some_dictionaries_only_beg
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  holdfast::Session(made->segment()).lose(static_cast<std::uint16_t>(epoch));
-  const SessionWord lost = holdfast::Session(made->segment()).now();
-  ASSERT_TRUE(
-      holdfast::Session(made->segment()).begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
+  begin_next_in(*made);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   const agent::Session found = machine->session();
   EXPECT_FALSE(found.lost);
@@ -251,10 +250,7 @@ TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_i
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  holdfast::Session(made->segment()).lose(static_cast<std::uint16_t>(epoch));
-  const SessionWord lost = holdfast::Session(made->segment()).now();
-  ASSERT_TRUE(
-      holdfast::Session(made->segment()).begin(lost, static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
+  begin_next_in(*made);
   EXPECT_TRUE(machine->session().lost);
   machine->lose();
   EXPECT_TRUE(holdfast::Session(made->segment()).now().lost());
@@ -270,7 +266,7 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
   holdfast::Session(dict.segment()).lose(static_cast<std::uint16_t>(epoch));
   ASSERT_FALSE(holdfast::Session(made->segment()).now().lost());
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
-  SilentStore store;
+  RevokingStore store;
   const RealClock clock;
   const agent::Keys keys("/test");
   const agent::Settings settings;

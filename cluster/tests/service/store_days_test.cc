@@ -19,53 +19,43 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr int kShort = 2;  // a lease that is to end (s)
-constexpr int kLong = 30;  // and one that is not
-
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 std::string base64(const std::string& text) { return quoted(etcd::to_base64(text)); }
 
 TEST(StoreDays, away_for_longer_than_the_lease_costs_the_locks_and_nothing_else) {
   EtcdServer etcd;
-  Machine a(etcd.url(), kShort);
-  Machine b(etcd.url(), kShort);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  const std::uint64_t token = first->lock("k");
-  ASSERT_NE(token, 0U);
+  Peer a(etcd.url(), kShort);
+  Peer b(etcd.url(), kShort);
+  const std::uint64_t token = a.hold("k");
   etcd.kill();
-  EXPECT_THAT(first->ask("lose k"), StartsWith("lost "));
-  EXPECT_EQ(first->ask("unlock k"), "not owner");
-  EXPECT_EQ(second->lock("k", 0.5), 0U);
-  second->say("lock k 50");
+  EXPECT_THAT(a.ask("lose k"), StartsWith("lost "));
+  EXPECT_EQ(a.ask("unlock k"), "not owner");
+  EXPECT_EQ(b.lock("k", 0.5), 0U);
+  b.say("lock k 50");
   etcd.start();
-  const std::string got = second->hear();
+  const std::string got = b.hear();
   ASSERT_THAT(got, StartsWith("ok "));
   EXPECT_GT(std::stoull(got.substr(3)), token);
-  EXPECT_EQ(second->ask("unlock k"), "ok");
-  EXPECT_NE(first->lock("k"), 0U);
+  EXPECT_EQ(b.ask("unlock k"), "ok");
+  EXPECT_NE(a.lock("k"), 0U);
 }
 
 TEST(StoreDays, put_back_to_an_earlier_state_costs_the_locks_and_is_told) {
   EtcdServer etcd;
-  Machine a(etcd.url(), kLong);
-  a.start_agent();
-  const auto program = a.program();
-  ASSERT_NE(program->lock("earlier"), 0U);
+  Peer a(etcd.url(), kLong);
+  a.hold("earlier");
   etcd.kill();
   etcd.save();
   etcd.start();
-  ASSERT_EQ(program->ask("take 30"), "30");
-  ASSERT_NE(program->lock("k"), 0U);
+  ASSERT_EQ(a.ask("take 30"), "30");
+  a.hold("k");
   etcd.kill();
   etcd.restore();
   etcd.start();
-  EXPECT_THAT(program->ask("lose k"), StartsWith("lost "));
-  EXPECT_EQ(program->ask("valid earlier"), "not owner");
+  EXPECT_THAT(a.ask("lose k"), StartsWith("lost "));
+  EXPECT_EQ(a.ask("valid earlier"), "not owner");
   EXPECT_TRUE(eventually([&] { return a.has_said("the store has gone back from revision "); })) << a.said();
-  EXPECT_NE(program->lock("another"), 0U);
+  EXPECT_NE(a.lock("another"), 0U);
 }
 
 /// Until etcd raises its alarm.
@@ -97,40 +87,32 @@ void make_room(EtcdServer& etcd) {
 
 TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_and_others_get_them_when_there_is_room) {
   EtcdServer etcd(std::vector<std::string>{"--quota-backend-bytes=400000"});
-  Machine a(etcd.url(), kLong);
-  Machine b(etcd.url(), kLong);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
-  second->say("lock k 50");
+  Peer a(etcd.url(), 12);  // so that it is renewed soon
+  Peer b(etcd.url(), kLong);
+  a.hold("k");
+  b.say("lock k 50");
   ASSERT_TRUE(is_queued(etcd, "k"));
   ASSERT_TRUE(fill_up(etcd));
-  EXPECT_EQ(first->ask("renew k"), "ok");
-  EXPECT_EQ(first->ask("block other 1"), "unavailable");
-  EXPECT_EQ(first->ask("block k 0.2"), "locked");  // a process of this machine has it
-  EXPECT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_EQ(a.ask("renew k"), "ok");
+  EXPECT_EQ(a.ask("block other 1"), "unavailable");
+  EXPECT_EQ(a.ask("block k 0.2"), "locked");  // a process of this machine has it
+  EXPECT_EQ(a.ask("unlock k"), "ok");
   EXPECT_TRUE(eventually([&] { return a.has_said("database space exceeded"); })) << a.said();
-  EXPECT_THAT(first->ask("state"), HasSubstr("its database is full"));
+  EXPECT_THAT(a.ask("state"), HasSubstr("its database is full"));
   make_room(etcd);
-  EXPECT_TRUE(eventually([&] { return first->ask("state") == "ok"; }));
-  EXPECT_THAT(second->hear(), StartsWith("ok "));
-  EXPECT_NE(first->lock("other"), 0U);
+  EXPECT_TRUE(eventually([&] { return a.ask("state") == "ok"; }));
+  EXPECT_THAT(b.hear(), StartsWith("ok "));
+  EXPECT_NE(a.lock("other"), 0U);
 }
 
 TEST(StoreDays, compaction_forgets_nothing_that_is_needed) {
   EtcdServer etcd;
-  Machine a(etcd.url(), kLong);
-  Machine b(etcd.url(), kLong);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
+  Peer a(etcd.url(), kLong);
+  Peer b(etcd.url(), kLong);
+  a.hold("k");
   for (int round = 0; round < 3; ++round) {
-    Program& holder = round % 2 == 0 ? *first : *second;
-    Program& waiter = round % 2 == 0 ? *second : *first;
+    Peer& holder = round % 2 == 0 ? a : b;
+    Peer& waiter = round % 2 == 0 ? b : a;
     waiter.say("lock k 50");
     ASSERT_TRUE(is_queued(etcd, "k"));
     const std::string revision = std::to_string(etcd.revision());
@@ -148,25 +130,21 @@ TEST(StoreDays, rights_that_are_taken_away_free_no_lock_and_when_they_are_back_i
   std::ofstream(files / "password") << "secret\n";
   std::filesystem::permissions(files / "password", std::filesystem::perms::owner_read);
   const Fields user{{"user", quoted("hf")}, {"password_file", quoted(files / "password")}};
-  Machine a(etcd.url(), kLong, user);
-  Machine b(etcd.url(), kLong, user);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U) << a.said();
+  Peer a(etcd.url(), kLong, user);
+  Peer b(etcd.url(), kLong, user);
+  a.hold("k");
   etcd.be("root", "top");
-  second->say("lock k 50");
+  b.say("lock k 50");
   ASSERT_TRUE(is_queued(etcd, "k"));
   EXPECT_THAT(etcd.post("/v3/auth/user/revoke", R"({"name":"hf","role":"hf"})"), HasSubstr("header"));
-  EXPECT_EQ(first->lock("other", 0.5), 0U);
-  EXPECT_EQ(first->ask("valid k"), "ok");
-  EXPECT_EQ(first->ask("unlock k"), "ok");
+  EXPECT_EQ(a.lock("other", 0.5), 0U);
+  EXPECT_EQ(a.ask("valid k"), "ok");
+  EXPECT_EQ(a.ask("unlock k"), "ok");
   EXPECT_TRUE(eventually([&] { return a.has_said("permission denied"); })) << a.said();
   EXPECT_THAT(etcd.post("/v3/auth/user/grant", R"({"user":"hf","role":"hf"})"), HasSubstr("header"));
-  EXPECT_THAT(second->hear(), StartsWith("ok "));
-  EXPECT_EQ(second->ask("unlock k"), "ok");
-  EXPECT_NE(first->lock("k"), 0U);
+  EXPECT_THAT(b.hear(), StartsWith("ok "));
+  EXPECT_EQ(b.ask("unlock k"), "ok");
+  EXPECT_NE(a.lock("k"), 0U);
 }
 
 /// An etcd; its certificate is changed while it runs: it reads the files anew for each connection.
@@ -186,9 +164,9 @@ class CertificateDays : public ::testing::Test {
                                  std::filesystem::copy_options::overwrite_existing);
     if (proxy_ != nullptr) proxy_->reset();
   }
-  std::unique_ptr<Machine> new_machine(int ttl_s) {
+  std::unique_ptr<Peer> new_peer(int ttl_s) {
     const Fields authority{{"ca", quoted(certificates_.path("ca.pem"))}};
-    return std::make_unique<Machine>("https://127.0.0.1:" + std::to_string(proxy_->port()), ttl_s, authority);
+    return std::make_unique<Peer>("https://127.0.0.1:" + std::to_string(proxy_->port()), ttl_s, authority);
   }
 
   Certificates certificates_;
@@ -197,29 +175,24 @@ class CertificateDays : public ::testing::Test {
 };
 
 TEST_F(CertificateDays, one_that_is_renewed_in_time_costs_nothing) {
-  const auto machine = new_machine(kLong);
-  machine->start_agent();
-  const auto program = machine->program();
-  ASSERT_NE(program->lock("k"), 0U);
+  const auto peer = new_peer(kLong);
+  peer->hold("k");
   certificates_.make("next", "/O=etcd");
   use("next");
-  EXPECT_TRUE(eventually([&] { return program->ask("verify k").starts_with("code=yes"); })) << machine->said();
-  EXPECT_EQ(program->ask("valid k"), "ok");
-  EXPECT_EQ(program->ask("unlock k"), "ok");
+  EXPECT_TRUE(eventually([&] { return peer->ask("verify k").starts_with("code=yes"); })) << peer->said();
+  EXPECT_EQ(peer->ask("valid k"), "ok");
+  EXPECT_EQ(peer->ask("unlock k"), "ok");
 }
 
 TEST_F(CertificateDays, one_that_has_expired_is_named_and_locks_come_back_with_the_next) {
-  const auto machine = new_machine(kShort);
-  machine->start_agent();
-  const auto program = machine->program();
-  const std::uint64_t token = program->lock("k");
-  ASSERT_NE(token, 0U);
+  const auto peer = new_peer(kShort);
+  const std::uint64_t token = peer->hold("k");
   use("expired");
-  EXPECT_THAT(program->ask("lose k"), StartsWith("lost "));
-  EXPECT_TRUE(eventually([&] { return machine->has_said("certificate has expired"); })) << machine->said();
-  EXPECT_EQ(program->lock("k", 0.3), 0U);
+  EXPECT_THAT(peer->ask("lose k"), StartsWith("lost "));
+  EXPECT_TRUE(eventually([&] { return peer->has_said("certificate has expired"); })) << peer->said();
+  EXPECT_EQ(peer->lock("k", 0.3), 0U);
   use("good");
-  EXPECT_GT(program->lock("k"), token);
+  EXPECT_GT(peer->lock("k"), token);
 }
 
 }  // namespace

@@ -7,23 +7,19 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "etcd/etcd_server.h"
 #include "etcd/fake_server.h"
-#include "etcd/proxy.h"
 #include "service/machine.h"
 #include "support/process.h"
 
 namespace holdfast::test {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-constexpr int kShort = 2;
 constexpr const char* kStranger = " is of another cluster than the known one: ";
 
 /// A cluster of one member, new, which serves at that port.
@@ -45,26 +41,17 @@ std::string id_behind(const std::string& text, const std::string& word) {
 // A machine that is cut off from all but the wiped member, and one that reaches all, have no lock both.
 TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_machine_that_reaches_no_other) {
   EtcdCluster cluster;
-  std::vector<std::unique_ptr<Proxy>> proxies;
-  std::string urls;
-  for (std::size_t i = 0; i < 3; ++i) {
-    proxies.push_back(std::make_unique<Proxy>(cluster[i].port()));
-    urls += (i == 0 ? "" : ",") + proxies.back()->url();
-  }
-  Machine a(urls, kShort);
-  Machine b(cluster[1].url() + "," + cluster[2].url() + "," + cluster[0].url(), kShort);
-  a.start_agent();
-  b.start_agent();
-  const auto first = a.program();
-  const auto second = b.program();
-  ASSERT_NE(first->lock("k"), 0U);
-  for (const std::size_t cut_off : {1, 2}) proxies[cut_off]->cut();
+  MemberProxies proxies(cluster);
+  Peer a(joined(proxies.urls()), kShort);
+  Peer b(joined({cluster[1].url(), cluster[2].url(), cluster[0].url()}), kShort);
+  a.hold("k");
+  for (const std::size_t cut_off : {1, 2}) proxies[cut_off].cut();
   cluster[0].kill();
   const auto impostor = wiped_member_at(cluster[0].port());
-  EXPECT_THAT(first->ask("lose k"), StartsWith("lost "));
-  EXPECT_NE(second->lock("k"), 0U);
-  EXPECT_TRUE(eventually([&] { return a.has_said("etcd at " + proxies[0]->url() + kStranger); })) << a.said();
-  EXPECT_EQ(first->lock("k", 2 * kShort), 0U) << a.said();
+  EXPECT_THAT(a.ask("lose k"), StartsWith("lost "));
+  EXPECT_NE(b.lock("k"), 0U);
+  EXPECT_TRUE(eventually([&] { return a.has_said("etcd at " + proxies[0].url() + kStranger); })) << a.said();
+  EXPECT_EQ(a.lock("k", 2 * kShort), 0U) << a.said();
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
   EXPECT_THAT(run_command(a, "doctor"), Pair(HasSubstr("cluster main\tits agent refuses cluster "), 2));
 
@@ -73,20 +60,18 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   ASSERT_EQ(std::system(("rm " + a.directory() + "/.store-main").c_str()), 0);
   a.start_agent();
   EXPECT_TRUE(eventually([&] { return a.has_said("too few endpoints name the cluster "); })) << a.said();
-  EXPECT_EQ(first->lock("k", 1), 0U);
+  EXPECT_EQ(a.lock("k", 1), 0U);
 
-  for (const std::size_t cut_off : {1, 2}) proxies[cut_off]->pass();
-  EXPECT_NE(first->lock("other"), 0U) << a.said();
-  EXPECT_EQ(second->ask("valid k"), "ok");
+  for (const std::size_t cut_off : {1, 2}) proxies[cut_off].pass();
+  EXPECT_NE(a.lock("other"), 0U) << a.said();
+  EXPECT_EQ(b.ask("valid k"), "ok");
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
 }
 
 TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_accepts_it) {
   const auto etcd = std::make_unique<EtcdServer>();
-  Machine a(etcd->url(), kShort);
-  a.start_agent();
-  const auto program = a.program();
-  ASSERT_NE(program->lock("k"), 0U);
+  Peer a(etcd->url(), kShort);
+  a.hold("k");
   const auto [before, well] = run_command(a, "cluster status");
   EXPECT_EQ(well, 0);
   const std::string known = id_behind(before, "; cluster ");
@@ -94,11 +79,10 @@ TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_
   etcd->kill();
   const auto again = wiped_member_at(etcd->port());
   EXPECT_TRUE(eventually([&] { return a.has_said(kStranger); })) << a.said();
-  EXPECT_THAT(program->ask("lose k"), StartsWith("lost "));
+  EXPECT_THAT(a.ask("lose k"), StartsWith("lost "));
   for (int round = 0; round < 2; ++round) {
-    EXPECT_EQ(program->lock("k", kShort + 1), 0U);
-    a.agent().kill_and_wait();
-    a.start_agent();
+    EXPECT_EQ(a.lock("k", kShort + 1), 0U);
+    a.restart_agent();
   }
   ASSERT_TRUE(
       eventually([&] { return run_command(a, "cluster status").first.find("is refused") != std::string::npos; }));
@@ -106,8 +90,8 @@ TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_
   EXPECT_THAT(status, HasSubstr("; cluster " + known + "; cluster "));
   const std::string refused = id_behind(status.substr(0, status.rfind(" is refused")), "; cluster ");
   EXPECT_THAT(run_command(a, "doctor"),
-              Pair(AllOf(HasSubstr("its agent refuses cluster " + refused + " of etcd: expected " + known),
-                         HasSubstr("holdfast cluster accept-new-store main " + refused)),
+              Pair(::testing::AllOf(HasSubstr("its agent refuses cluster " + refused + " of etcd: expected " + known),
+                                    HasSubstr("holdfast cluster accept-new-store main " + refused)),
                    2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main 1234"),
               Pair(HasSubstr("main: no endpoint names that store"), 1));
@@ -116,19 +100,17 @@ TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_
               Pair(HasSubstr("no agent of cluster \"other\" listens in "), 2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main " + refused),
               Pair(StartsWith("main: the store is cluster " + refused + " of etcd from now on"), 0));
-  EXPECT_NE(program->lock("k"), 0U) << a.said();
+  EXPECT_NE(a.lock("k"), 0U) << a.said();
   EXPECT_EQ(again->count(std::string(kSpace) + "/l/"), 1U);
-  a.agent().kill_and_wait();
-  a.start_agent();
-  EXPECT_NE(program->lock("other"), 0U) << a.said();
+  a.restart_agent();
+  EXPECT_NE(a.lock("other"), 0U) << a.said();
 }
 
 TEST(StoreIdentity, is_kept_in_the_state_directory_and_one_that_cannot_be_read_is_told) {
   EtcdServer etcd;
   const ScratchDirectory state;
-  Machine a(etcd.url(), 10, {{"state_directory", '"' + state.path() + '"'}});
-  a.start_agent();
-  ASSERT_NE(a.program()->lock("k"), 0U);
+  Peer a(etcd.url(), 10, {{"state_directory", '"' + state.path() + '"'}});
+  a.hold("k");
   EXPECT_TRUE(exists(state / "store-main"));
   EXPECT_FALSE(exists(a.directory() + "/.store-main"));
   a.agent().kill_and_wait();

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string>
 
+#include "etcd/etcd_server.h"
 #include "etcd/fake_server.h"
 #include "service/machine.h"
 #include "support/waiting.h"
@@ -45,46 +46,43 @@ constexpr const char* kWarning = " may end a lease early";
 TEST(VersionsTest, an_agent_that_wants_a_mended_etcd_waits_for_each_member) {
   Member mended("3.5.21");
   Member old("3.4.23");
-  Machine machine(mended.url() + "," + old.url(), 10, {{"require_fixed_etcd", "true"}});
+  Machine machine(joined({mended.url(), old.url()}), 10, {{"require_fixed_etcd", "true"}});
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return machine.has_said("etcd 3.4.23 at " + old.url() + kWarning); })) << machine.said();
   EXPECT_TRUE(machine.has_said("; require_fixed_etcd is set"));
   EXPECT_EQ(mended.leases_asked() + old.leases_asked(), 0);
   old.update("3.4.31");
   EXPECT_TRUE(eventually([&] { return mended.leases_asked() + old.leases_asked() > 0; }));
-  machine.agent().kill_and_wait();
 }
 
 TEST(VersionsTest, an_agent_that_takes_any_etcd_warns_of_each_such_member_once_and_begins) {
   Member mended("3.5.21");
   Member old("3.4.23");
-  Machine machine(mended.url() + "," + old.url());
+  Machine machine(joined({mended.url(), old.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return mended.leases_asked() + old.leases_asked() > 0; }));
   EXPECT_TRUE(machine.has_said("warning: etcd 3.4.23 at " + old.url() + kWarning)) << machine.said();
   EXPECT_FALSE(machine.has_said("at " + mended.url() + kWarning)) << machine.said();
-  machine.agent().kill_and_wait();
 }
 
 // Each would give every lock to somebody.
 TEST(VersionsTest, an_agent_does_not_begin_with_members_of_two_clusters) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
-  Machine machine(one.url() + "," + two.url());
+  Machine machine(joined({one.url(), two.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
     return machine.has_said("etcd at " + two.url() + " is of another cluster than etcd at " + one.url() +
                             ": give endpoints of one");
   })) << machine.said();
   EXPECT_EQ(one.leases_asked() + two.leases_asked(), 0);
-  machine.agent().kill_and_wait();
 }
 
 TEST(VersionsTest, an_agent_begins_with_the_cluster_that_most_members_are_of_and_warns_of_others) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
   Member three("3.5.21", 7);
-  Machine machine(one.url() + "," + two.url() + "," + three.url());
+  Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() + three.leases_asked() > 0; })) << machine.said();
   EXPECT_TRUE(machine.has_said("warning: etcd at " + two.url() +
@@ -92,7 +90,6 @@ TEST(VersionsTest, an_agent_begins_with_the_cluster_that_most_members_are_of_and
                                "0000000000000007; if the store was replaced on purpose: holdfast cluster "
                                "accept-new-store main 0000000000000008"))
       << machine.said();
-  machine.agent().kill_and_wait();
 }
 
 TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_cluster) {
@@ -101,7 +98,7 @@ TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_
   Member three("3.5.21");
   two.go();
   three.go();
-  Machine machine(one.url() + "," + two.url() + "," + three.url());
+  Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
     return machine.has_said(
@@ -110,7 +107,6 @@ TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_
   EXPECT_EQ(one.leases_asked(), 0);
   three.come();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
-  machine.agent().kill_and_wait();
 }
 
 TEST(VersionsTest, an_agent_that_is_started_again_knows_the_cluster_of_the_last_one) {
@@ -124,7 +120,6 @@ TEST(VersionsTest, an_agent_that_is_started_again_knows_the_cluster_of_the_last_
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return machine.has_said("it is of 0000000000000008, expected 0000000000000007"); }))
       << machine.said();
-  machine.agent().kill_and_wait();
 }
 
 TEST(VersionsTest, an_agent_looks_at_its_members_again_and_again) {
@@ -132,13 +127,12 @@ TEST(VersionsTest, an_agent_looks_at_its_members_again_and_again) {
   Member two("3.5.21");
   Member three("3.5.21");
   two.go();
-  Machine machine(one.url() + "," + two.url() + "," + three.url());
+  Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
   one.be_of(8);  // which it finds at the next request there, and then asks all
   EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " is of another cluster"); }))
       << machine.said();
-  machine.agent().kill_and_wait();
 }
 
 }  // namespace
