@@ -101,8 +101,8 @@ void contend(benchmark::State& state, const Section& section) {
 }
 
 // range(1): how long the mutex is held, in nanoseconds; it is wanted again at once.
-void contended_mutex(benchmark::State& state) {
-  const ScratchDictionary dictionary(state, kMegabyte);
+void contended_mutex(benchmark::State& state, holdfast_mutex strategy) {
+  const ScratchDictionary dictionary(state, kMegabyte, strategy);
   if (!dictionary) return;
   Shmtx& mutex = dictionary.first_shard().mutex();
   const auto held_ns = static_cast<std::uint64_t>(state.range(1));
@@ -131,7 +131,11 @@ void cases(benchmark::internal::Benchmark* benchmark) {
   for (const std::int64_t processes : {2, 4})
     for (const std::int64_t held_ns : {0, 1'000, 10'000}) benchmark->Args({processes, held_ns});
 }
-BENCHMARK(contended_mutex)->Apply(cases);
+BENCHMARK_CAPTURE(contended_mutex, futex, HOLDFAST_MUTEX_FUTEX)->Apply(cases);
+BENCHMARK_CAPTURE(contended_mutex, spin, HOLDFAST_MUTEX_SPIN)
+    ->ArgNames({"processes", "held_ns"})
+    ->UseRealTime()
+    ->Args({2, 0});
 BENCHMARK(contended_lock)->Apply(cases);
 
 }  // namespace
