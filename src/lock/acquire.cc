@@ -1,19 +1,126 @@
-#include "lock/blocking.h"
+#include "lock/acquire.h"
 
 #include <algorithm>
 #include <cmath>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "base/time.h"
 #include "dict/expiry.h"
 #include "lock/lock.h"
 #include "lock/lock_info.h"
+#include "lock/permits.h"
+#include "lock/release.h"
+#include "lock/wait_step.h"
 #include "platform/platform.h"
+#include "sync/spin.h"
 #include "wait/parking_lot.h"
+#include "wait/task_id.h"
 #include "world/world.h"
 
 namespace holdfast {
+
+namespace {
+
+// An attempt with the mutex.
+Code attempt(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
+             Lease& lease, BlockedBy& blocked_by) noexcept {
+  return contender.request.kind == HeldKind::lock
+             ? attempt_lock(dictionary, key, contender, dead, lease, blocked_by)
+             : attempt_permits(dictionary, key, contender, dead, lease, blocked_by);
+}
+
+/// The second attempt: a spin, as long as the caller's host can afford, where spinning has recently paid off.
+class LockSpin {
+ public:
+  explicit LockSpin(const Request& request) noexcept
+      : stops_others_(request.task != whole_state(request.task)),
+        credit_(stops_others_ ? credits_beside_tasks : credits),
+        is_due_(request.kind == HeldKind::lock) {}
+
+  /// Whether it took the lock. Spins only once, whatever the number of calls.
+  bool run(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
+    if (!std::exchange(is_due_, false) || !credit_.may_spin()) return false;
+    const SpinPolicy& policy = stops_others_ ? kSpinBesideTasks : kSpinForLock;
+    const bool taken = spin_for_lock(dictionary, key, contender, policy, lease, waited_);
+    is_to_be_noted_ = waited_;
+    return taken;
+  }
+  /// Whether it found the lock held.
+  bool waited() const noexcept { return waited_; }
+  /// Notes whether the lock was taken by the spin, or by the attempt that followed.
+  void note(bool taken) noexcept {
+    if (std::exchange(is_to_be_noted_, false)) credit_.note(taken);
+  }
+
+ private:
+  inline static constinit SpinCredit credits;
+  inline static constinit SpinCredit credits_beside_tasks;
+
+  const bool stops_others_;
+  SpinCredit& credit_;
+  bool is_due_;
+  bool waited_ = false;
+  bool is_to_be_noted_ = false;
+};
+
+// The second attempt of a thread that stops while it waits: it needs no parker yet.
+bool spin(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
+  LockSpin spin(contender.request);
+  const std::uint64_t arrival_ns = platform::monotonic_ns();
+  const bool taken = spin.run(dictionary, key, contender, lease);
+  spin.note(taken);
+  if (taken && spin.waited()) count_wait(dictionary, key, HeldKind::lock, arrival_ns, false);
+  return taken;
+}
+
+// Whether the fast path has answered already. An attempt that a wait follows tries again in that.
+bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast) noexcept {
+  if (fast == Fast::lost) return request.waits_next || is_held_for_certain(dictionary, key);
+  return fast == Fast::held;
+}
+
+}  // namespace
+
+Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
+                    Lease& lease) noexcept {
+  World& world = dictionary.world();
+  const Token self = world.token();
+  if (self == kNobody) return Code::system;
+  BlockedBy blocked_by;
+  Code code = Code::locked;
+  const Contender contender{self, request, nullptr};
+  if (is_refused(dictionary, key, request, fast)) {
+    if (request.blocks && spin(dictionary, key, contender, lease)) return Code::ok;
+  } else {
+    code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
+      return attempt(dictionary, key, contender, dead, lease, blocked_by);
+    });
+  }
+  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
+    return acquire_slowly(dictionary, key, request, Fast::unclear, lease);
+  if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, request.kind);
+  return result_of_try(code, blocked_by);
+}
+
+Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
+                  Lease& lease) noexcept {
+  std::uint64_t waited_from = 0;
+  LockSpin spin(request);
+  const auto spin_then_queue = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+    const Contender contender{waiter.owner, request, &waiter};
+    const bool has_spun = request.blocks && waiter.is_new;  // in acquire_slowly()
+    const bool taken = !has_spun && spin.run(dictionary, key, contender, lease);
+    const Code code = taken ? Code::ok : attempt(dictionary, key, contender, dead, lease, blocked_by);
+    spin.note(code == Code::ok);
+    if (!waiter.is_new || spin.waited()) waited_from = waiter.arrival;
+    return code;
+  };
+  const Code code = wait_once(dictionary.world(), step, request, spin_then_queue);
+  if (code == Code::ok && waited_from != 0) count_wait(dictionary, key, request.kind, waited_from, false);
+  return search_deadlock(step, request, key, code);
+}
 
 namespace {
 
@@ -37,18 +144,16 @@ class WaitingThread {
   WaitingThread(const WaitingThread&) = delete;
   WaitingThread& operator=(const WaitingThread&) = delete;
 
-  /// Runs attempt(const WaitStep&) -> Code.
-  template <class Attempt>
-  Code step(Attempt&& attempt) noexcept {
-    const Code code = attempt(WaitStep{parker_, waiter_, sleep_seconds_});
+  Code step(const Request& request, Lease& lease) noexcept {
+    const Code code = acquire_wait(dictionary_, key_, request, {parker_, waiter_, sleep_seconds_}, lease);
     queued_ = code == Code::locked || code == Code::timeout || code == Code::deadlock;
     return code;
   }
-  /// As lock_leave(), if it may be in the queue.
+  /// As leave_queue(), if it may be in the queue.
   Code leave() noexcept {
     if (!queued_) return Code::ok;
     queued_ = false;
-    return lock_leave(dictionary_, key_, parker_, waiter_);
+    return leave_queue(dictionary_, key_, parker_, waiter_);
   }
   /// As long as the last step has said, or until it is woken. REQUIRES: it was locked or timeout.
   void sleep(std::uint64_t deadline_ns) {
@@ -78,7 +183,7 @@ bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
   return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
 }
 
-/// The code of a wait that was in vain. What a process of this machine holds is held, whatever the gate says.
+/// The code of a wait without success. What a process of this machine holds is held, whatever the gate says.
 Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
   double seconds = 0;
   if (last != Code::locked || dictionary.gate() == nullptr ||
@@ -87,19 +192,16 @@ Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
   return seconds == 0 || !is_held_here(dictionary, key) ? Code::unavailable : last;
 }
 
-/// Waits until attempt(const Request&, const WaitStep&) -> Code succeeds.
-template <class Attempt>
-Code wait_until(Dictionary& dictionary, std::string_view key, Request request, std::uint64_t deadline_ns,
-                std::vector<std::string>& cycle, Attempt&& attempt) {
+Code wait_until(Dictionary& dictionary, std::string_view key, Request request, std::uint64_t deadline_ns, Lease& lease,
+                std::vector<std::string>& cycle) {
   WaitingThread thread(dictionary, key);
   for (std::uint64_t now_ns = platform::monotonic_ns();;) {
-    // Of a wait without end others are told nothing.
+    // Others get to know nothing about a wait without end.
     request.timeout = deadline_ns == kNever ? 0 : static_cast<double>(deadline_ns - now_ns) / 1e9;
-    const auto try_it = [&](const WaitStep& step) noexcept { return attempt(request, step); };
-    const Code code = thread.step(try_it);
+    const Code code = thread.step(request, lease);
     if (code == Code::deadlock) cycle = thread.deadlock_keys();
     // The lock may be held on behalf of this waiter, by whom the gate belongs to.
-    if (code == Code::locked && request.tries && is_held_here(dictionary, key)) return thread.step(try_it);
+    if (code == Code::locked && request.tries && is_held_here(dictionary, key)) return thread.step(request, lease);
     const bool enters = is_held_up_at_the_entrance(dictionary.world(), code);
     if (!enters && code != Code::locked && code != Code::timeout) return code;
     now_ns = platform::monotonic_ns();
@@ -116,8 +218,7 @@ Code wait_until(Dictionary& dictionary, std::string_view key, Request request, s
 }
 
 /// Asks the gate for a lock that this machine does not have.
-template <class Attempt>
-Code ask(Dictionary& dictionary, std::string_view key, Request request, Attempt&& attempt) {
+Code ask(Dictionary& dictionary, std::string_view key, Request request, Lease& lease) {
   double seconds = 0;
   const Gate* const gate = dictionary.gate();
   if (gate != nullptr && gate->state(dictionary, seconds).code == Code::unavailable && seconds == 0)
@@ -125,34 +226,20 @@ Code ask(Dictionary& dictionary, std::string_view key, Request request, Attempt&
   request.tries = true;
   request.holds = HoldsLocks::nothing;  // it does not wait for its turn
   std::vector<std::string> none;
-  const Code code = wait_until(dictionary, key, request, deadline_of(kAskSeconds), none, attempt);
+  const Code code = wait_until(dictionary, key, request, deadline_of(kAskSeconds), lease, none);
   return code == Code::locked && !is_held_here(dictionary, key) ? Code::unavailable : code;
 }
 
 }  // namespace
 
-Code lock_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout, Lease& lease,
-                   std::vector<std::string>& cycle) {
-  const Code code = lock_try(dictionary, key, request, lease);
+Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
+                      Lease& lease, std::vector<std::string>& cycle) {
+  const Code code = acquire_try(dictionary, key, request, lease);
   const bool may_wait =
       code == Code::locked || code == Code::timeout || code == Code::elsewhere || code == Code::system;
   if (!may_wait || (timeout <= 0 && code != Code::elsewhere)) return code;
-  const auto attempt = [&](const Request& present, const WaitStep& step) noexcept {
-    return lock_wait(dictionary, key, present, step, lease);
-  };
-  if (timeout <= 0) return ask(dictionary, key, request, attempt);
-  return wait_until(dictionary, key, request, deadline_of(timeout), cycle, attempt);
-}
-
-Code permits_blocking(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, double timeout,
-                      Lease& lease, std::vector<std::string>& cycle) {
-  const Code code = permits_try(dictionary, key, request, lease);
-  const bool may_wait = code == Code::locked || code == Code::timeout || code == Code::system;
-  if (!may_wait || timeout <= 0) return code;
-  const auto attempt = [&](const Request& present, const WaitStep& step) noexcept {
-    return permits_wait(dictionary, key, {present, request.kind, request.want, request.total}, step, lease);
-  };
-  return wait_until(dictionary, key, request.request, deadline_of(timeout), cycle, attempt);
+  if (timeout <= 0) return ask(dictionary, key, request, lease);
+  return wait_until(dictionary, key, request, deadline_of(timeout), lease, cycle);
 }
 
 }  // namespace holdfast

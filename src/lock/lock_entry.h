@@ -18,7 +18,7 @@
 #include "dict/shard.h"
 #include "dict/transaction.h"
 #include "dict/wait_queue.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 #include "platform/platform.h"
 
 namespace holdfast {

@@ -1,16 +1,11 @@
-#include "lock/lock.h"
+#include "lock/release.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "dict/expiry.h"
 #include "dict/wait_queue.h"
-#include "lock/acquire.h"
-#include "lock/count.h"
-#include "lock/late_release.h"
 #include "lock/permits_entry.h"
-#include "lock/trace.h"
-#include "lock/watchers.h"
+#include "lock/wait_step.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 #include "world/world.h"
@@ -65,67 +60,21 @@ bool cannot_judge(World& world, const TokenSet& holders) noexcept {
 
 }  // namespace
 
-Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Quiet quiet,
-                     Lease& lease) noexcept {
-  World& world = dictionary.world();
-  const Token self = world.token();
-  if (self == kNobody) return Code::system;
-  if (may_spin_for_short_section()) {
-    if (spin_for_short_section(dictionary, key, self, request, lease)) return Code::ok;
-    quiet = Quiet::unclear;
-  }
-  if (quiet == Quiet::held && !LateReleases::any()) [[likely]] {
-    if (!request.waits_next) count_refusal(dictionary, key, HeldKind::lock);
-    return Code::locked;
-  }
-  BlockedBy blocked_by;
-  Code code = Code::locked;
-  if (quiet != Quiet::held && !is_held_for_certain(dictionary, key)) {
-    const Attempt attempt{key, {self, request, nullptr}, false};
-    code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
-      return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
-    });
-  }
-  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
-    return lock_try_slowly(dictionary, key, request, Quiet::unclear, lease);
-  if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, HeldKind::lock);
-  return result_of_try(code, blocked_by);
-}
-
-// Begins the wait or goes on with it, attempts, settles what to watch, then searches for deadlocks.
-Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
-               Lease& lease) noexcept {
-  bool spun = false;
-  std::uint64_t waited_from = 0;
-  const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
-    const Attempt mine{key, {waiter.owner, request, &waiter}, true};
-    if (!waiter.is_new) waited_from = waiter.arrival;
-    if (!std::exchange(spun, true) && spin_for_lock(dictionary, mine, lease, blocked_by)) {
-      if (blocked_by.refused) waited_from = waiter.arrival;
-      return Code::ok;
-    }
-    return attempt_lock(dictionary, mine, dead, lease, blocked_by);
-  };
-  const Code code = wait_once(dictionary.world(), step, 1, request, attempt);
-  if (code == Code::ok && waited_from != 0) count_wait(dictionary, key, HeldKind::lock, waited_from, false);
-  return search_deadlock(step, request, key, code);
-}
-
-Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t number) noexcept {
+Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t number) noexcept {
   const Token self = dictionary.world().token();
   const Waiter waiter = parker.begin(number, self);
   parker.end(number);
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
   Chosen next;
   TokenSet holders;
-  bool wanted = false;  // it did not only watch
+  bool queued = false;  // it did not only watch
   HeldKind kind = HeldKind::lock;
   const Code code = with_entry(
       dictionary, key,
       [&](const LockEntry& lock) {
         if (is_reserved_for(lock, &waiter)) end_grant(lock);
         holders.add(lock.owner());
-        wanted = lock.queue().remove(waiter);
+        queued = lock.queue().remove(waiter);
         lock.watchers().remove(waiter);
         // The waiter may have been woken to take what is still free, or to wake other watchers: do that for it.
         if (lock.is_free()) next = offer(lock, dictionary.world());
@@ -133,7 +82,7 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
         return Code::ok;
       },
       [&](const PermitsEntry& permits) {
-        wanted = permits.queue().remove(waiter);
+        queued = permits.queue().remove(waiter);
         kind = permits.kind();
         permits.collect_owners(holders);
         // A waiter that wants less than this one did may go now.
@@ -142,15 +91,15 @@ Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, st
       },
       kAttemptPatienceNs);
   wake(dictionary, key, next);
-  if (wanted) count_wait(dictionary, key, kind, waiter.arrival, true);
+  if (queued) count_wait(dictionary, key, kind, waiter.arrival, true);
   if (code == Code::ok && cannot_judge(dictionary.world(), holders)) return Code::system;
   return code == Code::not_owner || code == Code::not_found || code == Code::removed ? Code::ok : code;
 }
 
 namespace {
 
-// The lease may be any process's. Its owner releases the lock's word without the mutex, but not while it is frozen
-// here.
+// The lease may be any process's. Its owner releases the lock's word without the mutex, but not while the owner of the
+// mutex has it, as here.
 Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   Since since{};
@@ -209,7 +158,7 @@ Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, dou
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
   const std::uint64_t end = end_of_lease(exptime);
-  bool waiters_misled = false;  // their looks and sleeps are planned for a later end
+  bool waiters_misled = false;  // their peeks and sleeps are planned for a later end
   const Code code = with_grant(
       dictionary, key, lease,
       [&](const LockEntry& lock) {

@@ -1,45 +1,38 @@
-// Locks by name, as entries of a dictionary; a holder has a lease.
+// What ends a hold or a wait, of locks and permits alike: unlock, break, renew, adopt, leave; and late releases.
 //
-// A lock entry, once made, stays until its memory is needed: taking the lock is one store of its owner, releasing it
-// another. Owner and fencing number together prove a lease, so a lease that expired or was taken over can neither
-// release nor renew what another process holds now. A dead process has lost its locks: the kernel is asked, outside the
-// mutex, and the taker swaps out exactly the owner that was found dead.
-//
-// Waiters queue in order of arrival; lock/handoff.h says which of them gets a lock that comes free.
+// Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
+// shard, for callers that do not come again (holdfast_unlock_for_certain). A thread tries again until each lease is
+// given back or lost, then it ends. Where no thread can be started, the next call that finds something held tries them.
+// A forked child inherits notes of its parent's leases: it drops each at the first attempt, which is refused with
+// not_owner.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <list>
+#include <string>
 #include <string_view>
 
+#include "base/atomic.h"
 #include "base/status.h"
 #include "dict/dictionary.h"
-#include "lock/lease.h"
-#include "lock/quiet.h"
+#include "lock/fast_path.h"
+#include "lock/request.h"
+#include "platform/platform.h"
 #include "wait/parking_lot.h"
 #include "world/world.h"
 
 namespace holdfast {
 
-/// Takes the lock if it can be had now. ok, locked, no_memory, too_large, timeout, busy, removed (the dictionary was),
-/// system (no identity).
-inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
-
-/// One step of a wait: as lock_try. locked: the waiter is queued; sleep, for `sleep` seconds at most, then call again.
-/// deadlock: it would wait for ever (wait/deadlock.h); it is still queued.
-Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
-               Lease& lease) noexcept;
-
-// The following calls are for locks and for permits (lock/permits.h).
-
 /// Ends a wait: leaves the queue, and hands on what was granted but not claimed. system: that is done, but it is
 /// unknown of one of the holders whether it lives.
-Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
+Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
 /// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// The same for a caller that does not come again: clears the lease, unless there is no memory. What is refused now is
-/// given back later (lock/late_release.h).
+/// given back later (LateReleases).
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
@@ -50,35 +43,53 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
 /// The seconds left; 0: the lease never ends. ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
-/// The two, where the quiet way is not enough. `quiet`: what that has come to.
-Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Quiet quiet,
-                     Lease& lease) noexcept;
+/// The slow path of unlock(), by the mutex.
 Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept;
 
-/// As lock_try(), for a request that `make() -> Request` makes where it is needed.
-template <class Make>
-inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
-                     Lease& lease, Make&& make) noexcept {
-  const Token self = dictionary.world().known_token();
-  if (self == kNobody) [[unlikely]]
-    return lock_try_slowly(dictionary, key, make(), Quiet::unclear, lease);
-  const Quiet quiet = lock_quietly(dictionary, key, self, exptime, holder_task, lease);
-  if (quiet == Quiet::taken) [[likely]]
-    return Code::ok;
-  return lock_try_slowly(dictionary, key, make(), quiet, lease);
-}
-
-inline Code lock_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
-  return lock_try(dictionary, key, request.exptime, request.holder_task, lease, [&] { return request; });
-}
-
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
-  if (lease.owner == dictionary.world().known_token() && lease.owner != kNobody &&
-      unlock_quietly(dictionary, key, lease)) [[likely]] {
+  if (lease.owner == dictionary.world().known_token() && lease.owner != kNobody && unlock_fast(dictionary, key, lease))
+      [[likely]] {
     lease = {};
     return Code::ok;
   }
   return unlock_slowly(dictionary, key, lease, patience_ns);
 }
+
+/// Thread safety: all calls, from any thread.
+class LateReleases {
+ public:
+  /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
+  static LateReleases& get() noexcept;
+  /// Whether any lease waits for an attempt. A hint.
+  static bool any() noexcept { return count_.load(kRelaxed) != 0; }
+
+  /// Takes the lease over. False, with nothing done: there is no memory, or a signal handler has interrupted a call of
+  /// this thread.
+  bool add(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
+  /// Tries each of them once, and waits for no mutex. Returns whether any lease is over now.
+  bool retry() noexcept { return run_round(0); }
+
+ private:
+  struct Pending {
+    Dictionary& dictionary;  // handles live as long as the process
+    std::string key;
+    Lease lease;
+  };
+
+  LateReleases() = default;
+  static void* run(void* argument) noexcept;
+  bool run_round(std::uint64_t patience_ns) noexcept;
+  void see_to_thread() noexcept;
+  /// The thread ends if there is nothing left to do.
+  bool is_done() noexcept;
+  template <class Change>
+  bool change_list(Change&& change) noexcept;
+
+  inline static std::atomic<std::size_t> count_{0};  // of pending_
+
+  platform::LongMutex mutex_;  // guards what follows, which changes only inside a ForkGuard
+  std::list<Pending> pending_;
+  Token thread_of_ = kNobody;  // the process that the thread runs in; kNobody: there is none
+};
 
 }  // namespace holdfast

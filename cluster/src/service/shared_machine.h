@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "agent/machine.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 #include "service/dictionaries.h"
 #include "service/patience.h"
 #include "service/question_server.h"
