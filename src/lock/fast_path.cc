@@ -28,12 +28,12 @@ struct LockRef {
   [[gnu::always_inline]] LockRef copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
 
   // The word is read before the epoch is compared again: at that moment the entry was in its chain. If it is cut or
-  // moved later, it is frozen before, and a compare-and-swap from this word fails.
+  // moved later, it is taken over before, and a compare-and-swap from this word fails.
   [[gnu::always_inline]] bool load(const Key& key) noexcept {
     lock = &shard->lock_of(block, key.length);
-    // Acquire: pairs with the release of the last owner, and of thaw().
+    // Acquire: pairs with the release of the last owner, and of release_word().
     word = load_word_of(*lock, kAcquire);
-    HOLDFAST_FAILPOINT("quiet.looked");
+    HOLDFAST_FAILPOINT("fast_path.loaded");
     return shard->unchanged_since(epoch);
   }
 };
@@ -47,7 +47,7 @@ struct LockRef {
   found.shard = &segment->shard_at(found.index);
   if (!found.shard->is_open()) return found;
   found.epoch = found.shard->epoch();
-  found.block = found.shard->glimpse_lock(key);
+  found.block = found.shard->find_lock_block(key);
   if (found.block != 0 && !found.load(key)) found.block = 0;
   return found;
 }
@@ -73,14 +73,14 @@ struct LockRef {
   return found.load(key);
 }
 
-// After memory of the shard was released since the look: whether the key leads to the lock with the word that was just
-// stored. The place alone does not count: the same key may have another lock there by now.
+// After memory of the shard was released since the lock was found: whether the key leads to the lock with the word that
+// was just stored. The place alone does not count: the same key may have another lock there by now.
 [[gnu::cold]] bool is_still_there(std::string_view key, LockRef found, std::uint64_t mine) noexcept {
   const LockRef again = find_cold(found.segment, key);
-  return again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine;
+  return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
 }
 
-// Whether the lock is held for certain. One of a cluster never is: it stays frozen, and may not stand.
+// Whether the lock is held for certain. One behind a gate never is: only the gate can tell.
 [[gnu::noinline]] bool is_held(Dictionary& dictionary, LockRef found) noexcept {
   SeenGrant seen{};
   return found.block != 0 && found.segment->gate() == nullptr &&
@@ -96,7 +96,7 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   return found.lock->word.compare_exchange_strong(expected, found.word.bits);
 }
 
-// Ends a grant that somebody has frozen before it could be put back: so it is a lock's. It may count as complete by
+// Ends a grant that somebody has taken over before it could be put back: so it is a lock's. It may count as complete by
 // now, so its turn is over: no other grant may have it.
 [[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
                                   std::uint64_t mine) noexcept {
@@ -106,15 +106,15 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
     return found.lock->word.compare_exchange_strong(expected, free.bits);
   };
   const Code code = dictionary.transact_in(*found.segment, key, [&](Transaction&) {
-    std::uint64_t slow = LockWord{mine}.slow().bits;
-    if (!end_unowned()) found.lock->word.compare_exchange_strong(slow, free.slow().bits);
+    std::uint64_t slow = LockWord{mine}.mutex_owned().bits;
+    if (!end_unowned()) found.lock->word.compare_exchange_strong(slow, free.mutex_owned().bits);
     return Code::ok;
   });
   if (code != Code::ok) end_unowned();
 }
 
 // Whether it was the lock that was released; if not, that is undone. The lock may be anywhere by now, but its word was
-// frozen before it left its place.
+// taken over before it left its place.
 [[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, LockRef found,
                                 std::uint64_t mine) noexcept {
   bool there = false;
@@ -162,7 +162,7 @@ struct LeaseTimes {
 [[gnu::always_inline]] static inline Fast lock_in(Dictionary& dictionary, Segment* segment, std::string_view key,
                                                   Token self, double exptime, std::uint32_t holder_task,
                                                   Lease& lease) noexcept {
-  enum class Result { taken, undone, frozen } result = Result::taken;
+  enum class Result { taken, undone, taken_over } result = Result::taken;
   const LockRef found = find(segment, key);
   if (found.block == 0) return Fast::unclear;
   LockFields& lock = *found.lock;
@@ -170,7 +170,7 @@ struct LeaseTimes {
   const std::uint32_t turn = found.word.turn() + 1;
   if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word))
     return is_held(dictionary, found.copy()) ? Fast::held : Fast::unclear;
-  HOLDFAST_FAILPOINT("quiet.glimpsed");
+  HOLDFAST_FAILPOINT("fast_path.found");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
     // Tells a grant that is about to be completed from one that was overwritten (mend_incomplete()).
@@ -178,7 +178,7 @@ struct LeaseTimes {
     // Acquire: as in load(), of the same word. It is needed beside that: a grant that was given up in between leaves
     // the same word.
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Fast::lost;
-    HOLDFAST_FAILPOINT("quiet.taken");
+    HOLDFAST_FAILPOINT("fast_path.taken");
     // A dictionary that was removed before grants nothing.
     const bool counts = !found.segment->was_removed_before_commit();
     if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine))) [[likely]] {
@@ -187,12 +187,12 @@ struct LeaseTimes {
       complete(found, self, exptime, holder_task);
     } else {
       // Inside the section: outside of it, others take the grant for one that was overwritten, and complete it.
-      result = put_back(found.copy(), mine) ? Result::undone : Result::frozen;
+      result = put_back(found.copy(), mine) ? Result::undone : Result::taken_over;
     }
   }
   if (result != Result::taken) [[unlikely]] {
-    HOLDFAST_FAILPOINT("quiet.undo");
-    if (result == Result::frozen) end_taken_over(dictionary, key, found.copy(), mine);
+    HOLDFAST_FAILPOINT("fast_path.undo");
+    if (result == Result::taken_over) end_taken_over(dictionary, key, found.copy(), mine);
     return Fast::unclear;
   }
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
@@ -232,8 +232,8 @@ bool spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender
     if (word.owner() == owner_bits(contender.self)) return false;
     if (word.is_free()) {
       // An operation under the mutex is soon over; what hangs on the lock stays, and so does a gate.
-      if (word.is_slow() && (needs_mutex(*found.lock) || found.segment->gate() != nullptr)) return false;
-      if (!word.is_slow() &&
+      if (word.is_mutex_owned() && (needs_mutex(*found.lock) || found.segment->gate() != nullptr)) return false;
+      if (!word.is_mutex_owned() &&
           lock_in_cold(dictionary, found.segment, key, contender.self, contender.request, lease) == Fast::taken)
         return true;
     }
@@ -269,11 +269,11 @@ bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& leas
     return false;
   // Now, not later: the next grant has another one.
   const Since since{lock.since.load(kRelaxed)};
-  HOLDFAST_FAILPOINT("quiet.checked");
+  HOLDFAST_FAILPOINT("fast_path.checked");
   // Release: the next owner sees what was done inside.
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
-  HOLDFAST_FAILPOINT("quiet.released");
+  HOLDFAST_FAILPOINT("fast_path.released");
   if (!found.shard->unchanged_since(found.epoch) && !is_still_there(key, found.copy(), mine) &&
       !was_released(dictionary, key, found.copy(), mine)) [[unlikely]]
     return false;

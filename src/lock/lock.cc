@@ -115,7 +115,7 @@ const GateFields* gate_fields_of(const Watch& watch) noexcept {
 }
 
 Code make_free_lock(Transaction& change) noexcept {
-  const std::uint64_t free = LockWord::make(LockWord::kFreeOwner, 0).slow().bits;
+  const std::uint64_t free = LockWord::make(LockWord::kFreeOwner, 0).mutex_owned().bits;
   const ValueIn value{EntryType::lock, 0, free, nullptr,
                       lock_size(change.key().length, change.segment().gate() != nullptr)};
   const Code code = change.put(value, kExpiryNever, Evict::yes);

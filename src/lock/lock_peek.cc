@@ -124,7 +124,7 @@ bool Peek::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder
   holder.end_ms = expiry_ms(seen.expiry);
   sense = copy_reason(lock.reason.load(kAcquire), view.entry->hash.load(kRelaxed), holder);
   std::atomic_thread_fence(kAcquire);
-  return load_word_of(lock).quiet() == seen.word.quiet();
+  return load_word_of(lock).unowned() == seen.word.unowned();
 }
 
 bool Peek::copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& holder) const noexcept {

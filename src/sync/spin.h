@@ -31,6 +31,10 @@ inline constexpr SpinPolicy kSpinForLock{4, 256, 1800};
 /// The same for a waiter whose host has other tasks: for sections that are shorter than a question to the kernel.
 inline constexpr SpinPolicy kSpinBesideTasks{4, 256, 48};
 
+/// For a grant that its owner is about to complete, by some ten instructions. Only a stopped owner takes longer: no row
+/// shows it.
+inline constexpr SpinPolicy kSpinForCompletion{1, 1, 1000};
+
 /// One spin. REQUIRES: the caller has polled once before.
 class Spin {
  public:

@@ -29,7 +29,7 @@ class HandoffTest : public DictTest {
     Position position{};
     ASSERT_TRUE(shard().find(Key("k", dict.segment().seed()), position));
     lock.emplace(LockEntry{dict.segment(), shard(), arena, *position.view.entry, position.view.lock(), nullptr});
-    freeze(lock->fields);
+    take_over(lock->fields);
   }
   void TearDown() override {
     if (!lock->is_free()) lock->free();
