@@ -99,9 +99,10 @@ int holdfast_lock(holdfast_dict* dict, const char* key, size_t key_length, doubl
     Lease granted;
     std::vector<std::string> none;
     *lease = {};
-    const Code code = acquire_blocking(unwrap(dict), {key, key_length},
-                                       {.exptime = exptime, .waits_next = timeout > 0, .blocks = timeout > 0}, timeout,
-                                       granted, none);
+    const auto request = [&] { return Request{.exptime = exptime, .waits_next = timeout > 0, .blocks = timeout > 0}; };
+    const std::string_view name(key, key_length);
+    Code code = lock_try(unwrap(dict), name, exptime, kNoTask, granted, request);
+    if (code != Code::ok) code = go_on_blocking(unwrap(dict), name, request(), timeout, code, granted, none);
     *lease = {granted.owner, granted.sequence};
     return code == Code::ok ? HOLDFAST_OK : outcome_of_wait(code, unwrap(dict), none);
   });

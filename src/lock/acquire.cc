@@ -232,9 +232,8 @@ Code ask(Dictionary& dictionary, std::string_view key, Request request, Lease& l
 
 }  // namespace
 
-Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
-                      Lease& lease, std::vector<std::string>& cycle) {
-  const Code code = acquire_try(dictionary, key, request, lease);
+Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout, Code code,
+                    Lease& lease, std::vector<std::string>& cycle) {
   const bool may_wait =
       code == Code::locked || code == Code::timeout || code == Code::elsewhere || code == Code::system;
   if (!may_wait || (timeout <= 0 && code != Code::elsewhere)) return code;

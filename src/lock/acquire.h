@@ -44,8 +44,11 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 // The first attempt needs nothing. Only if it fails, the thread gets a parker: on its own stack, and for this wait
 // alone. So threads share nothing here, a thread that ends leaves nothing behind, and a forked child inherits nothing.
 // Signals, wake-ups without a cause and processes that enter the world at the same time end no wait.
-Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
-                      Lease& lease, std::vector<std::string>& cycle);
+inline Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
+                             Lease& lease, std::vector<std::string>& cycle);
+/// What follows in acquire_blocking() where acquire_try() has given `code`, and that is not ok.
+Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout, Code code,
+                    Lease& lease, std::vector<std::string>& cycle);
 
 /// The slow path of acquire_try(). `fast`: the result of the fast path.
 Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
@@ -67,6 +70,12 @@ inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptim
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
   if (request.kind != HeldKind::lock) return acquire_slowly(dictionary, key, request, Fast::unclear, lease);
   return lock_try(dictionary, key, request.exptime, request.holder_task, lease, [&] { return request; });
+}
+
+inline Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
+                             Lease& lease, std::vector<std::string>& cycle) {
+  const Code code = acquire_try(dictionary, key, request, lease);
+  return code == Code::ok ? code : go_on_blocking(dictionary, key, request, timeout, code, lease, cycle);
 }
 
 }  // namespace holdfast
