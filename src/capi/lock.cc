@@ -1,5 +1,5 @@
 // Locks and waiting: check the arguments, call one thing, map the result.
-#include "lock/lock.h"
+#include "lock/acquire.h"
 
 #include <cmath>
 #include <cstring>
@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "capi/handle.h"
 #include "capi/request.h"
+#include "lock/release.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/parking_lot.h"
@@ -134,7 +135,8 @@ int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, 
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
-    const Code code = lock_wait(unwrap(dict), {key, key_length}, request_of(*wait, exptime), step_of(*wait), granted);
+    const Code code =
+        acquire_wait(unwrap(dict), {key, key_length}, request_of(*wait, exptime), step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
@@ -155,7 +157,7 @@ int holdfast_lock_leave(holdfast_dict* dict, const char* key, size_t key_length,
                         uint32_t waiter) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
-    return outcome(lock_leave(unwrap(dict), {key, key_length}, unwrap(parker), waiter), unwrap(dict));
+    return outcome(leave_queue(unwrap(dict), {key, key_length}, unwrap(parker), waiter), unwrap(dict));
   });
 }
 

@@ -150,7 +150,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
     sweep.walked += view.granules;
     if (sweep.walked > shard_.granules()) return false;
     const bool held = is_holdable(view.type);
-    const bool quiet = view.type == EntryType::lock && !freeze(view.lock()).is_slow();
+    const bool was_unowned = view.type == EntryType::lock && !take_over(view.lock()).is_mutex_owned();
     if (view.type == EntryType::lock) mend_incomplete(world_, view.lock());
     if (held && sweep.dead != nullptr) sweep.swept.dead += take_from_dead(view, *sweep.dead);
     Entry& e = *view.entry;
@@ -158,7 +158,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
       ++sweep.kept;
       const std::uint64_t end = expiry_ms(e.expiry.load(kRelaxed));
       if (end != kExpiryNever) sweep.next_end = std::min(sweep.next_end, end);
-      if (quiet) thaw(view.lock());
+      if (was_unowned) release_word(view.lock());
       link = &e.next;
       continue;
     }

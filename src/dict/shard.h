@@ -251,10 +251,10 @@ class Shard {
 
   /// Looks the key's lock up without the mutex: its block; 0 if there is none, or if it was not found. It was in its
   /// chain if unchanged_since() is true afterwards, with the epoch() from before.
-  std::uint32_t glimpse_lock(const Key& key) const noexcept;
+  std::uint32_t find_lock_block(const Key& key) const noexcept;
   /// Whether there is a lock with this key at `block`. Trusts nothing.
   bool is_lock(std::uint32_t block, const Key& key) const noexcept;
-  /// The fields of the lock with a key of this length. REQUIRES: glimpse_lock() returned the block.
+  /// The fields of the lock with a key of this length. REQUIRES: find_lock_block() returned the block.
   LockFields& lock_of(std::uint32_t block, std::uint32_t key_length) const noexcept {
     return *reinterpret_cast<LockFields*>(key_words(entry(block)) + padded(key_length) / 8);
   }
@@ -417,7 +417,7 @@ template <class At>
 // On the path of every lock and unlock: compares what a lock's entry must be, rather than making sense of any entry.
 // The key is compared behind the walk, which so needs fewer registers: another key of the same hash and length hides
 // the lock.
-[[gnu::always_inline]] inline std::uint32_t Shard::glimpse_lock(const Key& key) const noexcept {
+[[gnu::always_inline]] inline std::uint32_t Shard::find_lock_block(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
   std::uint32_t found = 0;
   Word32* link = nullptr;

@@ -1,8 +1,11 @@
 #include "lock/handoff.h"
 
 #include <algorithm>
+#include <array>
 
+#include "base/failpoint.h"
 #include "platform/platform.h"
+#include "sync/mailbox.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -40,6 +43,41 @@ void leave_queue(const LockEntry& lock, World& world, const Waiter* waiter) noex
 }
 
 }  // namespace
+
+void wake_chosen(World& world, const Chosen& chosen) noexcept {
+  for (const WakeTarget& target : {chosen.first, chosen.aside}) {
+    if (target.number == 0) continue;
+    HOLDFAST_FAILPOINT("wake.post");
+    post(world, target.owner, target.number);
+  }
+}
+
+void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept {
+  World& world = dictionary.world();
+  std::array<WakeTarget, kWokenAtOnce> woken;
+  std::size_t count = 0;
+  dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (!change.is(EntryType::lock)) return Code::ok;
+        const LockEntry lock = LockEntry::of(change);
+        const std::uint64_t kept = lock.is_free() ? 0 : lock.sequence();
+        const std::size_t before = count;
+        while (count < woken.size()) {
+          const Waiter watcher = lock.watchers().pop(world, kept);
+          if (watcher.number == 0) break;
+          woken[count++] = wake_target(watcher);
+        }
+        Word64& wakes = change.shard().header().lock_wakes;
+        wakes.store(wakes.load(kRelaxed) + (count - before), kRelaxed);
+        return change.arena().damaged() ? Code::corrupt : Code::ok;
+      },
+      kAttemptPatienceNs);
+  for (std::size_t i = 0; i < count; ++i) {
+    HOLDFAST_FAILPOINT("watchers.post");
+    post(world, woken[i].owner, woken[i].number);
+  }
+}
 
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept {
   return turn_of(lock.queue(), world, platform::monotonic_ns(), overtakes_of(lock),

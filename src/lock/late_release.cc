@@ -1,12 +1,11 @@
-#include "lock/late_release.h"
-
+// The late releases of this process.
 #include <cstddef>
 #include <new>
 #include <type_traits>
 #include <utility>
 
 #include "base/failpoint.h"
-#include "lock/lock.h"
+#include "lock/release.h"
 #include "lock/wait_step.h"
 #include "platform/platform.h"
 #include "world/world.h"

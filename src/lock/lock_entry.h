@@ -18,7 +18,7 @@
 #include "dict/shard.h"
 #include "dict/transaction.h"
 #include "dict/wait_queue.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 #include "platform/platform.h"
 
 namespace holdfast {
@@ -57,7 +57,7 @@ inline bool does_grant_count(const Segment& segment, const GateFields* fields) n
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
 }
 
-/// REQUIRES: the lock is frozen (dict/lock_word.h), as it is in a transaction.
+/// REQUIRES: the lock is taken over (dict/lock_word.h), as it is in a transaction.
 struct LockEntry {
   /// REQUIRES: the transaction found a lock.
   static LockEntry of(Transaction& change) noexcept {
@@ -129,7 +129,7 @@ struct LockEntry {
     entry.expiry.store(expiry_word(end_of_lease(request.exptime, now), segment.flush_epoch()), kRelaxed);
     fields.granted.store(turn, kRelease);
     crash_order();
-    commit(fields.word, LockWord::make(owner_bits(owner), turn).slow().bits);
+    commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);
     // Behind the word: a death in between leaves a limit that the turn has passed, and the next grant takes another
     // block. A new limit beside the old turn might seem to leave it numbers, those of other locks.
     fields.limit.store(next.limit, kRelaxed);

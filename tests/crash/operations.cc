@@ -269,7 +269,7 @@ class Maker {
     if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
     HeldEntry entry(victim_, key);
     LockFields& lock = entry.position.view.lock();
-    freeze(lock);
+    take_over(lock);
     for (std::uint32_t i = 0; i < waiters; ++i) {
       Waiter waiter = waiter_of(judge_token_, 1000 + i);
       if (!WaitQueue(entry.shard, entry.arena, lock.queue).add(waiter, 0)) ::_exit(kSkip);
@@ -280,7 +280,7 @@ class Maker {
       Waiter watcher = waiter_of(judge_token_, 2000 + i);
       if (!watching.append(watcher, tools.lease.sequence)) ::_exit(kSkip);
     }
-    thaw(lock);
+    release_word(lock);
   }
 
   /// Makes a lock that was held `times` times, and is free.

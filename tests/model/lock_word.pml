@@ -1,5 +1,5 @@
 /* The word of a lock: taken and released without the shard's mutex, over deaths, moves and reuse of memory
-   (src/dict/lock_word.h, src/lock/quiet.cc, src/lock/lock_entry.h, src/dict/transaction.cc, src/dict/clock_sweep.cc).
+   (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc, src/dict/clock_sweep.cc).
 
    Up to two keys, with entries in up to two places of memory; PROCESSES processes, which take and release the lock of a
    key ROUNDS times, quietly or under the mutex; a Sweeper, which moves and removes entries, stores values over

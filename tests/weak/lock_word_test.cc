@@ -1,4 +1,4 @@
-// The word of a lock, taken and released without the shard's mutex (src/dict/lock_word.h, src/lock/quiet.cc).
+// The word of a lock, taken and released without the shard's mutex (src/dict/lock_word.h, src/lock/fast_path.cc).
 //
 // What is read of a grant without the mutex is in lock_test.cc.
 #include "weak/epoch.h"
@@ -189,22 +189,22 @@ TEST(weak_lock_word, what_the_swap_acquires_the_load_before_it_need_not) {
 
 TEST(weak_lock_word, the_sources_say_what_is_modelled) {
   expect_quotes({
-      {"src/lock/quiet.cc",
-       "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"quiet.looked\");\n"
+      {"src/lock/fast_path.cc",
+       "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"fast_path.loaded\");\n"
        "return shard->unchanged_since(epoch);"},
-      {"src/lock/quiet.cc",
+      {"src/lock/fast_path.cc",
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return "
-       "Quiet::unclear;"},
-      {"src/lock/quiet.cc",
+       "Fast::lost;"},
+      {"src/lock/fast_path.cc",
        "if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine)))"},
-      {"src/lock/quiet.cc", "commit(lock.granted, found.word.turn() + 1);"},
-      {"src/lock/quiet.cc",
+      {"src/lock/fast_path.cc", "commit(lock.granted, found.word.turn() + 1);"},
+      {"src/lock/fast_path.cc",
        "const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;\n"
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;"},
       {"src/dict/lock_word.h", "return lock.granted.load(kAcquire) == word.turn();"},
-      {"src/dict/lock_word.h", "lock.word.fetch_or(LockWord::kSlow, std::memory_order_acq_rel)"},
+      {"src/dict/lock_word.h", "lock.word.fetch_or(LockWord::kMutexOwned, std::memory_order_acq_rel)"},
       {"src/dict/lock_word.h",
-       "if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);\ncommit(lock.word, word.quiet().bits);"},
+       "if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);\ncommit(lock.word, word.unowned().bits);"},
   });
 }
 

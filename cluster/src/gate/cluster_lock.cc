@@ -4,7 +4,7 @@
 #include <array>
 
 #include "dict/walk.h"
-#include "lock/acquire.h"
+#include "lock/lock.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"

@@ -23,7 +23,7 @@
 #include "dict/dictionary.h"
 #include "dict/guard.h"
 #include "gate/session.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 #include "lock/lock_entry.h"
 #include "wait/watch.h"
 

@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "gate/cluster_lock.h"
-#include "lock/lock.h"
+#include "lock/acquire.h"
+#include "lock/release.h"
 #include "lock/lock_info.h"
 #include "world/process_table.h"
 
@@ -360,7 +361,7 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   if (looked != Code::ok) return false;
   double sleep = 0;
   const WaitStep step{parker_, recall.waiter, sleep};
-  const Code code = lock_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, recall.lease);
+  const Code code = acquire_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, recall.lease);
   recall.queued = code != Code::ok;
   if (code == Code::ok) return withdraw(*dictionary, name, recall);
   if (code == Code::removed) return true;

@@ -24,7 +24,7 @@
 
 #include "agent/machine.h"
 #include "base/status.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 #include "platform/platform.h"
 #include "service/dictionaries.h"
 #include "service/question_server.h"

@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "dict/guard.h"
-#include "lock/acquire.h"
 #include "lock/lock.h"
 #include "lock/lock_entry.h"
-#include "lock/lock_look.h"
+#include "lock/lock_info.h"
 #include "support/dict_test.h"
 #include "support/others.h"
 #include "support/started.h"
@@ -419,7 +418,7 @@ TEST_F(StandingTest, an_observer_sees_no_holder_that_has_lost_the_lock) {
   HolderInfo holder;
   const auto holders = [&] {
     HolderCount count;
-    EXPECT_EQ(look_at_holders(dict.dictionary(), "k", {&holder, 1}, {}, count), Code::ok);
+    EXPECT_EQ(peek_holders(dict.dictionary(), "k", {&holder, 1}, {}, count), Code::ok);
     return count.holders;
   };
   hold();

@@ -1,4 +1,4 @@
-#include "lock/quiet.h"
+#include "lock/fast_path.h"
 
 #include <atomic>
 #include <utility>
@@ -6,8 +6,6 @@
 #include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/lock_word.h"
-#include "lock/look_interval.h"
-#include "lock/trace.h"
 #include "platform/platform.h"
 #include "sync/shmtx.h"
 #include "world/world.h"
@@ -18,7 +16,7 @@ namespace {
 
 /// A lock that was found without the mutex. Calls that are rare take a copy(): so it stays in registers. REQUIRES, as
 /// long as it is used: an EpochGuard from before it was found.
-struct Glimpsed {
+struct LockRef {
   Segment* segment;
   const Shard* shard;
   std::uint64_t epoch;
@@ -27,21 +25,21 @@ struct Glimpsed {
   LockFields* lock;
   LockWord word;
 
-  [[gnu::always_inline]] Glimpsed copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
+  [[gnu::always_inline]] LockRef copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
 
-  // The word is read before the second look at the epoch: at that moment the entry stood in its chain. If it is cut or
-  // moved later, it is frozen before, and a compare-and-swap from this word fails.
-  [[gnu::always_inline]] bool look(const Key& key) noexcept {
+  // The word is read before the epoch is compared again: at that moment the entry was in its chain. If it is cut or
+  // moved later, it is taken over before, and a compare-and-swap from this word fails.
+  [[gnu::always_inline]] bool load(const Key& key) noexcept {
     lock = &shard->lock_of(block, key.length);
-    // Acquire: pairs with the release of the last owner, and of thaw().
+    // Acquire: pairs with the release of the last owner, and of release_word().
     word = load_word_of(*lock, kAcquire);
-    HOLDFAST_FAILPOINT("quiet.looked");
+    HOLDFAST_FAILPOINT("fast_path.loaded");
     return shard->unchanged_since(epoch);
   }
 };
 
-[[gnu::always_inline]] inline Glimpsed glimpse(Segment* segment, std::string_view bytes) noexcept {
-  Glimpsed found{};
+[[gnu::always_inline]] inline LockRef find(Segment* segment, std::string_view bytes) noexcept {
+  LockRef found{};
   found.segment = segment;
   if (segment == nullptr) return found;
   const Key key(bytes, segment->seed());
@@ -49,22 +47,17 @@ struct Glimpsed {
   found.shard = &segment->shard_at(found.index);
   if (!found.shard->is_open()) return found;
   found.epoch = found.shard->epoch();
-  found.block = found.shard->glimpse_lock(key);
-  if (found.block != 0 && !found.look(key)) found.block = 0;
+  found.block = found.shard->find_lock_block(key);
+  if (found.block != 0 && !found.load(key)) found.block = 0;
   return found;
 }
 
-// Apart from the callers, for which it is rarely needed: they need fewer registers without it. Finds no lock of a
-// cluster: it stays frozen.
-[[gnu::noinline]] Glimpsed glimpse_apart(Segment* segment, std::string_view bytes) noexcept {
-  Glimpsed found = glimpse(segment, bytes);
-  if (found.block != 0 && segment->gate() != nullptr) found.block = 0;
-  return found;
-}
+// Not inlined, for callers that rarely need it: they need fewer registers so.
+[[gnu::noinline]] LockRef find_cold(Segment* segment, std::string_view bytes) noexcept { return find(segment, bytes); }
 
-// As glimpse(), but by the note that lock_quietly() made, if no memory was released since: without a hash and a walk.
-[[gnu::always_inline]] inline bool glimpse_noted(Dictionary& dictionary, Segment* segment, std::string_view bytes,
-                                                 std::uint64_t sequence, Glimpsed& found) noexcept {
+// As find(), but by the note that try_lock_fast() made, if no memory was released since: without a hash and a walk.
+[[gnu::always_inline]] inline bool find_cached(Dictionary& dictionary, Segment* segment, std::string_view bytes,
+                                               std::uint64_t sequence, LockRef& found) noexcept {
   if (segment == nullptr) return false;
   const LockPlace place = dictionary.lock_places().find(sequence);
   if (place.shard >= segment->geometry().shards) return false;
@@ -77,18 +70,18 @@ struct Glimpsed {
   if (!place.is_of(found.epoch) || !found.shard->is_lock(place.block, key)) return false;
   found.index = place.shard;
   found.block = place.block;
-  return found.look(key);
+  return found.load(key);
 }
 
-// After memory of the shard was released since the look: whether the key leads to the lock with the word that was just
-// stored. The place alone does not count: the same key may have another lock there by now.
-[[gnu::cold]] bool is_still_there(std::string_view key, Glimpsed found, std::uint64_t mine) noexcept {
-  const Glimpsed again = glimpse_apart(found.segment, key);
-  return again.block != 0 && again.lock == found.lock && again.word.quiet().bits == mine;
+// After memory of the shard was released since the lock was found: whether the key leads to the lock with the word that
+// was just stored. The place alone does not count: the same key may have another lock there by now.
+[[gnu::cold]] bool is_still_there(std::string_view key, LockRef found, std::uint64_t mine) noexcept {
+  const LockRef again = find_cold(found.segment, key);
+  return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
 }
 
-// Whether the lock is held for certain. One of a cluster never is: it stays frozen, and may not stand.
-[[gnu::noinline]] bool is_held(Dictionary& dictionary, Glimpsed found) noexcept {
+// Whether the lock is held for certain. One behind a gate never is: only the gate can tell.
+[[gnu::noinline]] bool is_held(Dictionary& dictionary, LockRef found) noexcept {
   SeenGrant seen{};
   return found.block != 0 && found.segment->gate() == nullptr &&
          read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() && seen.complete &&
@@ -96,33 +89,33 @@ struct Glimpsed {
          dictionary.world().judge(seen.owner) == Liveness::alive;
 }
 
-// Undoes the exchange of a word that may have been that of another lock, or bits of a value, of that very content.
-// False if somebody else has changed it. Only a lock is frozen.
-bool put_back(Glimpsed found, std::uint64_t mine) noexcept {
+// Reverts our compare-and-swap, which may have hit reused memory. False if somebody else has changed the word: then it
+// is a lock's, taken over by the owner of the mutex.
+bool put_back(LockRef found, std::uint64_t mine) noexcept {
   std::uint64_t expected = mine;
   return found.lock->word.compare_exchange_strong(expected, found.word.bits);
 }
 
-// Ends a grant that somebody has frozen before it could be put back: so it is a lock's. It may count as complete by
+// Ends a grant that somebody has taken over before it could be put back: so it is a lock's. It may count as complete by
 // now, so its turn is over: no other grant may have it.
-[[gnu::cold]] void end_frozen(Dictionary& dictionary, std::string_view key, Glimpsed found,
-                              std::uint64_t mine) noexcept {
+[[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
+                                  std::uint64_t mine) noexcept {
   const LockWord free = LockWord::make(LockWord::kFreeOwner, LockWord{mine}.turn());
-  const auto end_quiet = [&] {
+  const auto end_unowned = [&] {
     std::uint64_t expected = mine;
     return found.lock->word.compare_exchange_strong(expected, free.bits);
   };
   const Code code = dictionary.transact_in(*found.segment, key, [&](Transaction&) {
-    std::uint64_t slow = LockWord{mine}.slow().bits;
-    if (!end_quiet()) found.lock->word.compare_exchange_strong(slow, free.slow().bits);
+    std::uint64_t slow = LockWord{mine}.mutex_owned().bits;
+    if (!end_unowned()) found.lock->word.compare_exchange_strong(slow, free.mutex_owned().bits);
     return Code::ok;
   });
-  if (code != Code::ok) end_quiet();
+  if (code != Code::ok) end_unowned();
 }
 
 // Whether it was the lock that was released; if not, that is undone. The lock may be anywhere by now, but its word was
-// frozen before it left its place.
-[[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, Glimpsed found,
+// taken over before it left its place.
+[[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, LockRef found,
                                 std::uint64_t mine) noexcept {
   bool there = false;
   bool undone = false;
@@ -150,7 +143,7 @@ struct LeaseTimes {
 }
 
 // Writes the fields of the grant that was just taken.
-[[gnu::always_inline]] inline void complete(const Glimpsed& found, Token self, double exptime,
+[[gnu::always_inline]] inline void complete(const LockRef& found, Token self, double exptime,
                                             std::uint32_t holder_task) noexcept {
   std::atomic_thread_fence(kRelease);  // pairs with read_grant(): a reader of what follows sees the new word
   LockFields& lock = *found.lock;
@@ -166,26 +159,26 @@ struct LeaseTimes {
 }  // namespace
 
 // REQUIRES: the thread is in no section, and has an EpochGuard from before the segment was found.
-[[gnu::always_inline]] static inline Quiet lock_in(Dictionary& dictionary, Segment* segment, std::string_view key,
-                                                   Token self, double exptime, std::uint32_t holder_task,
-                                                   Lease& lease) noexcept {
-  enum class Result { taken, undone, frozen } result = Result::taken;
-  const Glimpsed found = glimpse(segment, key);
-  if (found.block == 0) return Quiet::unclear;
+[[gnu::always_inline]] static inline Fast lock_in(Dictionary& dictionary, Segment* segment, std::string_view key,
+                                                  Token self, double exptime, std::uint32_t holder_task,
+                                                  Lease& lease) noexcept {
+  enum class Result { taken, undone, taken_over } result = Result::taken;
+  const LockRef found = find(segment, key);
+  if (found.block == 0) return Fast::unclear;
   LockFields& lock = *found.lock;
   std::uint64_t expected = found.word.bits;
   const std::uint32_t turn = found.word.turn() + 1;
   if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word))
-    return is_held(dictionary, found.copy()) ? Quiet::held : Quiet::unclear;
-  HOLDFAST_FAILPOINT("quiet.glimpsed");
+    return is_held(dictionary, found.copy()) ? Fast::held : Fast::unclear;
+  HOLDFAST_FAILPOINT("fast_path.found");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
     // Tells a grant that is about to be completed from one that was overwritten (mend_incomplete()).
     const MutexlessSection section(dictionary.world(), self);
-    // Acquire: as in look(), of the same word. It is needed beside that: a grant that was given up in between leaves
+    // Acquire: as in load(), of the same word. It is needed beside that: a grant that was given up in between leaves
     // the same word.
-    if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Quiet::unclear;
-    HOLDFAST_FAILPOINT("quiet.taken");
+    if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Fast::lost;
+    HOLDFAST_FAILPOINT("fast_path.taken");
     // A dictionary that was removed before grants nothing.
     const bool counts = !found.segment->was_removed_before_commit();
     if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine))) [[likely]] {
@@ -194,72 +187,77 @@ struct LeaseTimes {
       complete(found, self, exptime, holder_task);
     } else {
       // Inside the section: outside of it, others take the grant for one that was overwritten, and complete it.
-      result = put_back(found.copy(), mine) ? Result::undone : Result::frozen;
+      result = put_back(found.copy(), mine) ? Result::undone : Result::taken_over;
     }
   }
   if (result != Result::taken) [[unlikely]] {
-    HOLDFAST_FAILPOINT("quiet.undo");
-    if (result == Result::frozen) end_frozen(dictionary, key, found.copy(), mine);
-    return Quiet::unclear;
+    HOLDFAST_FAILPOINT("fast_path.undo");
+    if (result == Result::taken_over) end_taken_over(dictionary, key, found.copy(), mine);
+    return Fast::unclear;
   }
   dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
   trace_acquire(dictionary, key, lease);
-  return Quiet::taken;
+  return Fast::taken;
 }
 
-Quiet lock_quietly(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
+Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept {
-  if (MutexlessSection::is_inside()) return Quiet::unclear;
+  if (MutexlessSection::is_inside()) return Fast::unclear;
   const EpochGuard inside;
   return lock_in(dictionary, dictionary.segment(), key, self, exptime, holder_task, lease);
 }
 
-[[gnu::noinline]] static Quiet lock_in_apart(Dictionary& dictionary, Segment* segment, std::string_view key, Token self,
-                                             const Request& request, Lease& lease) noexcept {
+[[gnu::noinline]] static Fast lock_in_cold(Dictionary& dictionary, Segment* segment, std::string_view key, Token self,
+                                           const Request& request, Lease& lease) noexcept {
   return lock_in(dictionary, segment, key, self, request.exptime, request.holder_task, lease);
 }
 
 namespace {
 
-constinit LookInterval look_interval;
+constinit SpinInterval spin_interval;
 
 }  // namespace
 
-bool spin_quietly(Dictionary& dictionary, std::string_view key, Token self, const Request& request, int pauses,
-                  Lease& lease, bool& refused) noexcept {
-  constexpr int kLeastIntervals = 2;
+bool spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const SpinPolicy& policy,
+                   Lease& lease, bool& waited) noexcept {
+  constexpr int kLeastIntervals = 2;  // they may be longer than the budget
   if (MutexlessSection::is_inside()) return false;
   const EpochGuard inside;
-  const Glimpsed found = glimpse_apart(dictionary.segment(), key);
+  const LockRef found = find_cold(dictionary.segment(), key);
   if (found.block == 0) return false;
+  int left = policy.budget;
   LockWord word = load_word_of(*found.lock);
   for (int intervals = 0;; ++intervals) {
-    // An operation under the mutex is soon over; what hangs on the lock stays.
-    if ((word.is_slow() && needs_mutex(*found.lock)) || word.owner() == owner_bits(self)) return false;
-    if (word.is_free() && !word.is_slow() &&
-        lock_in_apart(dictionary, found.segment, key, self, request, lease) == Quiet::taken)
-      return true;
-    refused = true;
-    if (pauses <= 0 && intervals >= kLeastIntervals) return false;
-    const int interval = look_interval.pauses();
-    for (int i = 0; i < interval; ++i) platform::cpu_relax();
-    pauses -= interval;
+    // Do not wait for a holder in this process: it may be a task that waits for this thread.
+    if (word.owner() == owner_bits(contender.self)) return false;
+    if (word.is_free()) {
+      // An operation under the mutex is soon over; what hangs on the lock stays, and so does a gate.
+      if (word.is_mutex_owned() && (needs_mutex(*found.lock) || found.segment->gate() != nullptr)) return false;
+      if (!word.is_mutex_owned() &&
+          lock_in_cold(dictionary, found.segment, key, contender.self, contender.request, lease) == Fast::taken)
+        return true;
+    }
+    waited = true;
+    if (left <= 0 && intervals >= kLeastIntervals) return false;
+    const int interval = spin_interval.pauses();
+    Spin::pause_for(interval);
+    left -= interval;
     const LockWord before = std::exchange(word, load_word_of(*found.lock));
-    look_interval.note(word.turn() - before.turn(), interval);
+    spin_interval.note(word.turn() - before.turn(), interval);
   }
 }
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
   const EpochGuard inside;
-  return is_held(dictionary, glimpse_apart(dictionary.segment(), key));
+  return is_held(dictionary, find_cold(dictionary.segment(), key));
 }
 
-bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   const EpochGuard inside;
   Segment* const segment = dictionary.segment();
-  Glimpsed found;
-  if (!glimpse_noted(dictionary, segment, key, lease.sequence, found)) [[unlikely]] {
-    found = glimpse_apart(segment, key);
+  LockRef found;
+  if (!find_cached(dictionary, segment, key, lease.sequence, found)) [[unlikely]] {
+    found = find_cold(segment, key);
     if (found.block == 0) return false;
   }
   LockFields& lock = *found.lock;
@@ -271,11 +269,11 @@ bool unlock_quietly(Dictionary& dictionary, std::string_view key, const Lease& l
     return false;
   // Now, not later: the next grant has another one.
   const Since since{lock.since.load(kRelaxed)};
-  HOLDFAST_FAILPOINT("quiet.checked");
+  HOLDFAST_FAILPOINT("fast_path.checked");
   // Release: the next owner sees what was done inside.
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
-  HOLDFAST_FAILPOINT("quiet.released");
+  HOLDFAST_FAILPOINT("fast_path.released");
   if (!found.shard->unchanged_since(found.epoch) && !is_still_there(key, found.copy(), mine) &&
       !was_released(dictionary, key, found.copy(), mine)) [[unlikely]]
     return false;

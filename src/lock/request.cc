@@ -1,7 +1,8 @@
-#include "lock/count.h"
+#include "lock/request.h"
 
 #include "base/hash.h"
 #include "base/probe.h"
+#include "dict/dictionary.h"
 #include "platform/platform.h"
 
 namespace holdfast {

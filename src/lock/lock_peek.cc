@@ -1,5 +1,4 @@
-#include "lock/lock_look.h"
-
+// What a key is held by and waited for by, as seen without the mutex.
 #include <algorithm>
 #include <atomic>
 
@@ -10,6 +9,7 @@
 #include "dict/statistics_layout.h"
 #include "dict/words.h"
 #include "lock/lock_entry.h"
+#include "lock/lock_info.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -17,23 +17,23 @@ namespace holdfast {
 
 namespace {
 
-/// Looks before a pause, and pauses before the answer is timeout. A look at a lock takes a fraction of a microsecond,
-/// so it fits between two changes of others; one at ten thousand holders may not.
-constexpr int kLooks = 64;
+/// Tries before a pause, and pauses before the answer is timeout. To read a lock takes a fraction of a microsecond, so
+/// it fits between two changes of others; to read ten thousand holders may not.
+constexpr int kTries = 64;
 constexpr int kPauses = 20;
 constexpr std::uint64_t kPauseNs = 1'000'000;
 
 enum class Seen { whole, torn, damaged };
 
-class Look {
+class Peek {
  public:
-  Look(Segment& segment, Shard& shard, const Key& key, std::span<HolderInfo> holders, std::span<WaiterInfo> waiters)
+  Peek(Segment& segment, Shard& shard, const Key& key, std::span<HolderInfo> holders, std::span<WaiterInfo> waiters)
       : segment_(segment), shard_(shard), key_(key), holders_(holders), waiters_(waiters) {}
 
-  Seen look(HolderCount& count) noexcept {
+  Seen run(HolderCount& count) noexcept {
     count_ = {};
     const std::uint64_t start = shard_.epoch();
-    const bool sense = look_at_key();
+    const bool sense = read_key();
     // Half of a change may look like damage: then somebody has the mutex. Acquire: where it is free, all that was done
     // with it is seen, and the epoch with that.
     const bool settled = sense || shard_.header().mutex.word.load(kAcquire) == 0;
@@ -44,13 +44,13 @@ class Look {
 
  private:
   bool find(EntryView& view, bool& found) const noexcept;
-  bool look_at_key() noexcept;
-  bool look_at_lock(const EntryView& view) noexcept;
+  bool read_key() noexcept;
+  bool read_lock(const EntryView& view) noexcept;
   bool copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder, bool& sense) const noexcept;
   bool copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& holder) const noexcept;
-  bool look_at_permits(const EntryView& view) noexcept;
+  bool read_permits(const EntryView& view) noexcept;
   void add_holder(const EntryView& record, std::uint64_t end, HeldKind kind) noexcept;
-  void look_at_queue(const QueueFields& queue, EntryType type) noexcept;
+  void read_queue(const QueueFields& queue, EntryType type) noexcept;
   bool is_holder_of(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept {
     return shard_.inspect(block, view) && is_holder(view, hash) && view.value_size >= sizeof(HolderFields);
   }
@@ -64,7 +64,7 @@ class Look {
 };
 
 // False on damage, unless the epoch says otherwise; here and below.
-bool Look::find(EntryView& view, bool& found) const noexcept {
+bool Peek::find(EntryView& view, bool& found) const noexcept {
   const std::uint32_t hash = key_.short_hash();
   std::uint32_t walked = 0;
   // Acquire pairs with commit(): the entry behind a link is complete.
@@ -78,24 +78,24 @@ bool Look::find(EntryView& view, bool& found) const noexcept {
   return true;
 }
 
-bool Look::look_at_key() noexcept {
+bool Peek::read_key() noexcept {
   EntryView view{};
   bool found = false;
   if (!find(view, found)) return false;
   if (!found || !is_holdable(view.type)) return true;
   const bool is_lock = view.type == EntryType::lock;
-  if (!(is_lock ? look_at_lock(view) : look_at_permits(view))) return false;
-  look_at_queue(view.queue(), EntryType::waiter);
-  if (is_lock) look_at_queue(view.lock().watchers, EntryType::watcher);
+  if (!(is_lock ? read_lock(view) : read_permits(view))) return false;
+  read_queue(view.queue(), EntryType::waiter);
+  if (is_lock) read_queue(view.lock().watchers, EntryType::watcher);
   return true;
 }
 
-bool Look::look_at_lock(const EntryView& view) noexcept {
+bool Peek::read_lock(const EntryView& view) noexcept {
   SeenGrant seen{};
   HolderInfo holder;
   bool sense = true;
   bool whole = false;
-  for (int i = 0; i < kLooks && !whole; ++i) whole = copy_grant(view, seen, holder, sense);
+  for (int i = 0; i < kTries && !whole; ++i) whole = copy_grant(view, seen, holder, sense);
   if (seen.word.is_free()) return sense;
   if (!whole || !seen.complete) {
     // The owner of the word is about to take it. Nobody may use the lease before the grant is complete.
@@ -115,7 +115,7 @@ bool Look::look_at_lock(const EntryView& view) noexcept {
 }
 
 // Whether all that was read is of one grant. The acquire fence: as in read_grant().
-bool Look::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder, bool& sense) const noexcept {
+bool Peek::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder, bool& sense) const noexcept {
   const LockFields& lock = view.lock();
   if (!read_grant(*view.entry, lock, seen)) return false;
   holder = {};
@@ -124,10 +124,10 @@ bool Look::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder
   holder.end_ms = expiry_ms(seen.expiry);
   sense = copy_reason(lock.reason.load(kAcquire), view.entry->hash.load(kRelaxed), holder);
   std::atomic_thread_fence(kAcquire);
-  return load_word_of(lock).quiet() == seen.word.quiet();
+  return load_word_of(lock).unowned() == seen.word.unowned();
 }
 
-bool Look::copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& holder) const noexcept {
+bool Peek::copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& holder) const noexcept {
   if (block == 0) return true;
   EntryView view{};
   if (!is_holder_of(block, hash, view)) return false;
@@ -139,7 +139,7 @@ bool Look::copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& hold
 }
 
 // The chain begins with the youngest grant: if there is too little room, the oldest are kept.
-bool Look::look_at_permits(const EntryView& view) noexcept {
+bool Peek::read_permits(const EntryView& view) noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   const std::uint32_t flush = segment_.flush_epoch();
   const std::uint64_t entry_end = view.entry->expiry.load(kRelaxed);
@@ -155,7 +155,7 @@ bool Look::look_at_permits(const EntryView& view) noexcept {
   return true;
 }
 
-void Look::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind) noexcept {
+void Peek::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind) noexcept {
   const std::uint32_t index = count_.holders++;
   if (holders_.empty()) return;
   const HolderFields& fields = holder_of(record);
@@ -171,7 +171,7 @@ void Look::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
 }
 
 // What is no waiter ends the walk: the queue was changed meanwhile, or a death has left it so.
-void Look::look_at_queue(const QueueFields& queue, EntryType type) noexcept {
+void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
   std::uint32_t steps = 0;
   EntryView view{};
   for (std::uint32_t block = queue.head.load(kAcquire); block != 0 && steps++ < shard_.granules();
@@ -186,11 +186,11 @@ void Look::look_at_queue(const QueueFields& queue, EntryType type) noexcept {
   }
 }
 
-Code look_until_whole(Look& look, Shard& shard, HolderCount& count) noexcept {
+Code peek_until_whole(Peek& peek, Shard& shard, HolderCount& count) noexcept {
   for (int pauses = 0;; ++pauses) {
-    for (int i = 0; i < kLooks; ++i) {
+    for (int i = 0; i < kTries; ++i) {
       shard.catch_up();  // a waiter may be where others have made the arena grow
-      const Seen seen = look.look(count);
+      const Seen seen = peek.run(count);
       if (seen == Seen::whole) return Code::ok;
       // What looks like damage may lie where the arena has grown.
       if (seen == Seen::damaged && !shard.catch_up()) return Code::corrupt;
@@ -203,8 +203,8 @@ Code look_until_whole(Look& look, Shard& shard, HolderCount& count) noexcept {
 
 }  // namespace
 
-Code look_at_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
-                     std::span<WaiterInfo> waiters, HolderCount& count) noexcept {
+Code peek_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
+                  std::span<WaiterInfo> waiters, HolderCount& count) noexcept {
   count = {};
   const EpochGuard inside;
   Segment* const segment = dictionary.segment();
@@ -212,8 +212,8 @@ Code look_at_holders(Dictionary& dictionary, std::string_view key, std::span<Hol
   const Key hashed(key, segment->seed());
   Shard& shard = segment->shard_of(hashed.hash);
   if (!shard.open_if_used()) return Code::ok;
-  Look look(*segment, shard, hashed, holders, waiters);
-  if (const Code code = look_until_whole(look, shard, count); code != Code::ok) return code;
+  Peek peek(*segment, shard, hashed, holders, waiters);
+  if (const Code code = peek_until_whole(peek, shard, count); code != Code::ok) return code;
   put_in_order(holders, count.holders);
   for (HolderInfo& holder : holders.first(std::min<std::size_t>(count.holders, holders.size()))) {
     holder.liveness = Liveness::unknown;

@@ -1,0 +1,39 @@
+// The fast path: takes and releases a lock by one compare-and-swap, without the mutex of the shard. dict/lock_word.h
+// has the rules.
+//
+// All calls give up whenever there is anything to consider: the lock is held, somebody waits, the key has no lock yet,
+// the memory of the shard changed in between. Then nothing has changed, and the slow path through the mutex decides.
+#pragma once
+
+#include <string_view>
+
+#include "base/token.h"
+#include "dict/dictionary.h"
+#include "lock/request.h"
+#include "sync/spin.h"
+
+namespace holdfast {
+
+enum class Fast {
+  taken,
+  held,     // for certain: by a process that lives, as the kernel is asked, and has not expired
+  lost,     // it was free, but another process was faster, or is changing it
+  unclear,  // nothing was attempted
+};
+
+/// Takes the lock if it is free and nobody waits. `self`: this process's token.
+Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
+                   Lease& lease) noexcept;
+
+/// Polls a lock that another process holds, by `policy`, until it seems to be free. Takes it then if nobody waits; else
+/// the mutex has to decide. Sets `waited` if it was held at one of the polls.
+bool spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const SpinPolicy& policy,
+                   Lease& lease, bool& waited) noexcept;
+
+/// Whether Fast::held would be the answer now.
+bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
+
+/// Releases the lease if nobody waits. REQUIRES: it is of this process.
+bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
+
+}  // namespace holdfast
