@@ -6,7 +6,7 @@
 //
 // A few holders are checked in each such attempt, by purge(). Of many, only some are, until a check of all is due:
 // when one of them ends, or after a while. One attempt claims it and checks a part of them at a time, with the mutex
-// released in between (lock/permits_check.h).
+// released in between (lock/permits.cc).
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once

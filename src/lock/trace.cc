@@ -1,4 +1,4 @@
-// Apart from request.cc: here, every probe of sys/sdt.h has a semaphore.
+// Apart from request.cc: here, every static probe has a semaphore.
 #include "lock/request.h"
 
 #if HOLDFAST_PROBES

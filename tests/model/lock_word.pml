@@ -350,8 +350,8 @@ next_round:
     :: goto slow_way
     fi;
 
-    /* lock_quietly() */
-    atomic { /* glimpse() */
+    /* try_lock_fast() */
+    atomic { /* find() */
       d_step { epoch_before = epoch; at = chain[key] }
       if
       :: at == 0 -> goto slow_way
@@ -435,7 +435,7 @@ next_round:
       :: else
       fi
     }
-    take_mutex(); /* end_frozen() */
+    take_mutex(); /* end_taken_over() */
     d_step {
       if
       :: own[at] == SELF && turn[at] == mine -> own[at] = FREE
@@ -589,7 +589,7 @@ hold:
 release:
 #endif
 
-    /* unlock_quietly() */
+    /* unlock_fast() */
     atomic {
       d_step { epoch_before = epoch; at = chain[key] }
       if

@@ -12,8 +12,8 @@
 
 #include "gate/cluster_lock.h"
 #include "lock/acquire.h"
-#include "lock/release.h"
 #include "lock/lock_info.h"
+#include "lock/release.h"
 #include "world/process_table.h"
 
 namespace holdfast::agent {
