@@ -4,8 +4,8 @@
 //
 // - While MUTEX_OWNED is clear the word changes only by a compare-and-swap from the exact word, or by take_over().
 // - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
-//   release_word() clears it, unless something hangs on the lock that a release must see: waiters, watchers, a reason, a
-//   reserved grant. The next operation under the mutex clears a MUTEX_OWNED that a process left when it died.
+//   release_word() clears it, unless something hangs on the lock that a release must see: waiters, watchers, a reason,
+//   a reserved grant. The next operation under the mutex clears a MUTEX_OWNED that a process left when it died.
 // - The turn is the lower half of the grant's fencing number. So no two grants of a lock have the same word.
 // - The fields of a grant count once `granted` names its turn. From the compare-and-swap until then only the owner
 //   writes them, afterwards only the owner of the mutex. Such a grant is incomplete in between: the lock is held, and
