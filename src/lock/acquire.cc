@@ -75,10 +75,14 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
   return taken;
 }
 
-// Whether the fast path has answered already. An attempt that a wait follows tries again in that.
-bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast) noexcept {
-  if (fast == Fast::lost) return request.waits_next || is_held_for_certain(dictionary, key);
-  return fast == Fast::held;
+// Whether the fast path has answered already. The kernel is asked only for an attempt that no wait follows: a question
+// takes longer than a short section, and a wait asks it before it sleeps.
+bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
+                Token holder) noexcept {
+  if (fast != Fast::held && fast != Fast::lost) return false;
+  if (request.waits_next) return true;
+  return fast == Fast::held ? dictionary.world().judge(holder) == Liveness::alive
+                            : is_held_for_certain(dictionary, key);
 }
 
 }  // namespace
@@ -91,7 +95,7 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
   BlockedBy blocked_by;
   Code code = Code::locked;
   const Contender contender{self, request, nullptr};
-  if (is_refused(dictionary, key, request, fast)) {
+  if (is_refused(dictionary, key, request, fast, lease.owner)) {
     if (request.blocks && spin(dictionary, key, contender, lease)) return Code::ok;
   } else {
     code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {

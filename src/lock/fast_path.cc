@@ -80,13 +80,15 @@ struct LockRef {
   return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
 }
 
-// Whether the lock is held for certain. One behind a gate never is: only the gate can tell.
-[[gnu::noinline]] bool is_held(Dictionary& dictionary, LockRef found) noexcept {
+// The process whose grant has not ended; kNobody: there is none for certain. Of a lock behind a gate only the gate can
+// tell.
+[[gnu::noinline]] Token holder_of(LockRef found) noexcept {
   SeenGrant seen{};
-  return found.block != 0 && found.segment->gate() == nullptr &&
-         read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() && seen.complete &&
-         is_live(seen.expiry, found.segment->flush_epoch()) && found.shard->unchanged_since(found.epoch) &&
-         dictionary.world().judge(seen.owner) == Liveness::alive;
+  const bool held = found.block != 0 && found.segment->gate() == nullptr &&
+                    read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() &&
+                    seen.complete && is_live(seen.expiry, found.segment->flush_epoch()) &&
+                    found.shard->unchanged_since(found.epoch);
+  return held ? seen.owner : kNobody;
 }
 
 // Reverts our compare-and-swap, which may have hit reused memory. False if somebody else has changed the word: then it
@@ -168,8 +170,10 @@ struct LeaseTimes {
   LockFields& lock = *found.lock;
   std::uint64_t expected = found.word.bits;
   const std::uint32_t turn = found.word.turn() + 1;
-  if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word))
-    return is_held(dictionary, found.copy()) ? Fast::held : Fast::unclear;
+  if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word)) {
+    lease.owner = holder_of(found.copy());
+    return lease.owner != kNobody ? Fast::held : Fast::unclear;
+  }
   HOLDFAST_FAILPOINT("fast_path.found");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
@@ -239,17 +243,20 @@ bool spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender
     }
     waited = true;
     if (left <= 0 && intervals >= kLeastIntervals) return false;
-    const int interval = spin_interval.pauses();
+    // A holder that is still inside by now has a long section: disturb it less.
+    const bool is_long = policy.budget - left >= kSpinBesideTasks.budget;
+    const int interval = is_long ? policy.longest : spin_interval.pauses();
     Spin::pause_for(interval);
     left -= interval;
     const LockWord before = std::exchange(word, load_word_of(*found.lock));
-    spin_interval.note(word.turn() - before.turn(), interval);
+    if (!is_long) spin_interval.note(word.turn() - before.turn(), interval);
   }
 }
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
   const EpochGuard inside;
-  return is_held(dictionary, find_cold(dictionary.segment(), key));
+  const Token holder = holder_of(find_cold(dictionary.segment(), key));
+  return holder != kNobody && dictionary.world().judge(holder) == Liveness::alive;
 }
 
 bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {

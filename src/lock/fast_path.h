@@ -16,12 +16,12 @@ namespace holdfast {
 
 enum class Fast {
   taken,
-  held,     // for certain: by a process that lives, as the kernel is asked, and has not expired
+  held,     // by a grant that has not ended; whether its process lives was not asked
   lost,     // it was free, but another process was faster, or is changing it
   unclear,  // nothing was attempted
 };
 
-/// Takes the lock if it is free and nobody waits. `self`: this process's token.
+/// Takes the lock if it is free and nobody waits. `self`: this process's token. held: the lease has the holder's token.
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept;
 
@@ -30,7 +30,7 @@ Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, dou
 bool spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const SpinPolicy& policy,
                    Lease& lease, bool& waited) noexcept;
 
-/// Whether Fast::held would be the answer now.
+/// Whether a process that lives, as the kernel is asked, has a grant that has not ended.
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
 
 /// Releases the lease if nobody waits. REQUIRES: it is of this process.
