@@ -26,9 +26,13 @@ namespace {
 // An attempt with the mutex.
 Code attempt(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
              Lease& lease, BlockedBy& blocked_by) noexcept {
-  return contender.request.kind == HeldKind::lock
-             ? attempt_lock(dictionary, key, contender, dead, lease, blocked_by)
-             : attempt_permits(dictionary, key, contender, dead, lease, blocked_by);
+  blocked_by.holders.clear();
+  const Code code = contender.request.kind == HeldKind::lock
+                        ? attempt_lock(dictionary, key, contender, dead, lease, blocked_by)
+                        : attempt_permits(dictionary, key, contender, dead, lease, blocked_by);
+  // The next attempt takes the waiter out there.
+  if (contender.waiter != nullptr && blocked_by.place != 0) contender.waiter->place = blocked_by.place;
+  return code;
 }
 
 /// The second attempt: a spin, as long as the caller's host can afford, where spinning has recently paid off.
@@ -40,11 +44,19 @@ class LockSpin {
         is_due_(request.kind == HeldKind::lock) {}
 
   /// Whether it took the lock. Spins only once, whatever the number of calls.
-  bool run(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
+  bool run(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead, Lease& lease,
+           BlockedBy& blocked_by) noexcept {
     if (!std::exchange(is_due_, false) || !credit_.may_spin()) return false;
-    const SpinPolicy& policy = stops_others_ ? kSpinBesideTasks : kSpinForLock;
-    const bool taken = spin_for_lock(dictionary, key, contender, policy, lease, waited_);
-    is_to_be_noted_ = waited_;
+    LockPolls polls{stops_others_ ? kSpinBesideTasks : kSpinForLock};
+    Polled polled = Polled::open;
+    bool taken = false;
+    while (polled == Polled::open && !taken) {
+      polled = spin_for_lock(dictionary, key, contender, polls, lease);
+      if (polled == Polled::open && stops_others_) break;
+      taken = polled == Polled::taken ||
+              (polled == Polled::open && attempt(dictionary, key, contender, dead, lease, blocked_by) == Code::ok);
+    }
+    waited_ = is_to_be_noted_ = polls.waited;
     return taken;
   }
   /// Whether it found the lock held.
@@ -69,7 +81,9 @@ class LockSpin {
 bool spin(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
   LockSpin spin(contender.request);
   const std::uint64_t arrival_ns = platform::monotonic_ns();
-  const bool taken = spin.run(dictionary, key, contender, lease);
+  TokenSet dead;  // not const, which would initialise all of it
+  BlockedBy blocked_by;
+  const bool taken = spin.run(dictionary, key, contender, dead, lease, blocked_by);
   spin.note(taken);
   if (taken && spin.waited()) count_wait(dictionary, key, HeldKind::lock, arrival_ns, false);
   return taken;
@@ -112,10 +126,10 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
                   Lease& lease) noexcept {
   std::uint64_t waited_from = 0;
   LockSpin spin(request);
-  const auto spin_then_queue = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+  const auto spin_then_queue = [&](Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
     const Contender contender{waiter.owner, request, &waiter};
     const bool has_spun = request.blocks && waiter.is_new;  // in acquire_slowly()
-    const bool taken = !has_spun && spin.run(dictionary, key, contender, lease);
+    const bool taken = !has_spun && spin.run(dictionary, key, contender, dead, lease, blocked_by);
     const Code code = taken ? Code::ok : attempt(dictionary, key, contender, dead, lease, blocked_by);
     spin.note(code == Code::ok);
     if (!waiter.is_new || spin.waited()) waited_from = waiter.arrival;

@@ -222,32 +222,35 @@ constinit SpinInterval spin_interval;
 
 }  // namespace
 
-bool spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const SpinPolicy& policy,
-                   Lease& lease, bool& waited) noexcept {
+Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
+                     Lease& lease) noexcept {
   constexpr int kLeastIntervals = 2;  // they may be longer than the budget
-  if (MutexlessSection::is_inside()) return false;
+  if (MutexlessSection::is_inside()) return Polled::over;
   const EpochGuard inside;
   const LockRef found = find_cold(dictionary.segment(), key);
-  if (found.block == 0) return false;
-  int left = policy.budget;
+  if (found.block == 0) return Polled::over;
+  bool may_be_open = !std::exchange(polls.opened, false);  // pause before the mutex is asked again
   LockWord word = load_word_of(*found.lock);
-  for (int intervals = 0;; ++intervals) {
+  for (;; ++polls.intervals) {
     // Do not wait for a holder in this process: it may be a task that waits for this thread.
-    if (word.owner() == owner_bits(contender.self)) return false;
-    if (word.is_free()) {
+    if (word.owner() == owner_bits(contender.self)) return Polled::over;
+    if (word.is_free() && word.is_mutex_owned()) {
       // An operation under the mutex is soon over; what hangs on the lock stays, and so does a gate.
-      if (word.is_mutex_owned() && (needs_mutex(*found.lock) || found.segment->gate() != nullptr)) return false;
-      if (!word.is_mutex_owned() &&
-          lock_in_cold(dictionary, found.segment, key, contender.self, contender.request, lease) == Fast::taken)
-        return true;
+      if (found.segment->gate() != nullptr) return Polled::over;
+      polls.opened = may_be_open && needs_mutex(*found.lock);
+      if (polls.opened) return Polled::open;
+    } else if (word.is_free() &&
+               lock_in_cold(dictionary, found.segment, key, contender.self, contender.request, lease) == Fast::taken) {
+      return Polled::taken;
     }
-    waited = true;
-    if (left <= 0 && intervals >= kLeastIntervals) return false;
+    may_be_open = true;
+    polls.waited = true;
+    if (polls.left <= 0 && polls.intervals >= kLeastIntervals) return Polled::over;
     // A holder that is still inside by now has a long section: disturb it less.
-    const bool is_long = policy.budget - left >= kSpinBesideTasks.budget;
-    const int interval = is_long ? policy.longest : spin_interval.pauses();
+    const bool is_long = polls.policy.budget - polls.left >= kSpinBesideTasks.budget;
+    const int interval = is_long ? polls.policy.longest : spin_interval.pauses();
     Spin::pause_for(interval);
-    left -= interval;
+    polls.left -= interval;
     const LockWord before = std::exchange(word, load_word_of(*found.lock));
     if (!is_long) spin_interval.note(word.turn() - before.turn(), interval);
   }

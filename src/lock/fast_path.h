@@ -25,10 +25,23 @@ enum class Fast {
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept;
 
-/// Polls a lock that another process holds, by `policy`, until it seems to be free. Takes it then if nobody waits; else
-/// the mutex has to decide. Sets `waited` if it was held at one of the polls.
-bool spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const SpinPolicy& policy,
-                   Lease& lease, bool& waited) noexcept;
+enum class Polled {
+  taken,
+  open,  // the lock is free, but others wait for it, so the mutex has to decide. Then the spin may go on
+  over,
+};
+/// A spin for a lock, and how far it has come.
+struct LockPolls {
+  const SpinPolicy& policy;
+  int left = policy.budget;
+  int intervals = 0;
+  bool waited = false;  // the lock was held at one of the polls, or somebody else was faster
+  bool opened = false;  // the last call returned `open`
+};
+
+/// Polls a lock that another process holds until it seems to be free, and takes it then if nobody waits.
+Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
+                     Lease& lease) noexcept;
 
 /// Whether a process that lives, as the kernel is asked, has a grant that has not ended.
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;

@@ -47,7 +47,7 @@ struct Request {
 struct Contender {
   Token self;
   const Request& request;
-  const Waiter* waiter;  // null: the request does not wait
+  Waiter* waiter;  // null: the request does not wait. An attempt that queues it sets its place
 };
 
 /// The waiter that takes a step of its wait.

@@ -80,9 +80,8 @@ bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
 /// Polls until an attempt may succeed, or the moment is over.
 void poll_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
 
-/// One step of the wait of `step`'s waiter. Runs `attempt(const Waiter&, const TokenSet& dead,
-/// BlockedBy&) -> Code`. REQUIRES: an attempt that returns `locked` has queued the waiter, if it can. invalid: there
-/// is no such waiter.
+/// One step of the wait of `step`'s waiter. Runs `attempt(Waiter&, const TokenSet& dead, BlockedBy&) -> Code`.
+/// REQUIRES: an attempt that returns `locked` has queued the waiter, if it can. invalid: there is no such waiter.
 template <class Attempt>
 Code wait_once(World& world, const WaitStep& step, const Request& request, Attempt&& attempt) noexcept {
   const Token self = world.token();
@@ -97,11 +96,7 @@ Code wait_once(World& world, const WaitStep& step, const Request& request, Attem
   waiter.present = may_be_present(parker, waiter);
   BlockedBy blocked_by;
   blocked_by.parker = &parker;
-  const auto try_once = [&](const TokenSet& dead) noexcept {
-    const Code result = attempt(static_cast<const Waiter&>(waiter), dead, blocked_by);
-    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
-    return result;
-  };
+  const auto try_once = [&](const TokenSet& dead) noexcept { return attempt(waiter, dead, blocked_by); };
   Code code = try_past_the_dead(world, self, blocked_by, try_once);
   // The queue was told that nothing is known of its loop. Now there is.
   if (blocked_by.delay_ns != 0 && learns_to_be_slow(parker, waiter, blocked_by.delay_ns) && code == Code::locked)

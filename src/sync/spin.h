@@ -27,7 +27,7 @@ inline constexpr SpinPolicy kSpinForMutex{1, 32, 192};
 inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
 /// For a lock, by a waiter that stops no other task: for about as long as it takes to be put to sleep and woken.
 /// `first` and `longest` bound a SpinInterval. Rows: contended_lock; Short critical sections.
-inline constexpr SpinPolicy kSpinForLock{96, 256, 1800};
+inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
 /// The same for a waiter whose host has other tasks: for sections that are shorter than a question to the kernel.
 inline constexpr SpinPolicy kSpinBesideTasks{4, 256, 48};
 
