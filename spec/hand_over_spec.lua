@@ -33,7 +33,7 @@ local COMMON = [[
         new({ timeout = 0.001 }):lock("first")
         first:unlock()
     end
-    -- Until both wait, and for some time in which a cycle of them would be told; or until one of them goes on.
+    -- Waits until both wait, and then long enough for a deadlock to be reported; or until one of them goes on.
     local function both_wait()
         local dict = shdict.open("spec_hosts")
         while dict:waiters("a") + dict:waiters("b") < 2 and not steps["one goes on"] do sleep(0.002) end

@@ -1,5 +1,5 @@
 -- Tests lock/refs.lua.
--- What the test suite of lua-resty-lock 0.09 (t/sanity.t) shows, case by case, with wait = "poll". Its cases 1 to 3, 11
+-- Repeats the test suite of lua-resty-lock 0.09 (t/sanity.t), case by case, with wait = "poll". Its cases 1 to 3, 11
 -- and the first 13 are claims of lock_spec.lua: the collector, lock and unlock, timeouts, a timeout of 0, no key.
 --
 -- The cases 4 to 7 compare sums of sleeps that a busy machine stretches. Here their clock is the sleeps themselves, so
@@ -233,7 +233,7 @@ describe("t/sanity.t", function ()
     end)
 
 
-    -- The figures of the original, times two. A round in which a sleep took so long that a lock expired is made anew.
+    -- Uses twice the times of the original. Repeats a round in which a sleep took so long that a lock expired.
     it("13: expire()", function ()
         local once = lines("lock 1: expire: nil, unlocked", "lock 1: lock: 0, nil", "lock 1: expire: true, nil",
                            "lock 2: lock: nil, timeout", "lock 1: expire: true, nil", "lock 2: lock: nil, timeout",

@@ -13,7 +13,7 @@ local _M = {}
 -- released. Tells what memory a waiter takes, and how long it takes until all go on.
 
 local DICTIONARY = "bench_crowd"
--- Those that poll then sleep as long as they ever do.
+-- Waiters that poll sleep for their longest interval by then.
 local REST = 1.1
 
 ffi.cdef [[

@@ -11,7 +11,7 @@ local _M = {}
 -- One process holds what the coroutines of the others wait for. Tells which share of a processor those others use while
 -- nothing happens.
 
--- Those that poll then sleep as long as they ever do.
+-- Waiters that poll sleep for their longest interval by then.
 local REST = 1.1
 local SHORT_REST = 0.1
 

@@ -56,7 +56,7 @@ local function bare(folder, bytes)
 end
 
 
--- What the file of the dictionary takes of the file system, in bytes.
+-- Returns the bytes that the dictionary's file takes in the file system.
 local function memory_of(name)
     local pipe = assert(io.popen("du -B1 '" .. os.getenv("HOLDFAST_DIR") .. "/" .. name .. ".dict' 2>/dev/null"))
     local bytes = tonumber((pipe:read("*a"):match("^%d+")))

@@ -52,7 +52,7 @@ function methods.stats(zone)
 end
 
 
--- What the dictionary's gate knows.
+-- Returns the state of the dictionary's gate.
 function methods.cluster(zone)
     local handle = check_zone(zone, "cluster")
     local gate, code = find_gate(handle)
