@@ -1,10 +1,11 @@
 -- Tests host/cqueues.lua and resty/holdfast.lua.
--- What holds in every event loop that holdfast knows: the same claims, each in a real loop of its own process.
+-- What holds in every event loop that holdfast knows, and in that of examples/embed: the same claims, each in a real
+-- loop of its own process.
 
 local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
 
 
-for _, name in ipairs(loops.names) do
+for _, name in ipairs { "embed", unpack(loops.names) } do
     describe("in the loop of " .. name, function ()
         local holder = new_holder(loops.COMMON)
 

@@ -1,4 +1,5 @@
--- examples/embed: a program in C++ with a loop of its own as the host, and one in plain C.
+-- examples/embed: a program in C++ with a loop of its own as the host, and one in plain C. What its loop has in common
+-- with others is in conformance_spec.lua.
 
 local command, new_holder, process, site = require "spec.support" ("command", "holder", "process", "site")
 
@@ -13,27 +14,10 @@ local OPEN = ([[
     local function new(options) return assert(resty_lock:new("spec_embed", options)) end
 ]]):format(SIZE)
 
-local SCRIPT = [[
-    io.stdout:setvbuf("line")
-    local say = print
-]] .. OPEN
-
 
 -- Starts a program of the folder as a child that is talked to like any other.
 local function run_program(name, ...)
-    local list = {}
-    for _, argument in ipairs { FOLDER .. name, ... } do
-        list[#list + 1] = ("%q"):format(argument)
-    end
-    return process.start(([[
-        local ffi = require "ffi"
-        ffi.cdef "int execv(const char *path, char *const arguments[]);"
-        local list = { %s }
-        local arguments = ffi.new("const char *[?]", #list + 1)
-        for i, argument in ipairs(list) do arguments[i - 1] = argument end
-        ffi.C.execv(list[1], ffi.cast("char *const *", arguments))
-        print "the program does not start: is it built?"
-    ]]):format(table.concat(list, ", ")), { stderr = true })
+    return process.start({ FOLDER .. name, ... }, { stderr = true })
 end
 
 
@@ -41,43 +25,19 @@ describe("examples/embed:", function ()
     -- The dictionary, empty at first, lives as long as this has it open.
     local holder = new_holder(OPEN .. [[shdict.open("spec_embed"):flush_all()]])
 
-    before_each(command.set_up)
-
-    after_each(function ()
-        site.clean_up()
-        command.tear_down()
-    end)
+    after_each(site.clean_up)
 
     -- The scripts, side by side.
     local function embed(...)
         local paths = {}
         for i, source in ipairs { ... } do
-            paths[i] = command.write("script" .. i .. ".lua", SCRIPT .. source)
+            paths[i] = process.script(OPEN .. source)
         end
         return run_program("embed", "--dict", "spec_embed=" .. SIZE, unpack(paths))
     end
 
 
     describe("the loop of the C++ program", function ()
-        it("runs other coroutines while one waits for what a plain script holds, until that releases it", function ()
-            holder:take("key")
-            local child = embed([[
-                local elapsed = new():lock("key")
-                say("waited", elapsed > 0.05)
-                over = true
-            ]], [[
-                local ticks = 0
-                while not over do
-                    sleep(0.01)
-                    ticks = ticks + 1
-                    if ticks == 10 then say("ticks") end
-                end
-            ]])
-            holder:release_when(child, "ticks")
-            child:expect_end("waited\ttrue")
-        end)
-
-
         it("wakes a coroutine by the release, not by the clock", function ()
             local child = embed [[
                 local now = require("resty.holdfast.core").C.holdfast_now
@@ -103,30 +63,6 @@ describe("examples/embed:", function ()
                 end
             end
             error("it looks by itself once a second: " .. late .. " s late")
-        end)
-
-
-        it("ends a wait with its timeout", function ()
-            holder:take("key")
-            local child = embed [[
-                local now = require("resty.holdfast.core").C.holdfast_now
-                local start = now()
-                local elapsed, err = new({ timeout = 0.1 }):lock("key")
-                say(elapsed, err, now() - start >= 0.1)
-            ]]
-            child:expect_end("nil\ttimeout\ttrue")
-        end)
-
-
-        it("gives a coroutine what a killed process held", function ()
-            holder:take("key")
-            local child = embed [[
-                say("begin")
-                say(new():lock("key") ~= nil)
-            ]]
-            child:expect("begin")
-            holder:kill()
-            child:expect("true")
         end)
 
 
@@ -202,7 +138,7 @@ describe("examples/embed:", function ()
                 say(elapsed, err)
             ]])
             local text = child:hear_all()
-            assert.matches("embed: [^\n]*script1.lua:%d+: oh\n", text)
+            assert.matches("embed: [^\n]*:%d+: oh\n", text)
             assert.matches("nil\ttimeout\n", text)
             assert.equal(1, child:wait())
         end)

@@ -85,13 +85,7 @@ end
 -- is, nginx may look for logs/error.log, and says so when there is none.
 function _M.launch(folder, options)
     shell.output("mkdir -p '" .. folder .. "/logs'")
-    return process.start(([[
-        local ffi = require "ffi"
-        ffi.cdef "int execv(const char *path, char *const arguments[]);"
-        local arguments = ffi.new("const char *[6]", "nginx", "-p", %q, "-c", %q, nil)
-        ffi.C.execv(%q, ffi.cast("char *const *", arguments))
-        error "nginx does not start"
-    ]]):format(folder, folder .. "/nginx.conf", (find())), options)
+    return process.start({ find(), "-p", folder, "-c", folder .. "/nginx.conf" }, options)
 end
 
 
