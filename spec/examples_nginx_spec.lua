@@ -1,6 +1,6 @@
 -- The example site, with a real Redis, nginx and wrk.
 
-local command, fixture, nginx, row, shell = require "spec.support" ("command", "fixture", "nginx", "rows", "shell")
+local command, fixture, row, shell, site = require "spec.support" ("command", "fixture", "rows", "shell", "site")
 
 local root = os.getenv("PWD")
 local RUN = root .. "/examples/nginx/run"
@@ -18,7 +18,7 @@ local function missing()
             return program .. " is not installed"
         end
     end
-    return nginx.missing()
+    return site.missing()
 end
 
 local it = fixture.it_unless(missing())

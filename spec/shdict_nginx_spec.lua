@@ -1,18 +1,18 @@
 -- The proof that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
 
-local fixture, nginx = require "spec.support" ("fixture", "nginx")
+local fixture, shell, site = require "spec.support" ("fixture", "shell", "site")
 
-local it = fixture.it_unless(nginx.missing())
+local it = fixture.it_unless(site.missing())
 
 
 describe("shdict beside ngx.shared", function ()
-    after_each(nginx.stop)
+    after_each(site.clean_up)
 
 
     -- The lines of one of the files in spec/side_by_side, each in words, by their first word.
     local function run(name, dictionaries)
         local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
-        local child = nginx.start("spec/side_by_side/" .. name .. ".lua", dictionaries)
+        local child = site.start_file("spec/side_by_side/" .. name .. ".lua", dictionaries)
         for line in function () return child:hear(200) end do
             local words = {}
             for word in (line .. "\t"):gmatch("(.-)\t") do
@@ -58,11 +58,12 @@ describe("shdict beside ngx.shared", function ()
     end)
 
     it("is open in all workers when init_by_lua has opened it", function ()
-        local options = { workers = 2, init = "spec/side_by_side/before_fork.lua" }
-        local child = nginx.start("spec/side_by_side/after_fork.lua", {}, options)
+        local folder = shell.output("pwd") .. "/spec/side_by_side/"
+        local here = site.start { workers = 2, http = "init_by_lua_file " .. folder .. "before_fork.lua;"
+                                                      .. "init_worker_by_lua_file " .. folder .. "after_fork.lua;" }
         local lines = {}
         for i = 1, 5 do
-            lines[i] = child:hear()
+            lines[i] = here.master:hear()
         end
         table.sort(lines)
         assert.same({ "end", "end", "last\t20000\t3\tfirst", "worker\thello\t7", "worker\thello\t7" }, lines)

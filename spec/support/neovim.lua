@@ -10,7 +10,7 @@ local _M = {}
 -- command to be carried out before everything else.
 function _M.start(source, options)
     options = options or {}
-    local env = { NVIM_LOG_FILE = "/dev/null", TMPDIR = os.getenv "HOLDFAST_DIR" }  -- where a killed one leaves a folder
+    local env = { NVIM_LOG_FILE = "/dev/null", TMPDIR = os.getenv "HOLDFAST_DIR" }  -- a killed one leaves a folder
     for name, value in pairs(options.env or {}) do
         env[name] = value
     end
