@@ -172,26 +172,6 @@ describe("shdict, as a whole:", function ()
             assert.same({ list = 1 }, (walk()))
         end)
 
-        it("gives what stays while others come and go between its steps", function ()
-            local stays = fill(1000)
-            local seen, cursor, round = {}, 0, 0
-            repeat
-                local keys
-                cursor, keys = dict:scan(cursor, 20)
-                for _, key in ipairs(keys) do
-                    seen[key] = (seen[key] or 0) + 1
-                end
-                round = round + 1
-                for i = 1, 20 do
-                    dict:set(("new %d %d"):format(round, i), ("x"):rep(i))
-                    dict:delete(("new %d %d"):format(round - 3, i))
-                end
-            until cursor == 0
-            for key in pairs(stays) do
-                assert.equal(1, seen[key], key)
-            end
-        end)
-
         it("ends for a cursor that is beyond the end", function ()
             fill(10)
             assert.same({ 0, {} }, { dict:scan(2 ^ 52) })

@@ -85,25 +85,6 @@ describe("shdict, shared:", function ()
             assert.equal("was here", dict:get("grandchild"))
         end)
 
-        it("counts every increment of many children at once", function ()
-            local children = {}
-            for i = 1, 4 do
-                local pid = C.fork()
-                assert(pid >= 0, "no process")
-                if pid == 0 then
-                    for _ = 1, 5000 do
-                        dict:incr("sum", 1, 0)
-                    end
-                    C._exit(0)
-                end
-                children[i] = pid
-            end
-            for _, pid in ipairs(children) do
-                C.waitpid(pid, nil, 0)
-            end
-            assert.equal(20000, dict:get("sum"))
-        end)
-
         it("can be opened again and opened anew in the child", function ()
             assert.is_true(in_child(function ()
                 local new = shdict.open("spec_child", { size = "64k" })
