@@ -149,15 +149,6 @@ describe("lock", function ()
             end)
         end)
 
-        it("does not keep run() from ending", function ()
-            local lock = new { exptime = 30, renew = true }
-            scheduler.spawn(function () lock:lock("key") end)
-            local start = none.now()
-            assert.is_true(scheduler.run())
-            assert.is_true(none.now() - start < 9)
-            assert.equal(1, lock:unlock())
-        end)
-
         it("goes on while the task that holds the lock sleeps for ever", function ()
             expect.in_time(function ()
                 local child = process.start [[
@@ -222,29 +213,6 @@ describe("lock", function ()
 
 
     describe("on_lost", function ()
-        it("is called once by a renewal that fails; it may wait #local", function ()
-            local calls = 0
-            tasks.run(function ()
-                local lock = new { exptime = EXPTIME, renew = true, on_lost = function (lock, key, reason)
-                    scheduler.sleep(0.001)
-                    assert.equal("key", key)
-                    assert.equal("not owner", reason)
-                    assert.same({ nil, "not owner" }, { lock:unlock() })
-                    calls = calls + 1
-                end }
-                lock:lock("key")
-                dict:delete("key")
-                background_jobs.run(none.now() + EXPTIME / 3)
-                repeat scheduler.sleep(0.001) until calls > 0
-                scheduler.sleep(0.1)
-                assert.equal(1, calls)
-                assert.same({ nil, "unlocked" }, { lock:unlock() })
-                assert.equal(0, lock:lock("key"))
-                assert.equal(1, lock:unlock())
-            end)
-            assert.equal(1, calls)
-        end)
-
         for _, method in ipairs { "unlock", "expire", "remaining", "valid" } do
             it("is called when " .. method .. " finds out, and not again by another", function ()
                 local lock, calls = observed {}

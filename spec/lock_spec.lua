@@ -501,14 +501,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.equal(1, lock:unlock())
         end)
 
-        it("is free when its holder was killed before", function ()
-            local child = start_holder()
-            child:kill(process.KILL)
-            child:wait()
-            forbid_waiting()
-            assert.equal(0, new():lock("key"))
-        end)
-
         it("is taken from a stopped holder only when it has expired", function ()
             expect.in_time(function ()
                 dict:flush_all()
@@ -529,31 +521,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
                 assert.is_true(dict:get("key"))
                 return elapsed > 0
             end)
-        end)
-
-        it("is had by a forked child like by any other process", function ()
-            local text = process.run(process.FORK .. [[
-                local resty_lock = require "resty.lock"
-                local none = require "resty.holdfast.host.none"
-                local lock = resty_lock:new("spec_locks")
-                -- The parent has waited: the child must not wait where its parent does.
-                local first = resty_lock:new("spec_locks")
-                first:lock("other")
-                resty_lock:new("spec_locks", { timeout = 0.01 }):lock("other")
-                lock:lock("key")
-                local pid = ffi.C.fork()
-                if pid == 0 then
-                    local mine = resty_lock:new("spec_locks")
-                    say("child", mine:lock("key") > 0)
-                    say("child", mine:unlock())
-                    os.exit(0, true)
-                end
-                repeat none.sleep(0.005) until lock:holder("key").waiters == 1
-                lock:unlock()
-                ffi.C.waitpid(pid, nil, 0)
-                say("parent", lock:lock("key"))
-            ]])
-            assert.equal("child\ttrue\nchild\t1\nparent\t0\n", text)
         end)
 
         it("is not had twice when a process forks between a wake-up and the waiter", function ()
@@ -624,13 +591,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
 
-    it("does not wait where the host says that the caller cannot", function ()
-        new():lock("key")
-        hosts.set_host { name = "strict", sleep = none.sleep, is_yieldable = function () return false, "log phase" end }
-        assert.same({ nil, "cannot wait here (host strict): log phase" }, { new():lock("key") })
-    end)
-
-
     it("an error inside the wait reaches the caller and leaves nothing behind", function ()
         local first, second = new(), new()
         first:lock("key")
@@ -642,23 +602,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         assert.same({ nil, "timeout" }, { second:lock("key", { timeout = 0.01 }) })
         first:unlock()
         assert.equal(0, second:lock("key"))
-    end)
-
-
-    it("a coroutine that waits and is never resumed leaves nothing behind", function ()
-        local first = new()
-        first:lock("key")
-        hosts.set_host { name = "lossy", sleep = coroutine.yield, wait = coroutine.yield }
-        for _ = 1, 2000 do
-            local waiting = coroutine.wrap(function () new():lock("key") end)
-            waiting()
-        end
-        collectgarbage()
-        collectgarbage()
-        hosts.set_host(nil)
-        assert.same({ nil, "timeout" }, { new():lock("key", { timeout = 0.01 }) })
-        first:unlock()
-        assert.equal(0, new():lock("key"))
     end)
 
 

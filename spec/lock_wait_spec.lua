@@ -169,23 +169,6 @@ describe("lock:wait", function ()
     end)
 
 
-    it("waits for the holder at its beginning, not for the holder before", function ()
-        local a, b, over = new(), new(), nil
-        a:lock("key")
-        a:unlock()
-        b:lock("key")
-        run(function ()
-            assert(new { timeout = 10 }:wait("key"))
-            over = true
-        end, function ()
-            sleep(0.05)
-            assert.is_nil(over)
-            b:unlock()
-        end)
-        assert.is_true(over)
-    end)
-
-
     it("leaves alone what its object holds, which is another key", function ()
         local lock, holder = new { timeout = 10 }, new()
         lock:lock("own")
@@ -237,26 +220,6 @@ describe("lock:wait", function ()
                 return elapsed >= 0.05 and elapsed < 0.1 + AT_ONCE
             end)
         end)
-    end)
-
-
-    it("keeps the order of those that wait for the lock, and takes no place among them", function ()
-        local holder, order = new(), {}
-        holder:lock("key")
-        for i = 1, 8 do
-            spawn(function ()
-                local lock = new { timeout = 10, fair = true }
-                local took = i % 2 == 0 and lock:wait("key") or lock:lock("key")
-                assert.is_number(took)
-                if i % 2 == 1 then
-                    order[#order + 1] = i
-                    lock:unlock()
-                end
-            end)
-            spawn(function () sleep(0.01 * i) end)
-        end
-        run(function () sleep(0.05); holder:unlock() end)
-        assert.same({ 1, 3, 5, 7 }, order)
     end)
 
 
@@ -383,62 +346,6 @@ describe("lock:wait", function ()
                 assert.equal("0", bad)
                 return tonumber(last) - killed < AT_ONCE
             end)
-        end)
-
-        for what, signal in pairs { killed = process.KILL, stopped = process.STOP } do
-            it("waiters cost the others nothing when they are " .. what, function ()
-                expect.in_time(function ()
-                    dict:flush_all()
-                    local holder, next_one = new { exptime = 600 }, new { fair = true }
-                    holder:lock("key")
-                    local gone = {}
-                    for i = 1, 4 do
-                        gone[i] = process.start(WATCHERS:format(40))
-                        await_waiters(40 * i)
-                    end
-                    local child = process.start(WATCHERS:format(20))
-                    await_waiters(180)
-                    for i = 1, 4 do
-                        gone[i]:kill(signal)
-                    end
-                    local released = now()
-                    holder:unlock()
-                    assert.is_true(next_one:trylock("key"))
-                    next_one:unlock()
-                    assert.equal("waiting", child:hear())
-                    local bad, last = child:hear():match("(%S+)\t(%S+)")
-                    assert.equal("0", bad)
-                    process.clean_up()
-                    return tonumber(last) - released < AT_ONCE
-                end)
-            end)
-        end
-
-        it("a forked child has no part in the waits of its parent", function ()
-            local child = process.run(process.FORK .. [[
-                local scheduler = require "resty.holdfast.scheduler"
-                local resty_lock = require "resty.lock"
-                local holder = resty_lock:new("spec_wait", { exptime = 600 })
-                holder:lock("key")
-                local child
-                scheduler.spawn(function ()
-                    local elapsed = resty_lock:new("spec_wait", { timeout = 10 }):wait("key")
-                    say(child == 0 and "child" or "parent", elapsed ~= nil)
-                    if child == 0 then ffi.C._exit(0) end
-                end)
-                scheduler.spawn(function ()
-                    scheduler.sleep(0.02)
-                    child = ffi.C.fork()
-                    scheduler.sleep(0.02)
-                    if child ~= 0 then
-                        holder:unlock()
-                    end
-                end)
-                scheduler.run()
-                ffi.C.waitpid(child, nil, 0)
-            ]])
-            assert.matches("parent\ttrue", child)
-            assert.matches("child\ttrue", child)
         end)
     end)
 end)

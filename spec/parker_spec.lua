@@ -134,41 +134,24 @@ describe("parker", function ()
         end)
 
 
-        it("can have it readable at a time", function ()
-            assert.equal("true\ttrue\tfalse\n", (process.run(LOOP .. [[
-                local start = C.holdfast_now()
-                C.holdfast_parker_timer(here, 0.05)
-                local woken = readable(fd, 20000)
-                local in_time = C.holdfast_now() - start >= 0.05
-                parker.sleep(0)
-                say(woken, in_time, readable(fd, 60))
-            ]])))
-        end)
-
-
-        -- A connection to the path; what comes out of it within so many milliseconds.
-        local CONNECTED = LOOP .. [[
-            ffi.cdef "struct address { unsigned short family; char path[108]; };"
-            ffi.cdef "int socket(int, int, int); int connect(int, const struct address *, unsigned int);"
-            ffi.cdef "ssize_t recv(int, void *, size_t, int); int close(int);"
-            local function connect(path)
-                local address = ffi.new("struct address", 1, path)
-                local stream = ffi.C.socket(1, 1, 0)
-                return ffi.C.connect(stream, address, ffi.sizeof(address)) == 0 and stream
-            end
-            local buffer = ffi.new("char[16]")
-            local function bytes(stream, ms)
-                return readable(stream, ms) and tonumber(ffi.C.recv(stream, buffer, 16, 0)) or 0
-            end
-            local path = parker.listen_at()
-            local stream = connect(path)
-            local accepted = parker.accept()
-        ]]
-
-
         it("can have a byte from a connection with itself instead", function ()
-            local waiter = process.start(CONNECTED .. [[
-                say(accepted, connect(path), try() == core.LOCKED, bytes(stream, 30))
+            local waiter = process.start(LOOP .. [[
+                ffi.cdef "struct address { unsigned short family; char path[108]; };"
+                ffi.cdef "int socket(int, int, int); int connect(int, const struct address *, unsigned int);"
+                ffi.cdef "ssize_t recv(int, void *, size_t, int);"
+                local function connect(path)
+                    local address = ffi.new("struct address", 1, path)
+                    local stream = ffi.C.socket(1, 1, 0)
+                    return ffi.C.connect(stream, address, ffi.sizeof(address)) == 0 and stream
+                end
+                local buffer = ffi.new("char[16]")
+                local function bytes(stream, ms)
+                    return readable(stream, ms) and tonumber(ffi.C.recv(stream, buffer, 16, 0)) or 0
+                end
+                local path = parker.listen_at()
+                say((select(2, parker.accept()):match(": (.*)$")))
+                local stream = connect(path)
+                say(parker.accept(), connect(path), try() == core.LOCKED, bytes(stream, 30))
                 say(bytes(stream, 20000))
                 local told = 0
                 parker.listen(wait.waiter, { wake = function () told = told + 1 end })
@@ -180,6 +163,7 @@ describe("parker", function ()
                 parker.disconnect()
                 say(readable(stream, 0), bytes(stream, 0))
             ]])
+            assert.equal("nobody has connected", waiter:hear())
             assert.equal("true\tfalse\ttrue\t0", waiter:hear())
             holder:say("release")
             assert.equal("1", waiter:hear())
@@ -187,29 +171,6 @@ describe("parker", function ()
             assert.equal("1", waiter:hear())
             assert.equal("true\t0", waiter:hear())
             assert.is_nil(waiter:hear())
-        end)
-
-
-        it("accepts a connection of its own only, and says why not", function ()
-            local said = process.run(process.FORK .. CONNECTED .. [[
-                local path = parker.listen_at()
-                local none, reason = parker.accept()
-                in_child(function () connect(path) end)
-                local stranger, why = parker.accept()
-                connect(path)
-                local wanted = ": (.*)$"
-                say(none == true, reason:match(wanted), stranger == true, why:match(wanted), parker.accept())
-            ]])
-            assert.equal("false\tnobody has connected\tfalse\tanother process has connected\ttrue\n", said)
-        end)
-
-
-        it("disconnects in a forked child nothing of its parent's", function ()
-            assert.equal("1\n", (process.run(process.FORK .. CONNECTED .. [[
-                in_child(parker.disconnect)
-                parker.timer(0.01)
-                say(bytes(stream, 20000))
-            ]])))
         end)
 
 

@@ -308,16 +308,6 @@ describe("rwlock", function ()
             reader:unlock()
             assert.is_nil(dict:get("key"))
         end)
-
-        it("has a holder, with its reason and token", function ()
-            local writer = new()
-            assert.same(pack(nil), pack(writer:holder("key")))
-            writer:wrlock("key", { why = "to write it" })
-            local holder = new():holder("key")
-            assert.equal("to write it", holder.why)
-            assert.equal(writer:token(), holder.token)
-            assert.equal(0, holder.waiters)
-        end)
     end)
 
 
@@ -376,19 +366,6 @@ describe("rwlock", function ()
                 assert.equal(1, writer:unlock())
             end)
         end
-
-        it("a waiter goes on when the holder is killed", function ()
-            local child = start_holder("wrlock")
-            local reader = new { timeout = 20 }
-            tasks.run(function ()
-                scheduler.spawn(function ()
-                    scheduler.sleep(0.01)
-                    child:kill(process.KILL)
-                end)
-                assert.is_true(reader:rdlock("key") < 15)
-            end)
-            assert.equal(1, reader:unlock())
-        end)
 
         it("a share of a process that is stopped stays, until it expires", function ()
             expect.in_time(function ()

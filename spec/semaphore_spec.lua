@@ -260,16 +260,6 @@ describe("semaphore", function ()
             assert.same(pack(nil, "timeout"), pack(object:wait("key", 0)))
         end)
 
-        it("a process that is stopped keeps its permit", function ()
-            local child = start_holder()
-            child:kill(process.STOP)
-            local object = new(1)
-            assert.same(pack(nil, "timeout"), pack(object:wait("key", 0.05)))
-            child:kill(process.CONT)
-            child:say("post")
-            assert.is_true(object:wait("key"))
-        end)
-
         it("there are never more inside than there are permits", function ()
             dict:set("inside", 0)
             local source = [[
