@@ -129,22 +129,6 @@ describe("lock:wait", function ()
     end)
 
 
-    it("is over when its holder has released, though another has the lock by then", function ()
-        local holder, next_one = new(), new { timeout = 10 }
-        holder:lock("key")
-        run(function ()
-            assert(next_one:lock("key"))
-        end, function ()
-            assert.is_number((new { timeout = 10 }:wait("key")))
-            sleep(0.03)
-            assert.is_true(next_one:valid())
-        end, function ()
-            sleep(0.03)
-            holder:unlock()
-        end)
-    end)
-
-
     it("is over though the lock is taken again in the same breath, each time", function ()
         expect.in_time(function ()
             local holder, over, in_time = new(), 0, nil
@@ -219,19 +203,6 @@ describe("lock:wait", function ()
                 run(function () elapsed = new { timeout = 10 }:wait("key") end)
                 return elapsed >= 0.05 and elapsed < 0.1 + AT_ONCE
             end)
-        end)
-    end)
-
-
-    it("leaves a released lock free at once, though its own waiters have not run yet", function ()
-        local holder = new()
-        holder:lock("key")
-        run(function ()
-            assert(new { timeout = 10 }:wait("key"))
-        end, function ()
-            sleep(0.02)
-            holder:unlock()
-            assert.is_true(new { fair = true }:trylock("key"))
         end)
     end)
 
