@@ -148,7 +148,7 @@ describe("rwlock", function ()
     end)
 
 
-    it("a writer that waits and is never resumed keeps readers out for a while, and no longer than its timeout", function ()
+    it("a writer that is never resumed keeps readers out for a while, and no longer than its timeout", function ()
         local reader, other = new(), new { timeout = 10 }
         assert(reader:rdlock("key"))
         -- A coroutine that begins to wait and goes no further.
