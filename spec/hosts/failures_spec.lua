@@ -15,6 +15,16 @@ local COMMON = [[
         return function () return lock:unlock() end
     end
 
+    -- Whether a coroutine has failed.
+    local failed, say_error = false, report
+    function report(message) failed = true say_error(message) end
+
+    -- Takes "key", which another holds, says that under the word, and gives it back.
+    local function take(word, options)
+        local lock = new(options)
+        say(word, lock:lock("key") > 0, lock:unlock())
+    end
+
     -- In a coroutine: from now on all wait by wait(real, waiter, seconds); real is the host that was there before.
     local function set_liar(wait)
         local real = hosts.current()
@@ -59,15 +69,10 @@ for _, name in ipairs(loops.names) do
 
         it("a coroutine that fails while it holds leaves the others waiting, until the lock is released", function ()
             local text = answer [[
-                local held, failed = new({ exptime = 60 }), false
-                local say_error = report
-                function report(message) failed = true say_error(message) end
+                local held = new({ exptime = 60 })
                 spawn(function ()
                     assert(held:lock("key"))
-                    spawn(function ()
-                        local lock = new()
-                        say("other", lock:lock("key") > 0, lock:unlock())
-                    end)
+                    spawn(function () take("other") end)
                     sleep(0.01)
                     error("failed: on purpose")
                 end)
@@ -88,15 +93,9 @@ for _, name in ipairs(loops.names) do
 
         it("what a coroutine held that failed is freed when its object is collected", function ()
             local text = answer [[
-                local failed = false
-                local say_error = report
-                function report(message) failed = true say_error(message) end
                 spawn(function ()
                     local lock = holding("key")
-                    spawn(function ()
-                        local other = new({ timeout = 20 })
-                        say("other", other:lock("key") > 0, other:unlock())
-                    end)
+                    spawn(function () take("other", { timeout = 20 }) end)
                     sleep(0.01)
                     error("failed: on purpose")
                 end)
@@ -123,10 +122,7 @@ for _, name in ipairs(loops.names) do
                         error("failed: on purpose")
                     end)
                 end)
-                spawn(function ()
-                    local lock = new()
-                    say("other", lock:lock("key") > 0, lock:unlock())
-                end)
+                spawn(function () take("other") end)
                 later(0.01, release)
                 run()
                 say_leftovers()
@@ -174,12 +170,11 @@ for _, name in ipairs(loops.names) do
                     local count = 0
                     spawn(function ()
                         set_liar(function (real, waiter, seconds) ]] .. wait .. [[ end)
-                        local lock = new({ timeout = 20, fair = true })
-                        say("first", lock:lock("key") > 0, lock:unlock())
+                        take("first", { timeout = 20, fair = true })
                         spawn(function ()
                             release = hold()
                             later(0.02, release)
-                            say("second", lock:lock("key") > 0, lock:unlock())
+                            take("second", { timeout = 20, fair = true })
                         end)
                     end)
                     later(0.02, release)
@@ -303,8 +298,7 @@ for _, name in ipairs(loops.names) do
                     spawn(function ()
                         sleep(0.02)
                         later(0.01, release)
-                        local lock = new({ timeout = 20 })
-                        say("second", lock:lock("key") > 0, lock:unlock())
+                        take("second", { timeout = 20 })
                         over = true
                     end)
                     local lock = new({ timeout = 60, exptime = 60 })
@@ -358,8 +352,7 @@ describe("in the loop of", function ()
                 local waiting
                 spawn(function ()
                     waiting = coroutine.running()
-                    local lock = new()
-                    say("got", lock:lock("key") > 0, lock:unlock())
+                    take("got")
                     waiting = nil
                     sleep(0.02)
                     say("slept")
@@ -384,10 +377,7 @@ describe("in the loop of", function ()
                 local ffi = require "ffi"
                 pcall(ffi.cdef, "int close(int descriptor);")
                 local release = hold()
-                spawn(function ()
-                    local lock = new()
-                    say("got", lock:lock("key") > 0, lock:unlock())
-                end)
+                spawn(function () take("got") end)
                 spawn(function ()
                     sleep(0.01)
                     say("closed", ffi.C.close(parker.fd()))
@@ -396,10 +386,7 @@ describe("in the loop of", function ()
                 end)
                 run()
                 release = hold()
-                spawn(function ()
-                    local lock = new()
-                    say("got", lock:lock("key") > 0, lock:unlock())
-                end)
+                spawn(function () take("got") end)
                 spawn(function () release() end)
                 run()
                 say_leftovers()

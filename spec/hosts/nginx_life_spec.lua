@@ -31,16 +31,7 @@ local LOCATIONS = {
         local ok, reason = lock:unlock()
         ngx.print(ok and inside or reason)
     ]],
-    -- Holds the lock until the dictionary says "go".
-    ["/hold"] = [[
-        local lock = new()
-        assert(lock:lock("key"))
-        dict:set("held", true)
-        while not dict:get("go") do
-            ngx.sleep(0.005)
-        end
-        ngx.print(lock:unlock())
-    ]],
+    ["/hold"] = "local lock = new()\n" .. site.HOLD,
     -- Ends without giving it back; the worker has it.
     ["/keep"] = [[
         package.loaded.kept = new()

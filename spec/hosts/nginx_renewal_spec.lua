@@ -15,6 +15,14 @@ describe("in nginx", function ()
     local dict, lock = fixture.site(NAME)
     local await = steps.await_in(dict)
 
+    -- The connection of a request, when the request has done the step.
+    local function begin(here, path, step)
+        local connection = here:connect()
+        connection:send(path)
+        await(step)
+        return connection
+    end
+
     -- Whether three renewals come of the grant that there is. Not, where a stall of the machine outlasted the lease.
     local function is_kept(key)
         local holder = lock:holder(key)
@@ -30,8 +38,8 @@ describe("in nginx", function ()
 
 
     describe("renew", function ()
-        -- A request that holds the lock until it may go on. `begin` is called when it has it. True if it was kept.
-        local function hold(begin)
+        -- A request that holds the lock until it may go on. `act` is called when it has it. True if it was kept.
+        local function hold(act)
             dict:flush_all()
             local here = site.start { locations = locations { ["/hold"] = [[
                 local lock = new { exptime = 0.6, renew = true }
@@ -40,11 +48,9 @@ describe("in nginx", function ()
                 await "go on"
                 ngx.print(tostring(lock:unlock()))
             ]] } }
-            local connection = here:connect()
-            connection:send("/hold")
-            await "locked"
+            local connection = begin(here, "/hold", "locked")
             local worker = here:workers()[1]
-            begin(here)
+            act(here)
             local kept = is_kept "key"
             dict:set("go on", true)
             kept = connection:receive() == "1" and kept
@@ -92,9 +98,7 @@ describe("in nginx", function ()
                 await "go on"
                 ngx.print(tostring(kept:valid()))
             ]] } }
-            local connection = here:connect()
-            connection:send("/kill")
-            await "killed"
+            local connection = begin(here, "/kill", "killed")
             site.await("the lock lapses", function () return not lock:holder("key") end)
             dict:set("go on", true)
             assert.equal("false", (connection:receive()))
@@ -108,10 +112,7 @@ describe("in nginx", function ()
                 done "locked"
                 ngx.sleep(60)
             ]] } }
-            local connection = here:connect()
-            connection:send("/hold")
-            await "locked"
-            connection:close()
+            begin(here, "/hold", "locked"):close()
             site.await("the lock lapses", function () return not lock:holder("key") end)
         end)
 

@@ -1,19 +1,13 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
 local files, shell, waits = require "spec.support" ("files", "shell", "waits")
+require "spec.support.process"  -- declares fork, waitpid, kill and their like
 local ffi = require "ffi"
 
 ffi.cdef [[
-int fork(void);
 int execv(const char *path, char *const arguments[]);
 int setpgid(int pid, int group);
 int open(const char *path, int flags, ...);
-int dup2(int from, int to);
-int setenv(const char *name, const char *value, int overwrite);
-int unsetenv(const char *name);
-void _exit(int status);
-int waitpid(int pid, int *status, int options);
-int kill(int pid, int signal);
 void (*signal(int number, void (*handler)(int)))(int);
 char *mkdtemp(char *path);
 char *realpath(const char *path, char *resolved);

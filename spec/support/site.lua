@@ -35,10 +35,10 @@ $stream
 http {
   access_log off;
   client_body_temp_path $folder/body;
-  proxy_temp_path $folder/proxy;
   fastcgi_temp_path $folder/fastcgi;
-  uwsgi_temp_path $folder/uwsgi;
+  proxy_temp_path $folder/proxy;
   scgi_temp_path $folder/scgi;
+  uwsgi_temp_path $folder/uwsgi;
   lua_package_path "$root/lua/?.lua;$root/?.lua;;";
   $dictionaries
   $http
@@ -70,6 +70,14 @@ _M.IN_THREADS = [[
         end
         return sum
     end
+]]
+
+-- What a location may end with: it holds "key" by `lock` until `dict` says "go".
+_M.HOLD = [[
+    assert(lock:lock("key"))
+    dict:set("held", true)
+    while not dict:get("go") do ngx.sleep(0.005) end
+    ngx.print(lock:unlock())
 ]]
 
 local Site = {}
