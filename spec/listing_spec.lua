@@ -1,7 +1,6 @@
 -- Tests dictionary/listing.lua and shdict.list: what there is in a world, for people and monitors.
 
 local fixture, process = require "spec.support" ("fixture", "process")
-local core = require "resty.holdfast.core"
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
 local semaphore = require "resty.semaphore"
@@ -110,9 +109,9 @@ describe("locks", function ()
     it("says what is wrong", function ()
         assert.has_error(function () dict.locks(5) end,
                          'bad "zone" argument: a dictionary expected, got 5; call it as dict:locks(...)')
-        for _, prefix in ipairs { 1, true, {} } do
+        for prefix, shown in pairs { [1] = "1", [true] = "boolean", [{}] = "table" } do
             assert.has_error(function () dict:locks(prefix) end,
-                             'bad "prefix" argument: a string expected, got ' .. core.describe(prefix))
+                             'bad "prefix" argument: a string expected, got ' .. shown)
         end
         local gone = assert(shdict.open("spec_locks_gone", { size = "12k" }))
         assert(shdict.remove("spec_locks_gone"))

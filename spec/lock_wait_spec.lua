@@ -3,7 +3,6 @@
 
 local expect, fixture, keep, pack, process, waits =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "waits")
-local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
@@ -73,7 +72,7 @@ describe("lock:wait", function ()
             lock:unlock()
             assert.equal(0, new():wait("key"))
             keep(new { exptime = 0.01 }):lock("key")
-            none.sleep(0.02)
+            waits.sleep(0.02)
             assert.equal(0, new():wait("key"))
         end)
     end)

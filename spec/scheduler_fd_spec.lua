@@ -51,11 +51,7 @@ describe("scheduler.wait_fd", function ()
             local answer = tostring(wait_fd(from, "r", 30))
             order[#order + 1] = answer
         end)
-        spawn(function ()
-            order[#order + 1] = "others"
-            sleep(0.01)
-            write(to)
-        end)
+        spawn(function () order[#order + 1] = "others" sleep(0.01) write(to) end)
         assert.is_true(scheduler.run())
         assert.same({ "others", "true" }, order)
     end)
