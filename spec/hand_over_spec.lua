@@ -370,25 +370,6 @@ describe("hand_over", function ()
     end
 
 
-    it("in a forked child says that the lock is another's", function ()
-        local child = process.start(process.FORK .. [[
-            local lock = require("resty.lock"):new("spec_hosts")
-            assert(lock:lock("key"))
-            in_child(function () say(lock:hand_over()) end)
-            say(lock:hand_over(), lock:unlock())
-        ]])
-        assert.equal("nil\tnot owner", child:hear())
-        assert.equal("true\t1", child:hear())
-    end)
-
-
-    it("is called as a method", function ()
-        local lock = assert(resty_lock:new(NAME))
-        assert.matches("^bad receiver of hand_over: a lock object expected, got nil; call it as obj:hand_over",
-                       expect.blamed(function () lock.hand_over() end))
-    end)
-
-
     it("and its option deadlock is a boolean", function ()
         for _, module in ipairs { resty_lock, rwlock } do
             assert.equal('bad option "deadlock" to new: a boolean expected, got 1',

@@ -107,28 +107,6 @@ describe("host", function ()
             assert.is_false(parker.has_listeners())
             holder:unlock()
         end)
-
-        it("lets a host that can only sleep wait for locks", function ()
-            local dict = assert(shdict.open("spec_locks", { size = "1m" }))
-            dict:flush_all()
-            local holder = resty_lock:new("spec_locks")
-            holder:lock("key")
-            local sleeps = 0
-            hosts.set_host {
-                name = "sleepy",
-                sleep = function (seconds)
-                    sleeps = sleeps + 1
-                    if sleeps == 3 then
-                        holder:unlock()
-                    end
-                    none.sleep(seconds)
-                end,
-            }
-            local lock = resty_lock:new("spec_locks")
-            assert.is_true(lock:lock("key") > 0)
-            assert.is_true(sleeps >= 3)
-            lock:unlock()
-        end)
     end)
 
 

@@ -102,19 +102,6 @@ describe("holder", function ()
         assert.equal(getpid(), new():holder("key").process)
     end)
 
-    it("takes keys as lock does", function ()
-        local lock = new()
-        assert.same(pack(nil, "nil key"), pack(lock:holder()))
-        assert.same(pack(nil, "empty key"), pack(lock:holder("")))
-        assert.same(pack(nil, "bad key type"), pack(lock:holder({})))
-        lock:lock(12)
-        assert.equal(lock:token(), lock:holder("12").token)
-        assert.error_matches(function () lock.holder("key") end,
-                             '^bad receiver of holder: a lock object expected, got "key"; call it as obj:holder')
-        assert.error_matches(function () new():trylock("key", { why = 5 }) end,
-                             '^bad option "why" to trylock: a string expected, got 5$')
-    end)
-
     describe("and holders and waiters,", function ()
         local rw, sem
 

@@ -168,19 +168,6 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.equal(1, lock:unlock())
         end)
 
-        it("has keys as dict:add has them #local", function ()
-            local lock = new { timeout = 0 }
-            lock:lock(12)
-            assert.same({ nil, "timeout" }, { new({ timeout = 0 }):lock("12") })
-            lock:unlock()
-            assert.equal(0, lock:lock(true))
-            assert.is_true(dict:get("true"))
-            lock:unlock()
-            assert.equal(0, lock:lock("a\0b"))
-            assert.equal(0, new():lock("a\0c"))
-            assert.equal(0, new():lock(("k"):rep(65535)))
-        end)
-
         it("has no key where that is false, as the original", function ()
             assert.same(pack(nil, "nil key"), pack(new():lock(false)))
         end)

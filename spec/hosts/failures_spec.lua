@@ -458,32 +458,6 @@ describe("in the loop of", function ()
     end)
 
 
-    it("luv: a program that closes all handles, ours with its own, waits as before afterwards", function ()
-        local child = loops.start("luv", [[
-            local held = holding("key")
-            local function wait()
-                spawn(function () assert(new():lock("key")) end)
-            end
-            local function polls()
-                local count = 0
-                uv.walk(function (handle)
-                    if handle:get_type() == "poll" and not handle:is_closing() then count = count + 1 end
-                end)
-                return count
-            end
-            wait()
-            say(polls())
-            uv.walk(function (handle) if not handle:is_closing() then handle:close() end end)
-            uv.run("nowait")
-            say(polls())
-            wait()
-            say(polls())
-        ]])
-        assert.equal("1\n0\n1\n", child:hear_all())
-        assert.equal(0, child:wait())
-    end)
-
-
     it("cqueues: a controller that is not run any more delays no coroutine of another one", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })

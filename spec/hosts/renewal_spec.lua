@@ -232,14 +232,6 @@ describe("where no loop runs the caller", function ()
     end
 
 
-    it("nor for a host of the program's own", function ()
-        assert.equal("nil\t" .. CANNOT_RENEW .. "\n", loops.start("wait_fd of its own", [[
-            spawn(function () say(new({ renew = true }):lock("key")) end)
-            run()
-        ]]):hear_all())
-    end)
-
-
     for _, name in ipairs { "luv", "neovim" } do
         it(name .. ": what a callback of the loop takes is renewed as long as its object is there", function ()
             assert.equal("true\tlost\n", loops.start(name, [[
