@@ -36,7 +36,6 @@ describe("histograms", function ()
         assert(shdict.remove(NAME))
     end)
 
-
     it("are empty in a new dictionary, for each kind and both times", function ()
         local histograms = assert(dict:histograms())
         for _, kind in ipairs { "lock", "rwlock", "semaphore" } do
@@ -105,7 +104,6 @@ describe("contention", function ()
         end
     end
 
-
     it("counts what a caller meets that does not wait, and the looks of one that polls", function ()
         local holder = new()
         assert(holder:lock("refused"))
@@ -155,7 +153,6 @@ describe("log_timeouts", function ()
     end
 
     before_each(function () lines = {} end)
-
 
     it("tells the key, the holder, since when and why, once a wait is in vain", function ()
         assert(keep(new()):lock("key", { why = "to write the report" }))

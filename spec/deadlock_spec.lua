@@ -132,7 +132,6 @@ describe("a cycle of waits", function ()
         end)
     end
 
-
     for _, count in ipairs { 2, 3, 5 } do
         it("of " .. count .. " processes that have no tasks is told to one, and the others go on", function ()
             local processes = {}
@@ -142,7 +141,6 @@ describe("a cycle of waits", function ()
             check_cycle(processes, 5, false)
         end)
     end
-
 
     it("is told under a host of the user's own", function ()
         dictionary()
@@ -259,7 +257,6 @@ end
 describe("what is no cycle of waits", function ()
     after_each(process.clean_up)
 
-
     for _, name in ipairs(loops.names) do
         it("the loop of " .. name .. ": one coroutine waits while another holds, and will release", function ()
             require("resty.shdict").open("spec_hosts", { size = "1m" }):flush_all()
@@ -297,7 +294,6 @@ describe("what is no cycle of waits", function ()
         end)
     end
 
-
     it("a process that released before it waited is in none", function ()
         local a, b = start_holders("a", "b")
         assert.equal("got", ask(a, "take other"))
@@ -311,14 +307,12 @@ describe("what is no cycle of waits", function ()
         assert.equal("got", a:hear())
     end)
 
-
     it("a holder that is killed leaves none", function ()
         local a, b, c = start_chain()
         scheduler.sleep(0.05)
         c:kill()
         assert_served(a, b)
     end)
-
 
     it("the one that would be told is killed: the others go on without being told", function ()
         for _ = 1, 5 do
@@ -332,12 +326,10 @@ describe("what is no cycle of waits", function ()
         end
     end)
 
-
     it("a coroutine that waits for itself ends by its timeout, as in lua-resty-lock", function ()
         local a = start_holders("a")
         assert.equal("timeout", ask(a, "wait a 0.2"))
     end)
-
 
     it("a process that is stopped is in a cycle when it goes on", function ()
         local a, b = start_holders("a", "b")
@@ -418,25 +410,21 @@ describe("with an rwlock", function ()
         end
     end
 
-
     for _, method in ipairs { "wrlock", "rdlock" } do
         it("a cycle over a single holder by " .. method .. " is told", function ()
             assert_one_is_told(said(method, 1, 10))
         end)
     end
 
-
     it("the cycle that is left when another reader goes is told", function ()
         assert_one_is_told(said("rdlock", 2, 10, 0.6))
     end)
-
 
     it("two readers lead nowhere", function ()
         local first, second = said("rdlock", 2, 0.3)
         assert.equal("writer\ttimeout\t-", first)
         assert.equal("holder\tgot\t-", second)
     end)
-
 
     it("a semaphore leads nowhere, as another coroutine may post", function ()
         dictionary()
@@ -541,7 +529,6 @@ say("done", entered, told)
 
 describe("a storm of philosophers", function ()
     after_each(process.clean_up)
-
 
     it("goes on, no two are inside of a lock, and each cycle that is told is one", function ()
         dictionary()

@@ -49,7 +49,6 @@ describe("examples/nginx", function ()
         assert.equal("", shell.output("ls '" .. command.path("temporary") .. "'"))
     end
 
-
     it("asks Redis once for each article with the lock, and more often without", function ()
         local process = start("1", "300", "32")
         assert.same({ code = 0 }, process:wait(60), process:err())

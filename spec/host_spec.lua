@@ -14,11 +14,9 @@ describe("host", function ()
         scheduler.run()
     end)
 
-
     local function current_name()
         return hosts.current().name
     end
-
 
     describe("of the caller", function ()
         it("is the scheduler in one of its tasks, and none elsewhere", function ()
@@ -59,7 +57,6 @@ describe("host", function ()
         end)
     end)
 
-
     it("every host has the whole interface", function ()
         hosts.set_host { name = "mine", sleep = none.sleep }
         for _, host in ipairs { none, require "resty.holdfast.host.scheduler", (hosts.current()) } do
@@ -69,7 +66,6 @@ describe("host", function ()
             end
         end
     end)
-
 
     describe("set_host", function ()
         it("refuses what is no host, at the line that called", function ()
@@ -108,7 +104,6 @@ describe("host", function ()
             holder:unlock()
         end)
     end)
-
 
     describe("none", function ()
         it("sleeps as long as it is told", function ()

@@ -65,7 +65,6 @@ describe("locks", function ()
         return found
     end
 
-
     it("gives what is held, of each kind, with its holders, and no value and nothing that is free", function ()
         dict:set("value", 1)
         local lock = new()

@@ -23,7 +23,6 @@ describe("holder", function ()
         return child
     end
 
-
     it("is nil where nobody holds the key", function ()
         local lock = new()
         assert.same(pack(nil), pack(lock:holder("key")))

@@ -36,7 +36,6 @@ describe("lock", function ()
         return new(opts), calls
     end
 
-
     describe("renew", function ()
         it("keeps the lock while the task lives, and not longer than until unlock #local", function ()
             tasks.run(function ()
@@ -211,7 +210,6 @@ describe("lock", function ()
         end)
     end)
 
-
     describe("on_lost", function ()
         for _, method in ipairs { "unlock", "expire", "remaining", "valid" } do
             it("is called when " .. method .. " finds out, and not again by another", function ()
@@ -317,7 +315,6 @@ describe("lock", function ()
             assert.equal("lost\tkey\tnot owner\nunlock\tnil\tnot owner\n", text)
         end)
     end)
-
 
     it("refuses values that make no sense, at the line that called #local", function ()
         local refusal = expect.refusal_of(resty_lock, "spec_renew")

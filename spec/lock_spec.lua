@@ -35,7 +35,6 @@ describe("lock", function ()
             for i = 1, 3 do ]] .. source .. " end", { stderr = true }))
     end
 
-
     describe("new", function ()
         it("refuses to be called with a dot, at the line that called", function ()
             assert.matches("^bad call of new: call it as resty_lock:new%(", expect.blamed(function ()
@@ -141,7 +140,6 @@ holdfast: bad option "timeout" to new: nan; ignored
         end)
     end)
 
-
     describe("lock", function ()
         it("takes a free lock at once: 0 seconds, and one result only", function ()
             forbid_waiting()
@@ -229,7 +227,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         end)
     end)
 
-
     describe("trylock", function ()
         it("gets a free lock, or says that it is held", function ()
             forbid_waiting()
@@ -251,7 +248,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_true(dict:ttl("key") > 40)
         end)
     end)
-
 
     describe("unlock", function ()
         it("answers 1, and \"unlocked\" when there is nothing to unlock", function ()
@@ -295,7 +291,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.same(pack(nil, "not owner"), pack(lock:unlock()))
         end)
     end)
-
 
     describe("expire", function ()
         it("starts the time anew: the one of new, or the given one", function ()
@@ -363,7 +358,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         end)
     end)
 
-
     describe("token", function ()
         it("grows with every grant of its key, is never that of another grant, and goes with the lock", function ()
             assert.same(pack(nil, "unlocked"), pack(new():token()))
@@ -382,7 +376,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             end
         end)
     end)
-
 
     describe("the collector", function ()
         it("releases the lock of an object that is lost", function ()
@@ -429,7 +422,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_nil(dict:get("key"))
         end)
     end)
-
 
     describe("across processes", function ()
         local function start_holder()
@@ -538,7 +530,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         end)
     end)
 
-
     for _, wait in ipairs { "wake", "poll" } do
         it("says that its dictionary was removed while it waits by " .. wait, function ()
             assert(shdict.open("spec_removed", { size = "64k" }))
@@ -558,7 +549,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         end)
     end
 
-
     it("HOLDFAST_WAIT sets how new objects wait, and refuses what it does not know", function ()
         local TRY = [[
             local ok, lock = pcall(require, "resty.lock")
@@ -570,7 +560,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         assert.matches('HOLDFAST_WAIT is "pool": accepted are "wake" and "poll"',
                        (process.run(TRY, { env = { HOLDFAST_WAIT = "pool" } })), 1, true)
     end)
-
 
     it("an error inside the wait reaches the caller and leaves nothing behind", function ()
         local first, second = new(), new()
@@ -584,7 +573,6 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         first:unlock()
         assert.equal(0, second:lock("key"))
     end)
-
 
     it("one object in two coroutines never holds two locks", function ()
         local first, shared = new(), new()

@@ -59,7 +59,6 @@ describe("lock:wait", function ()
         return results, over - released
     end
 
-
     describe("on a key that nobody holds", function ()
         it("returns 0 at once, and takes nothing", function ()
             assert.same(pack(0), pack(new():wait("key")))
@@ -77,7 +76,6 @@ describe("lock:wait", function ()
         end)
     end)
 
-
     it("returns the seconds that it took until the release, and takes nothing", function ()
         expect.in_time(function ()
             local holder, next_one = new(), new()
@@ -91,7 +89,6 @@ describe("lock:wait", function ()
         end)
     end)
 
-
     it("ends with a timeout: its own, or the object's", function ()
         keep(new()):lock("key")
         run(function ()
@@ -101,7 +98,6 @@ describe("lock:wait", function ()
         end)
         assert.equal(0, dict:waiters("key"))
     end)
-
 
     it("lets all waiters go on with one release, and each of them at once", function ()
         expect.in_time(function ()
@@ -127,7 +123,6 @@ describe("lock:wait", function ()
         end)
     end)
 
-
     it("is over though the lock is taken again in the same breath, each time", function ()
         expect.in_time(function ()
             local holder, over, in_time = new(), 0, nil
@@ -151,7 +146,6 @@ describe("lock:wait", function ()
         end)
     end)
 
-
     it("leaves alone what its object holds, which is another key", function ()
         local lock, holder = new { timeout = 10 }, new()
         lock:lock("own")
@@ -160,7 +154,6 @@ describe("lock:wait", function ()
         assert.is_number(results[1])
         assert.is_true(lock:valid())
     end)
-
 
     it("waits on the key that the object itself holds until another coroutine releases it", function ()
         local lock = new { timeout = 10 }
@@ -174,7 +167,6 @@ describe("lock:wait", function ()
             assert.same(pack(nil, "timeout"), pack(lock:wait("key", { timeout = 0.02 })))
         end)
     end)
-
 
     describe("ends as well when the lock", function ()
         local ends = {
@@ -205,7 +197,6 @@ describe("lock:wait", function ()
         end)
     end)
 
-
     it("polls where the object polls", function ()
         local holder = new()
         holder:lock("key")
@@ -216,7 +207,6 @@ describe("lock:wait", function ()
             assert.same(pack(nil, "timeout"), pack(new { timeout = 0.02, wait = "poll" }:wait("key")))
         end)
     end)
-
 
     it("is refused where one cannot wait, or stops the process if the object may", function ()
         require("resty.holdfast.host").set_host {
@@ -229,7 +219,6 @@ describe("lock:wait", function ()
         assert.same(pack(nil, "cannot wait here (host callback): in a callback"), pack(new():wait("key")))
         assert.is_number((new { block = true }:wait("key")))
     end)
-
 
     it("waits for the holders of permits at its beginning, and for a value to go", function ()
         local sem = assert(semaphore:new("spec_wait", { permits = 2 }))
@@ -248,7 +237,6 @@ describe("lock:wait", function ()
         assert.is_number(wait_until(function () dict:delete("key") end)[1])
     end)
 
-
     it("tells of a deadlock as lock does", function ()
         local a, b = new { timeout = 10 }, new { timeout = 10 }
         local results
@@ -266,7 +254,6 @@ describe("lock:wait", function ()
         assert.same({ nil, "deadlock", { "a", "b" } }, { results[1], results[2], results[3] })
     end)
 
-
     it("raises what is wrong at the line that called it", function ()
         local lock = new()
         assert.same(pack(nil, "nil key"), pack(lock:wait()))
@@ -278,7 +265,6 @@ describe("lock:wait", function ()
         assert.equal("bad receiver of wait: a lock object expected, got nil; call it as obj:wait(...)",
                      expect.blamed(function () lock.wait(nil, "key") end))
     end)
-
 
     describe("over processes", function ()
         it("all of ten processes go on when another releases", function ()

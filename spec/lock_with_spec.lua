@@ -9,7 +9,6 @@ local scheduler = require "resty.holdfast.scheduler"
 describe("lock", function ()
     local dict, new = fixture.locks(require "resty.lock", "spec_with")
 
-
     describe("with", function ()
         it("holds the lock while the function runs, and passes arguments and results on, nils included", function ()
             local lock, other = new(), new()
@@ -129,7 +128,6 @@ describe("lock", function ()
             assert.is_nil(dict:get("key"))
         end)
     end)
-
 
     describe("remaining and valid", function ()
         it("tell how long the lock is held without doing anything", function ()

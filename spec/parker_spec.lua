@@ -10,13 +10,11 @@ local C = core.C
 describe("parker", function ()
     after_each(process.clean_up)
 
-
     it("is one per Lua state", function ()
         local first = parker.get()
         assert.equal(first, parker.get())
         assert.is_true(parker.is_mine(first))
     end)
-
 
     it("is another one in a forked child, which leaves its parent's alone", function ()
         assert.equal("child\ttrue\ttrue\nparent\ttrue\n", (process.run(process.FORK .. [[
@@ -34,7 +32,6 @@ describe("parker", function ()
         ]])))
     end)
 
-
     it("sleeps as long as it is told when nothing comes", function ()
         local start = C.holdfast_now()
         repeat
@@ -42,7 +39,6 @@ describe("parker", function ()
         until C.holdfast_now() - start >= 0.02
         parker.sleep(0)
     end)
-
 
     it("sleeps for so many seconds in steps: a wake-up or a signal ends a step, not the sleep", function ()
         local start, steps = C.holdfast_now(), 0
@@ -58,7 +54,6 @@ describe("parker", function ()
         parker.for_seconds(60, function () steps = steps + 1 end, function () return steps == 3 end)
         assert.equal(3, steps)
     end)
-
 
     it("tells the listener of a waiter that this is woken, and no other listener", function ()
         local shdict = require "resty.shdict"
@@ -90,7 +85,6 @@ describe("parker", function ()
         assert.is_false(parker.has_listeners())
     end)
 
-
     describe("with a descriptor, in an event loop", function ()
         -- What each child begins with: a lock that another process holds, and poll(2) for the descriptor.
         local LOOP = [[
@@ -117,7 +111,6 @@ describe("parker", function ()
             holder = process.start_holder('require("resty.lock"):new("spec_parker")', "lock", "unlock")
         end)
 
-
         it("finds it readable from a release elsewhere until it sleeps", function ()
             local waiter = process.start(LOOP .. [[
                 say(fd >= 0, try() == core.LOCKED, readable(fd, 30))
@@ -132,7 +125,6 @@ describe("parker", function ()
             assert.equal("true\ttrue", waiter:hear())
             assert.equal("1\tfalse\ttrue", waiter:hear())
         end)
-
 
         it("can have a byte from a connection with itself instead", function ()
             local waiter = process.start(LOOP .. [[
@@ -173,7 +165,6 @@ describe("parker", function ()
             assert.is_nil(waiter:hear())
         end)
 
-
         it("ends in any way while its wake thread listens", function ()
             for _, ending in ipairs { "os.exit(7)", "os.exit(7, true)", "C.exit(7)", "ffi.C.raise(15)" } do
                 local text, status = process.run(LOOP .. [[
@@ -185,7 +176,6 @@ describe("parker", function ()
                 assert.equal(ending:find("raise", 1, true) and -15 or 7, status, ending)
             end
         end)
-
 
         it("keeps the code of the thread mapped when the library is collected", function ()
             assert.equal("true\ttrue\ttrue\n", (process.run [[
@@ -221,7 +211,6 @@ describe("parker", function ()
             ]]))
         end)
     end)
-
 
     it("says why it cannot be had", function ()
         local text = process.run([[

@@ -11,7 +11,6 @@ local scheduler = require "resty.holdfast.scheduler"
 describe("rwlock", function ()
     local dict, new = fixture.locks(rwlock, "spec_rwlock")
 
-
     it("leaves a reader's share to the parent of a forked child", function ()
         local text = process.run(process.FORK .. [[
             local rwlock = require "resty.rwlock"
@@ -30,7 +29,6 @@ describe("rwlock", function ()
         ]])
         assert.equal("child\tfalse\tnot owner\theld\nparent\ttrue\ttrue\t1\t1\n", text)
     end)
-
 
     describe("new", function ()
         it("refuses options that it does not know, and bad values, at the line that called", function ()
@@ -71,7 +69,6 @@ describe("rwlock", function ()
             end)
         end)
     end)
-
 
     describe("readers and writers", function ()
         it("readers share, a writer excludes", function ()
@@ -147,7 +144,6 @@ describe("rwlock", function ()
         end)
     end)
 
-
     it("a writer that is never resumed keeps readers out for a while, and no longer than its timeout", function ()
         local reader, other = new(), new { timeout = 10 }
         assert(reader:rdlock("key"))
@@ -168,7 +164,6 @@ describe("rwlock", function ()
         none.sleep(0.1)
         assert.is_true(other:tryrdlock("key"))
     end)
-
 
     describe("what a share is", function ()
         it("expires, and says so", function ()
@@ -217,7 +212,6 @@ describe("rwlock", function ()
         end)
     end)
 
-
     describe("with_rd and with_wr", function ()
         it("hold while the function runs", function ()
             local first, second = new(), new()
@@ -242,7 +236,6 @@ describe("rwlock", function ()
                          expect.blamed(function () lock:with_wr("key", { timeout = -1 }, print) end))
         end)
     end)
-
 
     describe("across processes", function ()
         -- Takes a share and keeps it.
@@ -323,7 +316,6 @@ describe("rwlock", function ()
             assert.equal(300, dict:get("left"))
         end)
     end)
-
 
     it("raises for bad options of a call, at the line that called", function ()
         local lock = new()

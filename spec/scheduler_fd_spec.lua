@@ -43,7 +43,6 @@ describe("scheduler.wait_fd", function ()
         assert(C.write(fd, "x", 1) == 1)
     end
 
-
     it("waits until there is something to read, and lets the others run", function ()
         local from, to = new_pipe()
         local order = {}

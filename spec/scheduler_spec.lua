@@ -18,7 +18,6 @@ describe("scheduler", function ()
         return assert(scheduler.run())
     end
 
-
     describe("spawn", function ()
         it("begins tasks in the order in which they came, and only in run", function ()
             local order = {}
@@ -79,7 +78,6 @@ describe("scheduler", function ()
             assert.equal(50000, count)
         end)
     end)
-
 
     describe("sleep", function ()
         it("wakes tasks in the order of their deadlines, and never early", function ()
@@ -193,7 +191,6 @@ describe("scheduler", function ()
         end)
     end)
 
-
     describe("run", function ()
         it("ends at once without tasks", function ()
             assert.same(pack(true), pack(scheduler.run()))
@@ -287,7 +284,6 @@ describe("scheduler", function ()
         end)
     end)
 
-
     it("raises for what is no task in cancel, and names the call", function ()
         for _, given in ipairs { "task", 5, {}, false } do
             assert.error_matches(function () scheduler.cancel(given) end,
@@ -310,7 +306,6 @@ describe("scheduler", function ()
         end
         run()
     end)
-
 
     describe("join", function ()
         it("waits for the end of a task and has its results", function ()
@@ -366,7 +361,6 @@ describe("scheduler", function ()
         end)
     end)
 
-
     it("status tells what a task does", function ()
         local task
         task = spawn(function ()
@@ -382,7 +376,6 @@ describe("scheduler", function ()
         assert.equal("failed", failing:status())
     end)
 
-
     it("running gives the task that calls it", function ()
         assert.is_nil(scheduler.running())
         local task, seen, nested
@@ -394,7 +387,6 @@ describe("scheduler", function ()
         assert.equal(task, seen)
         assert.same(pack(nil), nested)
     end)
-
 
     describe("stop", function ()
         it("is seen by tasks that ask, and ends the sleep of those that sleep in asking", function ()
@@ -484,7 +476,6 @@ describe("scheduler", function ()
             assert.error_matches(function () scheduler.stopping(-1) end, "bad seconds to stopping")
         end)
     end)
-
 
     describe("with locks", function ()
         fixture.dictionary("spec_locks")

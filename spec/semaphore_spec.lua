@@ -16,7 +16,6 @@ describe("semaphore", function ()
         return assert(semaphore:new("spec_semaphore", opts))
     end
 
-
     describe("new", function ()
         it("needs to know how many permits there are, and refuses what makes no sense", function ()
             local message = expect.refusal_of(semaphore, "spec_semaphore")
@@ -40,7 +39,6 @@ describe("semaphore", function ()
                          message { permits = 1, block = "yes" })
         end)
     end)
-
 
     describe("wait and post", function ()
         it("let at most so many in", function ()
@@ -134,7 +132,6 @@ describe("semaphore", function ()
         end)
     end)
 
-
     describe("wait and with", function ()
         it("take the options of locks: timeout, exptime and why", function ()
             local object, other = new(1), new(1)
@@ -160,7 +157,6 @@ describe("semaphore", function ()
         end)
     end)
 
-
     describe("with", function ()
         it("has a permit while the function runs, and passes results on", function ()
             local object = new(1)
@@ -183,7 +179,6 @@ describe("semaphore", function ()
         end)
     end)
 
-
     describe("the collector", function ()
         it("gives back all that an object has", function ()
             local object = new(5)
@@ -198,7 +193,6 @@ describe("semaphore", function ()
             assert.same(pack(5, 0), pack(new(5):count("another")))
         end)
     end)
-
 
     describe("across processes", function ()
         local function start_holder()
@@ -217,7 +211,6 @@ describe("semaphore", function ()
             assert.equal("true", second:hear())
         end)
     end)
-
 
     it("raises for misuse, at the line that called", function ()
         local object = new(1)

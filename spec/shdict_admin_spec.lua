@@ -8,7 +8,6 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, as a whole:", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     it("flush_all leaves nothing", function ()
         for i = 1, 100 do
             dict:set(i, i)
@@ -19,7 +18,6 @@ describe("shdict, as a whole:", function ()
         assert.is_true((dict:set(1, 2)))
         assert.equal(2, dict:get(1))
     end)
-
 
     describe("get_keys", function ()
         before_each(function ()
@@ -59,7 +57,6 @@ describe("shdict, as a whole:", function ()
         end)
     end)
 
-
     it("capacity is the size, and free_space shrinks and grows", function ()
         assert.equal(1048576, dict:capacity())
         dict:flush_expired()
@@ -69,7 +66,6 @@ describe("shdict, as a whole:", function ()
         dict:delete("key")
         assert.is_true(dict:free_space() > before - 100000)
     end)
-
 
     describe("flush_expired", function ()
         before_each(function ()
@@ -95,7 +91,6 @@ describe("shdict, as a whole:", function ()
             assert.equal(69, dict:flush_expired(0))
         end)
     end)
-
 
     describe("scan", function ()
         -- Every key that a walk gives, with how often; how many steps it took.
@@ -183,7 +178,6 @@ describe("shdict, as a whole:", function ()
             end
         end)
     end)
-
 
     describe("stats", function ()
         it("count what was found and what was not", function ()

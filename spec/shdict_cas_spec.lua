@@ -7,7 +7,6 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, cas", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     it("stores where the value is the old one, whatever types old and new have", function ()
         local values = { 1, "1", true, false, "", "text", "a\0b", ("x"):rep(10000), -0.5, math.huge }
         for _, old in ipairs(values) do

@@ -8,7 +8,6 @@ local fixture = require "spec.support.fixture"
 describe("shdict, bad input", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     describe("bad input", function ()
         local METHODS = {
             "get", "get_stale", "set", "safe_set", "add", "safe_add", "replace", "delete", "cas", "incr", "ttl",

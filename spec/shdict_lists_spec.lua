@@ -6,7 +6,6 @@ local fixture, pack = require "spec.support" ("fixture", "pack")
 describe("shdict, lists:", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     it("lpush adds at the head, rpush at the tail, and both return the length", function ()
         assert.same(pack(1), pack(dict:rpush("list", "b")))
         assert.same(pack(2), pack(dict:rpush("list", "c")))

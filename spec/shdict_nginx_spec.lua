@@ -8,7 +8,6 @@ local it = fixture.it_unless(site.missing())
 describe("shdict beside ngx.shared", function ()
     after_each(site.clean_up)
 
-
     -- The lines of one of the files in spec/side_by_side, each in words, by their first word.
     local function run(name, dictionaries)
         local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
@@ -34,7 +33,6 @@ describe("shdict beside ngx.shared", function ()
         end
         return #differences .. " differ, for instance\n" .. table.concat(lines, "\n")
     end
-
 
     it("answers each call in each state alike, but for the known differences", function ()
         local dictionaries = {}

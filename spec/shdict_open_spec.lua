@@ -8,7 +8,6 @@ local shdict = require "resty.shdict"
 describe("shdict", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     describe("open", function ()
         it("gives the one that is open already", function ()
             assert.equal(dict, shdict.open("spec_dict", { size = "1m" }))
@@ -291,7 +290,6 @@ describe("shdict", function ()
         end)
     end)
 
-
     it("is not opened in a runtime directory that is not acceptable, which open says", function ()
         local folder = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         shell.output("chmod 770 " .. folder)
@@ -300,7 +298,6 @@ describe("shdict", function ()
         os.execute("rm -rf -- '" .. folder .. "'")
         assert.matches("^nil\t.*" .. folder:gsub("%p", "%%%0") .. ".*770", said)
     end)
-
 
     describe("shared", function ()
         it("has what exists, and nil for what does not", function ()
@@ -338,7 +335,6 @@ describe("shdict", function ()
             assert.matches("^nil\t.*spec_first", (process.run(open, { env = env })))
         end)
     end)
-
 
     describe("remove", function ()
         it("takes the dictionary out of the world", function ()

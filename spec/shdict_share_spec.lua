@@ -25,7 +25,6 @@ end
 describe("shdict, shared:", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     it("all dictionaries share one metatable of methods, which clients patch", function ()
         local other = shdict.open("spec_patched", { size = "64k" })
         local mt = getmetatable(dict)
@@ -39,7 +38,6 @@ describe("shdict, shared:", function ()
         assert.equal(1, other:get("key"))
         shdict.remove("spec_patched")
     end)
-
 
     it("what one process stores another one reads", function ()
         local child = process.start [[
@@ -55,7 +53,6 @@ describe("shdict, shared:", function ()
             assert.equal(case[2], child:hear())
         end
     end)
-
 
     describe("a dictionary that was opened before fork", function ()
         it("is the same one in the child", function ()

@@ -9,7 +9,6 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, tables as values:", function ()
     local dict = fixture.dictionary("spec_tables", { size = "1m", tables = true })
 
-
     it("get gives a copy of what was set", function ()
         for _, value in ipairs {
             {}, { 1, 2, 3 }, { name = "Jim", dogs = { "Rex", "Tom" } }, { [1.5] = true, [true] = 1.5 },

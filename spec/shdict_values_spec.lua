@@ -7,7 +7,6 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, values:", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     describe("set and get", function ()
         it("give back what was stored, of the same type", function ()
             for _, value in ipairs { true, false, 0, 10, -1.5, 1e300, "", "text", "a\0b\255", ("x"):rep(50000) } do
@@ -62,7 +61,6 @@ describe("shdict, values:", function ()
         end)
     end)
 
-
     describe("get_stale", function ()
         it("is get with a third value for what has not expired", function ()
             dict:set("text", "text", 100)
@@ -98,7 +96,6 @@ describe("shdict, values:", function ()
         end)
     end)
 
-
     describe("safe_set and safe_add", function ()
         it("are set and add as long as there is room", function ()
             assert.same(pack(true, nil, false), pack(dict:safe_set("key", 1, 100, 7)))
@@ -125,7 +122,6 @@ describe("shdict, values:", function ()
         end)
     end)
 
-
     describe("a full dictionary", function ()
         it("makes room by removing what is alive, and says so", function ()
             local forced = 0
@@ -149,7 +145,6 @@ describe("shdict, values:", function ()
         end)
     end)
 
-
     describe("add and replace", function ()
         it("add only where there is no value", function ()
             assert.same(pack(true, nil, false), pack(dict:add("key", 1)))
@@ -170,14 +165,12 @@ describe("shdict, values:", function ()
         end)
     end)
 
-
     it("delete answers true whether there was a value or not", function ()
         dict:set("key", 1)
         assert.is_true((dict:delete("key")))
         assert.is_true((dict:delete("key")))
         assert.is_nil(dict:get("key"))
     end)
-
 
     describe("incr", function ()
         it("adds to a number, also a negative or fractional one", function ()
@@ -219,7 +212,6 @@ describe("shdict, values:", function ()
         end)
     end)
 
-
     describe("ttl and expire", function ()
         it("say and change how long a value lives", function ()
             dict:set("key", 1)
@@ -240,7 +232,6 @@ describe("shdict, values:", function ()
             end
         end)
     end)
-
 
     it("a value that can never fit is refused and loses nothing", function ()
         dict:set("other", 1)

@@ -47,7 +47,6 @@ describe("where the host says that no caller can wait", function ()
         assert.is_true(untouched, "the host was asked to sleep")
     end)
 
-
     for _, name in ipairs(primitives.names) do
         local new, take, give = primitives.functions(name, "spec_hosts")
 
@@ -75,7 +74,6 @@ describe("where the host says that no caller can wait", function ()
             end)
         end)
     end
-
 
     it("with block, a lock is had as soon as another process releases it", function ()
         local holder = process.start(HOLDER)
@@ -125,7 +123,6 @@ describe("block in nginx", function ()
     before_each(function ()
         assert(held:lock("held"))
     end)
-
 
     it("waits in the phases that cannot, until the timeout or a release", function ()
         local probe = [[

@@ -13,7 +13,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
 
         local start = loops.starter(name)
 
-
         it("the host of a coroutine is known", function ()
             local child = start [[
                 spawn(function () say(hosts.current().name) end)
@@ -21,7 +20,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             ]]
             assert.equal(loops.hosts[name] .. "\n", child:hear_all())
         end)
-
 
         it("only the coroutine waits that wants what another process holds, until it is released", function ()
             holder:take("key")
@@ -40,7 +38,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("true\t1", "end")
         end)
 
-
         it("a wait ends with its timeout", function ()
             holder:take("key")
             local child = start [[
@@ -54,7 +51,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("nil\ttimeout\ttrue")
         end)
 
-
         it("a coroutine gets what a killed process held", function ()
             holder:take("key")
             local child = start [[
@@ -65,7 +61,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             holder:kill()
             child:expect("true")
         end)
-
 
         it("a hundred waiters of one key all get it", function ()
             holder:take("key")
@@ -88,7 +83,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("100")
         end)
 
-
         it("a hundred waiters for a release all go on with it, and none has the lock", function ()
             holder:take("key")
             local child = start [[
@@ -108,7 +102,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("100\ttrue")
         end)
 
-
         it("a hundred waiters of a hundred keys are woken each by its own", function ()
             local child = start [[
                 local done = 0
@@ -126,7 +119,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             ]]
             child:expect_end("100")
         end)
-
 
         it("nothing is left of many waits: no descriptor, no thread, no handle that keeps the loop", function ()
             local child = start [[
@@ -167,7 +159,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("0", "1")
         end)
 
-
         it("no value is there after its exptime was slept", function ()
             local child = start([[
                 -- A timer of Neovim counts from its loop's own time, which may be behind.
@@ -196,7 +187,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             ]])
             child:expect_end("1200")
         end)
-
 
         it("where no thread can be had, waits are polled", function ()
             holder:take("key")
@@ -228,13 +218,11 @@ describe("where the caller cannot wait", function ()
         end)
     end
 
-
     after_each(process.clean_up)
 
     local function answer(name, source)
         return (process.run(loops.COMMON .. loops.LOOPS[name] .. source))
     end
-
 
     it("cqueues: the host says so, in a coroutine of the program's own and in a callback from C", function ()
         local prefix = "cannot wait here (host cqueues): "
@@ -247,7 +235,6 @@ describe("where the caller cannot wait", function ()
             run()
         ]]))
     end)
-
 
     it("luv: the host says so, in a callback of the loop", function ()
         assert.equal("cannot wait here (host luv): a callback of the loop; start a coroutine there\n", answer("luv", [[

@@ -69,7 +69,6 @@ for _, name in ipairs(COPASES) do
             return assert(connection:receive("*l"))
         end
 
-
         it("other connections are served while handlers wait for a lock, which each gets after the release", function ()
             local waiting = {}
             for i = 1, 20 do
@@ -85,7 +84,6 @@ for _, name in ipairs(COPASES) do
                 assert.equal("1", (waiting[i]:receive("*l")))
             end
         end)
-
 
         it("a handler goes on waiting when its client goes away, and others get the lock after it", function ()
             local gone, waiting, other = connect(), connect(), connect()

@@ -36,7 +36,6 @@ describe("examples/embed:", function ()
         return run_program("embed", "--dict", "spec_embed=" .. SIZE, unpack(paths))
     end
 
-
     describe("the loop of the C++ program", function ()
         it("wakes a coroutine by the release, not by the clock", function ()
             local child = embed [[
@@ -65,7 +64,6 @@ describe("examples/embed:", function ()
             error("it looks by itself once a second: " .. late .. " s late")
         end)
 
-
         it("resumes coroutines that yield by themselves, and keeps all from the collector", function ()
             local child = embed [[
                 local ended = 0
@@ -80,7 +78,6 @@ describe("examples/embed:", function ()
             ]]
             child:expect_end("all")
         end)
-
 
         it("is told of deadlocks between its coroutines", function ()
             local child = embed [[
@@ -101,7 +98,6 @@ describe("examples/embed:", function ()
             child:expect_end("deadlock")
         end)
 
-
         it("says where a wait is not possible, and why", function ()
             holder:take("key")
             local prefix = "nil\tcannot wait here (host embed): "
@@ -117,7 +113,6 @@ describe("examples/embed:", function ()
             assert.matches("^false\t.*cannot wait here$", child:hear())
             assert.equal(0, child:wait())
         end)
-
 
         it("goes on when a script ends with an error, and says so in the end", function ()
             holder:take("key")
@@ -135,7 +130,6 @@ describe("examples/embed:", function ()
             assert.matches("nil\ttimeout\n", text)
             assert.equal(1, child:wait())
         end)
-
 
         it("shares locks with a worker of nginx: each waits for the other", function ()
             assert.is_nil(site.missing())
@@ -170,7 +164,6 @@ describe("examples/embed:", function ()
             assert.equal(0, child:wait())
         end)
 
-
         it("refuses what it cannot run", function ()
             for _, case in ipairs {
                 { 2, "Usage: embed", },
@@ -186,13 +179,11 @@ describe("examples/embed:", function ()
         end)
     end)
 
-
     describe("the C program", function ()
         local function await_waiter(key)
             local dict = assert(require("resty.shdict").open("spec_embed", { size = SIZE }))
             assert(command.await(function () return dict:waiters(key) == 1 end))
         end
-
 
         it("waits for a lock that Lua holds, and counts", function ()
             holder:take("counter lock")
@@ -201,7 +192,6 @@ describe("examples/embed:", function ()
             holder:release()
             child:expect_end("count 1")
         end)
-
 
         it("loses no count among many processes", function ()
             local children = {}
@@ -216,7 +206,6 @@ describe("examples/embed:", function ()
             table.sort(counts)
             assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }, counts)
         end)
-
 
         it("gives up in time, and takes over from the dead", function ()
             holder:take("counter lock")

@@ -66,7 +66,6 @@ for _, name in ipairs(loops.names) do
             return found
         end
 
-
         it("a coroutine that fails while it holds leaves the others waiting, until the lock is released", function ()
             local text = answer [[
                 local held = new({ exptime = 60 })
@@ -90,7 +89,6 @@ for _, name in ipairs(loops.names) do
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
 
-
         it("what a coroutine held that failed is freed when its object is collected", function ()
             local text = answer [[
                 spawn(function ()
@@ -112,7 +110,6 @@ for _, name in ipairs(loops.names) do
             assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
         end)
 
-
         it("a function that with() runs after a wait, and that fails, lets the others have the lock", function ()
             local text = answer [[
                 local release = hold()
@@ -131,7 +128,6 @@ for _, name in ipairs(loops.names) do
             assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
-
 
         -- Hosts that lie, and all the same two coroutines get the lock in turn, one of them after its release.
         for lie, wait in pairs {
@@ -184,7 +180,6 @@ for _, name in ipairs(loops.names) do
             end)
         end
 
-
         it("nothing is lost with a host that does not wait at all", function ()
             assert.equal("got\ttrue\t1\nleft\tfalse\tnil\n", answer [[
                 hold(0.2)
@@ -197,7 +192,6 @@ for _, name in ipairs(loops.names) do
                 say_leftovers()
             ]])
         end)
-
 
         it("nothing is lost when each wake-up is told twice", function ()
             assert.equal("100\nleft\tfalse\tnil\n", answer [[
@@ -235,7 +229,6 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-
         it("a host that fails raises its error where the lock is wanted, and the waiter is given back", function ()
             local text = answer [[
                 local release = hold()
@@ -263,7 +256,6 @@ for _, name in ipairs(loops.names) do
                          .. "got\ttrue\t1\nleft\tfalse\tnil\n", text)
         end)
 
-
         it("a host that ends the wait has its reason told, and the waiter is given back", function ()
             assert.equal("nil\tshutting down\nnil\tshutting down\n0\tfalse\n", answer [[
                 hold()
@@ -280,7 +272,6 @@ for _, name in ipairs(loops.names) do
                 run()
             ]])
         end)
-
 
         it("a waiter behind one that its host never resumes gets the lock after a while", function ()
             assert.equal("second\ttrue\t1\n", answer [[
@@ -307,7 +298,6 @@ for _, name in ipairs(loops.names) do
                 run()
             ]])
         end)
-
 
         it("a waiter goes on in the way it began when another host is set meanwhile", function ()
             local text = answer [[
@@ -396,7 +386,6 @@ describe("in the loop of", function ()
         end)
     end
 
-
     it("luv: an error after a wait that is not caught goes where those of callbacks go, with traceback", function ()
         local function fate(source)
             local child = loops.start("luv", COMMON .. source .. [[
@@ -422,7 +411,6 @@ describe("in the loop of", function ()
         assert.equal(other_status, status)
         assert.equal(other_text:match("not reached"), text:match("not reached"))
     end)
-
 
     it("luv: threads, which have a Lua state and a loop of their own, wait each in its own", function ()
         local child = loops.start("luv", [[
@@ -457,7 +445,6 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-
     it("cqueues: a controller that is not run any more delays no coroutine of another one", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
@@ -473,7 +460,6 @@ describe("in the loop of", function ()
         assert.equal("true\nlater\n", child:hear_all())
         assert.equal(0, child:wait())
     end)
-
 
     it("copas: sleep takes a time and nothing else", function ()
         local child = loops.start("copas", [[

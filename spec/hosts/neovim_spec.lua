@@ -41,7 +41,6 @@ describe("in Neovim", function ()
         end)
     end
 
-
     describe("the main loop", function ()
         it_goes_on("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", [[
             local timer, ticks, scheduled, steps, alive = uv.new_timer(), 0, 0, 0, false
@@ -130,7 +129,6 @@ describe("in Neovim", function ()
         ]], "begin", "true")
     end)
 
-
     describe("a coroutine", function ()
         it_goes_on("that began to wait in the main loop goes on there", [[
             local over
@@ -203,7 +201,6 @@ describe("in Neovim", function ()
         end)
     end)
 
-
     describe("a fast event", function ()
         it("gets what is free, and does not wait for the rest", function ()
             local child = start [[
@@ -247,7 +244,6 @@ describe("in Neovim", function ()
         ]], "begin", "true\t0")
     end)
 
-
     it("an instance that is killed leaves nothing locked", function ()
         local child = start [[
             vim.schedule(function () say("begin") end)
@@ -257,7 +253,6 @@ describe("in Neovim", function ()
         holder:kill()
         child:expect("true")
     end)
-
 
     it("an instance that ends while it holds and waits leaves nothing locked, and ends at once", function ()
         local child = start [[
@@ -271,7 +266,6 @@ describe("in Neovim", function ()
         holder:release()
         holder:take("held")
     end)
-
 
     it("nothing is left of waits: the loop watches for wake-ups only during waits", function ()
         local child = start [[
@@ -314,7 +308,6 @@ describe("in Neovim", function ()
         child:expect_end("false", "true", "false")
     end)
 
-
     it_goes_on("a hundred callbacks and the main program that wait at once all get the lock", [[
         local done = 0
         for _ = 1, 100 do
@@ -333,7 +326,6 @@ describe("in Neovim", function ()
         say(done)
     ]], "begin", "100")
 
-
     it("is found as a plugin, in the folder lua/ of what runtimepath names", function ()
         local root = require("ffi").string(require("ffi").C.realpath(".", nil))
         local child = start([[
@@ -343,7 +335,6 @@ describe("in Neovim", function ()
         assert.equal(root .. "/lua/resty/lock.lua", child:hear())
         child:expect("neovim\tnil\ttimeout")
     end)
-
 
     for way, place in pairs {
         ["in the folder that a plugin manager puts into runtimepath"] = "plugins/holdfast",
@@ -366,7 +357,6 @@ describe("in Neovim", function ()
         end)
     end
 
-
     it("is shown as a plugin by docs/install.md: lazy.nvim can read that, and builds it by make", function ()
         local plugin
         for _, block in ipairs(snippets.read "docs/install.md") do
@@ -376,7 +366,6 @@ describe("in Neovim", function ()
         end
         assert.equal("make", plugin.dependencies[1].build)
     end)
-
 
     it("a task of the scheduler, run inside of it, is a task there, too", function ()
         local child = start [[
@@ -392,7 +381,6 @@ describe("in Neovim", function ()
         holder:release_when(child, "begin")
         child:expect_end("true", "true")
     end)
-
 
     it_goes_on("a thread of it has no loop of its own: the thread waits", [[
         local path = package.path

@@ -118,7 +118,6 @@ describe("the life of nginx", function ()
         assert.equal(1, lock:unlock())
     end
 
-
     it("reloads under load lose no lock and leave no request waiting", function ()
         local here = start { workers = 2 }
         local old = {}

@@ -63,7 +63,6 @@ describe("names in nginx", function ()
         end
     end)
 
-
     it("a lock opens our dictionary of the name and size of the lua_shared_dict", function ()
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("none", here:get("/capacity?name=my_locks"))

@@ -57,7 +57,6 @@ describe("in nginx", function ()
         semaphore:post("permit")
     end)
 
-
     -- One that is gone after the test.
     local function folder()
         local path = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
@@ -88,7 +87,6 @@ describe("in nginx", function ()
         end
     end
 
-
     it("one can wait in rewrite, access, content, in timers and in the light threads of a request", function ()
         local here = site.start { http = "init_by_lua_block {" .. PROBE .. "}", locations = { ["/probe"] = {
             rewrite = "probe 'rewrite'",
@@ -107,7 +105,6 @@ describe("in nginx", function ()
         end
     end)
 
-
     it("one can wait in server_rewrite", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. "}",
@@ -117,7 +114,6 @@ describe("in nginx", function ()
         assert.equal("done", (here:get("/probe")))
         assert_waits "server_rewrite"
     end)
-
 
     -- Phases are known by their names; nginx gets new ones.
     it("nginx is asked where the phase is a new one, and complains of nothing", function ()
@@ -133,7 +129,6 @@ describe("in nginx", function ()
         assert.falsy(here:log():find("patch", 1, true))
     end)
 
-
     local function make_certificate(path)
         assert(shell.succeeds("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
                         .. "-subj /CN=spec -keyout " .. path .. "/key -out " .. path .. "/certificate 2>/dev/null"))
@@ -145,7 +140,6 @@ describe("in nginx", function ()
         return (process.run("io.write(io.popen('curl -sk --max-time 20 --unix-socket " .. path
                             .. "/tls.sock https://spec/secret'):read('*a'))"))
     end
-
 
     it("one can wait while a TLS connection gets its certificate", function ()
         local path = folder()
@@ -159,7 +153,6 @@ describe("in nginx", function ()
         assert_waits "certificate"
         assert.is_true(site.alive(here.master.pid))
     end)
-
 
     -- That takes OpenResty's patch, without which nginx ends the connection when anything yields there.
     it("one can wait in ssl_client_hello where ngx.sleep can; a free lock is to be had in any case", function ()
@@ -194,7 +187,6 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-
     it("no wait is possible in the phases where ngx.sleep is not: that raises the error of lua-resty-lock", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. [[}
@@ -227,13 +219,11 @@ describe("in nginx", function ()
         assert_raises("exit_worker", "API disabled in the context of exit_worker_by_lua*")
     end)
 
-
     it("init_by_lua says what to do instead", function ()
         site.start { http = "init_by_lua_block {" .. PROBE .. " probe 'init' }" }
         assert_raises("init", "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and "
                               .. "there ngx.timer.at(0, ...)")
     end)
-
 
     -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve requests.
     local BLOCKING_SLEEP = [[
@@ -266,7 +256,6 @@ describe("in nginx", function ()
         assert_raises("set", "API disabled in the context of set_by_lua*")
     end)
 
-
     it("workers that start wait for each other where ngx.sleep is replaced", function ()
         site.start {
             workers = 3,
@@ -286,7 +275,6 @@ describe("in nginx", function ()
         assert.is_false(dict:get("together"))
     end)
 
-
     it("a function that C calls cannot wait, and is told so", function ()
         local here = site.start { locations = { ["/sort"] = [[
             local lock = require("resty.lock"):new("spec_phases", { timeout = 5 })
@@ -296,7 +284,6 @@ describe("in nginx", function ()
         ]] } }
         assert.equal("cannot wait here (host nginx): Lua was called from C\nend", (here:get("/sort")))
     end)
-
 
     it("a thread of nginx's own pool waits like any thread", function ()
         local path = folder()
@@ -314,7 +301,6 @@ describe("in nginx", function ()
         }
         assert.equal("nil timeout none", (here:get("/thread")))
     end)
-
 
     it("HOLDFAST_WAIT=poll and wait = 'poll' sleep by ngx.sleep, in the steps of lua-resty-lock", function ()
         local here = site.start {

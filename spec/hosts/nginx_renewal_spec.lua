@@ -36,7 +36,6 @@ describe("in nginx", function ()
         return renewals == 3
     end
 
-
     describe("renew", function ()
         -- A request that holds the lock until it may go on. `act` is called when it has it. True if it was kept.
         local function hold(act)
@@ -58,7 +57,6 @@ describe("in nginx", function ()
             return kept, here, worker
         end
 
-
         it("keeps a lock while its request goes on", function ()
             expect.in_time(function ()
                 local kept, here = hold(function () end)
@@ -66,7 +64,6 @@ describe("in nginx", function ()
                 return kept
             end)
         end)
-
 
         it("keeps it in a worker that is told to exit, and does not keep the worker", function ()
             expect.in_time(function ()
@@ -77,7 +74,6 @@ describe("in nginx", function ()
             end)
         end)
 
-
         it("ends with the light thread: the lock lapses, though its object is still there", function ()
             local here = site.start { locations = locations { ["/leave"] = [[
                 KEPT = new { exptime = 0.3, renew = true }
@@ -87,7 +83,6 @@ describe("in nginx", function ()
             site.await("the lock lapses", function () return not lock:holder("key") end)
             assert.equal(0, lock:lock("key"))
         end)
-
 
         it("ends with a light thread that is killed", function ()
             local here = site.start { locations = locations { ["/kill"] = [[
@@ -104,7 +99,6 @@ describe("in nginx", function ()
             assert.equal("false", (connection:receive()))
         end)
 
-
         it("ends with a request when its client went away", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations { ["/hold"] = [[
                 KEPT = new { exptime = 0.3, renew = true }
@@ -115,7 +109,6 @@ describe("in nginx", function ()
             begin(here, "/hold", "locked"):close()
             site.await("the lock lapses", function () return not lock:holder("key") end)
         end)
-
 
         it("tells on_lost when the lock is lost; it may wait, and fail", function ()
             local here = site.start { locations = locations { ["/lose"] = [[
@@ -135,7 +128,6 @@ describe("in nginx", function ()
             site.await("the log tells", function () return here:log():find("holdfast: on_lost failed: ", 1, true) end)
             assert.is_truthy(here:log():find("failed on purpose", 1, true))
         end)
-
 
         it("says so where a lock cannot be renewed, and takes none there", function ()
             local here = site.start { locations = locations { ["/log"] = {

@@ -10,7 +10,6 @@ local it = fixture.it_unless(site.missing())
 describe("time in nginx", function ()
     after_each(site.clean_up)
 
-
     it("is that of ngx.shared in 10,000 rounds of drawn times, and never late; locks are never early", function ()
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         ffi.C.setenv("HOLDFAST_SPEC_SEED", seed, 1)

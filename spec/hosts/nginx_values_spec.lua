@@ -64,7 +64,6 @@ describe("a value in ngx.shared", function ()
         return files.find(folder .. "/zone.dict") ~= nil
     end
 
-
     it("is there after a reload whose workers start slowly, and after the next one", function ()
         local here = start_and_store { workers = 2, http = [[init_worker_by_lua_block {
             os.execute "sleep 0.3"

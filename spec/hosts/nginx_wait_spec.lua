@@ -52,7 +52,6 @@ end
 describe("in a worker of nginx", function ()
     local dict, lock = fixture.site(NAME, { size = "4m" })
 
-
     local function waiters(key)
         local holder = lock:holder(key or "key")
         return holder and holder.waiters or 0
@@ -97,7 +96,6 @@ describe("in a worker of nginx", function ()
         end)
     end
 
-
     it("only the light thread waits that wants what another process holds, until it is released", function ()
         local here = site.start { locations = with() }
         assert(lock:lock("key"))
@@ -110,7 +108,6 @@ describe("in a worker of nginx", function ()
         assert.equal("waited", (connection:receive()))
         assert.equal("", complaints(here))
     end)
-
 
     it("a hundred light threads that only wait for a release all go on with one, in each of two workers", function ()
         local here = site.start { workers = 2, locations = with {
@@ -132,7 +129,6 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-
     it("a killed light thread that only waited for a release leaves nothing, and tells the others", function ()
         local here = site.start { locations = with { ["/some"] = [[
             local killed = {}
@@ -153,7 +149,6 @@ describe("in a worker of nginx", function ()
         assert.equal("5", (connection:receive(60)))
         site.await("nothing is left", function () return here:get("/left") == "false" and dict:waiters("key") == 0 end)
     end)
-
 
     it("light threads, coroutines of a request and timers wait alike", function ()
         local here = site.start { locations = with { ["/all"] = [[
@@ -180,7 +175,6 @@ describe("in a worker of nginx", function ()
         assert.equal("111", (connection:receive()))
     end)
 
-
     it("the wake timer ends without waiters and leaves no thread, no descriptor and no line in the log", function ()
         local here = site.start { locations = with() }
         local pid = here:workers()[1]
@@ -204,7 +198,6 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
         assert.equal("false", (here:get("/left")))
     end)
-
 
     it("in a worker that is told to exit a new wait is woken, too", function ()
         local here = site.start { locations = with { ["/two"] = [[
@@ -231,7 +224,6 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-
     it("a killed light thread leaves nothing, and does not keep what it waited for from others", function ()
         local here = site.start { locations = with { ["/kill"] = [[
             for _ = 1, 50 do
@@ -253,7 +245,6 @@ describe("in a worker of nginx", function ()
         assert(lock:lock("key"))
         assert.equal(0, waiters())
     end)
-
 
     it("after light threads that were killed while they waited the next goes on as soon as after none", function ()
         local here = site.start { locations = with { ["/queue"] = [[
@@ -294,7 +285,6 @@ describe("in a worker of nginx", function ()
         end
     end)
 
-
     it("what is free is not refused because of light threads that were killed while they waited", function ()
         local here = site.start { locations = with { ["/refused"] = [[
             local function rwlock() return assert(require("resty.rwlock"):new("spec_nginx", { timeout = 0 })) end
@@ -332,7 +322,6 @@ describe("in a worker of nginx", function ()
         end
     end)
 
-
     it("a client that goes away leaves nothing", function ()
         local here = site.start { server = "lua_check_client_abort on;", locations = with() }
         assert(lock:lock("key"))
@@ -349,7 +338,6 @@ describe("in a worker of nginx", function ()
         await_no_wake_timer(here)
         site.await("nothing is left", function () return here:get("/left") == "false" end)
     end)
-
 
     for what, directive in pairs {
         ["runs no more timers"] = "lua_max_running_timers 1;",
@@ -387,7 +375,6 @@ describe("in a worker of nginx", function ()
             end
         end)
     end
-
 
     it("a wake timer that fails is started again by the next wait", function ()
         local here = site.start { locations = with { ["/break"] = [[
