@@ -294,26 +294,6 @@ describe("what is no cycle of waits", function ()
         end)
     end
 
-    it("a process that released before it waited is in none", function ()
-        local a, b = start_holders("a", "b")
-        assert.equal("got", ask(a, "take other"))
-        b:say("wait a 10")
-        scheduler.sleep(0.05)
-        assert.equal("1", ask(a, "release a"))
-        a:say("wait b 10")
-        assert.equal("got", b:hear())
-        scheduler.sleep(0.15)
-        assert.equal("1", ask(b, "release b"))
-        assert.equal("got", a:hear())
-    end)
-
-    it("a holder that is killed leaves none", function ()
-        local a, b, c = start_chain()
-        scheduler.sleep(0.05)
-        c:kill()
-        assert_served(a, b)
-    end)
-
     it("the one that would be told is killed: the others go on without being told", function ()
         for _ = 1, 5 do
             local a, b, c = start_chain()
@@ -324,11 +304,6 @@ describe("what is no cycle of waits", function ()
             assert_served(a, b)
             process.clean_up()
         end
-    end)
-
-    it("a coroutine that waits for itself ends by its timeout, as in lua-resty-lock", function ()
-        local a = start_holders("a")
-        assert.equal("timeout", ask(a, "wait a 0.2"))
     end)
 
     it("a process that is stopped is in a cycle when it goes on", function ()

@@ -37,19 +37,6 @@ describe("lock", function ()
     end
 
     describe("renew", function ()
-        it("keeps the lock while the task lives, and not longer than until unlock #local", function ()
-            tasks.run(function ()
-                expect.in_time(function ()
-                    local lock = new { exptime = 0.3, renew = true }
-                    assert.equal(0, lock:lock("key"))
-                    scheduler.sleep(0.4)
-                    local kept = lock:valid() and lock:unlock() == 1
-                    assert.is_nil(dict:get("key"))
-                    return kept
-                end)
-            end)
-        end)
-
         it("comes each time that a third of exptime has passed", function ()
             tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true }

@@ -99,30 +99,6 @@ describe("lock:wait", function ()
         assert.equal(0, dict:waiters("key"))
     end)
 
-    it("lets all waiters go on with one release, and each of them at once", function ()
-        expect.in_time(function ()
-            local holder, times = new(), {}
-            holder:lock("key")
-            for _ = 1, 200 do
-                spawn(function ()
-                    assert(new { timeout = 30 }:wait("key"))
-                    times[#times + 1] = now()
-                end)
-            end
-            local released
-            run(function ()
-                sleep(0.05)
-                assert.equal(200, dict:waiters("key"))
-                released = now()
-                holder:unlock()
-            end)
-            assert.equal(200, #times)
-            assert.equal(0, dict:waiters("key"))
-            assert.equal(0, dict:stats().repairs)
-            return times[200] - released < AT_ONCE
-        end)
-    end)
-
     it("is over though the lock is taken again in the same breath, each time", function ()
         expect.in_time(function ()
             local holder, over, in_time = new(), 0, nil

@@ -249,26 +249,6 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("0", child:hear())
     end)
 
-    it("leaves the locks of a dictionary out that cannot be listed", function ()
-        local held = assert(resty_lock:new(NAMES[1]))
-        assert(held:lock("held"))
-        local count = lock_counts.count
-        lock_counts.count = function (handle, seconds)
-            if handle == dict[1] then
-                return nil, "timeout"
-            end
-            return count(handle, seconds)
-        end
-        local ok, text = pcall(metrics)
-        lock_counts.count = count
-        assert(ok, text)
-        local _, samples = parse(text)
-        assert.is_nil(samples['holdfast_locks_held{dictionary="spec_metrics",kind="lock"}'])
-        assert.is_nil(samples['holdfast_lock_waiters{dictionary="spec_metrics"}'])
-        assert.equal(0, samples['holdfast_lock_waiters{dictionary="spec metrics \\"2\\"\\\\%25\\n"}'])
-        assert.equal(102400, samples['holdfast_dictionary_capacity_bytes{dictionary="spec_metrics"}'])
-    end)
-
     it("has the families that the manual describes", function ()
         fill()
         local families, manual = parse((metrics { keys = 1 })), described()

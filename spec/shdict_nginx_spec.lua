@@ -1,6 +1,6 @@
 -- The proof that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
 
-local fixture, shell, site = require "spec.support" ("fixture", "shell", "site")
+local fixture, site = require "spec.support" ("fixture", "site")
 
 local it = fixture.it_unless(site.missing())
 
@@ -53,18 +53,6 @@ describe("shdict beside ngx.shared", function ()
         local said = run("random", { side_by_side = "64m" })
         assert.equal(0, #said.differs, "HOLDFAST_SPEC_SEED=" .. seed .. ": " .. the_first(said.differs))
         assert.equal(1, #said.calls)
-    end)
-
-    it("is open in all workers when init_by_lua has opened it", function ()
-        local folder = shell.output("pwd") .. "/spec/side_by_side/"
-        local here = site.start { workers = 2, http = "init_by_lua_file " .. folder .. "before_fork.lua;"
-                                                      .. "init_worker_by_lua_file " .. folder .. "after_fork.lua;" }
-        local lines = {}
-        for i = 1, 5 do
-            lines[i] = here.master:hear()
-        end
-        table.sort(lines)
-        assert.same({ "end", "end", "last\t20000\t3\tfirst", "worker\thello\t7", "worker\thello\t7" }, lines)
     end)
 
     -- Where the original fails, a value that was there before is lost or others are; the words are the same.

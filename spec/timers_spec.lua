@@ -27,14 +27,6 @@ end
 
 
 describe("timers", function ()
-    it("come in the order of their deadlines", function ()
-        local heap = timers.new()
-        for name, deadline in pairs { c = 3, a = 1, d = 4, b = 2 } do
-            heap:add({ name = name }, deadline)
-        end
-        assert.equal("abcd", drain(heap))
-    end)
-
     it("come in the order of adding when the deadlines are equal", function ()
         local heap = timers.new()
         for name in ("abcdefgh"):gmatch(".") do

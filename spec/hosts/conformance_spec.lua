@@ -62,45 +62,33 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect("true")
         end)
 
-        it("a hundred waiters of one key all get it", function ()
-            holder:take("key")
-            local child = start [[
-                local got = {}
-                for i = 1, 100 do
-                    spawn(function ()
-                        local lock = new({ timeout = 60, exptime = 60 })
-                        local elapsed, err = lock:lock("key")
-                        if not elapsed then say(err) end
-                        got[#got + 1] = i
-                        lock:unlock()
-                    end)
-                end
-                later(0.05, function () say("wait") end)
-                run()
-                say(#got)
-            ]]
-            holder:release_when(child, "wait")
-            child:expect_end("100")
-        end)
-
-        it("a hundred waiters for a release all go on with it, and none has the lock", function ()
-            holder:take("key")
-            local child = start [[
-                local went_on = 0
-                for _ = 1, 100 do
-                    spawn(function ()
-                        local elapsed, err = new({ timeout = 60 }):wait("key")
-                        if not elapsed then say(err) end
-                        went_on = went_on + 1
-                    end)
-                end
-                later(0.05, function () say("wait") end)
-                run()
-                say(went_on, (new():trylock("key")))
-            ]]
-            holder:release_when(child, "wait")
-            child:expect_end("100\ttrue")
-        end)
+        for what, wait in pairs {
+            ["of one key all get it"] = [[
+                local elapsed, err = lock:lock("key")
+                if elapsed then lock:unlock() end
+            ]],
+            ["for a release all go on with it, and none has the lock"] = 'local elapsed, err = lock:wait("key")',
+        } do
+            it("a hundred waiters " .. what, function ()
+                holder:take("key")
+                local child = start([[
+                    local got = 0
+                    for _ = 1, 100 do
+                        spawn(function ()
+                            local lock = new({ timeout = 60, exptime = 60 })
+                            ]] .. wait .. [[
+                            if not elapsed then say(err) end
+                            got = got + 1
+                        end)
+                    end
+                    later(0.05, function () say("wait") end)
+                    run()
+                    say(got, (new():trylock("key")))
+                ]])
+                holder:release_when(child, "wait")
+                child:expect_end("100\ttrue")
+            end)
+        end
 
         it("a hundred waiters of a hundred keys are woken each by its own", function ()
             local child = start [[

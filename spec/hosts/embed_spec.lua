@@ -79,25 +79,6 @@ describe("examples/embed:", function ()
             child:expect_end("all")
         end)
 
-        it("is told of deadlocks between its coroutines", function ()
-            local child = embed [[
-                local function cross(first, second)
-                    return function ()
-                        local one, two = new(), new()
-                        assert(one:lock(first))
-                        sleep(0.02)
-                        local _, err = two:lock(second)
-                        if err then say(err) end
-                        one:unlock()
-                        two:unlock()
-                    end
-                end
-                spawn(cross("a", "b"))
-                spawn(cross("b", "a"))
-            ]]
-            child:expect_end("deadlock")
-        end)
-
         it("says where a wait is not possible, and why", function ()
             holder:take("key")
             local prefix = "nil\tcannot wait here (host embed): "

@@ -244,16 +244,6 @@ describe("in Neovim", function ()
         ]], "begin", "true\t0")
     end)
 
-    it("an instance that is killed leaves nothing locked", function ()
-        local child = start [[
-            vim.schedule(function () say("begin") end)
-            say((new():lock("key") or 0) > 0)
-        ]]
-        child:expect("begin")
-        holder:kill()
-        child:expect("true")
-    end)
-
     it("an instance that ends while it holds and waits leaves nothing locked, and ends at once", function ()
         local child = start [[
             local held = new()
@@ -307,24 +297,6 @@ describe("in Neovim", function ()
         ]]
         child:expect_end("false", "true", "false")
     end)
-
-    it_goes_on("a hundred callbacks and the main program that wait at once all get the lock", [[
-        local done = 0
-        for _ = 1, 100 do
-            spawn(function ()
-                local lock = new({ timeout = 60, exptime = 60 })
-                assert(lock:lock("key"))
-                done = done + 1
-                lock:unlock()
-            end)
-        end
-        vim.schedule(function () say("begin") end)
-        local lock = new({ timeout = 60, exptime = 60 })
-        assert(lock:lock("key"))
-        lock:unlock()
-        vim.wait(20000, function () return done == 100 end)
-        say(done)
-    ]], "begin", "100")
 
     it("is found as a plugin, in the folder lua/ of what runtimepath names", function ()
         local root = require("ffi").string(require("ffi").C.realpath(".", nil))

@@ -257,22 +257,6 @@ describe("the life of nginx", function ()
         assert_free("key")
     end)
 
-    it("a worker that is killed while it waits holds up none of the others", function ()
-        local here = start { workers = 2 }
-        local each = here:connect_to_each(2)
-        local victim = worker_of(each[1])
-        assert.is_true(lock:trylock("key"))
-        each[1]:send("/wait")
-        await_waiters(1)
-        each[2]:send("/wait")
-        await_waiters(2)
-        here:signal("KILL", victim)
-        await_exit(victim)
-        assert.equal(1, lock:unlock())
-        assert.equal("got", each[2]:receive())
-        assert_free("key")
-    end)
-
     it("without the code cache requests wait for each other, and nothing of their Lua states is left", function ()
         local here = start { http = "lua_code_cache off;" }
         local pid = here:workers()[1]

@@ -64,6 +64,12 @@ describe("in nginx", function ()
         return path
     end
 
+    -- A site in which probe() is known; `options` are those of site.start.
+    local function start(options)
+        options.http = "init_by_lua_block {" .. PROBE .. "}" .. (options.http or "")
+        return site.start(options)
+    end
+
     local function found(phase, what)
         return site.await(phase .. ": " .. what, function () return dict:get(phase .. " " .. what) end)
     end
@@ -88,7 +94,7 @@ describe("in nginx", function ()
     end
 
     it("one can wait in rewrite, access, content, in timers and in the light threads of a request", function ()
-        local here = site.start { http = "init_by_lua_block {" .. PROBE .. "}", locations = { ["/probe"] = {
+        local here = start { locations = { ["/probe"] = {
             rewrite = "probe 'rewrite'",
             access = "probe 'access'",
             content = [[
@@ -106,8 +112,7 @@ describe("in nginx", function ()
     end)
 
     it("one can wait in server_rewrite", function ()
-        local here = site.start {
-            http = "init_by_lua_block {" .. PROBE .. "}",
+        local here = start {
             server = "server_rewrite_by_lua_block { if ngx.var.uri == '/probe' then probe 'server_rewrite' end }",
             locations = { ["/probe"] = "ngx.print 'done'" },
         }
@@ -143,8 +148,7 @@ describe("in nginx", function ()
 
     it("one can wait while a TLS connection gets its certificate", function ()
         local path = folder()
-        local here = site.start {
-            http = "init_by_lua_block {" .. PROBE .. "}",
+        local here = start {
             listen = { "unix:" .. path .. "/tls.sock ssl" },
             server = make_certificate(path) .. "ssl_certificate_by_lua_block { probe 'certificate' }",
             locations = { ["/secret"] = "ngx.print 'secret'" },
@@ -157,8 +161,7 @@ describe("in nginx", function ()
     -- That takes OpenResty's patch, without which nginx ends the connection when anything yields there.
     it("one can wait in ssl_client_hello where ngx.sleep can; a free lock is to be had in any case", function ()
         local path = folder()
-        local here = site.start {
-            http = "init_by_lua_block {" .. PROBE .. "}",
+        local here = start {
             listen = { "unix:" .. path .. "/tls.sock ssl" },
             server = make_certificate(path) .. [[ssl_client_hello_by_lua_block {
                 local dict = require("resty.shdict").open "spec_phases"
@@ -188,8 +191,8 @@ describe("in nginx", function ()
     end)
 
     it("no wait is possible in the phases where ngx.sleep is not: that raises the error of lua-resty-lock", function ()
-        local here = site.start {
-            http = "init_by_lua_block {" .. PROBE .. [[}
+        local here = start {
+            http = [[
                 init_worker_by_lua_block { probe "init_worker" }
                 exit_worker_by_lua_block { probe "exit_worker" }
                 upstream other {

@@ -166,47 +166,6 @@ for _, name in ipairs(loops.names) do
                 child:expect "key not owner"
                 lock:unlock()
             end)
-
-            it("what a process renews is free when it is killed, though it has a forked child", function ()
-                local child = start [[
-                    local ffi = require "ffi"
-                    ffi.cdef "int fork(void); int usleep(unsigned int); void _exit(int);"
-                    spawn(function ()
-                        local lock = new { exptime = 60, renew = true, on_lost = print }
-                        assert(lock:lock("key"))
-                        if ffi.C.fork() == 0 then
-                            ffi.C.usleep(2000000)
-                            ffi.C._exit(0)
-                        end
-                        say "locked"
-                        sleep(30)
-                    end)
-                    run()
-                ]]
-                child:expect "locked"
-                assert.is_true(is_held())
-                child:kill()
-                assert.equal(-9, child:wait())
-                local lock = assert(resty_lock:new("spec_hosts", { timeout = 20 }))
-                assert.is_true(lock:lock("key") < 10)
-                lock:unlock()
-            end)
-
-            it("rwlocks are renewed as well", function ()
-                assert.equal("lost\ttrue\nnil\tnot owner\n", start([[
-                    spawn(function ()
-                        local lost
-                        local lock = assert(require("resty.rwlock"):new("spec_hosts", {
-                            exptime = 0.3, renew = true, on_lost = function () lost = true end }))
-                        assert(lock:wrlock("key"))
-                        shdict.open("spec_hosts"):delete("key")
-                        await(function () return lost end)
-                        say("lost", lost)
-                        say(lock:unlock())
-                    end)
-                    run()
-                ]]):hear_all())
-            end)
         end)
     end
 end
