@@ -51,14 +51,6 @@ describe("holder", function ()
         lock:unlock()
     end)
 
-    it("has an endless time left where the lock never expires, and no reason where none was given", function ()
-        local lock = new { exptime = 0 }
-        lock:trylock("key")
-        local holder = lock:holder("key")
-        assert.equal(math.huge, holder.remaining)
-        assert.is_nil(holder.why)
-    end)
-
     it("counts the waiters", function ()
         local lock = new()
         lock:lock("key", { why = "first" })
@@ -165,16 +157,6 @@ describe("holder", function ()
                 assert(sem:wait("permits", { why = "permit " .. i }))
             end
             assert.same({ "permit 1", "permit 2", "permit 3" }, whys(sem:holders("permits")))
-        end)
-
-        it("tell a dead process, until another wants what it held #local", function ()
-            local child = start_holder("rwlock", "rdlock", "read")
-            assert(rw:rdlock("read", { why = "here" }))
-            child:kill(process.KILL)
-            child:wait()
-            local holders = dict:holders("read")
-            assert.same({ false, "from afar", true, "here" },
-                        { holders[1].alive, holders[1].why, holders[2].alive, holders[2].why })
         end)
 
         it("count all waiters, also those for a release only #local", function ()

@@ -32,14 +32,6 @@ describe("parker", function ()
         ]])))
     end)
 
-    it("sleeps as long as it is told when nothing comes", function ()
-        local start = C.holdfast_now()
-        repeat
-            parker.sleep(0.02)
-        until C.holdfast_now() - start >= 0.02
-        parker.sleep(0)
-    end)
-
     it("sleeps for so many seconds in steps: a wake-up or a signal ends a step, not the sleep", function ()
         local start, steps = C.holdfast_now(), 0
         parker.for_seconds(0.02, function (left)

@@ -2,7 +2,7 @@
 -- What holds in every event loop that holdfast knows, and in that of examples/embed: the same claims, each in a real
 -- loop of its own process.
 
-local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
+local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
 
 
 for _, name in ipairs { "embed", unpack(loops.names) } do
@@ -175,26 +175,6 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             ]])
             child:expect_end("1200")
         end)
-
-        it("where no thread can be had, waits are polled", function ()
-            holder:take("key")
-            local child = start [[
-                local core = require "resty.holdfast.core"
-                local parker = require "resty.holdfast.wait.parker"
-                parker.fd = function () return nil, "no thread" end
-                parker.timer = parker.fd
-                tell_after(3, "others go on")
-                spawn(function ()
-                    say(new({ timeout = 20 }):lock("key") ~= nil)
-                    over = true
-                end)
-                run()
-            ]]
-            child:expect("others go on")
-            waits.sleep(0.1)
-            holder:release()
-            child:expect("true")
-        end)
     end)
 end
 
@@ -220,14 +200,6 @@ describe("where the caller cannot wait", function ()
                 coroutine.wrap(function () say((select(2, hosts.current()))) end)()
                 table.sort({ 1, 2 }, function (a, b) say((select(2, hosts.current()))) return a < b end)
             end)
-            run()
-        ]]))
-    end)
-
-    it("luv: the host says so, in a callback of the loop", function ()
-        assert.equal("cannot wait here (host luv): a callback of the loop; start a coroutine there\n", answer("luv", [[
-            local timer = uv.new_timer()
-            timer:start(1, 0, function () say((select(2, hosts.current()))) timer:close() end)
             run()
         ]]))
     end)
