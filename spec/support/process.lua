@@ -74,7 +74,15 @@ local function pipe()
 end
 
 
-local function become(what, env)
+-- Starts a program, a list with its arguments, once prepare() has run in the new process. env: variables to set (false:
+-- to unset). Returns the process id.
+function _M.spawn(words, env, prepare)
+    local pid = C.fork()
+    assert(pid >= 0, "no process")
+    if pid ~= 0 then
+        return pid
+    end
+    prepare()
     for name, value in pairs(env) do
         if value == false then
             C.unsetenv(name)
@@ -82,7 +90,6 @@ local function become(what, env)
             C.setenv(name, value, 1)
         end
     end
-    local words = type(what) == "table" and what or { "luajit", "-e", PREAMBLE .. what }
     local arguments = ffi.new("const char *[?]", #words + 1)
     for i, word in ipairs(words) do
         arguments[i - 1] = word
@@ -100,9 +107,8 @@ function _M.start(what, options)
     options = options or {}
     local child_in, input = pipe()
     local output, child_out = pipe()
-    local pid = C.fork()
-    assert(pid >= 0, "no process")
-    if pid == 0 then
+    local words = type(what) == "table" and what or { "luajit", "-e", PREAMBLE .. what }
+    local pid = _M.spawn(words, options.env or {}, function ()
         C.dup2(child_in, 0)
         C.dup2(child_out, 1)
         if options.stderr then
@@ -111,8 +117,7 @@ function _M.start(what, options)
         for descriptor = 3, 63 do
             C.close(descriptor)
         end
-        become(what, options.env or {})
-    end
+    end)
     C.close(child_in)
     C.close(child_out)
     local child = setmetatable({ pid = pid, input = input, output = output, text = "" }, Child)
