@@ -12,7 +12,6 @@ describe("scheduler", function ()
 
     after_each(process.clean_up)
 
-
     describe("run", function ()
         -- What luajit says of such an error.
         local NO_TEXT = "(error object is a table value)"
@@ -67,7 +66,6 @@ describe("scheduler", function ()
             assert.same(pack(nil, "trouble"), joined)
         end)
     end)
-
 
     -- The usual way to limit the time of a program. The hook may come to pass in the midst of the scheduler.
     describe("after an error raised by a hook", function ()

@@ -2,7 +2,7 @@
 -- Locks of two machines with agents and etcd itself: what only the store knows, as each host of Lua gets it.
 
 local command, etcd, fixture, json, process, shell, site =
-    require "spec.support" ("command", "cluster/etcd", "fixture", "json", "process", "shell", "site")
+    require "spec.support" ("command", "cluster/etcd", "fixture", "tools/json", "process", "shell", "site")
 
 local it = fixture.it_unless(etcd.missing())
 local in_nginx = fixture.it_unless(etcd.missing() or site.missing())

@@ -1,7 +1,7 @@
 -- The command about clusters: completion, and `holdfast serve` beside an agent. No store is needed.
 
 local command, offered, server, world =
-    require "spec.support" ("command", "tools/completion", "tools/server", "world")
+    require "spec.support" ("command", "tools/completion", "tools/server", "tools/world")
 
 
 describe("The command", function ()

@@ -1,7 +1,7 @@
 -- docs/errors.md, about the command and about clusters: each message that it explains is one of the sources, and each
 -- sentence of theirs is explained there.
 
-local command, files, literals, shell = require "spec.support" ("command", "files", "literals", "shell")
+local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
 -- What has to be explained.
 local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc cluster/src/capi/question.cc "

@@ -4,14 +4,11 @@
 
 local ffi = require "ffi"
 local names_of = require "spec.support.names"
-local core = require "resty.holdfast.core"
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
 
 local ngx = ngx  -- luacheck: ignore 113
-local now = core.C.holdfast_now
-local random = math.random
-local say = worker.say
+local now, random, say = require("resty.holdfast.core").C.holdfast_now, math.random, worker.say
 
 local THREADS = 500
 local ROUNDS = 20
@@ -111,12 +108,8 @@ end
 
 local function in_threads(count, fn)
     local threads = {}
-    for i = 1, count do
-        threads[i] = ngx.thread.spawn(fn, i)
-    end
-    for i = 1, count do
-        assert(ngx.thread.wait(threads[i]))
-    end
+    for i = 1, count do threads[i] = ngx.thread.spawn(fn, i) end
+    for i = 1, count do assert(ngx.thread.wait(threads[i])) end
 end
 
 

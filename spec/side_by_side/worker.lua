@@ -17,10 +17,7 @@ end
 
 
 function _M.run(task)
-    assert(ngx.timer.at(0, function (premature)
-        if premature then
-            return
-        end
+    assert(ngx.timer.at(0, function ()
         local ok, err = xpcall(task, debug.traceback)
         if not ok then
             _M.say("failed", (tostring(err):gsub("\n", " ")))

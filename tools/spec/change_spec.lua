@@ -1,6 +1,6 @@
 -- `holdfast release`, `rm` and `prune`: changes of a world that other processes use.
 
-local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
 local keep, output, rows, run = world.keep, world.output, world.rows, command.run
 

@@ -1,6 +1,6 @@
 -- `holdfast doctor`: it finds each fault, says nothing where there is none, changes nothing, and repairs what can be.
 
-local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
 local keep, output, rows, run = world.keep, world.output, world.rows, command.run
 

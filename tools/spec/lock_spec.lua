@@ -1,7 +1,7 @@
 -- `holdfast lock`: the options of flock(1), its exit statuses, and for how long the lock is held, whatever becomes of
 -- the processes. Where the options are those of flock, what util-linux tests of flock holds here.
 
-local command, shell, world = require "spec.support" ("command", "shell", "world")
+local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
 
 local await, read, run, start, write = command.await, command.read, command.run, command.start, command.write
 

@@ -1,7 +1,7 @@
 -- `holdfast ls`, `stat` and `locks`: what there is in a world, for people and for programs; and that looking changes
 -- nothing and waits for nobody.
 
-local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
 
 local keep, output, rows, run = world.keep, world.output, world.rows, command.run

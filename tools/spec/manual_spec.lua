@@ -2,7 +2,7 @@
 -- completion.
 
 local command, files, offered, shell, world =
-    require "spec.support" ("command", "files", "tools/completion", "shell", "world")
+    require "spec.support" ("command", "files", "tools/completion", "shell", "tools/world")
 
 local output = world.output
 

@@ -2,7 +2,7 @@
 -- should, and nothing that others do, or leave undone, keeps it from answering.
 
 local command, http, json, server, shell, world =
-    require "spec.support" ("command", "http", "json", "tools/server", "shell", "world")
+    require "spec.support" ("command", "http", "tools/json", "tools/server", "shell", "tools/world")
 
 local await, keep, output, run, start = command.await, world.keep, world.output, command.run, command.start
 local get, serve = server.get, server.serve

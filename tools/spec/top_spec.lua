@@ -1,6 +1,6 @@
 -- `holdfast top`: a world as it lives, as text and on a terminal; and that it waits for nobody.
 
-local command, json, world = require "spec.support" ("command", "json", "world")
+local command, json, world = require "spec.support" ("command", "tools/json", "tools/world")
 
 
 local keep, output, rows, run = world.keep, world.output, world.rows, command.run

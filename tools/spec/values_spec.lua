@@ -1,6 +1,6 @@
 -- `holdfast get`, `set`, `incr`, `del`, `ttl`, `keys`: values for scripts.
 
-local command, json, world = require "spec.support" ("command", "json", "world")
+local command, json, world = require "spec.support" ("command", "tools/json", "tools/world")
 
 local output, run = world.output, command.run
 
