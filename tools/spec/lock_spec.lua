@@ -1,7 +1,8 @@
 -- `holdfast lock`: the options of flock(1), its exit statuses, and for how long the lock is held, whatever becomes of
 -- the processes. Where the options are those of flock, what util-linux tests of flock holds here.
 
-local command, shell, world = require "spec.support" ("command", "shell", "world")
+local command, expect, shell, typing, world =
+    require "spec.support" ("command", "expect", "shell", "tools/typing", "world")
 
 local await, read, run, start, write = command.await, command.read, command.run, command.start, command.write
 
@@ -583,14 +584,18 @@ describe("The lock of a command", function()
         end
     end
 
-    -- Waits for the lock, with holdfast lock stopped before it is free; gives also the process that waits.
+    -- Waits for the lock, with holdfast lock stopped before it is free; gives also the process that waits. False where
+    -- the time that it waits has passed before.
     local function start_stopped(...)
         local waits = start("lock", ...)
-        assert(await(function() return select(2, run("locks", "--waiting")):find("key", 1, true) end))
-        local child = assert(await(function() return children(waits.pid).holdfast end))
-        waits:signal(STOP)
-        await_state(waits.pid, "T")
-        return waits, child
+        local child
+        assert(await(function()
+            child = children(waits.pid).holdfast
+            return waits:wait(0) or child and select(2, run("locks", "--waiting")):find("key", 1, true)
+        end))
+        command.kill(waits.pid, STOP)
+        assert(await(function() return waits:wait(0) or state_of(waits.pid) == "T" end))
+        return not waits.status and waits, child
     end
 
     -- Stopped, it starts no guard, and the command must not begin without; so it must not have the lock either.
@@ -616,7 +621,11 @@ describe("The lock of a command", function()
 
     it("is not had while holdfast lock is stopped, and its time passes", function()
         local _, pid = hold("exec sleep 600")
-        local waits = start_stopped("-w", "6", "key", "--", "true")
+        local waits
+        expect.in_time(function()
+            waits = start_stopped("-q", "-w", "1", "key", "--", "true")
+            return waits
+        end)
         command.kill(pid, command.KILL)
         assert(await(is_free))
         hold("exec sleep 600", "-w", "20")
@@ -929,48 +938,18 @@ describe("Signals to holdfast lock", function()
 end)
 
 
--- A terminal of its own, with a shell that has jobs, and a script of what is typed.
-local TERMINAL = [[
-import os, pty, select, sys, time
-pid, fd = pty.fork()
-if pid == 0:
-    os.environ["PS1"] = "ready> "
-    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-text = ""
-def until(wanted):
-    global text
-    end = time.time() + 60
-    while wanted not in text:
-        if time.time() > end:
-            sys.exit("no " + repr(wanted) + " in " + repr(text))
-        if select.select([fd], [], [], 0.05)[0]:
-            text += os.read(fd, 4096).decode()
-    text = text[text.index(wanted) + len(wanted):]
-def say(line):
-    os.write(fd, line.encode())
-lock = sys.argv[1] + " lock "
-until("ready> ")
-]]
-
 describe("In a terminal holdfast lock", function()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    local function type_in(script)
-        local path = write("terminal.py", TERMINAL .. script:gsub("\n +", "\n"):gsub("^ +", ""))
-        local ended, out, err = run(path, command.program, { PROGRAM = "/usr/bin/python3" })
-        assert.same({ code = 0 }, ended, err)
-        return out
-    end
-
     it("is a job: it is stopped and continued with the command, and ends by what is typed", function()
-        type_in [[
-            say(lock + "key -- sh -c 'echo is\" \"on; exec sleep 600'\n")
+        typing [[
+            say(program + " lock key -- sh -c 'echo is\" \"on; exec sleep 600'\n")
             until("is on")
             say("\x1a")
             until("Stopped")
             until("ready> ")
-            say(lock + "-n -q key -- true; echo status\" \"$?\n")
+            say(program + " lock -n -q key -- true; echo status\" \"$?\n")
             until("status 1")
             say("fg\n")
             until("sleep 600")
@@ -979,14 +958,14 @@ describe("In a terminal holdfast lock", function()
             until("ready> ")
             say("echo status\" \"$?\n")
             until("status 130")
-            say(lock + "-n -q key -- true; echo status\" \"$?\n")
+            say(program + " lock -n -q key -- true; echo status\" \"$?\n")
             until("status 0")
             say("exit\n")
         ]]
     end)
 
     it("tells the command that the terminal has hung up, though it leads the session itself", function()
-        type_in(([[
+        typing(([[
             say("exit\n")
             os.waitpid(pid, 0)
             pid, fd = pty.fork()
@@ -1000,8 +979,8 @@ describe("In a terminal holdfast lock", function()
     end)
 
     it("gives a key that is typed to the command once, and goes on if that does", function()
-        type_in [[
-            say(lock + "key -- sh -c 'trap \"echo in\\\"\\\"terrupted\" INT; echo is\" \"on; "
+        typing [[
+            say(program + " lock key -- sh -c 'trap \"echo in\\\"\\\"terrupted\" INT; echo is\" \"on; "
                        "read line; read line; echo $line' \n")
             until("is on")
             say("\x03")
