@@ -1,5 +1,6 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
+local busted = require "busted"
 local files, shell, waits = require "spec.support" ("files", "shell", "waits")
 local ffi = require "ffi"
 
@@ -93,6 +94,12 @@ function _M.tear_down()
     end
     running = {}
     os.execute("rm -rf '" .. folder .. "' " .. _M.world())
+end
+
+-- To be called in the body of a describe: a folder and a world for each claim.
+function _M.fixture()
+    busted.before_each(_M.set_up)
+    busted.after_each(_M.tear_down)
 end
 
 local Process = {}

@@ -13,8 +13,7 @@ local HOLDER = [[
 
 
 describe("holdfast release", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("ends the grant that has the token, and the next waiter has the lock", function ()
         keep(HOLDER .. "ready()")
@@ -78,8 +77,7 @@ end)
 
 
 describe("holdfast rm", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     local PERSISTENT = [[
         local shdict = require "resty.shdict"
@@ -286,8 +284,7 @@ end)
 
 
 describe("holdfast prune", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("frees what has expired, and what the dead hold", function ()
         keep [[

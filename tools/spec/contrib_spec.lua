@@ -6,8 +6,7 @@ local missing = not shell.succeeds("command -v systemd-analyze >/dev/null") and 
 
 
 describe("tools/share/holdfast-serve@.service", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
         local text = files.read("tools/share/holdfast-serve@.service")
@@ -22,8 +21,7 @@ end)
 
 
 describe("tools/share/holdfast-run@.service", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
         local text = files.read("tools/share/holdfast-run@.service")
@@ -52,8 +50,7 @@ describe("The dashboard and the alerts", function ()
     local ALERTS, DASHBOARD = "tools/share/prometheus/alerts.yml", "tools/share/grafana/holdfast.json"
     local promtool = shell.output("command -v promtool")
 
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     fixture.it_unless(promtool == "" and "promtool is not installed")("are accepted by promtool", function ()
         local ended, out, err = command.run("check", "rules", shell.output("pwd") .. "/" .. ALERTS,

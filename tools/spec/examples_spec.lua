@@ -13,8 +13,7 @@ local function run_workers(count, ...)
 end
 
 describe("examples/stampede.lua", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("calls the backend once per distinct word with the lock, and more often without", function ()
         local trace = write_trace(1000, 40)

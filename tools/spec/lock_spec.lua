@@ -81,8 +81,7 @@ end
 
 
 describe("holdfast lock", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("runs the command, and has its status", function()
         local ended, out, err = run("lock", "key", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
@@ -330,8 +329,7 @@ end)
 
 -- What util-linux asks of flock: a lock that one has for a while, and what the options make of it meanwhile.
 describe("holdfast lock has the options of flock:", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("--nonblock, --no-fork, --shared, --exclusive, --timeout beside a shared lock", function()
         local done = command.path("done")
@@ -495,8 +493,7 @@ end)
 
 
 describe("The lock of a command", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     -- What is deleted by hand would be made anew, with nobody in it.
     for _, case in ipairs {
@@ -846,8 +843,7 @@ end)
 
 
 describe("Signals to holdfast lock", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     for name, number in pairs { TERM = 15, INT = 2, HUP = 1, QUIT = 3, USR1 = USR1, USR2 = 12, WINCH = 28 } do
         it(name .. " is passed on", function()
@@ -939,8 +935,7 @@ end)
 
 
 describe("In a terminal holdfast lock", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("is a job: it is stopped and continued with the command, and ends by what is typed", function()
         typing [[

@@ -38,8 +38,7 @@ end
 
 
 describe("holdfast ls", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("prints a line for each dictionary, in order, with its counts and the processes that have it open", function ()
         local process = keep(MEMBERS .. "ready()")
@@ -167,8 +166,7 @@ end)
 
 
 describe("holdfast stat", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("prints every count that stats has, and the processes that have the dictionary open", function ()
         local process = keep(MEMBERS .. "ready()")
@@ -201,8 +199,7 @@ end)
 
 
 describe("holdfast locks", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("prints a line for each holder, with what it is and why it holds", function ()
         local process = keep(HOLDERS .. "ready()")
@@ -392,8 +389,7 @@ end)
 
 
 describe("To look at a world", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     local LOOKS = { { "ls" }, { "ls", "-p" }, { "stat", "my_locks" }, { "locks" }, { "locks", "--waiting" },
                     { "get", "my_locks", "value" }, { "keys", "my_locks" }, { "ttl", "my_locks", "value" },

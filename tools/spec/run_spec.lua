@@ -66,8 +66,7 @@ local function cpu_ticks(pid)
 end
 
 describe("holdfast run", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     describe("workers", function()
         it("each see their number and how many there are", function()

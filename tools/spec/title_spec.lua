@@ -44,8 +44,7 @@ end
 
 
 describe("In the list of processes", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("each worker shows its number, how many there are, and the script; the master too", function()
         local script = write("script.lua", WAIT)
@@ -97,8 +96,7 @@ end)
 
 
 describe("The program of a holder", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     local HOLD = [[
         assert(require("resty.shdict").open("locks", { size = "100k" }))

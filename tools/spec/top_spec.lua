@@ -120,8 +120,7 @@ end
 
 
 describe("holdfast top --batch", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("has the rates of what was done between two looks, and nothing of what was done before", function ()
         member [[
@@ -431,8 +430,7 @@ F1, F3, F4, F6, F10 = "\x1bOP", "\x1bOR", "\x1bOS", "\x1b[17~", "\x1b[21~"
 ]]
 
 describe("On a terminal holdfast top", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     local function play(script)
         local path = command.write("terminal.py", TERMINAL .. script:gsub("\n        ", "\n"):gsub("^ +", ""))

@@ -68,8 +68,7 @@ local REFUSED = {
 }
 
 describe("The command line", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     for _, case in ipairs(REFUSED) do
         local arguments, wanted = case[1], case[2]
