@@ -2,7 +2,7 @@
 
 local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
 
-local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+local keep, output, refused, rows, run = world.keep, world.output, world.refused, world.rows, command.run
 
 local HOLDER = [[
     local shdict = require "resty.shdict"
@@ -30,17 +30,13 @@ describe("holdfast release", function ()
         local process = keep(HOLDER .. "ready()")
         local token = tonumber(rows(output("locks"))[1][5])
         for _, other in ipairs { token - 1, token + 1 } do
-            local ended, out, err = run("release", "my_locks", "key", "-t", ("%d"):format(other))
-            assert.same({ code = 1 }, ended)
-            assert.equal("", out)
+            local err = refused(1, "", "release", "my_locks", "key", "-t", ("%d"):format(other))
             assert.matches(('^holdfast: "key" is not held with token %d, but with token %d by pid %d '
                             .. '%%(ready1.lua%%) for [%%d.]+ s: nothing was done\n$'):format(
                                 other, token, world.worker_of(process)), err)
         end
         assert.equal(1, #rows(output("locks")))
-        local ended, _, err = run("release", "my_locks", "free", "-t", "1")
-        assert.same({ code = 1 }, ended)
-        assert.equal('holdfast: "free" is not held: nothing was done\n', err)
+        refused(1, 'holdfast: "free" is not held: nothing was done\n', "release", "my_locks", "free", "-t", "1")
     end)
 
     it("ends one of several grants of permits", function ()
@@ -67,10 +63,7 @@ describe("holdfast release", function ()
     } do
         it("refuses: " .. table.concat(case[1], " "), function ()
             keep(HOLDER .. "ready()")
-            local ended, out, err = run("release", unpack(case[1]))
-            assert.same({ code = 2 }, ended)
-            assert.equal("", out)
-            assert.truthy(err:find("holdfast: " .. case[2], 1, true), err)
+            refused(2, "holdfast: " .. case[2], "release", unpack(case[1]))
         end)
     end
 end)
@@ -85,10 +78,14 @@ describe("holdfast rm", function ()
         dict:set("key", "value")
     ]]
 
+    local function is_refused(name, why)
+        assert.matches('^holdfast: dictionary "' .. name .. '" was not removed: ' .. why
+                       .. "; %-%-force removes it all the same\n$", refused(1, "", "rm", name))
+    end
+
     it("removes what nobody uses", function ()
-        keep(PERSISTENT:format("kept") .. "ready()"):signal(command.KILL)
+        world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
-        assert(command.await(function () return rows(output("ls", "-p", "kept"))[1][9] == "-" end))
         assert.equal("", output("rm", "kept"))
         assert.equal("other", rows(output("ls"))[1][1])
     end)
@@ -102,11 +99,7 @@ describe("holdfast rm", function ()
             print(dict:get("key"))
             os.exit(3)
         ]])
-        local ended, out, err = run("rm", "used")
-        assert.same({ code = 1 }, ended)
-        assert.equal("", out)
-        assert.matches('^holdfast: dictionary "used" was not removed: 1 process has it open: pid '
-                       .. world.worker_of(process) .. ' %(ready1.lua%); %-%-force removes it all the same\n$', err)
+        is_refused("used", "1 process has it open: pid " .. world.worker_of(process) .. " %(ready1.lua%)")
         assert.equal("", output("rm", "--force", "used"))
         assert.same({ code = 1 }, process:wait())
         assert.equal("nil\tremoved\n", (process:out():gsub("dictionary not found", "removed")))
@@ -125,11 +118,9 @@ describe("holdfast rm", function ()
         if shell.output "id -u" ~= "0" then
             command_line = { "rm", "used" }
         end
-        local ended, out, err = run(unpack(command_line))
-        assert.same({ code = 1 }, ended, err)
-        assert.equal("", out)
-        assert.equal('holdfast: dictionary "used" was not removed: it cannot be told whether a process has it open, '
-                     .. "as this user may not look at all of them; --force removes it all the same\n", err)
+        refused(1, 'holdfast: dictionary "used" was not removed: it cannot be told whether a process has it open, '
+                   .. "as this user may not look at all of them; --force removes it all the same\n",
+                unpack(command_line))
         assert.equal("used", rows(output("ls"))[1][1])
         assert.equal("", output("rm", "--force", "used"))
     end)
@@ -140,9 +131,7 @@ describe("holdfast rm", function ()
             return pending "no right to make a pid namespace"
         end
         keep(PERSISTENT:format("used") .. "ready()")
-        local ended, out, err = run("-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
-        assert.same({ code = 1 }, ended, err)
-        assert.equal("", out)
+        local err = refused(1, "", "-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
         assert.matches('^holdfast: dictionary "used" was not removed: it cannot be told whether pid %d+ %([%w.]+%).* '
                        .. "has it open, which is in another pid namespace; %-%-force removes it all the same\n$", err)
         assert.equal("used", rows(output("ls"))[1][1])
@@ -157,14 +146,6 @@ describe("holdfast rm", function ()
         return process
     end
 
-    local function is_refused(name, why)
-        local ended, out, err = run("rm", name)
-        assert.same({ code = 1 }, ended, err)
-        assert.equal("", out)
-        assert.matches('^holdfast: dictionary "' .. name .. '" was not removed: ' .. why
-                       .. "; %-%-force removes it all the same\n$", err)
-    end
-
     it("refuses while a process holds a lock in it, however many the dead have left", function ()
         local dead = keep [[
             local dict = assert(require("resty.shdict").open("used", { size = "8m" }))
@@ -175,9 +156,7 @@ describe("holdfast rm", function ()
             ready()
         ]]
         local holder = hold("used", "last")
-        local pid = world.worker_of(dead)
-        dead:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(dead)
         is_refused("used", 'pid %d+ %(sh%) holds "last" in it')
         local of_holder = rows(output("locks", "--prefix", "last"))[1][6]
         holder:signal_group(command.KILL)
@@ -197,9 +176,7 @@ describe("holdfast rm", function ()
                 end
                 ready()
             ]]
-            local pid = world.worker_of(dead)
-            dead:signal(command.KILL)
-            assert(command.await(function () return not command.alive(pid) end))
+            world.kill(dead)
             local names = {}
             for i = 60, 1, -1 do
                 names[#names + 1] = "left" .. i
@@ -227,11 +204,7 @@ describe("holdfast rm", function ()
 
     it("refuses where one of its locks cannot be looked at", function ()
         hold("used", "key")
-        local file = assert(io.open(command.world() .. "/used.dict", "r+"))
-        local at = assert(file:read("*a"):find("key\0\0\0\0\0", 1, true)) - 1
-        file:seek("set", at + 8 + 48)  -- LockFields.reason
-        file:write "\255\255\0\0"
-        file:close()
+        world.damage_lock("used", "key")
         is_refused("used", 'it cannot be told whether "key" is held: .+')
     end)
 
@@ -261,24 +234,17 @@ describe("holdfast rm", function ()
 
     it("removes those that it may of several, and says which not", function ()
         hold("used", "key")
-        keep(PERSISTENT:format("kept") .. "ready()"):signal(command.KILL)
-        assert(command.await(function () return rows(output("ls", "-p", "kept"))[1][9] == "-" end))
-        local ended, _, err = run("rm", "kept", "used")
-        assert.same({ code = 1 }, ended)
-        assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', err)
+        world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
+        assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))
         assert.equal("used", rows(output("ls"))[1][1])
         assert.is_nil(command.read(command.world() .. "/kept.dict"))
     end)
 
     it("names the dictionaries that there are where one is not", function ()
         keep(HOLDER .. "ready()")
-        local ended, _, err = run("rm", "none")
-        assert.same({ code = 2 }, ended)
-        assert.equal(('holdfast: there is no dictionary "none" in %s; there are: "my_locks"\n'):format(command.world()),
-                     err)
-        ended, _, err = run("rm", "--force", "")
-        assert.same({ code = 2 }, ended)
-        assert.matches('^holdfast: empty dictionary name: ', err)
+        local none = 'holdfast: there is no dictionary "none" in %s; there are: "my_locks"\n'
+        refused(2, none:format(command.world()), "rm", "none")
+        refused(2, "holdfast: empty dictionary name: ", "rm", "--force", "")
     end)
 end)
 
@@ -299,9 +265,7 @@ describe("holdfast prune", function ()
             assert(keep(require("resty.rwlock"):new("my_locks", { exptime = 3000 })):rdlock("of the dead"))
             ready()
         ]]
-        local pid = world.worker_of(dead)
-        command.kill(pid, command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(dead)
         assert.equal("dead", rows(output("locks"))[1][9])
         local row = rows(output("prune"))[1]
         assert.same({ "my_locks", "500" }, { row[1], row[2] })
@@ -317,9 +281,7 @@ describe("holdfast prune", function ()
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
         ]])
-        local pid = world.worker_of(process)
-        process:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(process)
         assert.equal(2, #rows(output("ls")))
         output("prune")
         local left = rows(output("ls"))

@@ -4,7 +4,7 @@
 local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
 
 
-local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+local keep, output, refused, rows, run = world.keep, world.output, world.refused, world.rows, command.run
 
 local MEMBERS = [[
     local shdict = require "resty.shdict"
@@ -30,10 +30,7 @@ local HOLDERS = [[
 
 
 local function listing()
-    local pipe = assert(io.popen("ls -lAi --time-style=full-iso " .. command.world()))
-    local text = pipe:read "*a"
-    pipe:close()
-    return text
+    return shell.output("ls -lAi --time-style=full-iso " .. command.world())
 end
 
 
@@ -56,11 +53,8 @@ describe("holdfast ls", function ()
     it("prints only those that are named, and names those that there are where one is not", function ()
         keep(MEMBERS .. "ready()")
         assert.equal(1, #rows(output("ls", "cache")))
-        local ended, out, err = run("ls", "cache", "none")
-        assert.same({ code = 2 }, ended)
-        assert.equal("", out)
-        assert.equal(('holdfast: there is no dictionary "none" in %s; there are: "a b\\x09\\/", "cache"\n'):format(
-                         command.world()), err)
+        local none = 'holdfast: there is no dictionary "none" in %s; there are: "a b\\x09\\/", "cache"\n'
+        refused(2, none:format(command.world()), "ls", "cache", "none")
     end)
 
     it("gives a terminal JSON and tables without a byte that it could obey or hide", function ()
@@ -190,9 +184,7 @@ describe("holdfast stat", function ()
 
     it("wants one name of a dictionary", function ()
         for _, case in ipairs { { {}, "no NAME was given" }, { { "a", "b" }, 'unexpected "b"' } } do
-            local ended, _, err = run("stat", unpack(case[1]))
-            assert.same({ code = 2 }, ended)
-            assert.equal(("holdfast: %s\nTry \"holdfast stat --help\".\n"):format(case[2]), err)
+            refused(2, ("holdfast: %s\nTry \"holdfast stat --help\".\n"):format(case[2]), "stat", unpack(case[1]))
         end
     end)
 end)
@@ -397,10 +389,7 @@ describe("To look at a world", function ()
 
     it("changes nothing, also where only the dead have been", function ()
         local process = keep(HOLDERS .. [[ dict:set("value", 1); ready() ]])
-        process:signal(command.KILL)
-        process:wait()
-        assert(command.await(function () return not command.alive(process.pid) end))
-        command.sleep(0.1)  -- its worker ends with it
+        world.kill(process)
         local before = listing()
         for _, words in ipairs(LOOKS) do
             local ended, out, err = run(unpack(words))
@@ -419,7 +408,7 @@ describe("To look at a world", function ()
             local said = words[1] == "doctor" and out or err
             assert.truthy(said:find("there is no " .. command.world() .. "/processes", 1, true), said)
         end
-        assert.equal("total 0\n", listing())
+        assert.equal("total 0", listing())
         local missing = command.world() .. "/missing"
         for _, words in ipairs(LOOKS) do
             words = { words[1], "--dir", missing, unpack(words, 2) }
@@ -437,35 +426,23 @@ describe("To look at a world", function ()
     end)
 
     it("refuses a world that has another layout, and says so", function ()
-        local process = keep(MEMBERS .. "ready()")
-        local file = assert(io.open(command.world() .. "/processes", "r+"))
-        file:seek("set", 8)
-        file:write(string.char(99, 0, 0, 0))
-        file:close()
-        for _, words in ipairs { { "ls" }, { "locks" } } do
-            local ended, _, err = run(unpack(words))
-            assert.same({ code = 2 }, ended)
-            assert.truthy(err:find("has layout version 99, this library uses", 1, true), err)
+        keep(MEMBERS .. "ready()")
+        world.overwrite("processes", 8, "\99\0\0\0")
+        for _, name in ipairs { "ls", "locks" } do
+            refused(2, "has layout version 99, this library uses", name)
         end
-        process:signal(command.TERM)
     end)
 
     it("as another user is for root: it becomes that user", function ()
         if shell.output "id -u" ~= "0" then
-            local ended, _, err = run("ls", "--user", "root")
-            assert.same({ code = 2 }, ended)
-            assert.truthy(err:find('only root can become user "root"', 1, true), err)
+            refused(2, 'only root can become user "root"', "ls", "--user", "root")
             return
         end
-        local ended, _, err = run("ls", "--user", "no such user")
-        assert.same({ code = 2 }, ended)
-        assert.equal('holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
-                     err)
-        ended, _, err = run("ls", "--user", "4294967296")
-        assert.same({ code = 2 }, ended)
-        assert.truthy(err:find('there is no user "4294967296"', 1, true), err)
+        refused(2, 'holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
+                "ls", "--user", "no such user")
+        refused(2, 'there is no user "4294967296"', "ls", "--user", "4294967296")
         -- One that has no name here, as that of a container.
-        err = select(3, run("ls", "--user", "4294967294"))
+        local err = select(3, run("ls", "--user", "4294967294"))
         assert.is_nil(err:find("there is no user", 1, true), err)
         -- A world of nobody, with a process that has given up root, so that only root may look at what it has open.
         local folder = shell.output "mktemp -d /var/tmp/holdfast-spec.XXXXXX"
@@ -488,9 +465,7 @@ describe("To look at a world", function ()
                                                HOLDFAST_LIB = folder .. "/libholdfast.so" })
         assert(command.await(function () return command.read(directory .. "/ready") or member:wait(0) end))
         assert.is_nil(member.status, member:err())
-        ended, _, err = run("ls", "--dir", directory)
-        assert.same({ code = 2 }, ended)
-        assert.truthy(err:find(" is of user 65534: look into it as that user, by --user 65534", 1, true), err)
+        refused(2, " is of user 65534: look into it as that user, by --user 65534", "ls", "--dir", directory)
         local row = rows(output("ls", "--dir", directory, "--user", "nobody"))[1]
         assert.same({ "of_nobody", tostring(member.pid) }, { row[1], row[9] })
         assert.equal("key", rows(output("locks", "--dir", directory, "--user", "65534"))[1][2])
