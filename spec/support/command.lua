@@ -1,8 +1,8 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
-local busted = require "busted"
-local files, shell, waits = require "spec.support" ("files", "shell", "waits")
 local ffi = require "ffi"
+local files, shell, waits = require "spec.support" ("files", "shell", "waits")
+local busted = require "busted"
 
 ffi.cdef [[
 int fork(void);

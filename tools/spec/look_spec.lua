@@ -10,12 +10,8 @@ local MEMBERS = [[
     local shdict = require "resty.shdict"
     local cache = assert(shdict.open("cache", { size = "1m" }))
     assert(shdict.open("a b\t\\/", { size = "64k" }))
-    for i = 1, 50 do
-        cache:set("key" .. i, i)
-    end
-    for i = 1, 100 do
-        cache:get("key" .. i)
-    end
+    for i = 1, 50 do cache:set("key" .. i, i) end
+    for i = 1, 100 do cache:get("key" .. i) end
 ]]
 
 -- Holds three keys in three ways, one of them with an end and a reason.

@@ -14,12 +14,8 @@ local MEMBERS = [[
     local cache = assert(shdict.open("cache", { size = "1m" }))
     assert(shdict.open("<script>alert(1)</script>", { size = "64k" }))
     assert(shdict.open("\255\"name", { size = "64k" }))
-    for i = 1, 50 do
-        cache:set("key" .. i, i)
-    end
-    for i = 1, 80 do
-        cache:get("key" .. i)
-    end
+    for i = 1, 50 do cache:set("key" .. i, i) end
+    for i = 1, 80 do cache:get("key" .. i) end
     held = require("resty.lock"):new("cache", { exptime = 3000, timeout = 0 })
     assert(held:lock("<img src=x>\255", { why = "a \"reason\"" }))
     assert(not require("resty.lock"):new("cache", { exptime = 3000, timeout = 0.01 }):lock("<img src=x>\255"))
@@ -33,6 +29,12 @@ local function api(port, path)
     return json.decode(body)
 end
 
+-- The port of a server in a world with those members.
+local function serve_members(...)
+    keep(MEMBERS .. "ready()")
+    return (select(2, serve(...)))
+end
+
 -- How many dictionaries programs are refused, as a server tells that has looked at nothing before.
 local function refused()
     local process, port = serve()
@@ -44,10 +46,9 @@ end
 local function fields(object)
     local names = {}
     for name in pairs(object) do
-        names[#names + 1] = name
+        names[name] = true
     end
-    table.sort(names)
-    return table.concat(names, " ")
+    return names
 end
 
 -- What a request of any bytes gets.
@@ -137,8 +138,7 @@ describe("holdfast serve", function ()
         if not shell.succeeds "command -v promtool >/dev/null" then
             return pending "promtool is not installed"
         end
-        keep(MEMBERS .. "ready()")
-        local _, port = serve("--keys", "5")
+        local port = serve_members("--keys", "5")
         local body = get(port, "/metrics")
         local waits = 'holdfast_key_waits_total{dictionary="cache",kind="lock",key="<img src=x>%FF"} 1\n'
         assert.truthy(body:find(waits, 1, true))
@@ -196,8 +196,7 @@ describe("holdfast serve", function ()
     end)
 
     it("has them as OpenMetrics for a request that accepts that", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local body, _, head = get(port, "/metrics", "-H", "Accept: application/openmetrics-text;version=1.0.0")
         assert.matches("\r\nContent%-Type: application/openmetrics%-text; version=1%.0%.0; charset=utf%-8\r\n", head)
         assert.matches("\n# EOF\n$", body)
@@ -205,8 +204,7 @@ describe("holdfast serve", function ()
     end)
 
     it("has the objects of ls, stat, locks and doctor", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local found, wanted = api(port, "dictionaries"), json.decode(output("ls", "--json"))
         assert.equal(wanted.directory, found.directory)
         assert.equal(#wanted.dictionaries, #found.dictionaries)
@@ -216,19 +214,18 @@ describe("holdfast serve", function ()
         end
         local one = api(port, "dictionaries/cache")
         assert.equal(51, one.entries)
-        assert.equal(fields(json.decode(output("stat", "cache", "--json"))), fields(one))
+        assert.same(fields(json.decode(output("stat", "cache", "--json"))), fields(one))
         assert.equal("\\xFF\"name", api(port, "dictionaries/%FF%22name").name)
         local lock, of_command = api(port, "locks").locks[1], json.decode(output("locks", "--json")).locks[1]
         assert.equal("<img src=x>\\xFF", lock.key)
-        assert.equal(fields(of_command), fields(lock))
-        assert.equal(fields(of_command.holders[1]), fields(lock.holders[1]))
+        assert.same(fields(of_command), fields(lock))
+        assert.same(fields(of_command.holders[1]), fields(lock.holders[1]))
         assert.equal('a "reason"', lock.holders[1].why)
         assert.same(json.decode(output("doctor", "--json")).findings, api(port, "doctor").findings)
     end)
 
     it("tells how long locks were waited for, and which keys had contention", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local waited
         for _, dictionary in ipairs(api(port, "histograms").dictionaries) do
             waited = dictionary.name == "cache" and dictionary.lock.waited or waited
@@ -293,8 +290,7 @@ describe("holdfast serve", function ()
     end)
 
     it("serves a target that names the server, as a client of a proxy sends it", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local asked = [[GET %s HTTP/1.1\r\nHost: %s\r\n\r\n]]
         for _, target in ipairs { "http://localhost:9145/metrics", "HTTP://127.0.0.1/metrics", "http://localhost",
                                   "http://[::1]:9145?query", "http://localhost/api/v1/locks?query" } do
@@ -311,8 +307,7 @@ describe("holdfast serve", function ()
     it("wants the token of --token-file for all but the page", function ()
         local token = command.write("token", ("0123456789abcdef"):rep(2) .. "\n")
         os.execute("chmod 600 " .. token)
-        keep(MEMBERS .. "ready()")
-        local _, port = serve("--token-file", token)
+        local port = serve_members("--token-file", token)
         local secret = "Authorization: Bearer " .. ("0123456789abcdef"):rep(2)
         for _, path in ipairs { "/metrics", "/api/v1/doctor", "/none" } do
             local _, status, head = get(port, path)
@@ -330,9 +325,7 @@ describe("holdfast serve", function ()
 
     it("refuses addresses and token files that are not right, in a sentence", function ()
         local function refusal(...)
-            local ended, out, err = run("serve", ...)
-            assert.same({ { code = 2 }, "" }, { ended, out })
-            return err
+            return world.refused(2, "", "serve", ...)
         end
         for _, bad in ipairs { "9145", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:x", "example.com:80",
                                "::1:80", "[::1]", ":80", "[127.0.0.1]:80" } do
@@ -360,8 +353,7 @@ describe("holdfast serve", function ()
     end)
 
     it("answers while 200 connections are silent, and more than it has places for", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         for _ = 1, 7 do
             for _ = 1, 50 do  -- no more than wait to be accepted
                 http.connect(port)
@@ -480,8 +472,7 @@ sys.stdin.read()
     end)
 
     it("looks once for all requests of a second", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local times, count = {}, 0
         local begin = command.now()
         for _ = 1, 20 do

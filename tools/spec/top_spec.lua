@@ -263,10 +263,7 @@ describe("holdfast top --batch", function ()
             { { "--color", "blue" }, 'bad word "blue": expected always, never or auto' },
             { { "--dir", command.world() .. "/no" }, "there is no runtime directory" },
         } do
-            local ended, out, err = run("top", "--batch", unpack(case[1]))
-            assert.same({ code = 2 }, ended)
-            assert.equal("", out)
-            assert.truthy(err:find(case[2], 1, true), err)
+            world.refused(2, case[2], "top", "--batch", unpack(case[1]))
         end
     end)
 
@@ -438,6 +435,20 @@ describe("On a terminal holdfast top", function ()
         assert.same({ code = 0 }, ended, err .. out)
     end
 
+    -- Holds a hundred keys, of which that expression makes the name of number i.
+    local function hold_many(key)
+        local code = ([[
+            local locks = {}
+            assert(shdict.open("many", { size = "1m" }))
+            for i = 1, 100 do
+                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
+                assert(locks[i]:lock(KEY))
+            end
+            ready()
+        ]]):gsub("KEY", function () return key end)
+        member(code)
+    end
+
     it("shows a head, titles and rows at 80x24, and its keys do what they say", function ()
         contend()
         play [[
@@ -549,15 +560,7 @@ describe("On a terminal holdfast top", function ()
     end)
 
     it("moves by arrows, pages, home and end through more rows than there is room for", function ()
-        member [[
-            local locks = {}
-            assert(shdict.open("many", { size = "1m" }))
-            for i = 1, 100 do
-                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
-                assert(locks[i]:lock(("key%03d"):format(i)))
-            end
-            ready()
-        ]]
+        hold_many "('key%03d'):format(i)"
         play [[
         t = Terminal(24, 80, "--sort", "key")
         t.until("key001")
@@ -641,15 +644,7 @@ describe("On a terminal holdfast top", function ()
     end)
 
     it("is ended by TERM while its terminal takes a part of a drawing and no more", function ()
-        member [[
-            local locks = {}
-            assert(shdict.open("many", { size = "1m" }))
-            for i = 1, 100 do
-                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
-                assert(locks[i]:lock(("%03d"):format(i):rep(60)))
-            end
-            ready()
-        ]]
+        hold_many "('%03d'):format(i):rep(60)"
         play [[
         t = Terminal(100, 250)
         t.until("050050")
