@@ -2,7 +2,6 @@
 
 local ffi = require "ffi"
 local files, shell, waits = require "spec.support" ("files", "shell", "waits")
-local busted = require "busted"
 
 ffi.cdef [[
 int fork(void);
@@ -98,6 +97,7 @@ end
 
 -- To be called in the body of a describe: a folder and a world for each claim.
 function _M.fixture()
+    local busted = require "busted"
     busted.before_each(_M.set_up)
     busted.after_each(_M.tear_down)
 end

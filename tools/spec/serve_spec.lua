@@ -51,25 +51,8 @@ local function fields(object)
     return names
 end
 
--- What a request of any bytes gets.
-local function send(port, text)
-    local script = command.write("send.py", [[
-import socket, sys
-s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 30)
-s.sendall(sys.argv[2].encode("latin-1").decode("unicode_escape").encode("latin-1"))
-text = b""
-while True:
-    part = s.recv(65536)
-    if not part:
-        break
-    text += part
-sys.stdout.buffer.write(text)
-]])
-    return output(script, tostring(port), text, { PROGRAM = "/usr/bin/python3" })
-end
-
 local function status_of(port, text)
-    return tonumber(send(port, text):match "^HTTP/1.1 (%d+) ")
+    return tonumber(http.answer_to(port, text):match "^HTTP/1.1 (%d+) ")
 end
 
 
@@ -257,12 +240,12 @@ describe("holdfast serve", function ()
 
     it("answers HEAD with the head alone", function ()
         local _, port = serve()
-        local answer = send(port, [[HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n]])
+        local answer = http.answer_to(port, "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert.matches("^HTTP/1.1 200 OK\r\n", answer)
         assert.matches("\r\n\r\n$", answer)
         assert.is_true(tonumber(answer:match "Content%-Length: (%d+)") > 1000)
         for status, path in pairs { [400] = "none", [404] = "/none" } do
-            answer = send(port, ([[HEAD %s HTTP/1.1\r\nHost: localhost\r\n\r\n]]):format(path))
+            answer = http.answer_to(port, ("HEAD %s HTTP/1.1\r\nHost: localhost\r\n\r\n"):format(path))
             assert.matches("^HTTP/1.1 " .. status .. " .*\r\n\r\n$", answer)
         end
     end)
@@ -272,7 +255,7 @@ describe("holdfast serve", function ()
         local _, status, head = get(port, "/metrics", "-X", "POST", "-d", ("x"):rep(20000))
         assert.equal(405, status)
         assert.matches("\r\nAllow: GET, HEAD\r\n", head)
-        local asked = [[GET / HTTP/1.1\r\nHost: %s\r\n\r\n]]
+        local asked = "GET / HTTP/1.1\r\nHost: %s\r\n\r\n"
         for _, name in ipairs { "localhost", "LOCALHOST:80", "127.0.0.1:9145", "127.1.2.3", "[::1]:9145" } do
             assert.equal(200, status_of(port, asked:format(name)), name)
         end
@@ -282,16 +265,16 @@ describe("holdfast serve", function ()
         end
         assert.equal(404, (select(2, get(port, "/none"))))
         assert.equal(404, (select(2, get(port, "/../etc/passwd"))))
-        assert.equal(400, status_of(port, [[GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n]]))
-        assert.equal(400, status_of(port, [[GET /\r\n\r\n]]))
-        assert.equal(400, status_of(port, [[GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n]]))
-        assert.equal(400, status_of(port, [[\x00\xff\r\n\r\n]]))
+        assert.equal(400, status_of(port, "GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"))
+        assert.equal(400, status_of(port, "GET /\r\n\r\n"))
+        assert.equal(400, status_of(port, "GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        assert.equal(400, status_of(port, "\0\255\r\n\r\n"))
         assert.equal(431, status_of(port, "GET /" .. ("x"):rep(9000)))
     end)
 
     it("serves a target that names the server, as a client of a proxy sends it", function ()
         local port = serve_members()
-        local asked = [[GET %s HTTP/1.1\r\nHost: %s\r\n\r\n]]
+        local asked = "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n"
         for _, target in ipairs { "http://localhost:9145/metrics", "HTTP://127.0.0.1/metrics", "http://localhost",
                                   "http://[::1]:9145?query", "http://localhost/api/v1/locks?query" } do
             assert.equal(200, status_of(port, asked:format(target, "localhost")), target)
