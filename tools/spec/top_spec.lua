@@ -119,6 +119,72 @@ local function contend()
 end
 
 
+describe("holdfast top --batch beside locks that are waited for", function ()
+    setup(function ()
+        command.set_up()
+        contend()
+    end)
+    teardown(command.tear_down)
+
+    it("has the same as JSON, an object for each look", function ()
+        local looks = {}
+        for line in output("top", "--batch", "-n2", "-d0.1", "--json"):gmatch "[^\n]+" do
+            looks[#looks + 1] = json.decode(line)
+        end
+        assert.equal(2, #looks)
+        local lines = output("top", "--batch", "-n1", "-d0.1")
+        local locks, dictionaries = those("lock", lines), those("dictionary", lines)
+        assert.equal(#locks, #looks[1].locks)
+        for i, lock in ipairs(locks) do
+            local found = looks[1].locks[i]
+            assert.same({ lock[1], lock[2], lock[3], lock[4], lock[5], lock[6], lock[8] },
+                        { found.dictionary, found.key, found.kind, tostring(found.holder.pid), found.holder.program,
+                          found.holder.state, tostring(found.waiter_count) })
+            assert.is_true(found.held > 0 and looks[2].locks[i].held >= found.held)
+        end
+        assert.equal(#dictionaries, #looks[1].dictionaries)
+        local one = looks[1].dictionaries[1]
+        assert.same({ dictionaries[1][1], tonumber(dictionaries[1][2]), json.null },
+                    { one.name, one.size, one.trouble })
+        assert.is_true(looks[1].interval >= 0.1 and looks[1].processes >= 1 and looks[1].room_free > 0)
+    end)
+
+    it("has locks with holder and waiters, those with the most waiters first", function ()
+        local found = those("lock", output("top", "--batch", "-n1", "-d0.1"))
+        assert.equal("slow other alone", fields(2, found))
+        local slow = found[1]
+        assert.same({ "busy", "slow", "lock" }, { slow[1], slow[2], slow[3] })
+        assert.same({ "ready1.lua", "alive" }, { slow[5], slow[6] })
+        assert.is_true(command.alive(tonumber(slow[4])))
+        assert.is_true(tonumber(slow[7]) >= tonumber(slow[9]))
+        assert.same({ "2", "1", "0" }, { slow[8], found[2][8], found[3][8] })
+        assert.equal("-", found[3][9])
+    end)
+
+    it("sorts by any column, and shows only what has the text", function ()
+        local function top(...)
+            return output("top", "--batch", "-n1", "-d0.1", ...)
+        end
+        assert.equal("alone other slow", fields(2, those("lock", top("--sort", "key"))))
+        assert.equal("slow other alone", fields(2, those("lock", top("--sort", "held"))))
+        assert.equal("busy free", fields(1, those("dictionary", top("--sort", "name"))))
+        assert.equal("busy free", fields(1, those("dictionary", top("--sort=used"))))
+        local filtered = top("--filter", "ALON")
+        assert.equal("alone", fields(2, those("lock", filtered)))
+        assert.equal(0, #those("dictionary", filtered))
+        assert.equal("busy", fields(1, those("dictionary", top("busy"))))
+        assert.equal("slow other", fields(2, those("lock", top("busy"))))
+    end)
+
+    it("prints as often as it was told, and titles for people", function ()
+        assert.equal(3, #those("world", output("top", "-n", "3", "-d", "0.1")))
+        local text = output("top", "-n", "1", "-d", "0.1", "--color=always")
+        assert.truthy(text:find("DICTIONARY", 1, true))
+        assert.truthy(text:find("3 keys held", 1, true), text)
+    end)
+end)
+
+
 describe("holdfast top --batch", function ()
     command.fixture()
 
@@ -169,67 +235,6 @@ describe("holdfast top --batch", function ()
         local locks = seen("lock", "waits")
         assert.equal("key", locks[1][2])
         assert.is_near(3, total(10, locks), 0.1)
-    end)
-
-    it("has the same as JSON, an object for each look", function ()
-        contend()
-        local looks = {}
-        for line in output("top", "--batch", "-n2", "-d0.1", "--json"):gmatch "[^\n]+" do
-            looks[#looks + 1] = json.decode(line)
-        end
-        assert.equal(2, #looks)
-        local lines = output("top", "--batch", "-n1", "-d0.1")
-        local locks, dictionaries = those("lock", lines), those("dictionary", lines)
-        assert.equal(#locks, #looks[1].locks)
-        for i, lock in ipairs(locks) do
-            local found = looks[1].locks[i]
-            assert.same({ lock[1], lock[2], lock[3], lock[4], lock[5], lock[6], lock[8] },
-                        { found.dictionary, found.key, found.kind, tostring(found.holder.pid), found.holder.program,
-                          found.holder.state, tostring(found.waiter_count) })
-            assert.is_true(found.held > 0 and looks[2].locks[i].held >= found.held)
-        end
-        assert.equal(#dictionaries, #looks[1].dictionaries)
-        local one = looks[1].dictionaries[1]
-        assert.same({ dictionaries[1][1], tonumber(dictionaries[1][2]), json.null },
-                    { one.name, one.size, one.trouble })
-        assert.is_true(looks[1].interval >= 0.1 and looks[1].processes >= 1 and looks[1].room_free > 0)
-    end)
-
-    it("has locks with holder and waiters, those with the most waiters first", function ()
-        contend()
-        local found = those("lock", output("top", "--batch", "-n1", "-d0.1"))
-        assert.equal("slow other alone", fields(2, found))
-        local slow = found[1]
-        assert.same({ "busy", "slow", "lock" }, { slow[1], slow[2], slow[3] })
-        assert.same({ "ready1.lua", "alive" }, { slow[5], slow[6] })
-        assert.is_true(command.alive(tonumber(slow[4])))
-        assert.is_true(tonumber(slow[7]) >= tonumber(slow[9]))
-        assert.same({ "2", "1", "0" }, { slow[8], found[2][8], found[3][8] })
-        assert.equal("-", found[3][9])
-    end)
-
-    it("sorts by any column, and shows only what has the text", function ()
-        contend()
-        local function top(...)
-            return output("top", "--batch", "-n1", "-d0.1", ...)
-        end
-        assert.equal("alone other slow", fields(2, those("lock", top("--sort", "key"))))
-        assert.equal("slow other alone", fields(2, those("lock", top("--sort", "held"))))
-        assert.equal("busy free", fields(1, those("dictionary", top("--sort", "name"))))
-        assert.equal("busy free", fields(1, those("dictionary", top("--sort=used"))))
-        local filtered = top("--filter", "ALON")
-        assert.equal("alone", fields(2, those("lock", filtered)))
-        assert.equal(0, #those("dictionary", filtered))
-        assert.equal("busy", fields(1, those("dictionary", top("busy"))))
-        assert.equal("slow other", fields(2, those("lock", top("busy"))))
-    end)
-
-    it("prints as often as it was told, and titles for people", function ()
-        contend()
-        assert.equal(3, #those("world", output("top", "-n", "3", "-d", "0.1")))
-        local text = output("top", "-n", "1", "-d", "0.1", "--color=always")
-        assert.truthy(text:find("DICTIONARY", 1, true))
-        assert.truthy(text:find("3 keys held", 1, true), text)
     end)
 
     it("takes a dictionary that was removed and made again for another one", function ()
@@ -426,31 +431,21 @@ UP, DOWN, END, HOME, PAGE_DOWN, PAGE_UP = "\x1bOA", "\x1bOB", "\x1bOF", "\x1bOH"
 F1, F3, F4, F6, F10 = "\x1bOP", "\x1bOR", "\x1bOS", "\x1b[17~", "\x1b[21~"
 ]]
 
-describe("On a terminal holdfast top", function ()
-    command.fixture()
+local function play(script)
+    local path = command.write("terminal.py", TERMINAL .. script:gsub("\n        ", "\n"):gsub("^ +", ""))
+    local ended, out, err = run(path, command.program, { PROGRAM = "/usr/bin/python3" })
+    assert.same({ code = 0 }, ended, err .. out)
+end
 
-    local function play(script)
-        local path = command.write("terminal.py", TERMINAL .. script:gsub("\n        ", "\n"):gsub("^ +", ""))
-        local ended, out, err = run(path, command.program, { PROGRAM = "/usr/bin/python3" })
-        assert.same({ code = 0 }, ended, err .. out)
-    end
 
-    -- Holds a hundred keys, of which that expression makes the name of number i.
-    local function hold_many(key)
-        local code = ([[
-            local locks = {}
-            assert(shdict.open("many", { size = "1m" }))
-            for i = 1, 100 do
-                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
-                assert(locks[i]:lock(KEY))
-            end
-            ready()
-        ]]):gsub("KEY", function () return key end)
-        member(code)
-    end
+describe("On a terminal holdfast top beside locks that are waited for", function ()
+    setup(function ()
+        command.set_up()
+        contend()
+    end)
+    teardown(command.tear_down)
 
     it("shows a head, titles and rows at 80x24, and its keys do what they say", function ()
-        contend()
         play [[
         t = Terminal(24, 80)
         t.until("3 keys held")
@@ -513,6 +508,130 @@ describe("On a terminal holdfast top", function ()
         t.ends(0)
         ]]
     end)
+
+    it("fits into 40x10, into less, and into another size while it runs", function ()
+        play [[
+        terminals = [Terminal(*size) for size in ((10, 40), (5, 20), (3, 10), (2, 3), (1, 1))]
+        terminals[0].until(lambda: 0 < terminals[0].row_of("slow") < terminals[0].row_of("alone"), "rows")
+        assert "HOLDER" in terminals[0].text(), terminals[0].text()
+        for t in terminals:
+            t.until(t.has_modes, "the modes of the screen")
+            for key in "\t\t>>I\r\r?x/a\r\\a\r\\\x1b": t.type(key)
+            t.type(PAGE_DOWN + DOWN + END + HOME)
+        time.sleep(0.5)  # each is drawn again
+        for t in terminals:
+            t.take(0)
+            t.type("q")
+            t.ends(0)
+        t = Terminal(24, 80)
+        t.until("F10 Quit")
+        t.resize(10, 40)
+        t.until(lambda: "slow" in t.text() and "F1 Help" in t.lines()[9], "40x10")
+        t.resize(30, 120)
+        t.until(lambda: "slow" in t.text() and "F10 Quit" in t.lines()[29], "120x30")
+        t.type("q")
+        t.ends(0)
+        ]]
+    end)
+
+    it("gives the terminal back as it was after q, Ctrl-C, INT, TERM and HUP, and while it is stopped", function ()
+        play [[
+        for act, status in (lambda t: t.type("q"), 0), (lambda t: t.type("\x03"), 0), \
+                (lambda t: t.process.send_signal(signal.SIGINT), 0), \
+                (lambda t: t.process.send_signal(signal.SIGTERM), -signal.SIGTERM), \
+                (lambda t: t.process.send_signal(signal.SIGHUP), -signal.SIGHUP):
+            t = Terminal(24, 80)
+            t.until("slow")
+            assert termios.tcgetattr(t.slave) != t.before
+            act(t)
+            t.ends(status)
+        t = Terminal(24, 80)
+        t.until("slow")
+        os.kill(t.process.pid, signal.SIGSTOP)
+        termios.tcsetattr(t.slave, termios.TCSANOW, t.before)
+        os.kill(t.process.pid, signal.SIGCONT)
+        t.until(t.has_modes, "the modes of the screen")
+        t.type("\x13")  # Ctrl-S: the terminal takes nothing
+        time.sleep(0.5)
+        t.process.terminate()
+        t.ends(-signal.SIGTERM)
+        ]]
+    end)
+
+    it("ends with its terminal", function ()
+        play [[
+        t = Terminal(24, 80)
+        t.until("slow")
+        os.close(t.slave)
+        os.close(t.master)
+        t.process.wait(60)
+        t = Terminal(24, 80)
+        t.until("slow")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        ]]
+    end)
+
+    it("stops by Ctrl-Z in a shell, and goes on", function ()
+        typing [[
+        say(program + " top -d 0.2\n")
+        until("slow")
+        say("\x1a")
+        until("Stopped")
+        until("ready> ")
+        say("stty -a | tr ' ' _\n")
+        until("_icanon")
+        until("ready> ")
+        say("fg\n")
+        until("slow")
+        say("q")
+        until("ready> ")
+        say("echo status\" \"$?\n")
+        until("status 0")
+        say("exit\n")
+        ]]
+    end)
+
+    it("has colours unless NO_COLOR or the terminal is against it", function ()
+        play [[
+        def colours(**environment):
+            t = Terminal(24, 80, **environment)
+            seen = []
+            control = t.control
+            t.control = lambda found: (seen.append(found.group(0)), control(found))
+            t.until("slow")
+            t.until("[Locks]")
+            t.type("q")
+            t.ends(0)
+            return any(re.match(rb"\x1b\[[0-9;]*3[1-7]m", each) for each in seen)
+        assert colours()
+        assert not colours(NO_COLOR="1")
+        assert not colours(TERM="vt100")
+        t = Terminal(24, 80, TERM="dumb")
+        t.process.wait(60)
+        t.take(0.2)
+        assert 'cannot draw on a terminal of type "dumb"' in t.text(), t.text()
+        t.ends(2)
+        ]]
+    end)
+end)
+
+
+describe("On a terminal holdfast top", function ()
+    command.fixture()
+
+    -- Holds a hundred keys, of which that expression makes the name of number i.
+    local function hold_many(key)
+        local code = ([[
+            local locks = {}
+            assert(shdict.open("many", { size = "1m" }))
+            for i = 1, 100 do
+                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
+                assert(locks[i]:lock(KEY))
+            end
+            ready()
+        ]]):gsub("KEY", function () return key end)
+        member(code)
+    end
 
     it("shows keys, holders and times whole at 80 columns, and says which number is an estimate", function ()
         member [[
@@ -580,57 +699,6 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("fits into 40x10, into less, and into another size while it runs", function ()
-        contend()
-        play [[
-        terminals = [Terminal(*size) for size in ((10, 40), (5, 20), (3, 10), (2, 3), (1, 1))]
-        terminals[0].until(lambda: 0 < terminals[0].row_of("slow") < terminals[0].row_of("alone"), "rows")
-        assert "HOLDER" in terminals[0].text(), terminals[0].text()
-        for t in terminals:
-            t.until(t.has_modes, "the modes of the screen")
-            for key in "\t\t>>I\r\r?x/a\r\\a\r\\\x1b": t.type(key)
-            t.type(PAGE_DOWN + DOWN + END + HOME)
-        time.sleep(0.5)  # each is drawn again
-        for t in terminals:
-            t.take(0)
-            t.type("q")
-            t.ends(0)
-        t = Terminal(24, 80)
-        t.until("F10 Quit")
-        t.resize(10, 40)
-        t.until(lambda: "slow" in t.text() and "F1 Help" in t.lines()[9], "40x10")
-        t.resize(30, 120)
-        t.until(lambda: "slow" in t.text() and "F10 Quit" in t.lines()[29], "120x30")
-        t.type("q")
-        t.ends(0)
-        ]]
-    end)
-
-    it("gives the terminal back as it was after q, Ctrl-C, INT, TERM and HUP, and while it is stopped", function ()
-        contend()
-        play [[
-        for act, status in (lambda t: t.type("q"), 0), (lambda t: t.type("\x03"), 0), \
-                (lambda t: t.process.send_signal(signal.SIGINT), 0), \
-                (lambda t: t.process.send_signal(signal.SIGTERM), -signal.SIGTERM), \
-                (lambda t: t.process.send_signal(signal.SIGHUP), -signal.SIGHUP):
-            t = Terminal(24, 80)
-            t.until("slow")
-            assert termios.tcgetattr(t.slave) != t.before
-            act(t)
-            t.ends(status)
-        t = Terminal(24, 80)
-        t.until("slow")
-        os.kill(t.process.pid, signal.SIGSTOP)
-        termios.tcsetattr(t.slave, termios.TCSANOW, t.before)
-        os.kill(t.process.pid, signal.SIGCONT)
-        t.until(t.has_modes, "the modes of the screen")
-        t.type("\x13")  # Ctrl-S: the terminal takes nothing
-        time.sleep(0.5)
-        t.process.terminate()
-        t.ends(-signal.SIGTERM)
-        ]]
-    end)
-
     it("is ended by TERM while its terminal takes a part of a drawing and no more", function ()
         hold_many "('%03d'):format(i):rep(60)"
         play [[
@@ -646,41 +714,6 @@ describe("On a terminal holdfast top", function ()
         t.process.terminate()
         assert t.process.wait(30) == -signal.SIGTERM
         assert termios.tcgetattr(t.slave) == t.before
-        ]]
-    end)
-
-    it("ends with its terminal", function ()
-        contend()
-        play [[
-        t = Terminal(24, 80)
-        t.until("slow")
-        os.close(t.slave)
-        os.close(t.master)
-        t.process.wait(60)
-        t = Terminal(24, 80)
-        t.until("slow")
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        ]]
-    end)
-
-    it("stops by Ctrl-Z in a shell, and goes on", function ()
-        contend()
-        typing [[
-        say(program + " top -d 0.2\n")
-        until("slow")
-        say("\x1a")
-        until("Stopped")
-        until("ready> ")
-        say("stty -a | tr ' ' _\n")
-        until("_icanon")
-        until("ready> ")
-        say("fg\n")
-        until("slow")
-        say("q")
-        until("ready> ")
-        say("echo status\" \"$?\n")
-        until("status 0")
-        say("exit\n")
         ]]
     end)
 
@@ -710,30 +743,6 @@ describe("On a terminal holdfast top", function ()
         t.until("Filter: é")
         t.type("\x03")
         t.ends(0)
-        ]]
-    end)
-
-    it("has colours unless NO_COLOR or the terminal is against it", function ()
-        contend()
-        play [[
-        def colours(**environment):
-            t = Terminal(24, 80, **environment)
-            seen = []
-            control = t.control
-            t.control = lambda found: (seen.append(found.group(0)), control(found))
-            t.until("slow")
-            t.until("[Locks]")
-            t.type("q")
-            t.ends(0)
-            return any(re.match(rb"\x1b\[[0-9;]*3[1-7]m", each) for each in seen)
-        assert colours()
-        assert not colours(NO_COLOR="1")
-        assert not colours(TERM="vt100")
-        t = Terminal(24, 80, TERM="dumb")
-        t.process.wait(60)
-        t.take(0.2)
-        assert 'cannot draw on a terminal of type "dumb"' in t.text(), t.text()
-        t.ends(2)
         ]]
     end)
 
