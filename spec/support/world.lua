@@ -42,6 +42,20 @@ function _M.worker_of(process)
 end
 
 
+-- Starts `holdfast lock` with these words before "--", and returns once the command that it runs holds the lock. The
+-- command runs on.
+function _M.hold(...)
+    local words = { "lock", ... }
+    for _, word in ipairs { "--", "sh", "-c", "echo on; exec sleep 600" } do
+        words[#words + 1] = word
+    end
+    local process = start(unpack(words))
+    await(function () return process:out() == "on\n" or process:wait(0) end)
+    assert.equal("on\n", process:out(), process:err())
+    return process
+end
+
+
 -- Kills it, and returns the pid of its only worker once that is dead.
 function _M.kill(process)
     local pid = _M.worker_of(process)

@@ -137,15 +137,6 @@ describe("holdfast rm", function ()
         assert.equal("used", rows(output("ls"))[1][1])
     end)
 
-    -- A command of `holdfast lock` that runs on: it holds a lock, and has the dictionary not open.
-    local function hold(dictionary, key)
-        local process = command.start("lock", dictionary, key, "--", "sh", "-c",
-                                      "touch " .. command.path("held-" .. key) .. "; exec sleep 600")
-        assert(command.await(function () return command.read("held-" .. key) or process:wait(0) end))
-        assert.is_nil(process.status, process:err())
-        return process
-    end
-
     it("refuses while a process holds a lock in it, however many the dead have left", function ()
         local dead = keep [[
             local dict = assert(require("resty.shdict").open("used", { size = "8m" }))
@@ -155,7 +146,7 @@ describe("holdfast rm", function ()
             end
             ready()
         ]]
-        local holder = hold("used", "last")
+        local holder = world.hold("used", "last")
         world.kill(dead)
         is_refused("used", 'pid %d+ %(sh%) holds "last" in it')
         local of_holder = rows(output("locks", "--prefix", "last"))[1][6]
@@ -190,7 +181,7 @@ describe("holdfast rm", function ()
     end)
 
     it("refuses where its locks cannot be listed", function ()
-        hold("used", "key")
+        world.hold("used", "key")
         local file = command.world() .. "/used.dict"
         os.execute("chmod 0640 " .. file)
         is_refused("used", "its locks cannot be listed: .*/used.dict has mode 0640, it was created with 0600")
@@ -203,7 +194,7 @@ describe("holdfast rm", function ()
     end)
 
     it("refuses where one of its locks cannot be looked at", function ()
-        hold("used", "key")
+        world.hold("used", "key")
         world.damage_lock("used", "key")
         is_refused("used", 'it cannot be told whether "key" is held: .+')
     end)
@@ -233,7 +224,7 @@ describe("holdfast rm", function ()
     end)
 
     it("removes those that it may of several, and says which not", function ()
-        hold("used", "key")
+        world.hold("used", "key")
         world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))
         assert.equal("used", rows(output("ls"))[1][1])

@@ -35,14 +35,6 @@ local function hold(script, ...)
 end
 
 
--- The same with another key.
-local function hold_key(key)
-    local process = start("lock", key, "--", "sh", "-c", "echo on; exec sleep 600")
-    assert(await(function() return process:out() == "on\n" end), process:err())
-    return process
-end
-
-
 -- The status of an attempt: 0 if the lock was free.
 local function attempt(...)
     return run(joined({ "lock", "-q", "-n", ... }, { "key", "--", "true" })).code
@@ -134,7 +126,7 @@ describe("holdfast lock", function()
 
     it("takes any key as it is", function()
         for _, key in ipairs { "a b/ü", "[a,b]", "[1]", "{x}", '"q"', "a=b", "%%", "\\n" } do
-            local holder = hold_key(key)
+            local holder = world.hold(key)
             assert.same({ code = 9 }, (run("lock", "-n", "-q", "-E", "9", key, "--", "true")), key)
             assert.equal(key .. "\n", select(2, run("run", "--workers", "1", "-e", [[
                 print(require("resty.shdict").open("commands", { size = "256k" }):locks()[1].key)
@@ -214,8 +206,7 @@ describe("holdfast lock", function()
     end)
 
     it("takes a key that begins with a dash behind dashes, and a dictionary, too, between two pairs", function()
-        local process = start("lock", "-n", "--why=", "--", "-k", "--", "sh", "-c", "echo on; exec sleep 600")
-        assert(await(function() return process:out() == "on\n" end), process:err())
+        world.hold("-n", "--why=", "--", "-k")
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "commands", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "-c", "true", "--", "-k")))

@@ -108,9 +108,7 @@ describe("holdfast ls", function ()
     end)
 
     it("counts processes that hold a lock or wait for one, also those that have the dictionary not open", function ()
-        local holder = command.start("lock", "my_locks", "key", "--", "sh", "-c",
-                                     "touch " .. command.path("one") .. "; exec sleep 600")
-        assert(command.await(function () return command.read "one" end), holder:err())
+        local holder = world.hold("my_locks", "key")
         local pid = rows(output("locks"))[1][6]
         assert.equal(pid, rows(output("ls", "-p"))[1][9])
         local waiter = command.start("lock", "my_locks", "key", "--", "true")
@@ -225,13 +223,11 @@ describe("holdfast locks", function ()
     end)
 
     it("shows who waits for whom as a tree", function ()
-        local first = command.start("lock", "my_locks", "outer", "--why", "a reason", "--", "sh", "-c",
-                                    "touch " .. command.path("one") .. "; exec sleep 600")
-        assert(command.await(function () return command.read "one" end))
+        world.hold("my_locks", "outer", "--why", "a reason")
         local second = command.start("lock", "my_locks", "inner", "--", command.program, "lock", "my_locks", "outer",
                                      "--", "true")
         assert(command.await(function () return output("locks"):find("\tinner\t", 1, true) end), second:err())
-        local third = command.start("lock", "my_locks", "inner", "--", "true")
+        command.start("lock", "my_locks", "inner", "--", "true")
         local text
         assert(command.await(function ()
             text = output("locks", "--waiting")
@@ -251,17 +247,13 @@ describe("holdfast locks", function ()
         assert.is_false(waiting[1].waiters[1].watches)
         assert.equal(json.null, waiting[1].waiters[1].child_of)
         assert.equal(tonumber(holder), waiting[2].waiters[1].child_of)
-        for _, process in ipairs { first, second, third } do
-            process:signal(command.KILL)
-        end
     end)
 
     it("shows commands inside of commands that wait for each other as a circle, and so does the doctor", function ()
-        local started = {}
         for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
             local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; '%s' lock my_locks %s -- true"):format(
                 command.path("has" .. i), command.path "go", command.program, keys[2])
-            started[i] = command.start("lock", "my_locks", keys[1], "--", "sh", "-c", inner)
+            command.start("lock", "my_locks", keys[1], "--", "sh", "-c", inner)
         end
         assert(command.await(function () return command.read "has1" and command.read "has2" end))
         command.write("go", "")
@@ -282,9 +274,6 @@ describe("holdfast locks", function ()
         assert.same({ code = 1 }, ended)
         assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
                        .. "and what started it holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
-        for _, process in ipairs(started) do
-            process:signal(command.TERM)
-        end
     end)
 
     it("waits for no process that is stopped inside a dictionary", function ()

@@ -2,7 +2,7 @@
 
 local command, json, typing, world = require "spec.support" ("command", "json", "tools/typing", "world")
 
-local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+local keep, output, rows = world.keep, world.output, world.rows
 
 local STOP, CONTINUE = 19, 18
 
@@ -433,8 +433,7 @@ F1, F3, F4, F6, F10 = "\x1bOP", "\x1bOR", "\x1bOS", "\x1b[17~", "\x1b[21~"
 
 local function play(script)
     local path = command.write("terminal.py", TERMINAL .. script:gsub("\n        ", "\n"):gsub("^ +", ""))
-    local ended, out, err = run(path, command.program, { PROGRAM = "/usr/bin/python3" })
-    assert.same({ code = 0 }, ended, err .. out)
+    output(path, command.program, { PROGRAM = "/usr/bin/python3" })
 end
 
 
