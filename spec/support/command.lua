@@ -1,7 +1,7 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
-local files, process, shell, waits = require "spec.support" ("files", "process", "shell", "waits")
 local ffi = require "ffi"
+local files, process, shell, waits = require "spec.support" ("files", "process", "shell", "waits")
 
 ffi.cdef [[
 int setpgid(int pid, int group);
@@ -85,6 +85,13 @@ function _M.tear_down()
     end
     running = {}
     os.execute("rm -rf '" .. folder .. "' " .. _M.world())
+end
+
+-- To be called in the body of a describe: a folder and a world for each claim.
+function _M.fixture()
+    local busted = require "busted"
+    busted.before_each(_M.set_up)
+    busted.after_each(_M.tear_down)
 end
 
 local Process = {}

@@ -34,8 +34,7 @@ end
 
 
 describe("The manual of the command", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("names every command and every option of those that look at a world or change it", function ()
         local manual = files.read(MANUAL)
@@ -69,8 +68,7 @@ end)
 
 
 describe("Completion in bash", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("offers every command", function ()
         local found = offered ""

@@ -1,6 +1,6 @@
 -- The options of the holdfast command, and what it says where they are wrong.
 
-local command, shell = require "spec.support" ("command", "shell")
+local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
 
 -- Arguments, and what the message must name: what was given and what is accepted.
 local REFUSED = {
@@ -68,8 +68,7 @@ local REFUSED = {
 }
 
 describe("The command line", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     for _, case in ipairs(REFUSED) do
         local arguments, wanted = case[1], case[2]
@@ -79,10 +78,7 @@ describe("The command line", function()
             for i, argument in ipairs(arguments) do
                 given[i] = argument == "SCRIPT" and script or argument
             end
-            local ended, out, err = command.run(unpack(given))
-            assert.same({ code = 2 }, ended)
-            assert.equal("", out)
-            assert.truthy(err:find("holdfast: " .. wanted, 1, true), err)
+            local err = world.refused(2, "holdfast: " .. wanted, unpack(given))
             local hint = arguments[1] == "run" and 'Try "holdfast run --help".' or 'Try "holdfast --help".'
             assert.truthy(err:find(hint, 1, true), err)
         end)
@@ -96,9 +92,7 @@ describe("The command line", function()
             file:close()
             return  -- this user may read everything
         end
-        local ended, _, err = command.run("run", script)
-        assert.same({ code = 2 }, ended)
-        assert.truthy(err:find('cannot read the script "' .. script .. '": Permission denied', 1, true))
+        world.refused(2, 'cannot read the script "' .. script .. '": Permission denied', "run", script)
     end)
 
     for _, case in ipairs({
@@ -109,10 +103,7 @@ describe("The command line", function()
     }) do
         it("refuses HOLDFAST_DICTS=" .. case[1], function()
             local script = command.write("script.lua", "print('ran')")
-            local ended, out, err = command.run("run", script, { HOLDFAST_DICTS = case[1] })
-            assert.same({ code = 2 }, ended)
-            assert.equal("", out)
-            assert.truthy(err:find("holdfast: " .. case[2], 1, true), err)
+            world.refused(2, "holdfast: " .. case[2], "run", script, { HOLDFAST_DICTS = case[1] })
         end)
     end
 
