@@ -1,4 +1,4 @@
-// The operations of a dictionary through the C ABI, as include/holdfast.h promises them.
+// What a dictionary takes and refuses through the C ABI, and who may use it. Its operations: dictionary_model_test.cc.
 #include "dict/dictionary.h"
 
 #include <gtest/gtest.h>
@@ -21,18 +21,6 @@ class DictionaryTest : public DictTest {
 
 // --- values ---
 
-TEST_F(DictionaryTest, a_value_comes_back_with_its_type_and_flags) {
-  EXPECT_EQ(dict.set("s", "hello", 0, 7), HOLDFAST_OK);
-  EXPECT_EQ(dict.set_number("n", -12.5, 0, 8), HOLDFAST_OK);
-  EXPECT_EQ(dict.set_boolean("t", true, 0, 0xFFFFFFFF), HOLDFAST_OK);
-  EXPECT_EQ(dict.set_boolean("f", false), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("s"), text("hello", 7));
-  EXPECT_EQ(dict.get("n"), number(-12.5, 8));
-  EXPECT_EQ(dict.get("t"), boolean(true, 0xFFFFFFFF));
-  EXPECT_EQ(dict.get("f"), boolean(false));
-  EXPECT_EQ(dict.get("missing"), nothing());
-}
-
 TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
   const std::string huge(2 << 20, 'x');
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
@@ -41,6 +29,8 @@ TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
   EXPECT_EQ(dict.add("k", huge), HOLDFAST_TOO_LARGE);
   EXPECT_EQ(dict.replace("none", huge), HOLDFAST_TOO_LARGE);
   EXPECT_EQ(dict.cas("none", &value, &desired), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.cas("k", &value, &desired), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.cas("k", &desired, &value), HOLDFAST_DIFFERS) << "it may be expected";
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
@@ -61,10 +51,16 @@ TEST_F(DictionaryTest, no_size_is_too_large_to_be_told) {
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
-TEST_F(DictionaryTest, setting_nil_deletes) {
-  dict.set("k", "v");
-  EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NIL, nullptr, 0, 0, 0, 0, nullptr), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("k"), nothing());
+TEST_F(DictionaryTest, setting_nil_deletes_and_adding_it_is_refused) {
+  const auto store_nil = [this](int op) {
+    return holdfast_store(dict.handle, op, "k", 1, HOLDFAST_NIL, nullptr, 0, 0, 0, 0, nullptr);
+  };
+  for (const int op : {HOLDFAST_SET, HOLDFAST_SAFE_SET}) {
+    dict.set("k", "v");
+    EXPECT_EQ(store_nil(op), HOLDFAST_OK);
+    EXPECT_EQ(dict.get("k"), nothing());
+  }
+  for (const int op : {HOLDFAST_ADD, HOLDFAST_SAFE_ADD}) EXPECT_EQ(store_nil(op), HOLDFAST_INVALID);
 }
 
 TEST_F(DictionaryTest, keys_and_values_may_hold_any_byte_and_have_any_short_length) {
@@ -114,50 +110,6 @@ TEST_F(DictionaryTest, a_buffer_that_is_too_small_is_told_the_size) {
   value.capacity = 0;
   EXPECT_EQ(holdfast_get(dict.handle, "k", 1, &value), HOLDFAST_BUFFER);
   EXPECT_EQ(value.size, 12U);
-}
-
-// --- store, delete, incr ---
-
-TEST_F(DictionaryTest, replace_stores_only_where_there_is_something) {
-  EXPECT_EQ(dict.replace("k", "v"), HOLDFAST_NOT_FOUND);
-  EXPECT_EQ(dict.get("k"), nothing());
-  // On a busy machine the old one may be gone before it is replaced.
-  EXPECT_TRUE(eventually([&] {
-    dict.set("k", "v", 0.05);
-    return dict.replace("k", "w") == HOLDFAST_OK;
-  }));
-  sleep_ms(70);
-  EXPECT_EQ(dict.get("k"), text("w")) << "the new entry has its own exptime";
-  dict.flush_all();
-  EXPECT_EQ(dict.replace("k", "x"), HOLDFAST_NOT_FOUND);
-}
-
-TEST_F(DictionaryTest, incr_with_init_begins_a_number_that_may_expire) {
-  EXPECT_EQ(dict.incr_from("k", 1, 10, 0, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 11);
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.incr_from("k", 1, 10, 0.005, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 12);
-  EXPECT_EQ(dict.ttl("k"), 0) << "init_ttl is for a number that begins";
-  EXPECT_EQ(dict.incr_from("t", 1, 0, 0.005, &sum), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(dict.get("t"), nothing());
-  EXPECT_EQ(dict.incr_from("t", 1, 5, 0, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 6);
-}
-
-// --- everything at once ---
-
-TEST_F(DictionaryTest, flush_all_removes_what_is_there_and_nothing_later) {
-  holdfast_lease lease{};
-  for (int i = 0; i < 50; ++i) dict.set("k" + std::to_string(i), "v", i % 2 == 0 ? 0 : 100);
-  ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(dict.get("k" + std::to_string(i)), nothing());
-  EXPECT_EQ(dict.get("lock"), nothing());
-  EXPECT_TRUE(dict.keys().empty());
-  dict.set("k1", "again");
-  EXPECT_EQ(dict.get("k1"), text("again"));
 }
 
 // --- memory ---
@@ -252,11 +204,6 @@ TEST_F(DictionaryTest, a_number_of_shards_that_was_overwritten_is_noticed) {
 }
 
 // --- opening and removing ---
-
-TEST_F(DictionaryTest, opening_again_gives_the_same_handle) {
-  Dict again(dict_name);
-  EXPECT_EQ(again.handle, dict.handle);
-}
 
 TEST_F(DictionaryTest, another_size_or_mutex_is_a_mismatch_that_names_both) {
   const Dict larger(dict_name, {.size = 131072});

@@ -184,36 +184,6 @@ TEST_F(ExpiryTest, ttl_is_negative_for_what_has_expired_and_is_still_there) {
   EXPECT_EQ(dict.ttl("lock"), Dict::kNoKey) << "a lock that nobody holds is nothing";
 }
 
-TEST_F(ExpiryTest, ttl_counts_down_and_is_0_for_ever) {
-  dict.set("k", "v", 50);
-  const double first = dict.ttl("k");
-  EXPECT_LE(first, 50.01);
-  EXPECT_GT(first, 20);
-  sleep_ms(30);
-  EXPECT_LT(dict.ttl("k"), first);
-  dict.set("k", "v");
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.ttl("missing"), Dict::kNoKey);
-  dict.set("long", std::string(3000, 'x'), 50);
-  EXPECT_GT(dict.ttl("long"), 20) << "needs no buffer for the value";
-}
-
-TEST_F(ExpiryTest, expire_gives_an_existing_entry_another_end) {
-  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
-  // On a busy machine it may be gone before that.
-  EXPECT_TRUE(eventually([&] {
-    dict.set("k", "v", 0.05, 3);
-    return dict.expire("k", 0) == HOLDFAST_OK;
-  }));
-  sleep_ms(80);
-  EXPECT_EQ(dict.get("k"), text("v", 3));
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.expire("k", 0.001), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(dict.get("k"), nothing());
-  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
-}
-
 TEST_F(ExpiryTest, times_that_make_no_sense_are_refused_and_change_nothing) {
   dict.set("k", "v");
   for (const double bad : {-1.0, -0.001, std::numeric_limits<double>::quiet_NaN()}) {

@@ -18,20 +18,6 @@ class StatsTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(StatsTest, a_new_dictionary_has_counted_nothing) {
-  const holdfast_stats stats = dict.stats();
-  EXPECT_EQ(stats.entries, 0U);
-  EXPECT_EQ(stats.hits, 0U);
-  EXPECT_EQ(stats.misses, 0U);
-  EXPECT_EQ(stats.evictions, 0U);
-  EXPECT_EQ(stats.expirations, 0U);
-  EXPECT_EQ(stats.repairs, 0U);
-  EXPECT_EQ(stats.mutex_waits, 0U);
-  EXPECT_EQ(stats.lock_waits, 0U);
-  EXPECT_EQ(stats.lock_wakes, 0U);
-  EXPECT_EQ(stats.bytes_free, dict.free_space());
-}
-
 TEST_F(StatsTest, entries_are_what_the_chains_hold_but_for_locks_that_nobody_holds) {
   for (int i = 0; i < 40; ++i) dict.set("k" + std::to_string(i), "v");
   dict.set("k0", "another value of the same key");
