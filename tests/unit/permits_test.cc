@@ -1,5 +1,5 @@
 // Counted permits through the C ABI: semaphores and rwlocks, beside other things and in what memory; in which order
-// they are given; what ends a grant, and what a repair leaves.
+// they are given; what ends a grant, and what a repair leaves. Any calls, one after another: permits_model_test.cc.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,18 +19,6 @@ namespace holdfast::test {
 namespace {
 
 // --- semaphores ---
-
-TEST_IN_TIME(PermitsTest, the_last_caller_says_how_many_there_are) {
-  holdfast_lease leases[4]{};
-  ASSERT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 2, 2, 0, &leases[0]), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 2, 0, &leases[1]), HOLDFAST_LOCKED);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 3, 0, &leases[1]), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &leases[2]), HOLDFAST_LOCKED) << "3 of 1 in use";
-  dict.unlock("key", &leases[0]);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &leases[2]), HOLDFAST_LOCKED) << "1 of 1";
-  dict.unlock("key", &leases[1]);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &leases[2]), HOLDFAST_OK);
-}
 
 TEST_IN_TIME(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
   holdfast_lease lease{};
@@ -137,18 +125,15 @@ TEST_IN_TIME(PermitsTest, a_writer_that_keeps_one_permit_reads_and_lets_readers_
 
 // --- beside other things ---
 
-TEST_IN_TIME(PermitsTest, what_is_held_reads_as_true_and_what_is_free_as_nothing) {
-  EXPECT_EQ(dict.get("key"), nothing());
+TEST_IN_TIME(PermitsTest, permits_are_one_entry_until_the_last_of_them_ends) {
   holdfast_lease first = acquired(1, 50);
   holdfast_lease second = acquired(1, 100);
-  EXPECT_EQ(dict.get("key"), boolean(true));
   EXPECT_EQ(dict.keys(), std::multiset<std::string>{"key"});
-  EXPECT_GT(dict.ttl("key"), 60) << "until the last one ends";
+  EXPECT_GT(dict.ttl("key"), 60);
   EXPECT_EQ(dict.add("key", "value"), HOLDFAST_EXISTS);
   post(first);
-  EXPECT_EQ(dict.get("key"), boolean(true));
+  EXPECT_EQ(dict.stats().entries, 1U);
   post(second);
-  EXPECT_EQ(dict.get("key"), nothing());
   EXPECT_EQ(dict.keys().size(), 0U);
   EXPECT_EQ(dict.stats().entries, 0U);
   EXPECT_EQ(dict.add("key", "value"), HOLDFAST_OK);
@@ -168,25 +153,11 @@ TEST_IN_TIME(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
   EXPECT_EQ(dict.get("key"), nothing());
 }
 
-TEST_IN_TIME(PermitsTest, something_of_another_kind_that_is_held_is_waited_for_and_a_free_one_replaced) {
-  holdfast_lease lock{};
-  holdfast_lease lease{};
-  ASSERT_EQ(dict.try_lock("key", 0, &lock), HOLDFAST_OK);
-  EXPECT_EQ(read(&lease), HOLDFAST_LOCKED);
-  dict.unlock("key", &lock);
-  EXPECT_EQ(read(&lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_lock("key", 0, &lock), HOLDFAST_LOCKED);
-  holdfast_lease other{};
-  EXPECT_EQ(acquire(1, &other), HOLDFAST_LOCKED) << "a semaphore over a rwlock";
-  post(lease);
-  EXPECT_EQ(acquire(1, &other), HOLDFAST_OK);
-  post(other);
-  EXPECT_EQ(dict.try_lock("key", 0, &lock), HOLDFAST_OK);
-  dict.unlock("key", &lock);
+TEST_IN_TIME(PermitsTest, a_wait_for_a_key_with_a_value_polls_until_the_value_ends) {
   dict.set("key", "value", 0.05);
   Reader reader(dict);
   EXPECT_EQ(reader.wait(), HOLDFAST_LOCKED);
-  EXPECT_LE(reader.sleep_time(), 0.06) << "it polls";
+  EXPECT_LE(reader.sleep_time(), 0.06);
   EXPECT_EQ(dict.get("key"), text("value"));
   EXPECT_TRUE(reader.get());
 }
@@ -218,23 +189,6 @@ TEST_IN_TIME(PermitsTest, without_memory_nothing_changes) {
   leases.back() = lease;
   for (holdfast_lease& one : leases) ASSERT_EQ(dict.unlock("key", &one), HOLDFAST_OK);
   EXPECT_EQ(count_shard(shard()).holders, 0U);
-}
-
-TEST_IN_TIME(PermitsTest, holders_stay_where_they_are_while_values_make_way_for_each_other) {
-  std::vector<holdfast_lease> leases;
-  for (int i = 0; i < 40; ++i) {
-    holdfast_lease lease{};
-    ASSERT_EQ(dict.try_permits("key-" + std::to_string(i % 7), HOLDFAST_RWLOCK, 1, 0, 0, &lease), HOLDFAST_OK);
-    leases.push_back(lease);
-    dict.set("value-" + std::to_string(i), std::string(static_cast<std::size_t>(i) * 9, 'v'));
-  }
-  for (int round = 0; round < 300; ++round)
-    ASSERT_EQ(
-        dict.set("value-" + std::to_string(round % 37), std::string(static_cast<std::size_t>(round * 31 % 2000), 'w')),
-        HOLDFAST_OK);
-  EXPECT_EQ(check_shard(shard()), "");
-  for (std::size_t i = 0; i < leases.size(); ++i)
-    EXPECT_EQ(dict.unlock("key-" + std::to_string(i % 7), &leases[i]), HOLDFAST_OK) << i;
 }
 
 TEST_IN_TIME(PermitsTest, free_permits_are_memory_to_be_had) {
@@ -461,37 +415,14 @@ TEST_IN_TIME(PermitsTest, expiry_lets_the_next_waiter_in) {
   EXPECT_TRUE(reader.get());
 }
 
-TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_grants) {
-  const auto expect_ended = [&](const char* how, const std::vector<holdfast_lease>& leases) {
-    const int lost = dict.get("key").code == HOLDFAST_OK ? HOLDFAST_NOT_OWNER : HOLDFAST_NOT_FOUND;
-    for (holdfast_lease lease : leases) EXPECT_EQ(dict.remaining("key", lease), -1) << how;
-    for (holdfast_lease lease : leases) EXPECT_EQ(dict.renew("key", lease, 10), lost) << how;
-    dict.remove("key");
-    EXPECT_EQ(count_shard(shard()).holders, 0U) << how;
-    EXPECT_EQ(check_shard(shard()), "") << how;
-  };
-  std::vector<holdfast_lease> leases{acquired(), acquired(1, 50)};
-  EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("key"), nothing());
-  holdfast_lease fresh = acquired(3);
-  EXPECT_EQ(post(leases[0]), HOLDFAST_NOT_OWNER);
-  leases.erase(leases.begin());
-  EXPECT_EQ(dict.used("key"), 3);
-  EXPECT_EQ(post(fresh), HOLDFAST_OK);
-  expect_ended("flush", leases);
-  leases = {acquired(), acquired()};
-  EXPECT_EQ(dict.remove("key"), HOLDFAST_OK);
-  expect_ended("delete", leases);
-  leases = {acquired(), acquired()};
-  EXPECT_EQ(dict.set("key", "value"), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("key"), text("value"));
-  expect_ended("set", leases);
-  leases = {acquired(1, 100), acquired()};
+TEST_IN_TIME(PermitsTest, expire_ends_all_grants) {
+  const holdfast_lease leases[] = {acquired(1, 100), acquired()};
   EXPECT_EQ(dict.expire("key", 0.001), HOLDFAST_OK);
   sleep_ms(10);
-  expect_ended("expire", leases);
-  leases = {acquired(1, 0.001), acquired(1, 0.001)};
-  sleep_ms(10);
+  for (const holdfast_lease& lease : leases) {
+    EXPECT_EQ(dict.remaining("key", lease), -1);
+    EXPECT_EQ(dict.renew("key", lease, 10), HOLDFAST_NOT_FOUND);
+  }
   EXPECT_EQ(dict.flush_expired(), 0) << "free permits do not count as entries";
   EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
