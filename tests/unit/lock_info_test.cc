@@ -67,39 +67,6 @@ TEST_F(LockInfoTest, a_holder_is_reported_with_its_process_and_times) {
   EXPECT_EQ(std::string(holder.why), "");
 }
 
-TEST_F(LockInfoTest, a_lock_that_never_expires_has_no_time_left) {
-  take();
-  holdfast_holder holder{};
-  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.remaining, 0);
-}
-
-TEST_F(LockInfoTest, nobody_holds_what_is_free_expired_flushed_a_value_or_not_there) {
-  EXPECT_EQ(why(), "nobody");
-  holdfast_lease lease = take();
-  dict.unlock("lock", &lease);
-  EXPECT_EQ(why(), "nobody");
-  take(0.001);
-  sleep_ms(10);
-  EXPECT_EQ(why(), "nobody");
-  take();
-  dict.flush_all();
-  EXPECT_EQ(why(), "nobody");
-  dict.set("lock", "value");
-  EXPECT_EQ(why(), "nobody");
-}
-
-TEST_F(LockInfoTest, waiters_are_counted) {
-  take();
-  Waiting waiting[3];
-  holdfast_lease other{};
-  for (Waiting& one : waiting) EXPECT_EQ(one.once(dict, "lock", &other), HOLDFAST_LOCKED);
-  holdfast_holder holder{};
-  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.waiters, 3U);
-  dict.remove("lock");
-}
-
 TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
   Resident child([&] { take_and_explain("dies with it"); });
   holdfast_holder holder{};
@@ -117,25 +84,6 @@ TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
 }
 
 // --- the reason ---
-
-TEST_F(LockInfoTest, what_was_said_stands_until_the_release) {
-  const std::uint64_t before = [&] {
-    holdfast_lease lease = take();
-    dict.unlock("lock", &lease);
-    return dict.free_space();
-  }();
-  holdfast_lease lease = take_and_explain("rebuilding the index");
-  EXPECT_EQ(why(), "rebuilding the index");
-  EXPECT_EQ(dict.explain("lock", lease, "still rebuilding the index, and a bit more than before"), HOLDFAST_OK);
-  EXPECT_EQ(why(), "still rebuilding the index, and a bit more than before");
-  EXPECT_EQ(notes(), 1U);
-  dict.renew("lock", lease, 50);
-  EXPECT_EQ(why(), "still rebuilding the index, and a bit more than before");
-  EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.free_space(), before);
-  lease = take();
-  EXPECT_EQ(why(), "");
-}
 
 TEST_F(LockInfoTest, an_empty_text_takes_it_back) {
   const holdfast_lease lease = take_and_explain("a reason");
@@ -170,31 +118,18 @@ TEST_F(LockInfoTest, only_the_holder_explains) {
   EXPECT_EQ(dict.explain("lock", other, "no"), HOLDFAST_NOT_OWNER);
   lease = take(0.001);
   sleep_ms(10);
+  EXPECT_EQ(why(), "nobody");
   EXPECT_EQ(dict.explain("lock", lease, "late"), HOLDFAST_NOT_OWNER);
   dict.set("lock", "value");
   EXPECT_EQ(dict.explain("lock", lease, "a value"), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(LockInfoTest, a_reason_goes_with_what_ends_its_lock) {
-  const auto expect_gone = [&](const char* how) {
-    EXPECT_EQ(notes(), 0U) << how;
-    EXPECT_EQ(check_shard(shard()), "") << how;
-  };
-  take_and_explain("deleted");
-  dict.remove("lock");
-  expect_gone("delete");
-  take_and_explain("written over");
-  dict.set("lock", "value");
-  expect_gone("set");
-  dict.remove("lock");
-  take_and_explain("flushed");
-  dict.flush_all();
-  dict.flush_expired();
-  expect_gone("flush");
+TEST_F(LockInfoTest, a_reason_goes_when_a_lock_that_has_expired_is_taken) {
   take_and_explain("expires", 0.001);
   sleep_ms(10);
   holdfast_lease lease = take();
-  expect_gone("taken after it expired");
+  EXPECT_EQ(notes(), 0U);
+  EXPECT_EQ(check_shard(shard()), "");
   dict.unlock("lock", &lease);
 }
 

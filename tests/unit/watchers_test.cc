@@ -338,53 +338,5 @@ TEST_F(WatchersTest, a_child_has_no_part_in_the_wait_of_its_parent) {
   EXPECT_EQ(one.run(dict, kLong), 1U);
 }
 
-// --- the holder ---
-
-std::vector<holdfast_holder> holders_of(Dict& dict, std::uint32_t max, std::uint32_t* count) {
-  std::vector<holdfast_holder> holders(max);
-  std::uint32_t waiting = 0;
-  EXPECT_EQ(holdfast_holders(dict.handle, kKey.data(), kKey.size(), holders.data(), max, count, &waiting), HOLDFAST_OK);
-  return holders;
-}
-
-TEST_F(WatchersTest, all_holders_are_reported_in_the_order_of_their_grants) {
-  std::uint32_t count = 9;
-  holders_of(dict, 3, &count);
-  EXPECT_EQ(count, 0U) << "no such key";
-  std::vector<holdfast_lease> leases(5);
-  for (std::size_t i = 0; i < 5; ++i)
-    ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, static_cast<std::uint32_t>(i + 1), 20, 0, &leases[i]),
-              HOLDFAST_OK);
-  ASSERT_EQ(dict.explain(kKey, leases[1], "second"), HOLDFAST_OK);
-  for (const std::uint32_t max : {5, 7}) {
-    const auto all = holders_of(dict, max, &count);
-    EXPECT_EQ(count, 5U);
-    for (std::size_t i = 0; i < 5; ++i) {
-      EXPECT_EQ(all[i].sequence, leases[i].sequence);
-      EXPECT_EQ(all[i].permits, i + 1);
-      EXPECT_STREQ(all[i].why, i == 1 ? "second" : "");
-    }
-  }
-  const auto some = holders_of(dict, 2, &count);
-  EXPECT_EQ(count, 5U);
-  EXPECT_EQ(some[0].sequence, leases[0].sequence);
-  EXPECT_EQ(some[1].sequence, leases[1].sequence);
-  for (holdfast_lease& each : leases) EXPECT_EQ(dict.unlock(kKey, &each), HOLDFAST_OK);
-  holders_of(dict, 1, &count);
-  EXPECT_EQ(count, 0U);
-}
-
-TEST_F(WatchersTest, the_holder_of_a_lock_and_a_writer_are_one) {
-  std::uint32_t count = 0;
-  lock();
-  EXPECT_EQ(holders_of(dict, 4, &count)[0].permits, 1U);
-  EXPECT_EQ(count, 1U);
-  unlock();
-  ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, &lease), HOLDFAST_OK);
-  EXPECT_EQ(holders_of(dict, 4, &count)[0].permits, static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS));
-  EXPECT_EQ(count, 1U);
-  unlock();
-}
-
 }  // namespace
 }  // namespace holdfast::test
