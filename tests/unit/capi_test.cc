@@ -132,50 +132,6 @@ TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recove
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(capi, bad_names_are_refused) {
-  in_a_world([] {
-    holdfast_dict* dict = nullptr;
-    for (const std::string& name :
-         {std::string(""), std::string(251, 'x'), std::string(84, ':'), std::string("a\0b", 3)}) {
-      EXPECT_EQ(Dict(name).status, HOLDFAST_INVALID);
-      EXPECT_EQ(attach(name, &dict), HOLDFAST_INVALID);
-      EXPECT_EQ(remove(name), HOLDFAST_INVALID);
-      EXPECT_TRUE(error_has("name"));
-    }
-  });
-}
-
-TEST(capi, any_other_name_is_that_of_one_dictionary_and_of_one_file_in_the_directory) {
-  in_a_world([] {
-    const std::vector<std::string> names{"a/b",
-                                         "a%2Fb",
-                                         "a%252Fb",
-                                         "../x",
-                                         ".hidden",
-                                         "processes",
-                                         "my:cache",
-                                         "a,b=c",
-                                         "caf\xC3\xA9",
-                                         "\x1B[2J\n",
-                                         std::string(250, 'x'),
-                                         std::string(83, ':')};
-    for (const std::string& name : names) EXPECT_EQ(Dict(name).set("key", name), HOLDFAST_OK) << holdfast_error();
-    for (const std::string& name : names) {
-      Dict dict(name);
-      EXPECT_EQ(dict.get("key"), text(name));
-    }
-    std::size_t files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(holdfast_directory())) {
-      if (entry.path().extension() == ".dict") ++files;
-    }
-    EXPECT_EQ(files, names.size());
-    EXPECT_TRUE(std::filesystem::exists(std::string(holdfast_directory()) + "/a%252Fb.dict"));
-    for (const std::string& name : names) EXPECT_EQ(remove(name), HOLDFAST_OK) << name;
-    EXPECT_NE(Dict("\x1B[2J", {.size = 1}).status, HOLDFAST_OK);
-    EXPECT_TRUE(error_has("dictionary \"\\x1B[2J\""));
-  });
-}
-
 // As the command `holdfast lock`, which may come before the programs that share the dictionary with it.
 TEST(capi, a_size_that_nobody_asked_for_is_in_nobodys_way) {
   constexpr std::uint64_t kDefault = std::uint64_t{8} << 20;
@@ -315,30 +271,6 @@ TEST(capi, waiters_that_make_no_sense_are_refused) {
     holdfast_parker_free(parker);
     holdfast_parker_free(nullptr);
   });
-}
-
-TEST(capi, a_file_that_is_no_segment_is_refused_and_left_alone) {
-  const ScratchDirectory directory;
-  Child child([&](Channel&) {
-    holdfast_directory();
-    const std::string path = directory / "bad.dict";
-    holdfast_dict* dict = nullptr;
-    for (const std::size_t size : {0U, 1U, 4096U, 65536U}) {
-      std::FILE* file = std::fopen(path.c_str(), "w");
-      const std::string bytes(size, 'x');
-      std::fwrite(bytes.data(), 1, bytes.size(), file);
-      std::fclose(file);
-      ::chmod(path.c_str(), 0600);
-      EXPECT_EQ(Dict("bad").status, HOLDFAST_CORRUPT);
-      EXPECT_TRUE(error_has("bad.dict"));
-      EXPECT_EQ(attach("bad", &dict), HOLDFAST_CORRUPT);
-      EXPECT_TRUE(exists(path));
-    }
-    EXPECT_EQ(remove("bad"), HOLDFAST_OK) << "removing is how to get rid of it";
-    EXPECT_EQ(Dict("bad").status, HOLDFAST_OK);
-    return ::testing::Test::HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(child.wait(), 0);
 }
 
 // --- lives of a world ---
