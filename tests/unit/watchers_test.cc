@@ -85,12 +85,7 @@ class WatchersTest : public DictTest {
   void lock(double exptime = 0) { ASSERT_EQ(dict.try_lock(kKey, exptime, &lease), HOLDFAST_OK); }
   int unlock() { return dict.unlock(kKey, &lease); }
   int look(std::uint64_t* grant) { return holdfast_lock_watch(dict.handle, kKey.data(), kKey.size(), nullptr, grant); }
-  std::uint32_t waiters() {
-    std::uint32_t held = 0;
-    std::uint32_t waiting = 0;
-    EXPECT_EQ(holdfast_holders(dict.handle, kKey.data(), kKey.size(), nullptr, 0, &held, &waiting), HOLDFAST_OK);
-    return waiting;
-  }
+  std::uint32_t waiters() { return dict.queued(kKey); }
   std::uint32_t blocks() { return dict.segment().shards()[0].header().waiters.load(kRelaxed); }
 
   holdfast_lease lease{};
