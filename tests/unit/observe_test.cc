@@ -402,12 +402,9 @@ TEST(look, sees_waiters_in_the_order_of_their_queue_and_watchers) {
       ASSERT_EQ(one.once(dict, kKey, &none), HOLDFAST_LOCKED);
       sleep_ms(20);
     }
-    const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
-    holdfast_wait watch{};
-    watch.parker = parker.get();
-    watch.waiter = holdfast_waiter_open(parker.get());
+    Waiting watcher;
     std::uint64_t grant = 0;
-    ASSERT_EQ(holdfast_lock_watch(dict.handle, kKey, 3, &watch, &grant), HOLDFAST_LOCKED);
+    ASSERT_EQ(watcher.watch(dict, kKey, &grant), HOLDFAST_LOCKED);
     const Looked seen = look(dict, kKey);
     ASSERT_EQ(seen.waiters.size(), 4U);
     EXPECT_GT(seen.waiters[0].waited, seen.waiters[1].waited);
@@ -416,7 +413,7 @@ TEST(look, sees_waiters_in_the_order_of_their_queue_and_watchers) {
     EXPECT_EQ(seen.waiters[3].watches, 1U);
     EXPECT_EQ(seen.holders[0].waiters, 4U);
     for (Waiting& one : waiting) EXPECT_EQ(one.leave(dict, kKey), HOLDFAST_OK);
-    holdfast_lock_leave(dict.handle, kKey, 3, parker.get(), watch.waiter);
+    EXPECT_EQ(watcher.leave(dict, kKey), HOLDFAST_OK);
     EXPECT_EQ(look(dict, kKey).waiters.size(), 0U);
   });
 }

@@ -139,11 +139,8 @@ TEST_F(StatisticsTest, a_wait_that_is_given_up_counts_too) {
 TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_has_not_waited) {
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
-  holdfast_wait wait{};
-  wait.parker = waiting.parker();
-  wait.waiter = waiting.waiter();
   std::uint64_t grant = 0;
-  ASSERT_EQ(holdfast_lock_watch(dict.handle, "key", 3, &wait, &grant), HOLDFAST_LOCKED);
+  ASSERT_EQ(waiting.watch(dict, "key", &grant), HOLDFAST_LOCKED);
   ASSERT_EQ(waiting.leave(dict, "key"), HOLDFAST_OK);
   EXPECT_EQ(waited(dict).count, 0U);
   EXPECT_TRUE(contention(dict).empty());
@@ -177,19 +174,18 @@ TEST_F(StatisticsTest, waits_for_permits_count_by_their_kind) {
   } cases[] = {{"doc", HOLDFAST_RWLOCK, HOLDFAST_HELD_RWLOCK, all, all},
                {"pool", HOLDFAST_SEMAPHORE, HOLDFAST_HELD_SEMAPHORE, 2, 3}};
   for (const auto& c : cases) {
-    holdfast_parker* const parker = holdfast_parker_new();
-    holdfast_wait wait{};
-    wait.parker = parker;
-    wait.waiter = holdfast_waiter_open(parker);
+    Waiting waiting;
+    const auto wait = [&](holdfast_lease* lease) {
+      return waiting.wait_for_permits(dict, c.key, c.kind, c.want, c.total, lease);
+    };
     ASSERT_EQ(dict.try_permits(c.key, c.kind, c.want, c.total, 0, &theirs), HOLDFAST_OK);
-    ASSERT_EQ(dict.wait_permits(c.key, c.kind, c.want, c.total, 0, &wait, &mine), HOLDFAST_LOCKED);
+    ASSERT_EQ(wait(&mine), HOLDFAST_LOCKED);
     sleep_ms(20);
     ASSERT_EQ(dict.unlock(c.key, &theirs), HOLDFAST_OK);
-    ASSERT_EQ(dict.wait_permits(c.key, c.kind, c.want, c.total, 0, &wait, &mine), HOLDFAST_OK);
-    ASSERT_EQ(dict.wait_permits(c.key, c.kind, c.want, c.total, 0, &wait, &theirs), HOLDFAST_LOCKED);
-    ASSERT_EQ(dict.leave(c.key, parker, wait.waiter), HOLDFAST_OK);
+    ASSERT_EQ(wait(&mine), HOLDFAST_OK);
+    ASSERT_EQ(wait(&theirs), HOLDFAST_LOCKED);
+    ASSERT_EQ(waiting.leave(dict, c.key), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock(c.key, &mine), HOLDFAST_OK);
-    holdfast_parker_free(parker);
     EXPECT_EQ(waited(dict, c.held).count, 2U);
     EXPECT_GE(waited(dict, c.held).max, 0.02);
   }
