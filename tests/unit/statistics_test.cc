@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
@@ -97,6 +96,17 @@ class StatisticsTest : public DictTest {
  protected:
   /// Until the next hold is measured again, also by a clock that is far behind.
   static void rest() { sleep_ms(250); }
+  /// Queues for "key", which another holds by `theirs`.
+  void queue(Waiting& waiting, double exptime = 0) {
+    ASSERT_EQ(dict.try_lock("key", exptime, &theirs), HOLDFAST_OK);
+    ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
+  }
+  /// Holds "key" for so long.
+  void hold(int ms, double exptime = 0) {
+    ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
+    if (ms != 0) sleep_ms(ms);
+    ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
+  }
 
   holdfast_lease mine{};
   holdfast_lease theirs{};
@@ -104,8 +114,7 @@ class StatisticsTest : public DictTest {
 
 TEST_F(StatisticsTest, a_wait_that_gets_the_lock_counts_from_its_first_refusal) {
   Waiting waiting;
-  ASSERT_EQ(dict.try_lock("key", 0, &theirs), HOLDFAST_OK);
-  ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
+  queue(waiting);
   sleep_ms(30);
   ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
   ASSERT_EQ(waiting.lock(dict, "key", 5, &mine), HOLDFAST_OK);
@@ -217,8 +226,7 @@ TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they
       },
       [&] {
         Waiting waiting;
-        ASSERT_EQ(dict.try_lock("key", 0, &theirs), HOLDFAST_OK);
-        ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
+        queue(waiting);
         rest();
         ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);  // reserves it for the waiter
         ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
@@ -248,10 +256,7 @@ TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they
 
 TEST_F(StatisticsTest, of_holds_in_quick_succession_a_sample_counts_for_all) {
   constexpr int kHolds = 200'000;
-  for (int i = 0; i < kHolds; ++i) {
-    ASSERT_EQ(dict.try_lock("key", 30, &mine), HOLDFAST_OK);
-    ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
-  }
+  for (int i = 0; i < kHolds; ++i) hold(0, 30);
   // 256 times a number with a standard deviation of 28.
   EXPECT_NEAR(static_cast<double>(held_for(dict).count), kHolds, 6 * 28 * 256);
 }
@@ -262,13 +267,8 @@ TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its
   double least = 0;
   for (const double exptime : {0.0, 5.0, 60.0}) {
     for (int i = 0; i < kLong; ++i) {
-      for (int n = 0; n < 1000; ++n) {
-        ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
-        ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
-      }
-      ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
-      sleep_ms(30);
-      ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
+      for (int n = 0; n < 1000; ++n) hold(0, exptime);
+      hold(30, exptime);
     }
     least += kLong * kSeconds;
   }
@@ -283,19 +283,14 @@ TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its
 }
 
 TEST_F(StatisticsTest, holds_of_50_ms_one_after_another_count_one_by_one) {
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK);
-    sleep_ms(50);
-    ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
-  }
+  for (int i = 0; i < 20; ++i) hold(50, 60);
   EXPECT_EQ(held_for(dict).count, 20U);
 }
 
 TEST_F(StatisticsTest, a_hold_that_was_waited_for_counts_however_short_it_is) {
   for (std::uint64_t i = 1; i <= 5; ++i) {
     Waiting waiting;
-    ASSERT_EQ(dict.try_lock("key", 60, &theirs), HOLDFAST_OK);
-    ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
+    queue(waiting, 60);
     const std::uint64_t before = held_for(dict).count;
     ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
     const std::uint64_t between = held_for(dict).count;
@@ -503,12 +498,6 @@ TEST_F(PrivateStatistics, threads_lose_no_count) {
 }
 
 // --- memory ---
-
-std::uint64_t bytes_taken(const std::string& name) {
-  struct stat info {};
-  EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
-  return static_cast<std::uint64_t>(info.st_blocks) * 512;
-}
 
 TEST(StatisticsMemory, is_taken_when_something_is_counted_and_never_more_than_there_is) {
   in_a_world([] {
