@@ -12,12 +12,12 @@
 namespace holdfast::test {
 namespace {
 
-constexpr double kMs = 0.001;
-/// The most that the clock of long exptimes was seen behind.
-constexpr double kTick = 0.36;
-
 class ExpiryTest : public DictTest {
  protected:
+  static constexpr double kMs = 0.001;
+  /// The most that the clock of long exptimes was seen behind.
+  static constexpr double kTick = 0.36;
+
   void TearDown() override {
     holdfast_follow_clock(nullptr);
     DictTest::TearDown();
