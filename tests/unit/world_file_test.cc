@@ -222,7 +222,7 @@ TEST_F(WorldFile, the_file_size_limit_of_the_process_is_an_error_and_not_a_signa
 
 // --- judging ---------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, what_others_may_have_put_there_or_can_reach_is_refused) {
+TEST_F(WorldFile, what_others_have_put_there_or_reach_is_refused) {
   const std::string other = scratch_ / "other";
   const std::string name = path();
   const char* const at = name.c_str();
@@ -249,7 +249,7 @@ TEST_F(WorldFile, what_others_may_have_put_there_or_can_reach_is_refused) {
   }
 }
 
-TEST_F(WorldFile, random_bytes_are_refused_and_left_as_they_are) {
+TEST_F(WorldFile, random_bytes_are_refused) {
   const auto seed = static_cast<unsigned>(std::random_device{}());
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
