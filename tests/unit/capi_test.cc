@@ -159,6 +159,7 @@ TEST(capi, one_that_asks_for_no_size_takes_what_is_there_and_those_that_ask_must
     ASSERT_EQ(taken.status, HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(holdfast_capacity(taken.handle), std::uint64_t{1} << 20);
     EXPECT_EQ(Dict("a", {.size = 1 << 19}).status, HOLDFAST_MISMATCH);
+    EXPECT_EQ(Dict("a", {.size = (1 << 20) - 1}).status, HOLDFAST_OK) << "sizes are rounded up to whole pages";
     ::setenv("HOLDFAST_DICTS", "declared=2m", 1);
     const Dict declared("declared", {.size = 0});
     ASSERT_EQ(declared.status, HOLDFAST_OK) << holdfast_error();

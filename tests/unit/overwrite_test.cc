@@ -117,17 +117,6 @@ TEST_F(OverwriteTest, a_set_leaves_what_a_replace_leaves) {
   EXPECT_TRUE(audit(shard(), dict.segment().seed()));
 }
 
-TEST_F(OverwriteTest, what_has_an_end_is_incremented_until_then) {
-  double sum = 0;
-  dict.set_number("k", 1, 1000);
-  EXPECT_EQ(dict.incr("k", 1, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 2);
-  EXPECT_GT(dict.ttl("k"), 500);
-  dict.set_number("k", 1);
-  dict.flush_all();
-  EXPECT_EQ(dict.incr("k", 1, &sum), HOLDFAST_NOT_FOUND);
-}
-
 // Damage is left to the transaction, which repairs: an entry of that key that says another size of its number.
 TEST_F(OverwriteTest, an_entry_that_contradicts_itself_is_not_overwritten) {
   dict.set_number("k", 1);

@@ -183,6 +183,7 @@ TEST_F(StatsTest, a_removed_dictionary_has_no_counts) {
   stats.entries = 99;
   EXPECT_EQ(holdfast_dict_stats(gone.handle, &stats), HOLDFAST_REMOVED);
   EXPECT_EQ(stats.entries, 0U);
+  EXPECT_EQ(gone.free_space(), 0U);
 }
 
 }  // namespace
