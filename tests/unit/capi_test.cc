@@ -111,13 +111,12 @@ TEST(capi, a_name_that_is_null_is_refused_with_a_sentence) {
 
 TEST(capi, the_directory_is_the_one_of_the_environment) {
   const ScratchDirectory directory;
-  Child child([&](Channel&) { return holdfast_directory() == directory.path() ? 0 : 1; });
-  EXPECT_EQ(child.wait(), 0);
+  in_process([&] { EXPECT_EQ(holdfast_directory(), directory.path()); });
 }
 
 TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recovers) {
   const ScratchDirectory directory;
-  Child child([&](Channel&) {
+  in_process([&] {
     ::setenv("HOLDFAST_DIR", (directory.path() + "/not/there").c_str(), 1);
     EXPECT_EQ(holdfast_directory(), nullptr);
     EXPECT_TRUE(error_has("not/there"));
@@ -127,9 +126,7 @@ TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recove
     EXPECT_NE(remove("a"), HOLDFAST_OK);
     ::setenv("HOLDFAST_DIR", directory.path().c_str(), 1);
     EXPECT_EQ(Dict("a").status, HOLDFAST_OK) << "a failure is not remembered";
-    return ::testing::Test::HasFailure() ? 1 : 0;
   });
-  EXPECT_EQ(child.wait(), 0);
 }
 
 // As the command `holdfast lock`, which may come before the programs that share the dictionary with it.
@@ -141,11 +138,10 @@ TEST(capi, a_size_that_nobody_asked_for_is_in_nobodys_way) {
     EXPECT_EQ(holdfast_capacity(made.handle), kDefault);
     EXPECT_EQ(Dict("a", {.size = 1 << 20}).status, HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(Dict("a", {.size = 0}).status, HOLDFAST_OK) << holdfast_error();
-    Child other([=](Channel&) {
-      const int smaller = Dict("a", {.size = HOLDFAST_SIZE_MIN}).status;
-      return smaller == HOLDFAST_OK && Dict("a", {.size = kDefault}).status == HOLDFAST_OK ? 0 : 1;
+    in_process([=] {
+      EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN}).status, HOLDFAST_OK) << "another process that asks for no more";
+      EXPECT_EQ(Dict("a", {.size = kDefault}).status, HOLDFAST_OK);
     });
-    EXPECT_EQ(other.wait(), 0) << "another process that asks for no more";
     EXPECT_EQ(Dict("a", {.size = kDefault + 1}).status, HOLDFAST_MISMATCH) << "it would get less than it asks for";
     EXPECT_EQ(Dict("a", {.size = 0, .mutex = HOLDFAST_MUTEX_SPIN}).status, HOLDFAST_MISMATCH);
     EXPECT_TRUE(error_has("exists with size 8388608 and mutex futex, asked for mutex spin; ask for what is there"));

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "support/dict_test.h"
 #include "support/started.h"
+#include "support/waiting.h"
 #include "world/world.h"
 
 namespace holdfast::test {
@@ -161,13 +163,11 @@ TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
   {
-    Started waiter("20", [&](Channel& parent) {
-      holdfast_parker* parker = holdfast_parker_new();
+    const Started waiter("20", [&](Channel& parent) {
+      std::array<Parked, 20> waiters;
       holdfast_lease mine{};
-      double sleep = 0;
       int queued = 0;
-      for (int i = 0; i < 20; ++i)
-        queued += dict.wait_lock("key", 0, parker, holdfast_waiter_open(parker), &mine, &sleep) == HOLDFAST_LOCKED;
+      for (Parked& one : waiters) queued += one.wait_for_lock(dict, "key", &mine, 0) == HOLDFAST_LOCKED ? 1 : 0;
       parent.say(std::to_string(queued));
       parent.hear();
       return 0;

@@ -193,11 +193,11 @@ TEST(observer, is_refused_every_change) {
     std::array<int, 2> fds{};
     EXPECT_EQ(holdfast_use_over_exec(dict.handle, fds.data()), HOLDFAST_INVALID);
     EXPECT_EQ(holdfast_keep_for(::getppid()), HOLDFAST_INVALID);
-    Child child([](Channel&) {
+    in_process([] {
       Dict inherited("d");
-      return inherited.set("k", "w") == HOLDFAST_INVALID && inherited.get("k") == text("v") ? 0 : 1;
+      EXPECT_EQ(inherited.set("k", "w"), HOLDFAST_INVALID);
+      EXPECT_EQ(inherited.get("k"), text("v"));
     });
-    EXPECT_EQ(child.wait(), 0);
   });
   keeper.say("");
   EXPECT_EQ(keeper.wait(), 0);
@@ -206,13 +206,7 @@ TEST(observer, is_refused_every_change) {
 TEST(observer, takes_no_place_among_the_processes) {
   in_a_world([] {
     Dict dict("d");
-    Child observer([](Channel& parent) {
-      if (holdfast_observe() != HOLDFAST_EXISTS) return 1;  // a child of a process of the world
-      parent.say("");
-      return 0;
-    });
-    observer.hear();
-    EXPECT_EQ(observer.wait(), 0);
+    in_process([] { EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS) << "a child of a process of the world"; });
     EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS);
     EXPECT_EQ(processes().size(), 1U);
   });

@@ -73,6 +73,18 @@ class Watchers {
   std::vector<double> sleep_times_;
 };
 
+/// A process with so many watchers in the queue, until it ends.
+class WatchingProcess : public Started {
+ public:
+  WatchingProcess(Dict& dict, std::size_t count)
+      : Started(std::to_string(count), [&dict, count](Channel& parent) {
+          Watchers watchers(count);
+          parent.say(std::to_string(watchers.queue(dict)));
+          parent.hear();
+          return 0;
+        }) {}
+};
+
 class WatchersTest : public DictTest {
  protected:
   WatchersTest() : DictTest({.size = 1 << 20}) {}
@@ -289,14 +301,7 @@ TEST_F(WatchersTest, a_dead_holder_is_found_and_all_go_on) {
 TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_back) {
   lock();
   {
-    Child dying([this](Channel& parent) {
-      Dict mine(dict_name, {.size = 1 << 20});
-      Watchers many(2 * kWokenAtOnce);
-      parent.say(std::to_string(many.queue(mine)));
-      parent.hear();
-      return 0;
-    });
-    ASSERT_EQ(dying.hear(), std::to_string(2 * kWokenAtOnce));
+    WatchingProcess dying(dict, 2 * kWokenAtOnce);
     Watchers living(10);
     ASSERT_EQ(living.queue(dict), 10U);
     dying.kill_and_wait();
@@ -305,14 +310,7 @@ TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_ba
     EXPECT_EQ(blocks(), 0U);
     lock();
   }
-  Started dying("3", [this](Channel& parent) {
-    Dict mine(dict_name, {.size = 1 << 20});
-    Watchers some(3);
-    parent.say(std::to_string(some.queue(mine)));
-    parent.hear();
-    return 0;
-  });
-  dying.kill_and_wait();
+  WatchingProcess(dict, 3).kill_and_wait();
   std::uint32_t count = 0;
   EXPECT_EQ(holdfast_flush_expired(dict.handle, 0, &count), HOLDFAST_OK);
   EXPECT_EQ(blocks(), 0U);
@@ -323,11 +321,7 @@ TEST_F(WatchersTest, a_child_has_no_part_in_the_wait_of_its_parent) {
   Watchers one(1);
   lock();
   ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
-  Child child([&](Channel& parent) {
-    parent.say(std::to_string(one.once(dict)));
-    return 0;
-  });
-  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_INVALID));
+  in_process([&] { EXPECT_EQ(one.once(dict), HOLDFAST_INVALID); });
   EXPECT_EQ(waiters(), 1U);
   unlock();
   EXPECT_EQ(one.run(dict, kLong), 1U);
