@@ -107,6 +107,14 @@ class WakeThreadTest : public ::testing::Test {
   void take(const std::string& key) { ASSERT_EQ(holder.ask("+" + key), "0"); }
   void release(const std::string& key) { ASSERT_EQ(holder.ask("-" + key), "0"); }
 
+  /// Runs a body in a process of its own, with a waiter of the dictionary in which `holder` has its locks.
+  static void in_loop(const std::function<void(Dict&, LoopWaiting&)>& body) {
+    in_process([&body] {
+      Dict dict("wake");
+      LoopWaiting waiting;
+      body(dict, waiting);
+    });
+  }
   /// Waits for "k", which is taken, with the thread behind the descriptor at work. The descriptor.
   int wait_with_thread(Dict& dict, LoopWaiting& waiting) {
     take("k");
