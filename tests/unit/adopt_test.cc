@@ -2,9 +2,6 @@
 // holdfast_lock_adopt. Through the C ABI.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
-#include <memory>
 #include <string>
 
 #include "support/dict_test.h"

@@ -2,7 +2,6 @@
 // well.
 #include "dict/audit.h"
 
-#include <gmock/gmock.h>
 
 #include <random>
 

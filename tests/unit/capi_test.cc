@@ -1,15 +1,12 @@
 // The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, lives of a world.
 // This program itself never enters a world, so that each child begins one.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
-#include <vector>
 
 #include "support/dict.h"
 #include "support/refused_call.h"

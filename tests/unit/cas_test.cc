@@ -2,11 +2,9 @@
 // dictionary_model_test.cc.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "support/dict_test.h"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "dict/guard.h"
-#include "dict/holder_list.h"
 #include "support/dict_test.h"
 
 namespace holdfast::test {

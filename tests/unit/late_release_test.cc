@@ -1,12 +1,10 @@
 // Releases that were refused, as a process is stopped inside the shard, and that nobody repeats.
 #include <gtest/gtest.h>
 
-#include <functional>
 
 #include "dict/guard.h"
 #include "support/dict.h"
 #include "support/started.h"
-#include "support/waiting.h"
 
 namespace holdfast::test {
 namespace {

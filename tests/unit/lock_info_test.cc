@@ -2,12 +2,9 @@
 #include "lock/lock_info.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <string>
-#include <thread>
 
 #include "dict/holder_list.h"
 #include "dict/repair.h"

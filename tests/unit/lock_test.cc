@@ -8,10 +8,8 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "platform/platform.h"
 #include "support/dict_test.h"
 #include "support/in_time.h"
 #include "support/others.h"

@@ -1,7 +1,6 @@
 // Counted permits through the C ABI: semaphores and rwlocks, beside other things and in what memory; in which order
 // they are given; what ends a grant, and what a repair leaves. Any calls, one after another: permits_model_test.cc.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,10 +13,8 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
 #include <string>
 
-#include "dict/guard.h"
 #include "platform/platform.h"
 #include "support/clock.h"
 #include "support/dict.h"

@@ -2,12 +2,8 @@
 // dictionary_model_test.cc.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <map>
 #include <random>
 #include <string>
-#include <thread>
 
 #include "platform/platform.h"
 #include "support/dict_test.h"

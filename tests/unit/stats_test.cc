@@ -1,13 +1,11 @@
 // Counts of what happens in a dictionary: what each of them counts, and that nobody pays for them.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "dict/guard.h"
-#include "platform/platform.h"
 #include "support/dict_test.h"
 
 namespace holdfast::test {
