@@ -2,7 +2,6 @@
 // well.
 #include "dict/audit.h"
 
-
 #include <random>
 
 #include "support/dict.h"

@@ -1,7 +1,6 @@
 // Releases that were refused, as a process is stopped inside the shard, and that nobody repeats.
 #include <gtest/gtest.h>
 
-
 #include "dict/guard.h"
 #include "support/dict.h"
 #include "support/started.h"

@@ -190,23 +190,6 @@ TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_cycle) {
   dict.set("value", "v");  // it may have stood behind
 }
 
-TEST_F(ListRepairTest, a_push_that_did_not_commit_leaves_nothing) {
-  const std::uint64_t before = dict.free_space();
-  const std::string name = "list";
-  for (const bool left : {true, false}) {
-    Arena arena(shard());
-    const ValueIn value{EntryType::string, 0, 0, "lost", 4};
-    const Key key(name, dict.segment().seed());
-    const std::uint32_t added = List::create(shard(), arena, key, value);
-    ASSERT_NE(added, 0U);
-    (left ? node(ends().first).previous : node(ends().last).next).store(added);
-    EXPECT_EQ(repair(shard()), 0U);
-    EXPECT_EQ(check_shard(shard()), "");
-    EXPECT_EQ(dict.free_space(), before);
-  }
-  EXPECT_EQ(take_out(), all());
-}
-
 TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
   const std::uint64_t repairs = shard().header().repairs.load();
   node(block_of(5)).previous.store(4711);

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "dict/holder_list.h"
-#include "dict/repair.h"
 #include "support/dict_test.h"
 #include "support/started.h"
 #include "support/waiting.h"
@@ -163,31 +162,6 @@ TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
 }
 
 // --- repair ---
-
-TEST_F(LockInfoTest, repair_keeps_the_reason_of_a_lock_that_is_held) {
-  take_and_explain("kept");
-  const std::uint64_t free = dict.free_space();
-  EXPECT_EQ(repair(shard()), 0U);
-  EXPECT_EQ(why(), "kept");
-  EXPECT_EQ(dict.free_space(), free);
-}
-
-TEST_F(LockInfoTest, repair_gives_back_what_a_dying_release_left) {
-  const std::uint64_t free = [&] {
-    take();
-    return dict.free_space();
-  }();
-  const holdfast_lease lease = [&] {
-    holdfast_holder holder{};
-    dict.holder("lock", &holder);
-    return holdfast_lease{holder.owner, holder.sequence};
-  }();
-  dict.explain("lock", lease, "left");
-  end_grant_of(lock());  // and died
-  EXPECT_EQ(repair(shard()), 0U) << "which is no damage";
-  EXPECT_EQ(check_shard(shard()), "");
-  EXPECT_EQ(dict.free_space(), free);
-}
 
 TEST_F(LockInfoTest, repair_cuts_a_reason_that_makes_no_sense) {
   for (int damage = 0; damage < 5; ++damage) {
