@@ -1,5 +1,5 @@
 // Histograms of waits and holds, and the keys with the most contention: what counts, how exact it is, what it takes,
-// and that no content of its memory harms anybody.
+// and that no content of its memory harms anybody. A wait and a hold of each kind: spec/contention_spec.lua.
 #include "dict/statistics.h"
 
 #include <gtest/gtest.h>
@@ -111,39 +111,6 @@ class StatisticsTest : public DictTest {
   holdfast_lease theirs{};
 };
 
-TEST_F(StatisticsTest, a_wait_that_gets_the_lock_counts_from_its_first_refusal) {
-  Waiting waiting;
-  queue(waiting);
-  sleep_ms(30);
-  ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
-  ASSERT_EQ(waiting.lock(dict, "key", 5, &mine), HOLDFAST_OK);
-  const holdfast_histogram found = waited(dict);
-  EXPECT_EQ(found.count, 1U);
-  EXPECT_GE(found.sum, 0.030);
-  EXPECT_EQ(found.max, found.sum);
-  EXPECT_NEAR(holdfast_quantile(&found, 0.5), found.max, 0.032 * found.max);
-  const auto keys = contention(dict);
-  ASSERT_EQ(keys.size(), 1U);
-  EXPECT_EQ(key_of(keys[0]), "key");
-  EXPECT_EQ(keys[0].key_length, 3U);
-  EXPECT_EQ(keys[0].waits, 1U);
-  EXPECT_EQ(keys[0].timeouts, 0U);
-  EXPECT_EQ(keys[0].refused, 0U);
-  EXPECT_EQ(keys[0].wait_time, found.sum);
-}
-
-TEST_F(StatisticsTest, a_wait_that_is_given_up_counts_too) {
-  Waiting waiting;
-  ASSERT_EQ(dict.try_lock("key", 0, &theirs), HOLDFAST_OK);
-  ASSERT_EQ(waiting.lock(dict, "key", 0.03, &mine), HOLDFAST_LOCKED);
-  EXPECT_EQ(waited(dict).count, 1U);
-  EXPECT_GE(waited(dict).sum, 0.03);
-  const auto keys = contention(dict);
-  ASSERT_EQ(keys.size(), 1U);
-  EXPECT_EQ(keys[0].waits, 1U);
-  EXPECT_EQ(keys[0].timeouts, 1U);
-}
-
 TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_has_not_waited) {
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
@@ -173,46 +140,7 @@ TEST_F(StatisticsTest, an_attempt_that_is_refused_counts_unless_it_begins_a_wait
   EXPECT_EQ(waited(dict).count, 0U);
 }
 
-TEST_F(StatisticsTest, waits_for_permits_count_by_their_kind) {
-  const std::uint32_t all = HOLDFAST_ALL_PERMITS;
-  const struct {
-    const char* key;
-    int kind, held;
-    std::uint32_t want, total;
-  } cases[] = {{"doc", HOLDFAST_RWLOCK, HOLDFAST_HELD_RWLOCK, all, all},
-               {"pool", HOLDFAST_SEMAPHORE, HOLDFAST_HELD_SEMAPHORE, 2, 3}};
-  for (const auto& c : cases) {
-    Waiting waiting;
-    const auto wait = [&](holdfast_lease* lease) {
-      return waiting.wait_for_permits(dict, c.key, c.kind, c.want, c.total, lease);
-    };
-    ASSERT_EQ(dict.try_permits(c.key, c.kind, c.want, c.total, 0, &theirs), HOLDFAST_OK);
-    ASSERT_EQ(wait(&mine), HOLDFAST_LOCKED);
-    sleep_ms(20);
-    ASSERT_EQ(dict.unlock(c.key, &theirs), HOLDFAST_OK);
-    ASSERT_EQ(wait(&mine), HOLDFAST_OK);
-    ASSERT_EQ(wait(&theirs), HOLDFAST_LOCKED);
-    ASSERT_EQ(waiting.leave(dict, c.key), HOLDFAST_OK);
-    ASSERT_EQ(dict.unlock(c.key, &mine), HOLDFAST_OK);
-    EXPECT_EQ(waited(dict, c.held).count, 2U);
-    EXPECT_GE(waited(dict, c.held).max, 0.02);
-  }
-  EXPECT_EQ(waited(dict).count, 0U);
-  EXPECT_EQ(contention(dict).size(), 2U);
-}
-
 // --- holds ---
-
-TEST_F(StatisticsTest, a_hold_counts_from_its_grant_to_its_release) {
-  ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK);
-  sleep_ms(30);
-  EXPECT_EQ(held_for(dict).count, 0U) << "it is not over";
-  ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
-  const holdfast_histogram found = held_for(dict);
-  EXPECT_EQ(found.count, 1U);
-  EXPECT_GE(found.sum, 0.030);
-  EXPECT_LE(found.sum, 5);
-}
 
 TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they_are_taken_and_given_back) {
   const std::function<void()> ways[] = {
