@@ -70,15 +70,10 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
   for (const int first : {1, 2}) {
     ASSERT_EQ(take(1), HOLDFAST_OK);
     ASSERT_EQ(take(2), HOLDFAST_OK);
-    const std::string of_the_dead = key(first);
-    Shard& shard = dict.segment().shards()[0];
-    const Key found(of_the_dead, dict.segment().seed());
-    Position position{};
-    ASSERT_TRUE(shard.find(found, position) && position.block != 0);
-    LockFields& lock = position.view.lock();
+    LockFields& lock = place_of(key(first)).view.lock();
     lock.word.store(LockWord::make(owner_bits(dead), load_word_of(lock).turn()).bits);
     lock.generation_high.store(generation_high(dead));
-    const DeadOwners owners(shard, world, dict.segment().flush_epoch());
+    const DeadOwners owners(shard(), world, dict.segment().flush_epoch());
     EXPECT_TRUE(owners.has(dead));
     EXPECT_FALSE(owners.has(living));
     dict.remove(key(1));

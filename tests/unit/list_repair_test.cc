@@ -42,13 +42,7 @@ class ListRepairTest : public DictTest {
     const Elements elements = all();
     return {elements.begin(), elements.begin() + static_cast<std::ptrdiff_t>(count)};
   }
-  Position position(const std::string& name = "list") {
-    Position found{};
-    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), found));
-    EXPECT_NE(found.block, 0U);
-    return found;
-  }
-  EntryView entry(const std::string& name = "list") { return position(name).view; }
+  EntryView entry(const std::string& name = "list") { return place_of(name).view; }
   Word64& word(const std::string& name = "list") { return entry(name).list().word; }
   ListEnds ends(const std::string& name = "list") { return entry(name).list_ends(); }
   void set_ends(const ListEnds& bad) {
@@ -181,7 +175,7 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
 }
 
 TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_cycle) {
-  const Position list = position();
+  const Position list = place_of("list");
   word().store(0);
   list.view.entry->next.store(list.block);
   EXPECT_GE(repair(shard()), 1U);

@@ -18,12 +18,7 @@ class LockInfoTest : public DictTest {
   LockInfoTest() : DictTest({.size = 16384}) {}
 
   LockFields& lock() { return view().lock(); }
-  EntryView view() {
-    Position position{};
-    EXPECT_TRUE(shard().find(Key("lock", dict.segment().seed()), position));
-    EXPECT_NE(position.block, 0U);
-    return position.view;
-  }
+  EntryView view() { return place_of("lock").view; }
   holdfast_lease take(double exptime = 0) {
     holdfast_lease lease{};
     EXPECT_EQ(dict.try_lock("lock", exptime, &lease), HOLDFAST_OK);

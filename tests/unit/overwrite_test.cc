@@ -16,13 +16,7 @@ namespace {
 
 class OverwriteTest : public DictTest {
  protected:
-  Shard& shard() { return dict.segment().shards().front(); }
-  std::uint32_t block_of(const std::string& key) {
-    const Key its(key, dict.segment().seed());
-    Position position{};
-    EXPECT_TRUE(shard().find(its, position));
-    return position.block;
-  }
+  std::uint32_t block_of(const std::string& key) { return place_of(key).block; }
   std::uint32_t spare() { return shard().header().bins[kSpareBin].load(); }
 };
 
