@@ -190,6 +190,29 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
   EXPECT_EQ(dict.stats().entries, 0U) << "what is flushed is swept out before its number comes again";
 }
 
+// --- what has ended and is still there ---
+
+TEST_F(ExpiryTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value) {
+  dict.set("k", "twelve bytes", 0.001);
+  sleep_ms(20);
+  holdfast_value value{};
+  int is_stale = 0;
+  EXPECT_EQ(holdfast_get_stale(dict.handle, "k", 1, &value, &is_stale), HOLDFAST_BUFFER);
+  EXPECT_EQ(value.size, 12U);
+}
+
+TEST_F(ExpiryTest, flush_expired_of_0_takes_all_in_all_shards) {
+  Dict wide(new_name(), {.size = 9 << 20});
+  const std::uint64_t before = wide.free_space();
+  for (int i = 0; i < 1000; ++i) wide.set("k" + std::to_string(i), std::string(50, 'v'));
+  for (int i = 0; i < 10; ++i) wide.push("list", HOLDFAST_LEFT, "element");
+  wide.flush_all();
+  EXPECT_EQ(wide.flush_expired(300), 300);
+  EXPECT_EQ(wide.flush_expired(0), 701) << "a list is one";
+  EXPECT_EQ(wide.free_space(), before) << "its nodes go with it";
+  EXPECT_EQ(wide.stats().entries, 0U);
+}
+
 // --- a loop's clock ---
 
 class LoopClockTest : public ExpiryTest {
