@@ -13,6 +13,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <functional>
 #include <string>
 
 #include "platform/platform.h"
@@ -41,6 +42,13 @@ int found(Dict& dict, int count) {
 
 Shard& shard_of(Dict& dict, const std::string& name) {
   return dict.segment().shard_of(Key(name, dict.segment().seed()).hash);
+}
+
+void with_large(const std::function<void(Dict&)>& body) {
+  in_a_world([&body] {
+    Dict dict("d", {.size = kLarge});
+    body(dict);
+  });
 }
 
 // --- marks and steps ---
@@ -107,8 +115,7 @@ TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_looks_take_
 }
 
 TEST(Reserved, memory_is_taken_as_it_is_used_and_stays) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     const std::uint64_t free = dict.free_space();
     dict.set("one", "key");
     const std::uint64_t of_one = bytes_taken();
@@ -132,8 +139,7 @@ TEST(Reserved, memory_is_taken_as_it_is_used_and_stays) {
 }
 
 TEST(Reserved, all_of_it_can_be_used_before_anything_is_evicted) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     int forcible = 0;
     int count = 0;
     const std::string value(1000, 'v');
@@ -152,8 +158,7 @@ TEST(Reserved, all_of_it_can_be_used_before_anything_is_evicted) {
 }
 
 TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
     EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(dict.get("large").text.size(), large.size());
@@ -163,8 +168,7 @@ TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
 }
 
 TEST(Reserved, values_that_end_are_reclaimed_before_more_is_taken) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     dict.set("one", "key");
     for (int round = 0; round < 20; ++round) {
       for (int i = 0; i < 500; ++i) dict.set(key(round * 500 + i), std::string(100, 'v'), 0.001);
@@ -346,8 +350,7 @@ TEST_F(FullReserved, a_process_that_has_given_up_its_rights_touches_nothing_that
 // --- damage ---
 
 TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     fill(dict, 20000);
     const std::uint32_t right = shard_of(dict, key(0)).header().reserved().load(kRelaxed);
     ASSERT_GT(ReservedMark::granules_of(right, shard_of(dict, key(0)).all_granules()), kFirstGranules);
@@ -378,8 +381,7 @@ TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
 }
 
 TEST(Reserved, an_overwritten_byte_of_a_shard_hides_it_until_its_next_change_or_until_flush_expired) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     fill(dict, 1000);
     auto* const bytes = reinterpret_cast<Word8*>(&dict.segment().header()) + kHeaderBytes;
     const auto overwrite = [&] {
