@@ -2,8 +2,6 @@
 // well.
 #include "dict/audit.h"
 
-#include <gmock/gmock.h>
-
 #include <random>
 
 #include "support/dict.h"

@@ -89,12 +89,8 @@ class HandOverTest : public ::testing::Test {
   void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
   void TearDown() override { holdfast_remove(name.data(), name.size()); }
 
-  std::uint32_t waiters(const std::string& key) {
-    holdfast_holder holder{};
-    return dict.holder(key, &holder) == HOLDFAST_OK ? holder.waiters : 0;
-  }
   void until_somebody_waits(const std::string& key) {
-    for (const double end = now() + kLong; waiters(key) == 0 && now() < end;) sleep_ms(1);
+    for (const double end = now() + kLong; dict.queued(key) == 0 && now() < end;) sleep_ms(1);
   }
 
   const std::string name = "sleepers";
