@@ -1,11 +1,8 @@
 // A call may come at any time of a thread's and of a process's life, and when there is no memory left: it gives a code,
 // and a sentence, and leaves the host's memory alone.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <array>
-#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -43,14 +40,6 @@ void expect_calls(const std::string& place, const std::string& output) {
   EXPECT_EQ(late.status, 0);
   EXPECT_EQ(late.output, output);
 }
-
-void expect_done(const std::string& program, const std::string& argument) {
-  const Outcome result = run(program, argument);
-  EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.output, "done\n");
-}
-
-bool is_bus_error(const Outcome& result) { return WIFSIGNALED(result.status) && WTERMSIG(result.status) == SIGBUS; }
 
 }  // namespace
 
@@ -93,65 +82,6 @@ TEST(calls_without_memory, give_a_code_and_a_sentence_whichever_allocation_fails
   const Outcome result = run(NO_MEMORY, "120");
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.output, "done\n");
-}
-
-// What a process with permission to write there does to files that are in use. Without the guard it ends the process:
-// so says the header.
-class FilesTakenAway : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(FilesTakenAway, are_removed_dictionaries_with_the_guard) {
-  const Outcome result = run(BUS_CALLS, GetParam());
-  if (result.output.starts_with("skipped")) GTEST_SKIP() << result.output;
-  EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.output, "done\n");
-}
-
-TEST_P(FilesTakenAway, end_the_process_without_the_guard) {
-  const Outcome result = run(BUS_CALLS, std::string(GetParam()) + " unguarded");
-  if (result.output.starts_with("skipped")) GTEST_SKIP() << result.output;
-  EXPECT_TRUE(is_bus_error(result)) << result.status << result.output;
-}
-
-INSTANTIATE_TEST_SUITE_P(, FilesTakenAway,
-                         ::testing::Values("truncate", "half", "threads", "our_thread", "blocked_thread", "copy",
-                                           "table", "hole", "all_is_hole"),
-                         [](const auto& way) { return std::string(way.param); });
-
-TEST(files_taken_away_from_many, are_removed_for_processes_without_the_guard_by_the_mark_in_the_file) {
-  expect_done(BUS_CALLS, "another_process");
-}
-
-TEST(files_taken_away_from_many, are_removed_in_a_forked_child_and_its_parent) { expect_done(BUS_CALLS, "children"); }
-
-// By `cp`, and of the same size: whatever its users meet, it is damage.
-TEST(files_replaced_by_images, of_the_same_world_end_nobody) { expect_done(BUS_CALLS, "image"); }
-
-TEST(files_replaced_by_images, of_another_world_end_nobody) { expect_done(BUS_CALLS, "foreign_image"); }
-
-class TheGuardAndTheHost : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(TheGuardAndTheHost, each_get_their_own) { expect_done(BUS_HOSTS, GetParam()); }
-
-INSTANTIATE_TEST_SUITE_P(, TheGuardAndTheHost, ::testing::Values("with_info", "without_info", "stack", "forks"),
-                         [](const auto& way) { return std::string(way.param); });
-
-TEST(the_guard, calls_a_handler_that_is_for_one_signal_once) {
-  const Outcome result = run(BUS_HOSTS, "once");
-  EXPECT_EQ(result.output, "once\n");
-  EXPECT_TRUE(is_bus_error(result)) << result.status;
-}
-
-TEST(the_guard, lets_the_process_end_by_what_is_not_ours_and_where_the_signal_is_blocked) {
-  for (const char* const how : {"no_handler", "sent", "blocks"}) {
-    const Outcome result = run(BUS_HOSTS, how);
-    EXPECT_TRUE(is_bus_error(result)) << how << result.status;
-  }
-}
-
-TEST(the_guard, ignores_what_the_host_ignores_but_no_access) {
-  const Outcome result = run(BUS_HOSTS, "ignores");
-  EXPECT_EQ(result.output, "ignored\n");
-  EXPECT_TRUE(is_bus_error(result)) << result.status;
 }
 
 }  // namespace holdfast::test
