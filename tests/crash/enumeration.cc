@@ -26,7 +26,7 @@ struct Settings {
   int repairs = 10;               // images of each round with their repair stepped too
   std::uint64_t at_least = 2000;  // distinct images, or the run counts as failed
   bool expect_violations = false;
-  std::string only;          // operations with this in their names
+  std::string only;          // operations with this in "STATE: NAME"
   std::uint64_t one_in = 1;  // of how many operations one is stepped, drawn
 };
 
@@ -42,7 +42,8 @@ class Enumeration {
       for (const State& state : states)
         for (const auto make : {make_scenarios, make_permits_scenarios})
           for (const Scenario& scenario : make(victim_, state, random_)) {
-            if (scenario.name.find(settings_.only) == std::string::npos || random_() % settings_.one_in != 0) continue;
+            const std::string name = state.name + ": " + scenario.name;
+            if (name.find(settings_.only) == std::string::npos || random_() % settings_.one_in != 0) continue;
             step(state, scenario);
             if (settings_.expect_violations && judge_.violations() > 0) return;
           }
@@ -167,7 +168,7 @@ int main(int argc, char** argv) {
   app.add_option("--repairs", app.settings.repairs, "repairs to step in each round");
   app.add_option("--at-least", app.settings.at_least, "distinct images without which the run failed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
-  app.add_option("--only", app.settings.only, "operations that have this in their names");
+  app.add_option("--only", app.settings.only, "operations that have this in \"STATE: NAME\"");
   app.add_option("--one-in", app.settings.one_in, "of so many operations one is stepped, drawn")
       ->check(CLI::PositiveNumber);
   return app.run(argc, argv, holdfast::crash::run);
