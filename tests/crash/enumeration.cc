@@ -1,7 +1,6 @@
 // Every state in which a killed process can leave a dictionary: each operation is run one instruction at a time, and
 // each image of the segment that comes by is judged as if the process had died there.
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
@@ -9,10 +8,8 @@
 
 #include "crash/judge.h"
 #include "crash/scenario.h"
-#include "crash/stepper.h"
 #include "crash/victim.h"
 #include "dict/guard.h"
-#include "platform/platform.h"
 #include "support/process.h"
 #include "support/random_run.h"
 
@@ -65,35 +62,23 @@ class Enumeration {
     Image image;
   };
 
-  /// `start_ns`: when the preparations were over.
-  std::vector<Image> images_of(const std::function<void()>& prepare, const std::function<int()>& run, Stepped& result,
-                               std::uint64_t& start_ns) {
-    std::vector<Image> images;
-    result = step_through(
-        prepare, run,
-        [&] {
-          start_ns = platform::monotonic_ns();
-          images.push_back(victim_.take());
-        },
-        [&] {
-          if (std::memcmp(images.back().data(), victim_.bytes(), victim_.size()) != 0) images.push_back(victim_.take());
-        });
+  std::vector<Image> images_of(const std::function<void()>& prepare, const std::function<int()>& run, Stepped& result) {
+    std::vector<Image> images = step_images(prepare, run, {victim_.bytes(), victim_.size()}, victim_.size(), result);
     instructions_ += result.instructions;
     return images;
   }
 
   void step(const State& state, const Scenario& scenario) {
     victim_.put(state.image);
-    std::uint64_t start_ns = 0;
     Stepped result;
-    const std::vector<Image> images = images_of(scenario.prepare, scenario.run, result, start_ns);
+    const std::vector<Image> images = images_of(scenario.prepare, scenario.run, result);
     if (images.empty() && result.status == kSkip) {
       ++skipped_;
       return;
     }
     ++runs_;
     if (!result.problem.empty()) return judge_.fail(state.name + ": " + scenario.name + ": " + result.problem);
-    judge_.judge(scenario.name + " " + scenario.key, state, scenario.key, images, start_ns);
+    judge_.judge(scenario.name + " " + scenario.key, state, scenario.key, images, result.start_ns);
     if (result.status == HOLDFAST_SYSTEM || result.status == HOLDFAST_BUSY || result.status == HOLDFAST_CORRUPT ||
         result.status == HOLDFAST_TIMEOUT)
       judge_.fail(std::string("it gave ") + holdfast_code_text(result.status));
@@ -111,18 +96,17 @@ class Enumeration {
   void step_repair(const ToRepair& wanted) {
     ++repairs_;
     victim_.put(wanted.image);
-    std::uint64_t start_ns = 0;
     Stepped result;
     const std::vector<Image> images = images_of([&] { victim_.dict().get("enters the world"); },
                                                 [&] {
                                                   const ShardGuard guard(victim_.segment().shards()[0], 0);
                                                   return guard.held() ? 0 : 1;
                                                 },
-                                                result, start_ns);
+                                                result);
     if (!result.problem.empty() || result.status != 0)
       return judge_.fail("repair of " + wanted.name + ": " + result.problem + " status " +
                          std::to_string(result.status));
-    judge_.judge_repair(wanted.name, *wanted.state, wanted.key, images, start_ns);
+    judge_.judge_repair(wanted.name, *wanted.state, wanted.key, images, result.start_ns);
   }
 
   const Settings settings_;
