@@ -396,46 +396,36 @@ class Maker {
       waiting(
           "wait for a lock", key, [](Tools&) {}, [this, key](Tools& tools) { return wait(key, tools); });
     const std::string key = any();
-    waiting(
-        "wait for a held lock", key, [this, key](Tools& tools) { hold(key, tools, 0, true); },
-        [this, key](Tools& tools) { return wait(key, tools); });
-    waiting(
-        "wait behind others", key, [this, key](Tools& tools) { hold(key, tools, 2, true); },
-        [this, key](Tools& tools) { return wait(key, tools); });
-    waiting(
-        "leave the queue", key,
-        [this, key](Tools& tools) {
-          hold(key, tools, 2, true);
-          wait(key, tools);
-        },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
-    waiting(
-        "leave the queue last, of a lock that is free without the mutex then", key,
-        [this, key](Tools& tools) {
-          hold(key, tools, 0, true);
-          wait(key, tools);
-        },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
-    const auto be_chosen = [this, key](Tools& tools, int others) {
-      hold(key, tools, 0, true);
-      wait(key, tools);
-      ::usleep(3000);  // long enough for a reservation
-      if (others != 0) {
-        Tools second;
-        open_waiter(second);
-        wait(key, second);
-      }
-      dict_.unlock(key, &tools.lease);
+    const auto come = [this, key](Tools& tools) { return wait(key, tools); };
+    const auto leave = [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); };
+    const auto held = [this, key](std::uint32_t others) {
+      return [this, key, others](Tools& tools) { hold(key, tools, others, true); };
     };
-    waiting(
-        "claim what was reserved", key, [be_chosen](Tools& tools) { be_chosen(tools, 0); },
-        [this, key](Tools& tools) { return wait(key, tools); });
-    waiting(
-        "leave what was reserved", key, [be_chosen](Tools& tools) { be_chosen(tools, 0); },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
-    waiting(
-        "leave what was reserved to the next", key, [be_chosen](Tools& tools) { be_chosen(tools, 1); },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
+    const auto queued = [this, key, held](std::uint32_t others) {
+      return [this, key, hold = held(others)](Tools& tools) {
+        hold(tools);
+        wait(key, tools);
+      };
+    };
+    const auto chosen = [this, key, queued](bool with_another) {
+      return [this, key, with_another, queue = queued(0)](Tools& tools) {
+        queue(tools);
+        ::usleep(3000);  // long enough for a reservation
+        if (with_another) {
+          Tools second;
+          open_waiter(second);
+          wait(key, second);
+        }
+        dict_.unlock(key, &tools.lease);
+      };
+    };
+    waiting("wait for a held lock", key, held(0), come);
+    waiting("wait behind others", key, held(2), come);
+    waiting("leave the queue", key, queued(2), leave);
+    waiting("leave the queue last, of a lock that is free without the mutex then", key, queued(0), leave);
+    waiting("claim what was reserved", key, chosen(false), come);
+    waiting("leave what was reserved", key, chosen(false), leave);
+    waiting("leave what was reserved to the next", key, chosen(true), leave);
   }
 
   int watch(const std::string& key, Tools& tools) {
