@@ -110,6 +110,12 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   return note(code);
 }
 
+int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept {
+  keys.size = packed.size();
+  count = packed.count();
+  return packed.fit() ? static_cast<int>(HOLDFAST_OK) : fail(Code::buffer, "");
+}
+
 int fail_key(const char* key, std::size_t length) noexcept {
   if (key == nullptr) return fail(Code::invalid, "nil key");
   if (length == 0) return fail(Code::invalid, "empty key");

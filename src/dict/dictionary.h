@@ -25,6 +25,7 @@
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "dict/transaction.h"
+#include "holdfast.h"
 #include "platform/platform.h"
 #include "sync/epoch.h"
 
@@ -35,23 +36,6 @@ enum class StoreOp { set = 0, add = 1, replace = 2, safe_set = 3, safe_add = 4 }
 /// What an operation may have done to other keys.
 struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
-};
-
-struct DictionaryStats {
-  std::uint64_t entries;
-  std::uint64_t bytes_used;
-  std::uint64_t bytes_free;
-  std::uint64_t hits;
-  std::uint64_t misses;
-  std::uint64_t evictions;
-  std::uint64_t expirations;
-  std::uint64_t repairs;
-  std::uint64_t mutex_waits;
-  std::uint64_t lock_waits;
-  std::uint64_t lock_wakes;
-  std::uint64_t lock_reserved_ms;
-  std::uint64_t lives_unknown;
-  std::uint64_t words_mended;
 };
 
 class Dictionary {
@@ -87,7 +71,7 @@ class Dictionary {
   std::uint64_t value_max_if_asked_for() noexcept;
   /// `length`: 0 if there is no such key. not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
-  Code stats(DictionaryStats& stats) noexcept;
+  Code stats(holdfast_stats& stats) noexcept;
   Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
   /// The keys with the most contention, the worst first.
   Code contention(std::span<Contended> worst, std::size_t& count) noexcept;

@@ -345,7 +345,7 @@ Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_vi
   });
 }
 
-Code Dictionary::stats(DictionaryStats& stats) noexcept {
+Code Dictionary::stats(holdfast_stats& stats) noexcept {
   stats = {};
   return in_segment([&](Segment& segment) {
     for (Shard& shard : segment.shards()) {
