@@ -14,7 +14,6 @@
 #include <type_traits>
 
 #include "base/failpoint.h"
-#include "platform/left_open.h"
 #include "world/backoff.h"
 #include "world/boot.h"
 #include "world/kept_file.h"

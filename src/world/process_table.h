@@ -277,7 +277,7 @@ class ProcessTable {
   bool only_looks_ = false;  // it is mapped to read
   // Open from the time a process enters, so that a lack of descriptors, rights or paths later does no harm, and kept by
   // its children. The host may close it (daemons close everything): it is checked against the file before a death is
-  // believed, and closed only while it is that file's (platform/left_open.h).
+  // believed, and closed only while it is that file's (platform::close_if_file).
   std::atomic<int> probe_fd_{-1};
 };
 
