@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -93,6 +94,10 @@ void close_if_file(int fd, const FileId& id) noexcept;
 /// Opens the same file once more: a new open file description, with locks of its own.
 /// REQUIRES: /proc is mounted; the caller may still open the file (ENOENT or EACCES otherwise).
 FileDescriptor reopen(int fd, int flags) noexcept;
+
+/// Calls `visit` with each name in the directory, until it returns false. 0 if it has seen all; ECANCELED if it ended
+/// that, or an errno value.
+int list_directory(int directory_fd, const std::function<bool(const char*)>& visit);
 
 /// Reserves the first `reserved` bytes so that no later store into them can fail; the file's size becomes `size`.
 /// REQUIRES: the file is empty and on a file system that supports fallocate. ENOSPC, ENOMEM, EFBIG.

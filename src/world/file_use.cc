@@ -1,6 +1,5 @@
 #include "world/file_use.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -207,21 +206,19 @@ Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& 
 Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory_fd->get()), ::closedir);
-  if (stream == nullptr) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(errno)};
-  const int fd = directory_fd->release();  // the stream owns it now
-
+  const int fd = directory_fd->get();
   // First: one that is missing while it counts as made would be refused, also if this process is killed here.
   forget_name_files(directory);
   std::vector<std::string> dictionaries;
   bool has_kept_files = false;
-  while (const dirent* const entry = ::readdir(stream.get())) {
-    const std::string name = entry->d_name;
+  const int error = platform::list_directory(fd, [&](const std::string& name) {
     const bool is_foreign = is_name_file(name) && !is_sound_name_file(directory, name);
     if (name.starts_with(kTemporaryPrefix) || is_foreign) ::unlinkat(fd, name.c_str(), 0);
     if (is_dictionary_file(name)) dictionaries.push_back(name);
     has_kept_files = has_kept_files || is_kept_file(name);
-  }
+    return true;
+  });
+  if (error != 0) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(error)};
   if (has_kept_files) remove_leftovers(directory, Leftovers::all);
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);

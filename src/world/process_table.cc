@@ -147,14 +147,21 @@ Status end_kept_description(int fd) {
 
 namespace {
 
+Status cannot_lock(const RuntimeDirectory& directory, int error) {
+  return {Code::system, "cannot lock " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
+}
+
+Status locks_do_not_work(const RuntimeDirectory& directory, int error) {
+  return {Code::system,
+          "record locks do not work on " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
+}
+
 // Under the table's lock, so that no process enters a table that is about to go.
 Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const int error = platform::try_record_lock(file.fd.get(), kTableLock);
   if (error == EAGAIN || (error == 0 && (platform::has_record_locks(file.fd.get()) || is_anything_kept(directory))))
     return {};  // a process has entered meanwhile
-  if (error != 0) {
-    return {Code::system, "cannot lock " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
-  }
+  if (error != 0) return cannot_lock(directory, error);
   return retire_opened_file(directory, kTableName, file);
 }
 
@@ -289,9 +296,7 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const 
       header().lock_holder.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
       return Lock(std::move(guard), std::move(*fd), &header().lock_holder);
     }
-    if (error != EAGAIN) {
-      return Status{Code::system, "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
-    }
+    if (error != EAGAIN) return cannot_lock(directory_, error);
     fd->reset();
     guard.reset();
     const std::uint64_t now = platform::monotonic_ns();
@@ -383,18 +388,13 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
 
   HOLDFAST_FAILPOINT("enter.generation_raised");
   const int error = platform::try_record_lock(fd.get(), kSlotLocks + index);
-  if (error != 0) {
-    return Status{Code::system,
-                  "record locks do not work on " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
-  }
+  if (error != 0) return locks_do_not_work(directory_, error);
   HOLDFAST_FAILPOINT("enter.record_locked");
   platform::Mapping pin = platform::pin_description(fd.get(), platform::AtFork::drop);
   if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
   if (keeps_life) {
-    if (const int refused = platform::try_shared_record_lock(fd.get(), kPresenceLock)) {
-      return Status{Code::system,
-                    "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(refused)};
-    }
+    if (const int refused = platform::try_shared_record_lock(fd.get(), kPresenceLock))
+      return cannot_lock(directory_, refused);
     kept_for_keeper = fd.release();
     kept_for_program = program.release();
   }
@@ -425,10 +425,8 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::uint32_t index = (start + i) % kSlots;
     std::uint64_t holder = platform::kNoHolder;
-    if (const int error = platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder)) {
-      return Status{Code::system, "record locks do not work on " + directory_.path_of(kTableName) + ": " +
-                                      platform::error_text(error)};
-    }
+    if (const int error = platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder))
+      return locks_do_not_work(directory_, error);
     if (holder != platform::kNoHolder || may_be_held(index)) continue;
     return take_slot(held, std::move(*fd), index);
   }
@@ -478,9 +476,7 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
   auto fd = open_file(O_RDWR);
   if (!fd) return fd.status();
   const int error = platform::try_shared_record_lock(fd->get(), kPresenceLock);
-  if (error != 0) {
-    return Status{Code::system, "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
-  }
+  if (error != 0) return cannot_lock(directory_, error);
   platform::Mapping pin = platform::pin_description(fd->get(), platform::AtFork::inherit);
   if (!pin) return Status{Code::system, "cannot pin the presence lock: " + platform::error_text(errno)};
   return pin;

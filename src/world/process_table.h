@@ -47,7 +47,6 @@
 #include "platform/platform.h"
 #include "world/fencing.h"
 #include "world/file_use.h"
-#include "world/liveness.h"
 #include "world/name_file.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"

@@ -66,10 +66,7 @@ struct WorldMaker {
     for (int attempt = 1;; ++attempt) {
       auto table = ProcessTable::open(*chosen);
       if (!table) return table.status();
-      const RuntimeDirectory directory = table->directory();
-      auto* const world =
-          new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(*table)), identity);
-      world->table_->clear_when_lost(identity->token);
+      World* const world = place(std::move(*table), identity);
       Status entered = world->enter(kEnterPatienceNs);
       if (entered.ok()) {
         page.release();
@@ -85,10 +82,7 @@ struct WorldMaker {
                                         platform::Mapping page) {
     auto table = ProcessTable::look(chosen);
     if (!table) return table.status();
-    const RuntimeDirectory directory = table->directory();
-    auto* const world =
-        new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(*table)), identity);
-    world->table_->clear_when_lost(identity->token);
+    World* const world = place(std::move(*table), identity);
     Status ready = world->table_->prepare_to_judge();
     if (ready.ok()) {
       page.release();
@@ -96,6 +90,14 @@ struct WorldMaker {
     }
     world->~World();
     return ready;
+  }
+
+  static World* place(ProcessTable table, World::Identity* identity) {
+    const RuntimeDirectory directory = table.directory();
+    auto* const world =
+        new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(table)), identity);
+    world->table_->clear_when_lost(identity->token);
+    return world;
   }
 
   static void leave() noexcept {

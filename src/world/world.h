@@ -32,7 +32,6 @@
 #include "base/token.h"
 #include "platform/platform.h"
 #include "world/fencing.h"
-#include "world/liveness.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
 
