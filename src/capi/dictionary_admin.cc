@@ -6,8 +6,7 @@
 #include <string>
 
 #include "capi/handle.h"
-#include "dict/names.h"
-#include "dict/packed_keys.h"
+#include "dict/registry.h"
 #include "dict/statistics.h"
 #include "world/world.h"
 

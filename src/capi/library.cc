@@ -5,7 +5,7 @@
 #include "base/version.h"
 #include "capi/handle.h"
 #include "dict/check.h"
-#include "dict/loop_clock.h"
+#include "dict/expiry.h"
 #include "platform/platform.h"
 #include "world/process_table.h"
 #include "world/world.h"

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "dict/audit.h"
+#include "dict/repair.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "platform/platform.h"

@@ -2,12 +2,12 @@
 #include <bit>
 
 #include "base/failpoint.h"
-#include "dict/audit.h"
 #include "dict/clock_sweep.h"
 #include "dict/dead_owners.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 #include "dict/overwrite.h"
+#include "dict/repair.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 

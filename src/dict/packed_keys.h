@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "dict/words.h"
+#include "dict/key.h"
 
 namespace holdfast {
 

@@ -11,7 +11,6 @@
 #include "dict/list.h"
 #include "dict/probes.h"
 #include "dict/repair.h"
-#include "dict/short_time.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 #include "world/process_table.h"

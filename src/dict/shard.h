@@ -143,7 +143,7 @@ class Shard {
   /// The free granules, reserved or not. Needs no mutex.
   std::uint32_t free_granules() const noexcept;
 
-  // --- memory, reserved as it is used (dict/reserved.h, dict/shard_memory.cc) ---
+  // --- memory, reserved as it is used (dict/reserved.h) ---
 
   /// Whether this process may touch the shard.
   bool is_open() const noexcept { return granules() != 0; }

@@ -79,13 +79,12 @@ Taken try_take(int fd, bool ours) noexcept {
   return Taken::failed;
 }
 
-// A file with this suffix need not be a dictionary: others may have put theirs here.
-bool is_dictionary_file(std::string_view file) {
-  return file.ends_with(kDictionarySuffix) &&
-         decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).has_value();
-}
-
 }  // namespace
+
+std::optional<std::string> dictionary_of_file(std::string_view file) {
+  if (!file.ends_with(kDictionarySuffix)) return std::nullopt;
+  return decode_name(file.substr(0, file.size() - kDictionarySuffix.size()));
+}
 
 Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                        const WorldId& world) {
@@ -214,7 +213,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   const int error = platform::list_directory(fd, [&](const std::string& name) {
     const bool is_foreign = is_name_file(name) && !is_sound_name_file(directory, name);
     if (name.starts_with(kTemporaryPrefix) || is_foreign) ::unlinkat(fd, name.c_str(), 0);
-    if (is_dictionary_file(name)) dictionaries.push_back(name);
+    if (dictionary_of_file(name)) dictionaries.push_back(name);
     has_kept_files = has_kept_files || is_kept_file(name);
     return true;
   });
