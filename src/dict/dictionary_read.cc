@@ -366,7 +366,7 @@ Code Dictionary::stats(holdfast_stats& stats) noexcept {
       stats.lock_reserved_ms += header.lock_reserved_ms.load(kRelaxed);
     }
     stats.lives_unknown = world_.unjudged();
-    stats.words_mended = world_.fencing().mended();
+    stats.words_mended = world_.fencing().corruptions_repaired();
     for (const ReadCounts& reads : segment.header().reads) {
       stats.hits += reads.hits.load(kRelaxed);
       stats.misses += reads.misses.load(kRelaxed);

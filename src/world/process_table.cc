@@ -594,7 +594,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&
         words[i].compare_exchange_strong(seen[i], generation, std::memory_order_release, std::memory_order_relaxed)) {
-      fencing().count_mended();
+      fencing().count_corruption_repaired();
     }
   }
   return generation;
