@@ -180,7 +180,7 @@ class Dictionary {
     std::uint64_t end_ns = 0;             // of the patience with it; 0: it is the first time
   };
   /// What an attempt at an operation has found in its way.
-  struct Obstacles {
+  struct Blockers {
     UnsettledGrant unsettled;
     bool crowded = false;  // as the arena tells, here and below
     Shortage shortage;
@@ -201,17 +201,17 @@ class Dictionary {
   template <class Operation>
   Code run(Segment& segment, Shard& shard, const Key& key, Operation& operation, std::uint64_t patience_ns) noexcept;
   template <class Operation>
-  Code run_apart(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                 std::uint64_t patience_ns) noexcept;
+  Code run_cold(Segment& segment, Shard& shard, const Key& key, Operation& operation,
+                std::uint64_t patience_ns) noexcept;
   template <class Operation>
-  Code attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation, Obstacles& obstacles) noexcept;
-  std::optional<Code> overcome(Segment& segment, Shard& shard, Code result, Obstacles& obstacles,
-                               std::uint64_t patience_ns) noexcept;
-  bool settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
+  Code attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation, Blockers& blockers) noexcept;
+  std::optional<Code> resolve(Segment& segment, Shard& shard, Code result, Blockers& blockers,
+                              std::uint64_t patience_ns) noexcept;
+  bool conclude(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
   static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept;
-  std::optional<Code> reclaim(Segment& segment, Shard& shard, Obstacles& obstacles, Code result) noexcept;
-  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Obstacles& obstacles) noexcept;
-  Code take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Obstacles& obstacles) noexcept;
+  std::optional<Code> reclaim(Segment& segment, Shard& shard, Blockers& blockers, Code result) noexcept;
+  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept;
+  Code take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept;
 
   static constexpr int kLooksMax = 8;  // looks for the memory of dead processes, in one call
 
@@ -257,15 +257,15 @@ template <class Body>
 // With the mutex held. An operation that met damage is run once more.
 template <class Operation>
 inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                                Obstacles& obstacles) noexcept {
+                                Blockers& blockers) noexcept {
   Code result = Code::corrupt;
   for (int tries = 0; tries < 2 && result == Code::corrupt; ++tries) {
     Transaction change(world_, segment, shard, key);
-    change.give_up_on(obstacles.unsettled.abandoned);
+    change.give_up_on(blockers.unsettled.abandoned);
     if (change.find()) result = operation(change);
-    obstacles.unsettled.grant = change.in_the_way();
-    obstacles.crowded = change.arena().crowded();
-    obstacles.shortage = change.arena().shortage();
+    blockers.unsettled.grant = change.in_the_way();
+    blockers.crowded = change.arena().crowded();
+    blockers.shortage = change.arena().shortage();
     if (result == Code::corrupt || change.arena().damaged()) [[unlikely]]
       repair(shard);
     else
@@ -278,15 +278,15 @@ inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, 
 template <class Operation>
 inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                             std::uint64_t patience_ns) noexcept {
-  for (Obstacles obstacles;;) {
+  for (Blockers blockers;;) {
     Code result = Code::ok;
     {
       const ShardGuard guard(shard, ShardGuard::PassedOn{});
-      result = attempt(segment, shard, key, operation, obstacles);
+      result = attempt(segment, shard, key, operation, blockers);
     }
-    if (!obstacles.any()) [[likely]]
+    if (!blockers.any()) [[likely]]
       return result;
-    if (const std::optional<Code> end = overcome(segment, shard, result, obstacles, patience_ns)) return *end;
+    if (const std::optional<Code> end = resolve(segment, shard, result, blockers, patience_ns)) return *end;
     ShardGuard guard(shard, patience_ns);
     if (!guard.held()) return guard.code();
     guard.pass_on();
