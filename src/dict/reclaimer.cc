@@ -231,14 +231,9 @@ bool Reclaimer::failed_lately() const noexcept { return is_lately(shard_.header(
 bool Reclaimer::clear_at(std::uint32_t count, const Prospect& prospect) noexcept {
   HOLDFAST_FAILPOINT("reclaimer.clear_at");
   arena_.settle();
-  EntryView view{};
-  std::uint32_t walked = 0;
-  for (std::uint32_t block = shard_.bucket_of(prospect.hash).load(kRelaxed);
-       prospect.entry != 0 && walked < shard_.granules() && shard_.inspect_keyed(block, view);
-       block = view.entry->next.load(kRelaxed)) {
-    walked += view.granules;
-    if (block == prospect.entry) shard_.header().hand.store(block, kRelaxed);
-  }
+  // The hand names the beginning of a block, so check that an entry is there.
+  if (prospect.entry != 0 && shard_.link_to(&shard_.entry(prospect.entry), prospect.hash, kRelaxed) != nullptr)
+    shard_.header().hand.store(prospect.entry, kRelaxed);
   ClockSweep sweep(*this, Evict::no, 0);
   const bool cleared = sweep.clear(count);
   note_failure(sweep, cleared);

@@ -154,11 +154,10 @@ Shard::Read Shard::disturbed(Read result, EntryView view, const ValueOut& out, s
   return result == Read::found && out.size >= kLargeValue && still_stands(view, hash, epoch) ? result : Read::torn;
 }
 
-// Whether the chain of that hash leads to the entry now.
-bool Shard::leads_to(const Entry* sought, std::uint32_t hash) const noexcept {
+Word32* Shard::link_to(const Entry* sought, std::uint32_t hash, std::memory_order order) const noexcept {
   Word32* link = nullptr;
   const auto at = [&](std::uint32_t block) noexcept { return &entry(block) == sought ? kStop : 1; };
-  return walk_chain(hash, granules(), kAcquire, link, at) == Walk::stopped;
+  return walk_chain(hash, granules(), order, link, at) == Walk::stopped ? link : nullptr;
 }
 
 // A copy may be whole although memory elsewhere was released meanwhile: if its own entry is still in its chain, and was
@@ -168,7 +167,7 @@ bool Shard::still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch
     // Acquire, as at the beginning of a read. The fence of unchanged_since() came before this load.
     const std::uint64_t now = header_->reuse_epoch.load(kAcquire);
     if (now - epoch > kStampRange) return false;
-    const bool reached = leads_to(view.entry, hash);
+    const bool reached = link_to(view.entry, hash, kAcquire) != nullptr;
     const std::uint32_t age = static_cast<std::uint32_t>(epoch) - view.entry->stamp.load(kRelaxed);
     const bool same = view.entry->value_size.load(kRelaxed) == view.value_size;
     if (!unchanged_since(now)) continue;
