@@ -14,8 +14,8 @@
 // count from the coarse clock, and from one second later, which saves 24 ns of some 80. The kernel promises no bound
 // for the lag of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
 //
-// If the host has an event loop, values end by the loop's own time. It stands still while a handler runs, so a value ends
-// exactly when a timer of the same length that was set in the same handler fires.
+// If the host has an event loop, values end by the loop's own time. It stands still while a handler runs, so a value
+// ends exactly when a timer of the same length that was set in the same handler fires.
 //
 // If values counted from the loop's time and ended by the clock, a handler that has run for 10 ms would not find the
 // value that it has just stored for 5. In exchange, a worker that is behind finds a value for as long as it is behind,
