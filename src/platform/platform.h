@@ -159,9 +159,6 @@ class Readiness {
 /// loop has the other end. One thread at a time.
 class SelfConnection {
  public:
-  SelfConnection() noexcept = default;
-  SelfConnection(const SelfConnection&) = delete;
-  SelfConnection& operator=(const SelfConnection&) = delete;
   ~SelfConnection() { close(); }
 
   /// Listens at a new path, for this user only, in place of all before. ENAMETOOLONG, EACCES, ...
