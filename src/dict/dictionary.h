@@ -152,12 +152,12 @@ class Dictionary {
   [[gnu::cold]] Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
   void let_go(const Segment& removed) noexcept;
-  /// Runs `read(Segment&) -> Code` on the present segment. Also: removed.
-  template <class Read>
-  Code in_segment(Read&& read) {
+  /// Runs `read(Segment&)` on the present segment. Returns what that gives, or `none` if the dictionary was removed.
+  template <class Read, class Result = Code>
+  Result in_segment(Read&& read, Result none = Code::removed) {
     const EpochGuard inside;
     Segment* const now = segment();
-    return now != nullptr ? read(*now) : Code::removed;
+    return now != nullptr ? read(*now) : none;
   }
   // REQUIRES: an EpochGuard.
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;

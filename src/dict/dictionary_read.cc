@@ -390,36 +390,34 @@ Code Dictionary::contention(std::span<Contended> worst, std::size_t& count) noex
 }
 
 std::uint64_t Dictionary::capacity() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  return now != nullptr ? now->geometry().size : 0;
+  return in_segment([](Segment& segment) { return segment.geometry().size; }, std::uint64_t{0});
 }
 
 std::uint64_t Dictionary::free_space() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  if (now == nullptr) return 0;
-  std::uint64_t granules = 0;
-  for (Shard& shard : now->shards()) granules += free_of(shard);
-  return granules * kGranule;
+  const auto free_in = [](Segment& segment) {
+    std::uint64_t granules = 0;
+    for (Shard& shard : segment.shards()) granules += free_of(shard);
+    return granules * kGranule;
+  };
+  return in_segment(free_in, std::uint64_t{0});
 }
 
 std::uint64_t Dictionary::value_max() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  return now != nullptr ? now->geometry().value_max() : 0;
+  return in_segment([](Segment& segment) { return segment.geometry().value_max(); }, std::uint64_t{0});
 }
 
 std::uint64_t Dictionary::value_max_if_asked_for() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  return now != nullptr ? Geometry::for_values(now->geometry().size, ~std::uint64_t{0}).value_max() : 0;
+  const auto most = [](Segment& segment) {
+    return Geometry::for_values(segment.geometry().size, ~std::uint64_t{0}).value_max();
+  };
+  return in_segment(most, std::uint64_t{0});
 }
 
 std::uint64_t Dictionary::room_for_one() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  return now != nullptr ? std::uint64_t{now->geometry().block_max()} * kGranule - sizeof(Entry) - 16 : 0;
+  const auto room = [](Segment& segment) {
+    return std::uint64_t{segment.geometry().block_max()} * kGranule - sizeof(Entry) - 16;
+  };
+  return in_segment(room, std::uint64_t{0});
 }
 
 }  // namespace holdfast

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-
 namespace holdfast {
 
 using platform::FileDescriptor;
