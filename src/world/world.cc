@@ -9,7 +9,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <type_traits>
 
 #include "platform/platform.h"
 #include "platform/sentences.h"
@@ -43,10 +42,6 @@ std::atomic<bool> observing{false};
 constexpr const char* kOnlyLooks = "this process only looks at the world, and changes nothing";
 // The world is never destroyed: threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
-
-// Why the last token() of a thread was kNobody; its sentence is kept elsewhere.
-constinit thread_local Code failure_of_this_thread = Code::ok;
-static_assert(std::is_trivially_destructible_v<decltype(failure_of_this_thread)>);
 
 }  // namespace
 
@@ -171,9 +166,27 @@ Expected<KeptLife> World::enter_to_exec() {
   return life;
 }
 
-Code World::last_failure_code() noexcept { return failure_of_this_thread; }
+// `read(Code, std::string_view)` gets the code and the sentence.
+template <class Read>
+auto World::read_failure(Read&& read) {
+  if (observes()) return read(Code::invalid, std::string_view(kOnlyLooks));
+  const platform::ForkGuard no_fork;
+  const std::lock_guard not_written(failing);
+  const Identity::Failure& failure = the_world.load(std::memory_order_acquire)->identity_->failure;
+  return read(failure.code, std::string_view(failure.text.data(), failure.length));
+}
 
-Status World::last_failure() { return {failure_of_this_thread, platform::kept_sentence(platform::About::entering)}; }
+Status World::last_failure() {
+  return read_failure([](Code code, std::string_view why) { return Status{code, std::string(why)}; });
+}
+
+Code World::last_failure_code() noexcept {
+  return read_failure([](Code code, std::string_view) { return code; });
+}
+
+void World::keep_last_failure() noexcept {
+  read_failure([](Code, std::string_view why) { platform::keep_sentence(why); });
+}
 
 Status World::enter(std::uint64_t patience_ns) {
   auto lock = table_->lock({patience_ns, kEnterPatienceNs});
@@ -212,39 +225,23 @@ void World::note_failure(Code code, std::string_view why) noexcept {
   identity_->retry_ns.store(platform::monotonic_ns() + next, std::memory_order_relaxed);
 }
 
-void World::tell_failure() const noexcept {
-  const platform::ForkGuard no_fork;
-  const std::lock_guard not_written(failing);
-  const Identity::Failure& failure = identity_->failure;
-  failure_of_this_thread = failure.code;
-  platform::keep_sentence(platform::About::entering, {failure.text.data(), failure.length});
-}
-
 bool World::is_too_early() const noexcept {
   return platform::coarse_monotonic_ns() < identity_->retry_ns.load(std::memory_order_relaxed);
 }
 
 Token World::enter_again() noexcept {
-  if (observes()) {
-    failure_of_this_thread = Code::invalid;
-    platform::keep_sentence(platform::About::entering, kOnlyLooks);
-    return kNobody;
+  if (observes() || is_too_early()) return kNobody;
+  const platform::LongMutex::Hold only_one(entering);
+  if (const Token token = known_token(); token != kNobody) return token;
+  if (is_too_early()) return kNobody;
+  try {
+    const bool is_first = identity_->patience_ns.load(std::memory_order_relaxed) == 0;
+    const Status entered = enter(is_first ? kFirstPatienceOfChildNs : kEnterAgainPatienceNs);
+    if (entered.ok()) return known_token();
+    note_failure(entered.code, entered.message);
+  } catch (...) {
+    note_failure(Code::no_memory, "out of memory");
   }
-  if (!is_too_early()) {
-    const platform::LongMutex::Hold only_one(entering);
-    if (const Token token = known_token(); token != kNobody) return token;
-    if (!is_too_early()) {
-      try {
-        const bool is_first = identity_->patience_ns.load(std::memory_order_relaxed) == 0;
-        const Status entered = enter(is_first ? kFirstPatienceOfChildNs : kEnterAgainPatienceNs);
-        if (entered.ok()) return known_token();
-        note_failure(entered.code, entered.message);
-      } catch (...) {
-        note_failure(Code::no_memory, "out of memory");
-      }
-    }
-  }
-  tell_failure();
   return kNobody;
 }
 

@@ -71,9 +71,11 @@ class World {
   }
   /// The same, but kNobody in a forked child that has not entered yet. Does nothing else.
   Token known_token() const noexcept { return identity_->token.load(std::memory_order_relaxed); }
-  /// Why the last token() of this thread was kNobody. The sentence: platform::kept_sentence(About::entering).
-  static Code last_failure_code() noexcept;
+  /// Why token() was last kNobody in this process. REQUIRES, here and below: it was.
   static Status last_failure();
+  static Code last_failure_code() noexcept;
+  /// Keeps the sentence for the calling thread (platform/sentences.h).
+  static void keep_last_failure() noexcept;
 
   /// Whether that process still lives: asks the kernel (about 0.5 µs). dead for kNobody and for any token that was
   /// never given out. Needs no identity. REQUIRES: the thread holds no shmtx.
@@ -148,8 +150,8 @@ class World {
   Token enter_again() noexcept;
   Status enter(std::uint64_t patience_ns);
   void note_failure(Code code, std::string_view why) noexcept;
-  /// Tells the calling thread why this process could not enter.
-  void tell_failure() const noexcept;
+  template <class Read>
+  static auto read_failure(Read&& read);
   bool is_too_early() const noexcept;
   /// Ends this process's presence, and the world if no other process is in it. `slot`: its own, if it has one.
   void leave(std::optional<std::uint32_t> slot) noexcept;
