@@ -26,12 +26,12 @@ constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// After a look for dead owners without success: a second for 1 MB, at most a minute. The hints have the lower half
-// of the time, which repeats after 71 minutes.
-constexpr std::uint32_t kRestUs = 30000;
-constexpr std::uint32_t kRestUsPerGranule = 15;
+// How long a shard rests after a look for dead owners without success: a second for 1 MB, at most a minute. The hints
+// have the lower half of the time, which repeats after 71 minutes.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
+  constexpr std::uint32_t kRestUs = 30000;
+  constexpr std::uint32_t kRestUsPerGranule = 15;
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(kRestUs + std::uint64_t{kRestUsPerGranule} * granules, kRestUsMax));
 }
