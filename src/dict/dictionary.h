@@ -138,12 +138,12 @@ class Dictionary {
   /// too_large, without the mutex, if it never fits. `unopened`: whether to open a shard that was never used, else
   /// not_found. Also: removed, timeout, busy, system, no_memory.
   template <class Operation>
-  Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs,
+  Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
   /// The same in that segment, removed or not: for an operation that is inside it.
   template <class Operation>
   Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
-                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+                   std::uint64_t timeout_ns = kMutexPatienceNs) noexcept;
 
  private:
   Dictionary(World& world, std::string name, DictionaryOptions options)
@@ -177,7 +177,7 @@ class Dictionary {
   struct UnsettledGrant {
     LockWord grant{LockWord::kNone};
     LockWord abandoned{LockWord::kNone};  // it, when its owner was found dead
-    std::uint64_t end_ns = 0;             // of the patience with it; 0: it is the first time
+    std::uint64_t end_ns = 0;             // of the time for it; 0: it is the first time
   };
   /// What an attempt at an operation has found in its way.
   struct Blockers {
@@ -190,25 +190,25 @@ class Dictionary {
     bool any() const noexcept { return crowded || unsettled.grant.bits != LockWord::kNone; }
   };
   template <class Body>
-  Code with_shard_of(std::string_view bytes, std::uint64_t patience_ns, std::uint64_t granules,
-                     Shard::Unopened unopened, Body&& body) noexcept;
+  Code with_shard_of(std::string_view bytes, std::uint64_t timeout_ns, std::uint64_t granules, Shard::Unopened unopened,
+                     Body&& body) noexcept;
   template <class Body>
-  static Code with_shard_in(Segment& segment, std::string_view bytes, std::uint64_t patience_ns, std::uint64_t granules,
+  static Code with_shard_in(Segment& segment, std::string_view bytes, std::uint64_t timeout_ns, std::uint64_t granules,
                             Shard::Unopened unopened, Body&& body) noexcept;
   Code flush_expired_in(Segment& segment, std::uint32_t max, std::uint32_t& count) noexcept;
   template <class Shortcut, class Make>
   Code transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make, std::uint64_t granules) noexcept;
   template <class Operation>
-  Code run(Segment& segment, Shard& shard, const Key& key, Operation& operation, std::uint64_t patience_ns) noexcept;
+  Code run(Segment& segment, Shard& shard, const Key& key, Operation& operation, std::uint64_t timeout_ns) noexcept;
   template <class Operation>
   Code run_cold(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                std::uint64_t patience_ns) noexcept;
+                std::uint64_t timeout_ns) noexcept;
   template <class Operation>
   Code attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation, Blockers& blockers) noexcept;
   std::optional<Code> resolve(Segment& segment, Shard& shard, Code result, Blockers& blockers,
-                              std::uint64_t patience_ns) noexcept;
-  bool conclude(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
-  static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept;
+                              std::uint64_t timeout_ns) noexcept;
+  bool conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept;
+  static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t timeout_ns, Code result) noexcept;
   std::optional<Code> reclaim(Segment& segment, Shard& shard, Blockers& blockers, Code result) noexcept;
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept;
   Code take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept;
@@ -231,17 +231,17 @@ class Dictionary {
 
 // Runs `body(Segment&, Shard&, const Key&, ShardGuard&) -> Code` with the mutex of the key's shard held.
 template <class Body>
-[[gnu::always_inline]] inline Code Dictionary::with_shard_of(std::string_view bytes, std::uint64_t patience_ns,
+[[gnu::always_inline]] inline Code Dictionary::with_shard_of(std::string_view bytes, std::uint64_t timeout_ns,
                                                              std::uint64_t granules, Shard::Unopened unopened,
                                                              Body&& body) noexcept {
   const EpochGuard inside;
   Segment* const now = segment();
-  return now != nullptr ? with_shard_in(*now, bytes, patience_ns, granules, unopened, body) : Code::removed;
+  return now != nullptr ? with_shard_in(*now, bytes, timeout_ns, granules, unopened, body) : Code::removed;
 }
 
 template <class Body>
 [[gnu::always_inline]] inline Code Dictionary::with_shard_in(Segment& segment, std::string_view bytes,
-                                                             std::uint64_t patience_ns, std::uint64_t granules,
+                                                             std::uint64_t timeout_ns, std::uint64_t granules,
                                                              Shard::Unopened unopened, Body&& body) noexcept {
   if (granules != 0 && granules > segment.geometry().block_max()) [[unlikely]]
     return Code::too_large;
@@ -250,7 +250,7 @@ template <class Body>
   if (!shard.is_open()) [[unlikely]] {
     if (const Code opened = shard.open(unopened); opened != Code::ok) return opened;
   }
-  ShardGuard guard(shard, patience_ns);
+  ShardGuard guard(shard, timeout_ns);
   return guard.held() ? body(segment, shard, key, guard) : guard.code();
 }
 
@@ -277,7 +277,7 @@ inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, 
 // With the mutex held, which this gives back.
 template <class Operation>
 inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                            std::uint64_t patience_ns) noexcept {
+                            std::uint64_t timeout_ns) noexcept {
   for (Blockers blockers;;) {
     Code result = Code::ok;
     {
@@ -286,33 +286,33 @@ inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Oper
     }
     if (!blockers.any()) [[likely]]
       return result;
-    if (const std::optional<Code> end = resolve(segment, shard, result, blockers, patience_ns)) return *end;
-    ShardGuard guard(shard, patience_ns);
+    if (const std::optional<Code> end = resolve(segment, shard, result, blockers, timeout_ns)) return *end;
+    ShardGuard guard(shard, timeout_ns);
     if (!guard.held()) return guard.code();
     guard.pass_on();
   }
 }
 
 template <class Operation>
-Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns,
+Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns,
                           std::uint64_t granules, Shard::Unopened unopened) noexcept {
   // clang-format off
   const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) HOLDFAST_INLINE {
     // clang-format on
     guard.pass_on();
-    return run(segment, shard, key, operation, patience_ns);
+    return run(segment, shard, key, operation, timeout_ns);
   };
-  return with_shard_of(bytes, patience_ns, granules, unopened, body);
+  return with_shard_of(bytes, timeout_ns, granules, unopened, body);
 }
 
 template <class Operation>
 Code Dictionary::transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
-                             std::uint64_t patience_ns) noexcept {
+                             std::uint64_t timeout_ns) noexcept {
   const auto body = [&](Segment& same, Shard& shard, const Key& key, ShardGuard& guard) {
     guard.pass_on();
-    return run(same, shard, key, operation, patience_ns);
+    return run(same, shard, key, operation, timeout_ns);
   };
-  return with_shard_in(segment, bytes, patience_ns, 0, Shard::Unopened::open, body);
+  return with_shard_in(segment, bytes, timeout_ns, 0, Shard::Unopened::open, body);
 }
 
 }  // namespace holdfast

@@ -16,7 +16,7 @@ namespace holdfast {
 namespace {
 
 /// How long to wait for the mutex of a shard to reclaim its memory: no longer than a lock attempt waits for it.
-constexpr std::uint64_t kReclaimPatienceNs = 50'000'000;
+constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
 // Others may change the shard under a look.
 Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
@@ -90,8 +90,8 @@ inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view by
 
 template <class Operation>
 [[gnu::noinline]] Code Dictionary::run_cold(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                                            std::uint64_t patience_ns) noexcept {
-  return run(segment, shard, key, operation, patience_ns);
+                                            std::uint64_t timeout_ns) noexcept {
+  return run(segment, shard, key, operation, timeout_ns);
 }
 
 Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, double exptime,
@@ -230,11 +230,11 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
 }
 
 // Runs after an operation that met an incomplete grant. Mostly its owner was preempted, and has it complete by now; or
-// it died. False if the owner is stopped: patience is over.
-bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept {
+// it died. False if the owner is stopped: the time for it is over.
+bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
   const std::uint64_t now_ns = platform::monotonic_ns();
-  if (unsettled.end_ns == 0) unsettled.end_ns = now_ns + patience_ns;
+  if (unsettled.end_ns == 0) unsettled.end_ns = now_ns + timeout_ns;
   const std::uint32_t owner = unsettled.grant.owner();
   if (world_.judge_owner(owner) == Liveness::dead) {
     unsettled.abandoned = unsettled.grant;
@@ -251,12 +251,12 @@ bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t patience_ns) 
 
 // Runs after an attempt, without the mutex. Returns the result of the call, or nothing if the operation must run again.
 std::optional<Code> Dictionary::resolve(Segment& segment, Shard& shard, Code result, Blockers& blockers,
-                                        std::uint64_t patience_ns) noexcept {
+                                        std::uint64_t timeout_ns) noexcept {
   bool again = false;
   if (blockers.unsettled.grant.bits != LockWord::kNone)
-    again = conclude(blockers.unsettled, patience_ns);
+    again = conclude(blockers.unsettled, timeout_ns);
   else if (blockers.shortage.can_grow())
-    again = grow(shard, blockers.shortage.granules(), patience_ns, result);
+    again = grow(shard, blockers.shortage.granules(), timeout_ns, result);
   else
     return reclaim(segment, shard, blockers, result);
   return again ? std::nullopt : std::optional(result);
@@ -264,10 +264,10 @@ std::optional<Code> Dictionary::resolve(Segment& segment, Shard& shard, Code res
 
 // Runs after an operation that found no run of `granules` in an arena that can grow. Returns whether the operation must
 // run again: if no memory can be had, it makes do with what there is.
-bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept {
+bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeout_ns, Code result) noexcept {
   const std::uint32_t end = shard.reserve_more(granules);
   if (end != 0) {
-    const ShardGuard guard(shard, patience_ns);
+    const ShardGuard guard(shard, timeout_ns);
     if (guard.held()) shard.add_reserved(end);
   }
   return result == Code::no_memory || result == Code::locked;
@@ -302,7 +302,7 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
   const DeadOwners dead(shard, world_, segment.flush_epoch());
   if (rests && !dead.any()) return take_prospect(segment, shard, dead.ended(), blockers);
   {
-    const ShardGuard guard(shard, kReclaimPatienceNs);
+    const ShardGuard guard(shard, kReclaimTimeoutNs);
     if (!guard.held()) return guard.code();
     const bool damaged = needed && !rests && !audit(shard, segment.seed());
     if (damaged) repair(shard);
@@ -334,7 +334,7 @@ Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t end
   Arena arena(shard);
   Reclaimer reclaimer(world_, segment, shard, arena);
   if (!many && prospect.way != Prospect::Way::removal && reclaimer.failed_lately()) return Code::ok;
-  const ShardGuard guard(shard, kReclaimPatienceNs);
+  const ShardGuard guard(shard, kReclaimTimeoutNs);
   if (!guard.held()) return guard.code();
   if (many)
     blockers.found = reclaimer.sweep().locks != 0;

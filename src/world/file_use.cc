@@ -29,9 +29,9 @@ namespace {
 
 using platform::Mapping;
 
-constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
+constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
 /// While forks of other threads wait.
-constexpr std::uint64_t kPatienceOfGuardNs = kNsPerSecond;
+constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
 /// A process that is about to be refused also holds the lock for a moment: look so often before believing in users.
 constexpr int kLooks = 5;
 
@@ -89,7 +89,7 @@ std::optional<std::string> dictionary_of_file(std::string_view file) {
 Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                        const WorldId& world) {
   const std::string path = directory.path_of(name);
-  const std::uint64_t deadline = platform::monotonic_ns() + kPatienceNs;
+  const std::uint64_t deadline = platform::monotonic_ns() + kTimeoutNs;
   int users_seen = 0;
   int others_seen = 0;
   for (Backoff backoff;;) {
@@ -152,7 +152,7 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
         // A user that has ended since may have asked to keep the file for good.
         const bool is_as_judged =
             read_again(*file) && file->header().persist != kPersistent && is_current_file(directory, name, file->id);
-        return is_as_judged ? retire_opened_file(directory, name, *file, kPatienceOfGuardNs) : Status{};
+        return is_as_judged ? retire_opened_file(directory, name, *file, kTimeoutUnderGuardNs) : Status{};
       }
       if (error != 0 && error != EAGAIN)
         return {Code::system, "cannot lock " + directory.path_of(name) + ": " + platform::error_text(error)};

@@ -280,7 +280,7 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 
 // Waiters sleep on the holder's pid, in the order in which they came: hundreds of processes that are forked together
 // neither starve nor keep the holder from a processor. A holder that dies wakes nobody, so each sleep is bounded.
-Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const {
+Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {
   const std::uint64_t start_ns = platform::monotonic_ns();
   std::uint64_t passed_on_ns = start_ns;  // when the lock was last seen to have another holder
   std::uint32_t last_holder = header().lock_holder.load(std::memory_order_relaxed);
@@ -302,10 +302,10 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const 
     const std::uint64_t now = platform::monotonic_ns();
     const std::uint32_t holder = header().lock_holder.load(std::memory_order_relaxed);
     if (std::exchange(last_holder, holder) != holder) passed_on_ns = now;
-    const std::uint64_t stopped_ns = passed_on_ns + patience.with_one_ns;
-    const std::uint64_t end_ns = start_ns + patience.in_all_ns;
-    if (now >= stopped_ns) return refuse_while_locked(patience.with_one_ns, holder);
-    if (now >= end_ns) return refuse_while_others_enter(patience.in_all_ns);
+    const std::uint64_t stopped_ns = passed_on_ns + timeouts.with_one_ns;
+    const std::uint64_t end_ns = start_ns + timeouts.in_all_ns;
+    if (now >= stopped_ns) return refuse_while_locked(timeouts.with_one_ns, holder);
+    if (now >= end_ns) return refuse_while_others_enter(timeouts.in_all_ns);
     const std::uint64_t until_ns = std::min({now + backoff.next_ns(), stopped_ns, end_ns});
     if (holder == 0 || platform::futex_wait(header().lock_holder, holder, until_ns) == platform::WaitResult::failed) {
       platform::sleep_until(std::min(until_ns, now + kTableRetryNs));
@@ -313,15 +313,15 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const 
   }
 }
 
-Status ProcessTable::refuse_while_locked(std::uint64_t patience_ns, std::uint32_t holder) const {
-  return {Code::busy, directory_.path_of(kTableName) + " has been locked for " +
-                          std::to_string(patience_ns / kNsPerMs) + " ms by " +
-                          (holder != 0 ? "process " + std::to_string(holder) : "another process") + "; is it stopped?"};
+Status ProcessTable::refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const {
+  return {Code::busy, directory_.path_of(kTableName) + " has been locked for " + std::to_string(timeout_ns / kNsPerMs) +
+                          " ms by " + (holder != 0 ? "process " + std::to_string(holder) : "another process") +
+                          "; is it stopped?"};
 }
 
-Status ProcessTable::refuse_while_others_enter(std::uint64_t patience_ns) const {
+Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {
   return {Code::busy, "cannot lock " + directory_.path_of(kTableName) + " within " +
-                          std::to_string(patience_ns / kNsPerMs) +
+                          std::to_string(timeout_ns / kNsPerMs) +
                           " ms: other processes enter one after the other; try again"};
 }
 

@@ -209,12 +209,12 @@ class ProcessTable {
     std::atomic<std::uint32_t>* holder_;  // pid of the holder, for the sentence of a timeout
   };
   /// How long to wait for the table's lock.
-  struct Patience {
+  struct Timeouts {
     std::uint64_t with_one_ns;  // while one process has it, which may be stopped
     std::uint64_t in_all_ns;    // while it passes from one process to the next
   };
-  /// `busy` after the patience.
-  Expected<Lock> lock(const Patience& patience) const;
+  /// `busy` after the timeouts.
+  Expected<Lock> lock(const Timeouts& timeouts) const;
 
   /// Takes a free slot for this process, for as long as it lives, and gives its token. mismatch: this process has
   /// another clock than the table.
@@ -265,8 +265,8 @@ class ProcessTable {
   /// wait look for a death (wait/death_watch.h).
   Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;
-  Status refuse_while_locked(std::uint64_t patience_ns, std::uint32_t holder) const;
-  Status refuse_while_others_enter(std::uint64_t patience_ns) const;
+  Status refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const;
+  Status refuse_while_others_enter(std::uint64_t timeout_ns) const;
   void describe_self(ProcessSlot& slot) const noexcept;
 
   RuntimeDirectory directory_;

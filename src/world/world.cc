@@ -20,14 +20,14 @@ namespace holdfast {
 namespace {
 
 /// While processes enter one after the other, as hundreds of forked children may.
-constexpr std::uint64_t kEnterPatienceNs = 5 * kNsPerSecond;
+constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
 /// A forked child enters inside a call: the holder of the table's lock may be stopped. After a failure wait for less.
-constexpr std::uint64_t kFirstPatienceOfChildNs = kNsPerSecond;
-constexpr std::uint64_t kEnterAgainPatienceNs = kNsPerSecond / 20;
+constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
+constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters would do it.
-constexpr ProcessTable::Patience kLeavePatience{kNsPerSecond / 2, kNsPerSecond / 2};
+constexpr ProcessTable::Timeouts kLeaveTimeouts{kNsPerSecond / 2, kNsPerSecond / 2};
 /// How often to look, once a millisecond, whether another process that exits at the same time is gone.
 constexpr int kLeaveLooks = 250;
 
@@ -62,7 +62,7 @@ struct WorldMaker {
       auto table = ProcessTable::open(*chosen);
       if (!table) return table.status();
       World* const world = place(std::move(*table), identity);
-      Status entered = world->enter(kEnterPatienceNs);
+      Status entered = world->enter(kEnterTimeoutNs);
       if (entered.ok()) {
         page.release();
         return world;
@@ -109,7 +109,7 @@ struct WorldMaker {
         if (World* const world = the_world.load(std::memory_order_acquire)) {
           world->identity_->token.store(kNobody, std::memory_order_relaxed);
           world->identity_->retry_ns.store(0, std::memory_order_relaxed);
-          world->identity_->patience_ns.store(0, std::memory_order_relaxed);
+          world->identity_->pause_ns.store(0, std::memory_order_relaxed);
         }
       });
       return true;
@@ -188,8 +188,8 @@ void World::keep_last_failure() noexcept {
   read_failure([](Code, std::string_view why) { platform::keep_sentence(why); });
 }
 
-Status World::enter(std::uint64_t patience_ns) {
-  auto lock = table_->lock({patience_ns, kEnterPatienceNs});
+Status World::enter(std::uint64_t timeout_ns) {
+  auto lock = table_->lock({timeout_ns, kEnterTimeoutNs});
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence: it does not find its own world dead. Nor does it end the
   // world of an exiting process, which may hold locks until its last instruction.
@@ -219,9 +219,9 @@ void World::note_failure(Code code, std::string_view why) noexcept {
   failure.code = code;
   failure.length = std::min(why.size(), failure.text.size());
   why.copy(failure.text.data(), failure.length);
-  const std::uint64_t last = identity_->patience_ns.load(std::memory_order_relaxed);
+  const std::uint64_t last = identity_->pause_ns.load(std::memory_order_relaxed);
   const std::uint64_t next = last == 0 ? kFirstRetryNs : std::min(2 * last, kLongestRetryNs);
-  identity_->patience_ns.store(next, std::memory_order_relaxed);
+  identity_->pause_ns.store(next, std::memory_order_relaxed);
   identity_->retry_ns.store(platform::monotonic_ns() + next, std::memory_order_relaxed);
 }
 
@@ -235,8 +235,8 @@ Token World::enter_again() noexcept {
   if (const Token token = known_token(); token != kNobody) return token;
   if (is_too_early()) return kNobody;
   try {
-    const bool is_first = identity_->patience_ns.load(std::memory_order_relaxed) == 0;
-    const Status entered = enter(is_first ? kFirstPatienceOfChildNs : kEnterAgainPatienceNs);
+    const bool is_first = identity_->pause_ns.load(std::memory_order_relaxed) == 0;
+    const Status entered = enter(is_first ? kFirstTimeoutOfChildNs : kEnterAgainTimeoutNs);
     if (entered.ok()) return known_token();
     note_failure(entered.code, entered.message);
   } catch (...) {
@@ -298,7 +298,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
     const platform::LongMutex::Hold only_one(entering);
     for (int look = 1; look <= kLeaveLooks; ++look) {
       {
-        auto lock = table_->lock(kLeavePatience);
+        auto lock = table_->lock(kLeaveTimeouts);
         if (!lock) return;
         presence_.reset();
         if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;

@@ -137,10 +137,10 @@ class World {
       std::size_t length;
       std::array<char, 500> text;
     };
-    std::atomic<Token> token;                // written once per process, when it enters
-    std::atomic<std::uint64_t> retry_ns;     // no entering before this time: the last attempt failed
-    std::atomic<std::uint64_t> patience_ns;  // between the last attempt and the next
-    Failure failure;                         // why; guarded by a mutex
+    std::atomic<Token> token;             // written once per process, when it enters
+    std::atomic<std::uint64_t> retry_ns;  // no entering before this time: the last attempt failed
+    std::atomic<std::uint64_t> pause_ns;  // between the last attempt and the next
+    Failure failure;                      // why; guarded by a mutex
   };
 
   World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity);
@@ -148,7 +148,7 @@ class World {
   friend struct WorldMaker;  // world.cc
 
   Token enter_again() noexcept;
-  Status enter(std::uint64_t patience_ns);
+  Status enter(std::uint64_t timeout_ns);
   void note_failure(Code code, std::string_view why) noexcept;
   template <class Read>
   static auto read_failure(Read&& read);
