@@ -5,10 +5,10 @@
 
 #include "dict/expiry.h"
 #include "dict/holder_list.h"
+#include "dict/key.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "dict/statistics_layout.h"
-#include "dict/words.h"
 #include "lock/lock_entry.h"
 #include "platform/platform.h"
 #include "world/world.h"

@@ -202,7 +202,7 @@ class PermitsAttempt {
   // Looks at the holders if permits are missing, or seem to be.
   void look(const PermitsEntry& permits, const Head& first) noexcept {
     const bool understated = permits.is_understated();
-    if (understated) change_.world().fencing().count_mended();
+    if (understated) change_.world().fencing().count_corruption_repaired();
     const bool all = understated || !is_live(permits.entry.expiry.load(kRelaxed), flush_);
     if (all || !permits.has(attempt_.what.want) || (first.block != 0 && !permits.has(first.waiter.want)))
       look_at_holders(permits, all);

@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "dict/audit.h"
 #include "dict/guard.h"
+#include "dict/repair.h"
 #include "support/dict_test.h"
 
 namespace holdfast::test {

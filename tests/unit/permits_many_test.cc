@@ -6,7 +6,6 @@
 #include <random>
 #include <vector>
 
-#include "dict/audit.h"
 #include "dict/holder_list.h"
 #include "dict/repair.h"
 #include "platform/platform.h"

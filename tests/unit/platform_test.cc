@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "platform/left_open.h"
 #include "support/process.h"
 #include "support/refused_call.h"
 
@@ -64,7 +63,7 @@ TEST_F(Platform, a_descriptor_that_the_kernel_says_nothing_about_is_closed_later
     ASSERT_TRUE(test::refuse_call(SYS_newfstatat, ENOMEM));
     close_if_file(ours, id);
     close_if_file(reused, id);
-    close_what_is_left();
+    give_back_left_over();
   }).join();
   EXPECT_NE(-1, ::fcntl(ours, F_GETFD));
   ASSERT_EQ(reused, ::dup3(other_file.get(), reused, O_CLOEXEC));  // as a host that has closed all descriptors
