@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "inspect/health.h"
 #include "inspect/names.h"
@@ -187,15 +188,8 @@ bool is_ours_to_judge(const WorldFile& file) { return file.name == kTable || !fi
 }  // namespace
 
 const char* severity_in_words(Severity severity) noexcept {
-  switch (severity) {
-    case Severity::error:
-      return "error";
-    case Severity::warning:
-      return "warning";
-    case Severity::note:
-      break;
-  }
-  return "note";
+  constexpr std::array<const char*, 3> kWords{"note", "warning", "error"};
+  return kWords[static_cast<std::size_t>(severity)];
 }
 
 void check_files(const WorldSnapshot& snapshot, Findings& findings) {
