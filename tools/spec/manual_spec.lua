@@ -13,12 +13,10 @@ local PAGE = "tools/share/holdfast.1"
 local ELSEWHERE = { lock = true, run = true }
 
 
--- Without "agent" where its program is not built.
 local function commands()
     local names = {}
-    local has_agent = shell.succeeds("[ -x '" .. command.program .. "-agent' ]")
     for name in output("--help"):match("\nCommands:\n(.*)"):gmatch "\n?  (%l+) [^\n]+" do
-        names[#names + 1] = (name ~= "agent" or has_agent) and name or nil
+        names[#names + 1] = name
     end
     return names
 end

@@ -14,9 +14,12 @@ namespace {
 
 // As --help lists them. The name of one that belongs to a group has two words.
 const std::vector<const Subcommand*> kCommands{
-    &kRun,   &kAgent, &kCluster, &kClusterStatus, &kHolders, &kBreak, &kAcceptNewStore, &kDel,     &kDoctor,
-    &kGet,   &kIncr,  &kKeys,    &kLock,          &kLocks,   &kLs,    &kPrune,          &kRelease, &kRm,
-    &kServe, &kSet,   &kStat,    &kTop,           &kTtl,
+    &kRun,
+#ifdef HOLDFAST_CLUSTER
+    &kAgent, &kCluster, &kClusterStatus, &kHolders, &kBreak, &kAcceptNewStore,
+#endif
+    &kDel,   &kDoctor,  &kGet,           &kIncr,    &kKeys,  &kLock,           &kLocks, &kLs, &kPrune, &kRelease, &kRm,
+    &kServe, &kSet,     &kStat,          &kTop,     &kTtl,
 };
 
 std::string list_of_commands() {
