@@ -15,8 +15,6 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr double kSecondsMax = 1e10;  // holdfast.h: more is never
-
 struct Value {
   int code = HOLDFAST_OK;
   holdfast_value value{};
@@ -164,19 +162,18 @@ int run_ttl(Arguments& arguments) {
   arguments.add_flag("-f,--force", force, "With SECONDS: also of a lock that is held, which ends then");
   arguments.parse(2, 3, {"NAME", "KEY", "SECONDS"});
   const bool sets = arguments.words().size() > 2;
-  const std::string text = arguments.word(2);
-  const auto wanted = inspect::number_of(text);
-  if (sets && !(wanted && *wanted >= 0 && *wanted <= kSecondsMax))
-    arguments.refuse(fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text)));
+  double wanted = 0;
+  if (const std::string wrong = sets ? read_seconds(arguments.word(2), wanted) : ""; !wrong.empty())
+    arguments.refuse(wrong);
   const std::string key = command.key();
-  holdfast_dict* const dict = command.open(wanted ? KeyCommand::Does::change : KeyCommand::Does::look);
-  if (wanted && !force && command.may_be_held(key)) return exit_status::kNo;
+  holdfast_dict* const dict = command.open(sets ? KeyCommand::Does::change : KeyCommand::Does::look);
+  if (sets && !force && command.may_be_held(key)) return exit_status::kNo;
   double seconds = 0;
-  const int code = wanted ? holdfast_expire(dict, key.data(), key.size(), *wanted)
-                          : holdfast_ttl(dict, key.data(), key.size(), &seconds);
+  const int code = sets ? holdfast_expire(dict, key.data(), key.size(), wanted)
+                        : holdfast_ttl(dict, key.data(), key.size(), &seconds);
   if (code == HOLDFAST_NOT_FOUND || seconds < 0) return say_no("there is no key {}", quote(key));
   if (code != HOLDFAST_OK) fail_by(code);
-  if (wanted) return exit_status::kYes;
+  if (sets) return exit_status::kYes;
   if (command.world().json())
     print_json(inspect::Json{{"ttl", seconds != 0 ? inspect::Json(seconds) : inspect::Json()}},
                command.world().output());

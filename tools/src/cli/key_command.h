@@ -36,6 +36,9 @@ class KeyCommand {
   holdfast_dict* dict_ = nullptr;
 };
 
+/// Reads how long a key lives. Returns what is wrong with the text, or nothing.
+std::string read_seconds(const std::string& text, double& seconds);
+
 /// Ends the command because of the outcome of a call.
 [[noreturn]] void fail_by(int code);
 

@@ -17,16 +17,6 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr double kSecondsMax = 1e10;
-
-std::string read_seconds(const std::string& text, double& seconds) {
-  const auto number = inspect::number_of(text);
-  if (!number || !(*number >= 0 && *number <= kSecondsMax))
-    return fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text));
-  seconds = *number;
-  return {};
-}
-
 std::string read_number(const std::string& text, double& to) {
   const auto number = inspect::number_of(text);
   // A counter that is nan or infinite stays so, and JSON cannot show it.

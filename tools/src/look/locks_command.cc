@@ -32,7 +32,7 @@ struct Wanted {
   std::size_t max = kMostByDefault;
 };
 
-struct Seen {
+struct SeenLocks {
   std::string directory;
   std::vector<Lock> locks;
   Processes processes;
@@ -41,7 +41,7 @@ struct Seen {
   bool in_trouble = false;
 };
 
-Status gather(const std::string& name, const Wanted& wanted, Seen& seen) {
+Status gather(const std::string& name, const Wanted& wanted, SeenLocks& seen) {
   auto dict = inspect::attach(name);
   if (!dict) return dict.status();
   holdfast_cluster cluster{};
@@ -51,8 +51,8 @@ Status gather(const std::string& name, const Wanted& wanted, Seen& seen) {
   return inspect::gather_locks(*dict, name, wanted.prefix, which, wanted.max, seen.locks);
 }
 
-Seen look(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
-  Seen seen;
+SeenLocks look(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
+  SeenLocks seen;
   seen.directory = world.observe();
   seen.processes = value_or_fail(Processes::read());
   const std::vector<std::string> all = value_or_fail(inspect::named_dictionaries(seen.directory));
@@ -114,7 +114,7 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   return row;
 }
 
-void print_table(Seen& seen, const Output& output) {
+void print_table(SeenLocks& seen, const Output& output) {
   using Align = Table::Align;
   Table table(
       {{"DICTIONARY"}, {"KEY"}, {"KIND"}, {"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY"}});
@@ -143,7 +143,7 @@ std::string branches(const inspect::WaitLine& line, const Output& output) {
   return text;
 }
 
-std::string lock_in_words(const Lock& lock, Seen& seen, const Output& output) {
+std::string lock_in_words(const Lock& lock, SeenLocks& seen, const Output& output) {
   std::string text = inspect::escaped(lock.dictionary) + " " + output.styled(inspect::escaped(lock.key), Style::bold);
   if (!lock.trouble.empty()) return text + ": " + lock.trouble;
   if (lock.holders.empty() && seen.in_clusters.contains(lock.dictionary))
@@ -158,7 +158,7 @@ std::string lock_in_words(const Lock& lock, Seen& seen, const Output& output) {
   return text;
 }
 
-std::string waiter_in_words(const holdfast_waiter& waiter, Seen& seen, const Output& output) {
+std::string waiter_in_words(const holdfast_waiter& waiter, SeenLocks& seen, const Output& output) {
   const Process& process = seen.processes.of(waiter.owner);
   const std::uint32_t parent = inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes);
   return fmt::format("{}{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
@@ -173,7 +173,7 @@ std::string left_out_in_words(const inspect::WaitLine& line, const Output& outpu
   return text;
 }
 
-std::string line_in_words(const inspect::WaitLine& line, Seen& seen, const Output& output) {
+std::string line_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
   switch (line.what) {
     case inspect::WaitLine::What::lock:
       return lock_in_words(*line.lock, seen, output);
@@ -188,7 +188,7 @@ std::string line_in_words(const inspect::WaitLine& line, Seen& seen, const Outpu
          output.styled(" (see above: they wait for each other)", Style::red);
 }
 
-void print_tree(Seen& seen, const Output& output) {
+void print_tree(SeenLocks& seen, const Output& output) {
   std::string text;
   for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors))
     text += branches(line, output) + line_in_words(line, seen, output) + "\n";
@@ -196,7 +196,7 @@ void print_tree(Seen& seen, const Output& output) {
   print(text);
 }
 
-void print_locks_json(Seen& seen, const Output& output) {
+void print_locks_json(SeenLocks& seen, const Output& output) {
   inspect::Json json;
   inspect::add_text(json, "directory", seen.directory);
   json["locks"] = inspect::Json::array();
@@ -212,7 +212,7 @@ int run_locks(Arguments& arguments) {
   arguments.add_value("--prefix", "TEXT", "Only keys that begin with TEXT", wanted.prefix);
   arguments.add_number("--max", "N", "At most so many keys; default: 10000", wanted.max, {.least = 1});
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
-  Seen seen = look(world, arguments.words(), wanted);
+  SeenLocks seen = look(world, arguments.words(), wanted);
   if (world.json())
     print_locks_json(seen, world.output());
   else if (wanted.waiting)

@@ -85,7 +85,7 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
           Cell(shown.people, Style::plain, shown.programs + "\t-")};
 }
 
-struct Seen {
+struct SeenDictionaries {
   std::string directory;
   std::vector<Dictionary> dictionaries;
   inspect::Processes processes;
@@ -94,8 +94,9 @@ struct Seen {
   Users users_of(const Dictionary& dictionary) { return inspect::users_of(dictionary, openers, processes); }
 };
 
-Seen look(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what, double seconds) {
-  Seen seen;
+SeenDictionaries look(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
+                      double seconds) {
+  SeenDictionaries seen;
   options.want_openers();
   seen.directory = options.observe();
   seen.processes = value_or_fail(inspect::Processes::read());
@@ -111,7 +112,7 @@ bool is_any_in_trouble(const std::vector<Dictionary>& dictionaries) {
                      [](const Dictionary& dictionary) { return !dictionary.trouble.empty(); });
 }
 
-void print_list(Seen& seen, const Output& output) {
+void print_list(SeenDictionaries& seen, const Output& output) {
   using Align = Table::Align;
   Table table({{"NAME"},
                {"SIZE", Align::right},
@@ -135,7 +136,7 @@ const char* persists(const inspect::WorldFile& file) {
 
 using Line = std::pair<const char*, std::string>;
 
-std::vector<Line> lines_of(Seen& seen, const Dictionary& dictionary) {
+std::vector<Line> lines_of(SeenDictionaries& seen, const Dictionary& dictionary) {
   const holdfast_stats& counts = dictionary.counts;
   const auto amount = [](std::uint64_t bytes) { return fmt::format("{} ({})", bytes, inspect::bytes_in_words(bytes)); };
   std::vector<Line> lines{
@@ -193,7 +194,7 @@ int run_ls(Arguments& arguments) {
   arguments.add_flag("-p,--processes", all_processes, "Look for all processes, however long that takes");
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
-  Seen seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
+  SeenDictionaries seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
   if (world.json()) {
     inspect::Json json;
     inspect::add_text(json, "directory", seen.directory);
@@ -210,7 +211,7 @@ int run_ls(Arguments& arguments) {
 int run_stat(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.parse(1, 1, {"NAME"});
-  Seen seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
+  SeenDictionaries seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
   const Dictionary& dictionary = seen.dictionaries.front();
   if (world.json()) {
     print_json(inspect::to_json(dictionary, seen.users_of(dictionary)), world.output());
