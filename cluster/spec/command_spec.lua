@@ -26,6 +26,20 @@ describe("The command", function ()
         assert.same({ ["--revision"] = true }, offered("cluster", "break", "--rev"))
     end)
 
+    it("says what is wrong with a command line about clusters", function ()
+        local no_subcommand = "no subcommand was given: expected status, holders, break or accept-new-store"
+        for _, case in ipairs {
+            { { "cluster" }, no_subcommand },
+            { { "cluster", "walk" }, 'unknown subcommand "walk": expected status, ' },
+            { { "cluster", "break", "NAME", "KEY", "--revision=" }, '--revision: bad revision "": expected 1 to 92' },
+            { { "cluster", "break", "NAME", "KEY", "--revision", "" }, '--revision: bad revision ""' },
+        } do
+            local ended, _, why = command.run(unpack(case[1]))
+            assert.same({ code = 2 }, ended)
+            assert.truthy(why:find("holdfast: " .. case[2], 1, true), why)
+        end
+    end)
+
     it("serves that an agent is silent, a second later at most", function ()
         world.keep [[
             assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))

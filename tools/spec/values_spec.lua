@@ -231,7 +231,6 @@ describe("holdfast", function ()
         { { "get", "--dir", "", "values", "a" }, '--dir: bad directory "": expected a path' },
         { { "keys", "values", "--max", "x" }, '--max: bad number "x": expected 0 or more' },
         { { "del", "values" }, "no KEY was given" },
-        { { "cluster" }, "no subcommand was given: expected status, holders, break or accept-new-store" },
     } do
         local words, wanted = case[1], case[2]
         it("refuses: " .. table.concat(words, " "):sub(1, 60), function ()
