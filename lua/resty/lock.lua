@@ -3,21 +3,19 @@
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local gate = require "resty.holdfast.dictionary.gate"
-local getenv = require("resty.holdfast.ffi.environment").get
 local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
 local options = require "resty.holdfast.lock.options"
+local program = require "resty.holdfast.program"
 local refs = require "resty.holdfast.lock.refs"
 local take = require("resty.holdfast.lock.acquire").take
-
-local warn_once = require("resty.holdfast.host.warning").once
 
 local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
 local check_gate, find_gate = gate.check, gate.find
 local check_lease = later.fn("resty.holdfast.lock.renewal", "check")
 local find_dict = require("resty.holdfast.dictionary.registry").find
 local free_key, new_lock = held_lock.free_key, held_lock.new
-local read_call = options.read_call
+local read_call, warn_once = options.read_call, program.warn_once
 
 local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 
@@ -39,7 +37,7 @@ local function is_debug_build()
 end
 
 local asked, answer = pcall(is_debug_build)
-local DEBUG = asked and answer or getenv("HOLDFAST_DEBUG") == "1"
+local DEBUG = asked and answer or program.getenv("HOLDFAST_DEBUG") == "1"
 
 -- With DEBUG, memo shows the live objects: each refers to its dictionary as long as it lives. Objects cost eight times
 -- as much then, and Debian's nginx is one for debugging. So this begins when somebody asks for one of the three.

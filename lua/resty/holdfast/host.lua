@@ -26,7 +26,7 @@ local rawget, require, tostring, type = rawget, require, tostring, type
 
 local _M = {}
 
-local in_nginx = require("resty.holdfast.host.nginx_here").is_nginx
+local in_nginx = require("resty.holdfast.program").is_nginx
 
 -- A thread of Neovim has no vim.wait(): there the thread waits.
 local vim = rawget(_G, "vim")

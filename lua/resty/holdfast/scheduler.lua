@@ -471,7 +471,7 @@ join.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_on =
 
 
 -- nginx runs its own light threads; a loop inside one of them would stop the worker.
-if require("resty.holdfast.host.nginx_here").is_nginx then
+if require("resty.holdfast.program").is_nginx then
     for name, instead in pairs { spawn = "ngx.thread.spawn", run = "ngx.thread.wait", sleep = "ngx.sleep",
                                  stopping = "ngx.worker.exiting", wait_fd = "cosockets" } do
         _M[name] = function ()

@@ -1,7 +1,7 @@
 -- The zones that nginx.conf declares by lua_shared_dict, for a lock that names one.
 
 local core = require "resty.holdfast.core"
-local warn_once = require("resty.holdfast.host.warning").once
+local warn_once = require("resty.holdfast.program").warn_once
 
 local C, INVALID, NOT_FOUND, OK, quote, sentence =
     core.C, core.INVALID, core.NOT_FOUND, core.OK, core.quote, core.sentence

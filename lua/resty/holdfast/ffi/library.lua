@@ -2,7 +2,7 @@
 
 local ABI = require("resty.holdfast.ffi.header").constants.ABI
 local ffi = require "ffi"
-local getenv = require("resty.holdfast.ffi.environment").get
+local getenv = require("resty.holdfast.program").getenv
 
 require "resty.holdfast.ffi.cdef"
 

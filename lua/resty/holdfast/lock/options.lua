@@ -2,14 +2,12 @@
 -- the reader its checks.
 
 local core = require "resty.holdfast.core"
-local getenv = require("resty.holdfast.ffi.environment").get
-local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
+local program = require "resty.holdfast.program"
 local task_ids = require "resty.holdfast.tasks.task_ids"
-local warn_once = require("resty.holdfast.host.warning").once
 
 local concat, error, next, pairs = table.concat, error, next, pairs
 local sort, tonumber, tostring, type = table.sort, tonumber, tostring, type
-local describe, is_duration = core.describe, core.is_duration
+local describe, is_duration, warn_once = core.describe, core.is_duration, program.warn_once
 
 local INFINITY = math.huge
 local NONE = {}
@@ -26,7 +24,7 @@ local _M = {}
 
 
 local function default_wait()
-    local wait = getenv("HOLDFAST_WAIT")
+    local wait = program.getenv("HOLDFAST_WAIT")
     if wait == nil or wait == "" then
         return "wake"
     end
@@ -40,7 +38,7 @@ local DEFAULT_WAIT = default_wait()
 
 -- The named holder of what an object takes: task_ids.NOBODY, task_ids.base, or false for the coroutine that takes it.
 -- In nginx timers and other light threads may get a lock, so the coroutine that takes it is not certain to release it.
-local DEFAULT_HOLDER = is_nginx and task_ids.base or false
+local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
 -- Settings of an object without options. `block`: blocks the process where the host allows no wait. `watched`: the
 -- object has something to do when it gets or loses a lock.

@@ -3,7 +3,7 @@
 local core = require "resty.holdfast.core"
 local find_gate = require("resty.holdfast.dictionary.gate").find
 local look = require("resty.holdfast.lock.lock_info").look
-local tell = require("resty.holdfast.host.warning").tell
+local warn = require("resty.holdfast.program").warn
 
 local concat, format, pcall, type = table.concat, string.format, pcall, type
 local printable, quote = core.printable, core.quote
@@ -54,7 +54,7 @@ function _M.report(self, request, key, reason)
     if type(log) == "function" then
         pcall(log, line)
     else
-        tell(line)
+        warn(line)
     end
 end
 
