@@ -83,7 +83,7 @@ local LOCATIONS = {
         assert(lock:lock("free"))
         assert(lock:unlock())
         local found, count = loaded()
-        ngx.print(count < 24, " ", found.scheduler, found.host, found["lock.lock_info"], found["dictionary.values"])
+        ngx.print(count < 20, " ", found.scheduler, found.host, found["lock.lock_info"], found["dictionary.values"])
     ]],
     ["/held"] = [[
         local lock = new { timeout = 20 }
@@ -91,14 +91,14 @@ local LOCATIONS = {
         ngx.say(elapsed > 0)
         lock:unlock()
         local found, count = loaded()
-        ngx.print(count < 32, " ", found["host.nginx"], " ", found.scheduler, found["lock.lock_info"])
+        ngx.print(count < 26, " ", found["host.nginx"], " ", found.scheduler, found["lock.lock_info"])
     ]],
     ["/second"] = [[
         local first = new()
         local _, before = loaded()
         local second = new()
         local found, after = loaded()
-        ngx.print(before < 24, " ", after > 50, " ", found.scheduler, " ", found["dictionary.values"])
+        ngx.print(before < 20, " ", after > 35, " ", found.scheduler, " ", found["dictionary.values"])
     ]],
     -- One object for all requests of a worker.
     ["/kept"] = [[
@@ -107,12 +107,12 @@ local LOCATIONS = {
         assert(lock:lock("kept"))
         assert(lock:unlock())
         local _, count = loaded()
-        ngx.print(count < 24, " ", count > 50)
+        ngx.print(count < 20, " ", count > 35)
     ]],
     ["/loaded"] = [[
         require "resty.lock"
         local _, count = loaded()
-        ngx.print(count > 50)
+        ngx.print(count > 35)
     ]],
     ["/timer"] = [[
         local done = require("ngx.semaphore").new(0)
@@ -123,7 +123,7 @@ local LOCATIONS = {
             done:post(1)
         end)
         done:wait(20)
-        ngx.print(count > 50)
+        ngx.print(count > 35)
     ]],
     -- As when no descriptor is free.
     ["/unreadable"] = [[

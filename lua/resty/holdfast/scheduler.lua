@@ -378,7 +378,7 @@ function _M.wait_fd(fd, mode, timeout)
 end
 
 
--- Waits until the parker's waiter is woken, at most `seconds`. For host/scheduler.lua; the caller is a task.
+-- Waits until the parker's waiter is woken, at most `seconds`. For host.lua; the caller is a task.
 function _M.wait(waiter, seconds)
     local task = waiting_task()
     listen(waiter, task)

@@ -13,7 +13,7 @@ local co_running = coroutine.running
 local next, pcall = next, pcall
 
 -- How often open scopes are checked, in seconds.
-local LOOK_EVERY = 0.1
+local CHECK_EVERY = 0.1
 
 local _M = {}
 
@@ -54,7 +54,7 @@ function sweep:run()
     end
     if next(open) then
         self.due = true
-        add_job(self, C.holdfast_now() + LOOK_EVERY)
+        add_job(self, C.holdfast_now() + CHECK_EVERY)
     end
 end
 
@@ -78,7 +78,7 @@ local function enter(owner, give_back, what)
     owner.scope = scope
     if not sweep.due then
         sweep.due = true
-        add_job(sweep, C.holdfast_now() + LOOK_EVERY)
+        add_job(sweep, C.holdfast_now() + CHECK_EVERY)
     end
     return scope
 end

@@ -15,9 +15,9 @@ local INT_MAX = 2 ^ 31 - 1
 local POLLNVAL = 0x020
 local POLLIN = EVENTS.r
 
--- How often the parker is checked if it has no descriptor; the longest single sleep.
-local LOOK_EVERY = 0.005
+-- The longest single sleep.
 local LONGEST = 86400
+local POLL_EVERY = parker.POLL_EVERY
 
 local _M = { EVENTS = EVENTS }
 
@@ -137,7 +137,7 @@ function _M.park(seconds)
     local own = listeners and parker.fd() or nil
     set[0].fd, set[0].events, set[0].revents = own or -1, POLLIN, 0
     if listeners and not own or count >= most then
-        seconds = min(seconds, LOOK_EVERY)
+        seconds = min(seconds, POLL_EVERY)
     end
     if poll_all(count + 1, seconds) > 0 then
         wake_ready()

@@ -10,7 +10,10 @@ local ffi_gc, ffi_new, ffi_string, getpid = ffi.gc, ffi.new, ffi.string, ffi.C.g
 
 local OK, PATH_MAX, SYSTEM = core.OK, core.PATH_MAX, core.SYSTEM
 
-local _M = {}
+local _M = {
+    -- How often a host polls for wake-ups that no descriptor reports, in seconds.
+    POLL_EVERY = 0.005,
+}
 
 -- The longest single sleep.
 local LONGEST = 86400
