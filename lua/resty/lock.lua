@@ -5,9 +5,9 @@ local ffi = require "ffi"
 local gate = require "resty.holdfast.dictionary.gate"
 local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
 local program = require "resty.holdfast.program"
-local refs = require "resty.holdfast.lock.refs"
 local take = require("resty.holdfast.lock.acquire").take
 
 local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
@@ -49,11 +49,11 @@ local function show(module, name)
         return nil
     end
     for shown in pairs(SHOWN) do
-        rawset(module, shown, refs[shown])
+        rawset(module, shown, lease_pool[shown])
     end
     setmetatable(module, nil)
-    dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) refs.unref_obj(ref.id) end })
-    return refs[name]
+    dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) lease_pool.unref_obj(ref.id) end })
+    return lease_pool[name]
 end
 
 
@@ -104,7 +104,7 @@ function _M.new(class, dict_name, opts)
     if dict_ref_type then
         -- An initialiser costs three times as much.
         local dict_ref = ffi.new(dict_ref_type)
-        dict_ref.id = refs.ref_obj(dict)
+        dict_ref.id = lease_pool.ref_obj(dict)
         self.dict_ref = dict_ref
     end
     return self
@@ -174,7 +174,7 @@ _M.verify = held_lock.on_held("verify", function (self, grant, key)
 end)
 
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
-_M.wait = later.fn("resty.holdfast.lock.watch", "wait")
+_M.wait = later.fn("resty.holdfast.lock.contended", "wait_for_release")
 
 later.count_uses(_M, { "lock", "trylock", "with" })
 

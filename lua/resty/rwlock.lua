@@ -7,10 +7,9 @@ local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
 local options = require "resty.holdfast.lock.options"
 local take = require("resty.holdfast.lock.acquire").take
-local used = require("resty.holdfast.lock.hand_over").used
 
 local C = core.C
-local check, free_key = held_lock.check, held_lock.free_key
+local check, free_key, used = held_lock.check, held_lock.free_key, held_lock.used
 local find_dict = require("resty.holdfast.dictionary.registry").find
 local pairs = pairs
 local read_call = options.read_call

@@ -5,16 +5,16 @@ local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
-local memo = require("resty.holdfast.lock.refs").memo
 local options = require "resty.holdfast.lock.options"
 local with = require "resty.holdfast.lock.with"
 
 local C, describe, enter, leave, reason = core.C, core.describe, core.enter, core.leave, core.reason
-local empty, give_back, hold, take_grant = lease_pool.empty, lease_pool.give_back, lease_pool.hold, lease_pool.take
+local empty, give_back, hold = lease_pool.empty, lease_pool.give_back, lease_pool.hold
 local error, getmetatable, max, setmetatable = error, getmetatable, math.max, setmetatable
 local find_dict = require("resty.holdfast.dictionary.registry").find
 local is_duration, key_string = core.is_duration, core.key_string
-local is_final = require("resty.holdfast.lock.acquire").is_final
+local is_final = contended.is_final
+local memo, take_grant = lease_pool.memo, lease_pool.take
 local read_call = options.read_call
 local tonumber, type = tonumber, type
 

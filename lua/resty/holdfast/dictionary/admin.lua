@@ -28,8 +28,8 @@ local STATS = {
     "lock_waits", "lock_wakes", "lock_reserved_ms", "lives_unknown", "words_mended",
 }
 
--- By holdfast_held and holdfast_time.
-local KINDS = { [0] = "lock", "rwlock", "semaphore" }
+local KINDS = lock_info.KINDS
+-- By holdfast_time.
 local TIMES = { [0] = "waited", "held" }
 
 local methods = {}
@@ -239,7 +239,7 @@ function methods.histograms(zone)
     local handle = check_zone(zone, "histograms")
     local counts = ffi_new(histogram_type, ffi_sizeof(histogram_type))
     local histograms = {}
-    for held = 0, #KINDS do
+    for held = core.HELD_LOCK, core.HELD_SEMAPHORE do
         local of_kind = {}
         for time = 0, #TIMES do
             local code = C.holdfast_dict_histogram(handle, held, time, counts)

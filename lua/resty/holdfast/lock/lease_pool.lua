@@ -5,19 +5,46 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local later = require "resty.holdfast.later"
-local refs = require "resty.holdfast.lock.refs"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C = core.C
 local base = task_ids.base
 local ffi_metatype, ffi_new = ffi.metatype, ffi.new
-local begin_watch = later.fn("resty.holdfast.lock.renewal", "begin")
-local memo, ref_obj, unref_obj = refs.memo, refs.ref_obj, refs.unref_obj
 
 local NOBODY = task_ids.NOBODY
 
-local _M = {}
+-- Lua values under numbers, for finalisers: a finaliser gets only its cdata, which can hold a number. Free numbers form
+-- a list from memo[FREE_LIST_REF]; 0 or nil ends it.
+local FREE_LIST_REF = 0
+local memo = {}
+
+local _M = { memo = memo }
+
+
+-- Returns the number of a value; -1 for nil.
+local function ref_obj(obj)
+    if obj == nil then
+        return -1
+    end
+    local ref = memo[FREE_LIST_REF]
+    if ref and ref ~= 0 then
+        memo[FREE_LIST_REF] = memo[ref]
+    else
+        ref = #memo + 1
+    end
+    memo[ref] = obj
+    return ref
+end
+_M.ref_obj = ref_obj
+
+
+local function unref_obj(ref)
+    if ref >= 0 then
+        memo[ref] = memo[FREE_LIST_REF]
+        memo[FREE_LIST_REF] = ref
+    end
+end
+_M.unref_obj = unref_obj
 
 
 local function count(task_id, change)
@@ -76,19 +103,6 @@ function _M.hold(grant, task_id)
         task_ids.unnamed = task_ids.unnamed + 1
     elseif task_id ~= NOBODY then
         task_ids.named = task_ids.named + 1
-    end
-end
-
-
--- Gives an object that holds one thing at a time its grant; the library has named `task_id` its holder.
-function _M.settle(self, grant, task_id, key, exptime, why)
-    _M.hold(grant, task_id)
-    self.cdata, self.key = grant, key
-    if self.settings.watched then
-        begin_watch(self, exptime)
-    end
-    if why then  -- lost if there is no memory for it
-        C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
     end
 end
 

@@ -7,7 +7,7 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local find_gate = require("resty.holdfast.dictionary.gate").find
 local hosts = require "resty.holdfast.host"
-local memo = require("resty.holdfast.lock.refs").memo
+local memo = require("resty.holdfast.lock.lease_pool").memo
 local scheduler = require "resty.holdfast.scheduler"
 local text_of = require("resty.holdfast.tasks.traceback").text_of
 

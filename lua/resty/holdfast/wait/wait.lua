@@ -11,7 +11,7 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local memo = require("resty.holdfast.lock.refs").memo
+local memo = require("resty.holdfast.lock.lease_pool").memo
 local parker = require "resty.holdfast.wait.parker"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
