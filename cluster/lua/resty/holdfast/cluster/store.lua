@@ -1,31 +1,42 @@
--- Questions to the agent of a cluster. Only the caller waits for the answer, as its host does it.
+-- What a cluster's store says of a lock, through the agent of this machine: the holder, and whether the lock is still
+-- this machine's. Only the caller waits for the answer, as its host does it.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
+local held_lock = require "resty.holdfast.lock.held_lock"
 local hosts = require "resty.holdfast.host"
+local lock_info = require "resty.holdfast.lock.lock_info"
+local state = require "resty.holdfast.cluster.state"
 
 local C, reason = core.C, core.reason
+local check_lease = require("resty.holdfast.lock.renewal").check
 local close = ffi.C.holdfast_close
 local ffi_gc, ffi_new, ffi_str = ffi.gc, ffi.new, ffi.string
-local min = math.min
+local max, min, tonumber = math.max, math.min, tonumber
+local outcome = held_lock.outcome
 
-local ANSWER_MAX, OK, TIMEOUT, UNSUPPORTED = core.ANSWER_MAX, core.OK, core.TIMEOUT, core.UNSUPPORTED
+local ANSWER_MAX, NOT_OWNER, OK = core.ANSWER_MAX, core.NOT_OWNER, core.OK
+local ASK_HOLDER, ASK_VERIFY = core.ASK_HOLDER, core.ASK_VERIFY
+local TIMEOUT, UNSUPPORTED = core.TIMEOUT, core.UNSUPPORTED
 
--- How long an agent may take: it asks each server of the store for a second at most.
-local PATIENCE = 5
--- Between looks for the answer, in seconds: the first, and the longest.
-local FIRST_LOOK, LONGEST_LOOK = 0.001, 0.01
+local CLOCK_REALTIME = 0
+local HOST_MAX = 256
 
-local descriptor_type = ffi.typeof("int[1]")
+-- How long an agent may take, in seconds: it asks each server of the store for a second at most.
+local ANSWER_TIMEOUT = 5
+-- Between polls for the answer, in seconds: the first, and the longest.
+local FIRST_POLL, LONGEST_POLL = 0.001, 0.01
 
--- Of the present call: nothing else runs before they are read.
+local descriptor_type, lease_type = ffi.typeof("int[1]"), ffi.typeof("holdfast_lease")
+
+-- For the present call: nothing else runs before they are read.
 local text = ffi_new("char[?]", ANSWER_MAX)
 local size = ffi_new("size_t[1]")
 
 local _M = {}
 
 
--- Of a caller that was ended while it waited.
+-- Closes the descriptor of a caller that was ended while it waited.
 local function give_up(descriptor)
     close(descriptor[0])
 end
@@ -42,8 +53,8 @@ end
 
 
 local function await(host, descriptor)
-    local deadline = C.holdfast_now() + PATIENCE
-    local pause = FIRST_LOOK
+    local deadline = C.holdfast_now() + ANSWER_TIMEOUT
+    local pause = FIRST_POLL
     repeat
         host.sleep(pause)
         size[0] = ANSWER_MAX
@@ -52,7 +63,7 @@ local function await(host, descriptor)
             ffi_gc(descriptor, nil)  -- it is closed
             return code
         end
-        pause = min(pause * 1.5, LONGEST_LOOK)
+        pause = min(pause * 1.5, LONGEST_POLL)
     until C.holdfast_now() >= deadline
     ffi_gc(descriptor, nil)
     close(descriptor[0])
@@ -62,7 +73,7 @@ end
 
 -- Asks about a key: the fields of the answer, of which `code` is "yes" or "no". nil and the reason: "unavailable" if no
 -- agent answers, or the store does not, or why the caller may not wait here.
-function _M.ask(handle, question, key, block)
+local function ask(handle, question, key, block)
     local host, refusal = hosts.current(block)
     if not host then
         return nil, refusal
@@ -84,6 +95,79 @@ function _M.ask(handle, question, key, block)
         return nil, reason(UNSUPPORTED)
     end
     return fields
+end
+
+
+-- --- the holder ---
+
+local function name_of_host()
+    local name = ffi.new("char[?]", HOST_MAX)
+    local failed = ffi.C.holdfast_gethostname(name, HOST_MAX - 1) ~= 0
+    return not failed and ffi.string(name) or nil
+end
+
+
+local function wall_clock()
+    local time = ffi.new("struct holdfast_timespec[1]")
+    ffi.C.holdfast_clock_gettime(CLOCK_REALTIME, time)
+    return tonumber(time[0].sec) + tonumber(time[0].nsec) / 1e9
+end
+
+
+local function describe_remote(answer)
+    local found = {
+        host = answer.host, machine = answer.machine, revision = tonumber(answer.revision),
+        process = tonumber(answer.pid), program = answer.program, why = answer.why, kind = "lock",
+    }
+    if answer.when then
+        found.held = max(0, wall_clock() - tonumber(answer.when) / 1000)
+        found.since = C.holdfast_now() - found.held
+    end
+    return found
+end
+
+
+-- As lock_info.find_here. Waits for the store's answer where no process of this machine has the lock.
+function _M.find_holder(handle, key, block)
+    local found, err = lock_info.find_here(handle, key)
+    if err then
+        return nil, err
+    end
+    local session = state.find(handle)
+    local machine = session and session.machine
+    if found then
+        found.host, found.machine = name_of_host(), machine
+        return found
+    end
+    local answer
+    answer, err = ask(handle, ASK_HOLDER, (core.key_string(key)), block)
+    if not answer then
+        return nil, err
+    end
+    -- This machine may keep a lock for a moment after its last holder.
+    if answer.code ~= "yes" or answer.machine == machine then
+        return nil
+    end
+    return describe_remote(answer)
+end
+
+
+-- --- the method verify of resty.lock ---
+
+-- The store first, then the lease: this machine has the lock without a pause for as long as the lease holds, so one
+-- that holds after the answer did so when the store was read. Other coroutines may use the object in the
+-- meantime.
+function _M.verify(self, grant, key)
+    local handle, lease = grant.dict, lease_type(grant.lease)
+    local answer, err = ask(handle, ASK_VERIFY, key, self.settings.block)
+    local now = self.cdata
+    if not now or now.lease.owner ~= lease.owner or now.lease.sequence ~= lease.sequence then
+        return nil, "unlocked"
+    end
+    if not answer then
+        return nil, err
+    end
+    return outcome(self, key, answer.code == "yes" and check_lease(handle, key, lease) or NOT_OWNER)
 end
 
 
