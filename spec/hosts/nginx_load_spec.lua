@@ -98,7 +98,7 @@ local LOCATIONS = {
         local _, before = loaded()
         local second = new()
         local found, after = loaded()
-        ngx.print(before < 20, " ", after > 35, " ", found.scheduler, " ", found["dictionary.values"])
+        ngx.print(before < 20, " ", after > 30, " ", found.scheduler, " ", found["dictionary.values"])
     ]],
     -- One object for all requests of a worker.
     ["/kept"] = [[
@@ -107,12 +107,12 @@ local LOCATIONS = {
         assert(lock:lock("kept"))
         assert(lock:unlock())
         local _, count = loaded()
-        ngx.print(count < 20, " ", count > 35)
+        ngx.print(count < 20, " ", count > 30)
     ]],
     ["/loaded"] = [[
         require "resty.lock"
         local _, count = loaded()
-        ngx.print(count > 35)
+        ngx.print(count > 30)
     ]],
     ["/timer"] = [[
         local done = require("ngx.semaphore").new(0)
@@ -123,7 +123,7 @@ local LOCATIONS = {
             done:post(1)
         end)
         done:wait(20)
-        ngx.print(count > 35)
+        ngx.print(count > 30)
     ]],
     -- As when no descriptor is free.
     ["/unreadable"] = [[

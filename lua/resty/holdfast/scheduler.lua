@@ -5,18 +5,17 @@
 -- `stop_watchers`. The first event calls wake, which takes the task out of the timers; the task itself leaves the other
 -- lists when it runs again.
 
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
 local descriptors = require "resty.holdfast.wait.descriptors"
 local join = require "resty.holdfast.tasks.join"
 local parker = require "resty.holdfast.wait.parker"
-local ready = require "resty.holdfast.tasks.run_queue"
+local queues = require "resty.holdfast.tasks.queues"
 local task_ids = require "resty.holdfast.tasks.task_ids"
-local timers = require "resty.holdfast.tasks.timers"
 local traceback = require "resty.holdfast.tasks.traceback"
 local worker = require "resty.holdfast.worker"
 
 local C, describe, is_duration = core.C, core.describe, core.is_duration
+local background_jobs, ready, timers = queues.background_jobs, queues.ready, queues.timers
 local add_timer, first_timer = timers.add, timers.first
 local remove_timer, take_first_timer = timers.remove, timers.take_first
 local co_create, co_isyieldable, co_resume = coroutine.create, coroutine.isyieldable, coroutine.resume
@@ -253,7 +252,7 @@ local function loop(is_over)
 end
 
 
--- The error may be a hook's: the task of the interrupted turn fails with it.
+-- The error may be a hook's: the task that it interrupted fails with it.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
     background_jobs.looping = false
@@ -286,7 +285,7 @@ end
 _M.now = now
 
 
--- A new task, which begins in the next turn of run().
+-- A new task, which begins in the next batch of run().
 function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: function expected, got " .. type(fn), 2)
@@ -297,8 +296,8 @@ function _M.spawn(fn, ...)
     end
     local task = setmetatable({
         task_id = new_task_id(), begun = false, co = co_create(fn), state = "ready",
-        -- Reserve their places: one field more than eight would double the room that a waiting task takes.
-        woken = nil, deadline = nil, timer_place = nil, timer_order = nil,
+        -- Reserve their positions: one field more than eight would double the room that a waiting task takes.
+        woken = nil, deadline = nil, timer_position = nil, timer_order = nil,
     }, Task)
     if count > 0 then
         task.arguments = { count = count, ... }

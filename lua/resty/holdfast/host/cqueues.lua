@@ -8,7 +8,7 @@
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
 local cqueues = require "cqueues"
-local new_jobs = require("resty.holdfast.tasks.background_jobs").new
+local new_jobs = require("resty.holdfast.tasks.queues").new_jobs
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 local report = require("resty.holdfast.scheduler").report

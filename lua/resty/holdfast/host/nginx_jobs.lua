@@ -1,6 +1,6 @@
 -- Timers of nginx that run the background jobs of a worker, such as renewals.
 
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
 local scheduler = require "resty.holdfast.scheduler"
 local threads = require "resty.holdfast.host.nginx_threads"

@@ -7,7 +7,7 @@
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local core = require "resty.holdfast.core"
-local new_jobs = require("resty.holdfast.tasks.background_jobs").new
+local new_jobs = require("resty.holdfast.tasks.queues").new_jobs
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 

@@ -2,7 +2,7 @@
 -- return: a request of nginx that ends inside of it (ngx.exit, a client that goes away, ngx.thread.kill) leaves its
 -- coroutine as it is. Elsewhere a function returns or raises. So in nginx each `with` has a scope.
 
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
 local note = require("resty.holdfast.tasks.traceback").note
 
