@@ -28,6 +28,7 @@ local rawget, require, tostring, type = rawget, require, tostring, type
 local _M = {}
 
 local in_nginx = program.is_nginx
+local nginx = in_nginx and require "resty.holdfast.host.nginx"
 
 -- The host of a task's code. The scheduler does not run in nginx.
 local function of_scheduler()
@@ -45,8 +46,8 @@ local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and
 -- cqueues know their coroutines, and only the scheduler knows a task that runs inside a coroutine of cqueues. For the
 -- others any coroutine may be theirs.
 local DETECTED = {
-    { host = in_nginx and require "resty.holdfast.host.nginx_sleep" },
-    { host = in_nginx and require "resty.holdfast.host.nginx" },
+    { host = nginx and nginx.new_sleeping_host(ngx.sleep) },
+    { host = nginx },
     { host = not in_nginx and of_scheduler() },
     { library = "cqueues", adapter = "resty.holdfast.host.cqueues" },
     { library = "copas", adapter = "resty.holdfast.host.copas" },

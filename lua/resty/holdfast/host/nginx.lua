@@ -17,7 +17,7 @@ local C = core.C
 local abandon = waiting.abandon
 local exiting, get_phase, log, sleep = ngx.worker.exiting, ngx.get_phase, ngx.log, ngx.sleep
 local max, min, pairs, pcall = math.max, math.min, pairs, pcall
-local tcp, timer_at = ngx.socket.tcp, ngx.timer.at
+local getinfo, tcp, timer_at = debug.getinfo, ngx.socket.tcp, ngx.timer.at
 
 local _M = { name = "nginx", now = none.now }
 
@@ -338,6 +338,49 @@ function _M.wait(waiter, seconds)
     local woken = me.woken
     give_back(me, heard)
     return parker.outcome(woken)
+end
+
+
+-- --- phases that cannot yield ---
+
+-- The sleeps of a wait double between these. A sleep cannot end at a wake-up.
+local FIRST_SLEEP, LONGEST_SLEEP = 0.001, 0.05
+
+
+-- The host for phases that cannot yield, if the program has replaced ngx.sleep by a function that works there: Kong's
+-- sleeps in init_worker_by_lua, where its workers wait for each other. lua-resty-lock calls that function, so this host
+-- does, too. The whole worker stops. `sleep_there` is ngx.sleep.
+function _M.new_sleeping_host(sleep_there)
+    local host = { name = "nginx", now = none.now, stops_all = true }
+    local is_replaced = getinfo(sleep_there, "S").what ~= "C"  -- nginx's own function is one of C
+
+    -- False without a reason: the next host is asked.
+    function host.is_yieldable()
+        if not is_replaced then
+            return false
+        end
+        local ok, _, for_phase = _M.is_yieldable()
+        return not ok and for_phase and (pcall(sleep_there, 0))
+    end
+
+    function host.sleep(seconds)
+        sleep_there(seconds)
+    end
+
+    function host.wait(waiter, seconds)
+        local listener = parker.new_listener()
+        local step = FIRST_SLEEP
+        parker.listen(waiter, listener)
+        parker.for_seconds(seconds, function (left)
+            sleep_there(min(step, left))
+            parker.sleep(0)
+            step = min(2 * step, LONGEST_SLEEP)
+        end, function () return listener.woken end)
+        parker.forget(waiter)
+        return parker.outcome(listener.woken)
+    end
+
+    return host
 end
 
 
