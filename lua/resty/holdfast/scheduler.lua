@@ -6,7 +6,6 @@
 -- lists when it runs again.
 
 local core = require "resty.holdfast.core"
-local descriptors = require "resty.holdfast.wait.descriptors"
 local join = require "resty.holdfast.tasks.join"
 local parker = require "resty.holdfast.wait.parker"
 local queues = require "resty.holdfast.tasks.queues"
@@ -27,7 +26,7 @@ local for_seconds, forget, has_listeners = parker.for_seconds, parker.forget, pa
 local listen, park = parker.listen, parker.sleep
 local make_ready, none_ready, run_ready = ready.add, ready.is_empty, ready.run
 local next_job, run_jobs = background_jobs.next, background_jobs.run
-local no_descriptors, park_with_descriptors = descriptors.is_empty, descriptors.park
+local has_no_descriptors, park_with_descriptors = parker.has_no_descriptors, parker.sleep_with_descriptors
 
 local INFINITY = math.huge
 local MOST_VALUES = 7990  -- that a task takes or returns: unpack gives less than 8000
@@ -239,7 +238,7 @@ local function loop(is_over)
         is_stopping()
         local idle = idle_time()
         local listeners = has_listeners()
-        if not no_descriptors() then
+        if not has_no_descriptors() then
             park_with_descriptors(idle)
         elseif listeners or idle > 0 then
             if not listeners and none_ready() and not first_timer(deadlines) then
@@ -339,7 +338,7 @@ local function check_descriptor(fd, mode)
     if type(fd) ~= "number" or fd < 0 or fd % 1 ~= 0 then
         error("bad descriptor to wait_fd: a whole number, 0 or more, expected, got " .. describe(fd), 3)
     end
-    local events = descriptors.EVENTS[mode]
+    local events = parker.EVENTS[mode]
     if not events then
         error('bad mode to wait_fd: "r" or "w" expected, got ' .. describe(mode), 3)
     end
@@ -351,7 +350,7 @@ local function answer(events)
     if events == 0 then
         return nil, "timeout"
     end
-    if descriptors.is_closed(events) then
+    if parker.is_closed(events) then
         return nil, "bad descriptor"
     end
     return true
@@ -367,11 +366,11 @@ function _M.wait_fd(fd, mode, timeout)
     check_seconds(timeout, "wait_fd")
     local task = waiting_task()
     if not task then
-        return answer(descriptors.wait(fd, events, timeout))
+        return answer(parker.wait_for_descriptor(fd, events, timeout))
     end
-    local wait = descriptors.add(task, fd, events)
+    local wait = parker.add_descriptor(task, fd, events)
     suspend(task, now() + timeout, wait)
-    descriptors.remove(wait)
+    parker.remove_descriptor(wait)
     go_on(task)
     return answer(wait.events)
 end
