@@ -76,16 +76,19 @@ local grant_type = ffi_metatype(
 
 -- More spare grants than a program uses between two collections waste memory. The row "new + lock + unlock" judges it.
 local MOST_SPARE = 1024
-local spare, spare_count = {}, 0
+-- The count is a field: compiled code loads the other variables of this file again after an assignment to one.
+-- nil: the grants are in the array.
+local spare = { nil, count = 0 }
 
 
 -- A grant for an attempt. After an error at any later point, even a stack overflow, the collector finds the lease
 -- cleared by the library, or releases it.
 function _M.take(handle, key)
-    local grant = spare[spare_count]
+    local last = spare.count
+    local grant = spare[last]
     if grant then
-        spare[spare_count] = nil
-        spare_count = spare_count - 1
+        spare[last] = nil
+        spare.count = last - 1
     else
         grant = ffi_new(grant_type)
     end
@@ -123,9 +126,10 @@ local function give_back(grant)
     if key_id > 0 then
         grant.key_id = 0
         unref_obj(key_id)
-        if spare_count < MOST_SPARE then
-            spare_count = spare_count + 1
-            spare[spare_count] = grant
+        local last = spare.count
+        if last < MOST_SPARE then
+            spare.count = last + 1
+            spare[last + 1] = grant
         end
     end
 end
