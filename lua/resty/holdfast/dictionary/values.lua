@@ -221,19 +221,24 @@ function methods.incr(zone, key, value, init, init_ttl)
 end
 
 
--- A method that reads a number of a key: read_number(handle, key, length, out), where `out` is that field of a frame.
-local function number_reader(method, field, read_number)
-    return on_key(method, function (handle, key)
-        local out = enter()[field]
-        local code = read_number(handle, key, #key, out)
-        local number = out[0]
-        leave()
-        return answer(code, number)
-    end)
+-- The results of a call that wrote a number into the frame; nil and the reason.
+local function number_in(out, code)
+    local number = out[0]
+    leave()
+    return answer(code, number)
 end
 
-methods.ttl = number_reader("ttl", "double", C.holdfast_ttl)
-methods.llen = number_reader("llen", "count", C.holdfast_llen)
+
+methods.ttl = on_key("ttl", function (handle, key)
+    local seconds = enter().double
+    return number_in(seconds, C.holdfast_ttl(handle, key, #key, seconds))
+end)
+
+
+methods.llen = on_key("llen", function (handle, key)
+    local count = enter().count
+    return number_in(count, C.holdfast_llen(handle, key, #key, count))
+end)
 
 
 local expire = on_key("expire", function (handle, key, exptime)
