@@ -12,7 +12,7 @@ local C, describe, enter, leave, reason = core.C, core.describe, core.enter, cor
 local empty, give_back, hold = lease_pool.empty, lease_pool.give_back, lease_pool.hold
 local error, getmetatable, max, setmetatable = error, getmetatable, math.max, setmetatable
 local find_dict = require("resty.holdfast.dictionary.registry").find
-local is_duration, key_string = core.is_duration, core.key_string
+local check_time, key_string = core.check_time, core.key_string
 local is_final = contended.is_final
 local memo, take_grant = lease_pool.memo, lease_pool.take
 local read_call = options.read_call
@@ -59,13 +59,6 @@ local function check_receiver(self, method)
 end
 
 
-local function check_timeout(timeout, method)
-    if timeout ~= nil and not is_duration(timeout) and timeout ~= INFINITY then
-        error("bad timeout to " .. method .. ": a number, 0 or more, expected, got " .. describe(timeout), 3)
-    end
-end
-
-
 -- Without memory for it, `why` is dropped.
 local function keep(self, key, grant, why)
     hold(grant, NOBODY)
@@ -103,8 +96,10 @@ function _M.wait(self, key, opts)
     if type(opts) == "table" then
         exptime, timeout, why = read_call(opts, "wait", CALL_OPTIONS)
     else
-        check_timeout(opts, "wait")
         timeout = opts
+        if timeout ~= nil then
+            check_time(timeout, "timeout", "wait", 2)
+        end
     end
     key, err = key_string(key)
     if not key then
@@ -218,7 +213,9 @@ _M.with = with.method("with", {
         if type(opts) == "table" then
             return read_call(opts, method, CALL_OPTIONS)
         end
-        return check_timeout(opts, method)
+        if opts ~= nil then
+            check_time(opts, "timeout", method, 3)
+        end
     end,
     take = function (self, key, opts) return self:wait(key, opts) end,
     keep = function (_, key) return key end,

@@ -7,7 +7,7 @@ local library = require "resty.holdfast.ffi.library"
 local C = library.C
 local band = require("bit").band
 local ffi_cast, ffi_new, ffi_str = ffi.cast, ffi.new, ffi.string
-local format = string.format
+local error, format = error, string.format
 local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends
 local pairs, pcall, require, tonumber, tostring, type = pairs, pcall, require, tonumber, tostring, type
 
@@ -97,6 +97,12 @@ function _M.is_duration(seconds)
 end
 
 
+-- The same, or math.huge.
+function _M.is_time(seconds)
+    return type(seconds) == "number" and seconds >= 0
+end
+
+
 local function escape(bytes)
     return (bytes:gsub(".", function (byte) return format("\\x%02X", byte:byte()) end))
 end
@@ -125,6 +131,15 @@ function _M.describe(given)
         return quote(given)
     end
     return type(given)
+end
+
+
+-- Raises for a time that is none. `name`: the argument of the method. `level`: of the line to blame, as for error().
+function _M.check_time(seconds, name, method, level)
+    if not _M.is_time(seconds) then
+        error("bad " .. name .. " to " .. method .. ": a number, 0 or more, expected, got " .. _M.describe(seconds),
+              level + 1)
+    end
 end
 
 
@@ -246,6 +261,14 @@ end
 
 function _M.leave()
     depth[0] = band(depth[0] - 1, FRAMES - 1)
+end
+
+
+-- Leaves the frame: the number that a call wrote to `out`; nil and the reason if the call failed.
+function _M.leave_with(out, code)
+    local number = out[0]
+    _M.leave()
+    return _M.answer(code, number)
 end
 
 

@@ -13,7 +13,7 @@ local task_ids = require "resty.holdfast.tasks.task_ids"
 local traceback = require "resty.holdfast.tasks.traceback"
 local worker = require "resty.holdfast.worker"
 
-local C, describe, is_duration = core.C, core.describe, core.is_duration
+local C, check_time, describe = core.C, core.check_time, core.describe
 local background_jobs, ready, timers = queues.background_jobs, queues.ready, queues.timers
 local add_timer, first_timer = timers.add, timers.first
 local remove_timer, take_first_timer = timers.remove, timers.take_first
@@ -272,13 +272,6 @@ local function all_ended()
 end
 
 
-local function check_seconds(seconds, name)
-    if not is_duration(seconds) and seconds ~= INFINITY then
-        error("bad seconds to " .. name .. ": a number, 0 or more, expected, got " .. describe(seconds), 3)
-    end
-end
-
-
 -- --- the module ----------------------------------------------------------------------------------------
 
 _M.now = now
@@ -314,7 +307,7 @@ end
 
 
 function _M.sleep(seconds)
-    check_seconds(seconds, "sleep")
+    check_time(seconds, "seconds", "sleep", 2)
     local task = waiting_task()
     if not task then
         for_seconds(seconds, park)
@@ -363,7 +356,7 @@ function _M.wait_fd(fd, mode, timeout)
     if timeout == nil then
         timeout = INFINITY
     end
-    check_seconds(timeout, "wait_fd")
+    check_time(timeout, "seconds", "wait_fd", 2)
     local task = waiting_task()
     if not task then
         return answer(parker.wait_for_descriptor(fd, events, timeout))
@@ -423,7 +416,7 @@ function _M.stopping(seconds)
     if seconds == nil or is_stopping() then
         return is_stopping()
     end
-    check_seconds(seconds, "stopping")
+    check_time(seconds, "seconds", "stopping", 2)
     local task = waiting_task()
     if not task then
         for_seconds(seconds, park, is_stopping)

@@ -6,12 +6,12 @@ local ffi = require "ffi"
 local find_gate = require("resty.holdfast.dictionary.gate").find
 local lock_info = require "resty.holdfast.lock.lock_info"
 
-local C, answer, enter, grow, leave = core.C, core.answer, core.enter, core.grow, core.leave
+local C, answer, enter, grow, leave, reason = core.C, core.answer, core.enter, core.grow, core.leave, core.reason
 local bad_argument, bad_whole, check_zone = checks.bad_argument, checks.bad_whole, checks.check_zone
 local ffi_new, ffi_sizeof, ffi_string = ffi.new, ffi.sizeof, ffi.string
 local floor, ipairs, min, tonumber, type = math.floor, ipairs, math.min, tonumber, type
 local is_whole, read_max = checks.is_whole, checks.read_max
-local reason, unpack_keys = core.reason, core.unpack_keys
+local leave_with, unpack_keys = core.leave_with, core.unpack_keys
 
 local BUCKETS, CONTENDED_KEY_MAX, CONTENDED_MAX = core.BUCKETS, core.CONTENDED_KEY_MAX, core.CONTENDED_MAX
 local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
@@ -44,11 +44,8 @@ end
 function methods.flush_expired(zone, max_count)
     local handle = check_zone(zone, "flush_expired")
     max_count = read_max(max_count, 0)
-    local frame = enter()
-    local code = C.holdfast_flush_expired(handle, max_count, frame.count)
-    local count = frame.count[0]
-    leave()
-    return answer(code, count)
+    local count = enter().count
+    return leave_with(count, C.holdfast_flush_expired(handle, max_count, count))
 end
 
 

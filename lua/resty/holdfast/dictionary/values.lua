@@ -14,7 +14,7 @@ local error, pairs, tonumber, type = error, pairs, tonumber, type
 local ffi_copy, ffi_new, ffi_str = ffi.copy, ffi.new, ffi.string
 local is_duration, is_whole = core.is_duration, checks.is_whole
 local loose_duration, loose_flags, on_key = checks.loose_duration, checks.loose_flags, checks.on_key
-local reason, sentence = core.reason, core.sentence
+local leave_with, reason, sentence = core.leave_with, core.reason, core.sentence
 
 local ADD, REPLACE, SAFE_ADD, SAFE_SET, SET = core.ADD, core.REPLACE, core.SAFE_ADD, core.SAFE_SET, core.SET
 local BOOLEAN, NIL, NUMBER, STRING, TABLE = core.BOOLEAN, core.NIL, core.NUMBER, core.STRING, core.TABLE
@@ -221,23 +221,15 @@ function methods.incr(zone, key, value, init, init_ttl)
 end
 
 
--- The results of a call that wrote a number into the frame; nil and the reason.
-local function number_in(out, code)
-    local number = out[0]
-    leave()
-    return answer(code, number)
-end
-
-
 methods.ttl = on_key("ttl", function (handle, key)
     local seconds = enter().double
-    return number_in(seconds, C.holdfast_ttl(handle, key, #key, seconds))
+    return leave_with(seconds, C.holdfast_ttl(handle, key, #key, seconds))
 end)
 
 
 methods.llen = on_key("llen", function (handle, key)
     local count = enter().count
-    return number_in(count, C.holdfast_llen(handle, key, #key, count))
+    return leave_with(count, C.holdfast_llen(handle, key, #key, count))
 end)
 
 

@@ -11,9 +11,8 @@ local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 local queues = require "resty.holdfast.tasks.queues"
 
-local C = core.C
-local co_isyieldable = coroutine.isyieldable
-local error, max, setmetatable = error, math.max, setmetatable
+local C, co_isyieldable, setmetatable = core.C, coroutine.isyieldable, setmetatable
+local error, max = error, math.max
 
 local _M = { name = "copas", now = none.now }
 

@@ -13,10 +13,9 @@ local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 local report = require("resty.holdfast.scheduler").report
 
-local C = core.C
-local co_isyieldable = coroutine.isyieldable
-local max, min = math.max, math.min
-local next, pcall, setmetatable, tostring = next, pcall, setmetatable, tostring
+local C, co_isyieldable = core.C, coroutine.isyieldable
+local max, min, next = math.max, math.min, next
+local pcall, setmetatable, tostring = pcall, setmetatable, tostring
 
 local _M = { name = "cqueues", now = none.now }
 

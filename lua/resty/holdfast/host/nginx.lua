@@ -13,11 +13,10 @@ local semaphore = require "ngx.semaphore"
 local threads = require "resty.holdfast.host.nginx_threads"
 local waiting = require "resty.holdfast.wait.wait"
 
-local C = core.C
-local abandon = waiting.abandon
 local exiting, get_phase, log, sleep = ngx.worker.exiting, ngx.get_phase, ngx.log, ngx.sleep
 local max, min, pairs, pcall = math.max, math.min, pairs, pcall
 local getinfo, tcp, timer_at = debug.getinfo, ngx.socket.tcp, ngx.timer.at
+local C, abandon = core.C, waiting.abandon
 
 local _M = { name = "nginx", now = none.now }
 
@@ -202,13 +201,12 @@ end
 
 
 local function run(connection)
-    local path, err = parker.listen_at()
-    if not path then
-        return nil, err
-    end
     connection:settimeouts(READ_TIMEOUT_MS, READ_TIMEOUT_MS, READ_TIMEOUT_MS)
-    local ok
-    ok, err = connection:connect("unix:" .. path)
+    local path, err = parker.listen_at()
+    local ok = path
+    if path then
+        ok, err = connection:connect("unix:" .. path)
+    end
     if ok then
         ok, err = parker.accept()
     end

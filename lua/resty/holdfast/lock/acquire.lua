@@ -1,17 +1,17 @@
 -- Takes locks and permits: one attempt, and for those that are not free lock/contended.lua.
 
 local core = require "resty.holdfast.core"
-local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
-local C, reason = core.C, core.reason
+local C = core.C
 local can_renew = later.fn("resty.holdfast.lock.renewal", "can_renew")
 local find_gone = later.fn("resty.holdfast.wait.wait", "find_gone")
 local give_back, hold, take_grant = lease_pool.give_back, lease_pool.hold, lease_pool.take
 local is_final = later.fn("resty.holdfast.lock.contended", "is_final")
-local settle = held_lock.settle
+local reason = core.reason
+local settle = require("resty.holdfast.lock.held_lock").settle
 local take_contended = later.fn("resty.holdfast.lock.contended", "take")
 
 local ALL_PERMITS, RWLOCK = core.ALL_PERMITS, core.RWLOCK

@@ -3,20 +3,20 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local gate = require "resty.holdfast.dictionary.gate"
+local find_gate = require("resty.holdfast.dictionary.gate").find
 local held_lock = require "resty.holdfast.lock.held_lock"
 local hosts = require "resty.holdfast.host"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
-local task_ids = require "resty.holdfast.tasks.task_ids"
+local holder_of = require("resty.holdfast.tasks.task_ids").holder
 local waiting = require "resty.holdfast.wait.wait"
 
-local C, key_string, reason, refused = core.C, core.key_string, core.reason, core.refused
+local C = core.C
 local ffi_new, request_type = ffi.new, waiting.request_type
-local find_gate, find_gone = gate.find, waiting.find_gone
 local give_back, memo, take_grant = lease_pool.give_back, lease_pool.memo, lease_pool.take
-local poll, wake = waiting.poll, waiting.wake
+local find_gone, poll, wake = waiting.find_gone, waiting.poll, waiting.wake
+local key_string, reason, refused = core.key_string, core.reason, core.refused
 local report_timeout = later.fn("resty.holdfast.lock.lock_info", "report_timeout")
 local settle = held_lock.settle
 
@@ -51,7 +51,7 @@ _M.new_request = new_request
 -- Names the holder of what is waited for: the host of the caller is known by now. A semaphore's permits have none.
 local function name_holder(self, request)
     if request.kind ~= SEMAPHORE then
-        request.holder = task_ids.holder(self.settings.holder, request.certain)
+        request.holder = holder_of(self.settings.holder, request.certain)
     end
 end
 

@@ -8,10 +8,10 @@ local options = require "resty.holdfast.lock.options"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C, enter, leave, reason = core.C, core.enter, core.leave, core.reason
-local base = task_ids.base
+local base, NOBODY = task_ids.base, task_ids.NOBODY
 local begin_watch = later.fn("resty.holdfast.lock.renewal", "begin")
 local count_waiters = later.fn("resty.holdfast.lock.lock_info", "count_waiters")
-local describe, is_duration, key_string = core.describe, core.is_duration, core.key_string
+local check_time, describe, key_string = core.check_time, core.describe, core.key_string
 local empty, hold, memo, pass = lease_pool.empty, lease_pool.hold, lease_pool.memo, lease_pool.pass
 local error, setmetatable, tonumber, type = error, setmetatable, tonumber, type
 local find_all = later.fn("resty.holdfast.lock.lock_info", "find_all")
@@ -23,7 +23,6 @@ local read_call, read_time = options.read_call, options.read_time
 local restart = later.fn("resty.holdfast.lock.renewal", "restart")
 local vacate = later.fn("resty.holdfast.lock.with", "vacate")
 
-local NOBODY = task_ids.NOBODY
 local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
 local INFINITY, KEY_MAX = math.huge, core.KEY_MAX
 
@@ -244,12 +243,8 @@ function methods.expire(self, time)
     if not grant then
         return nil, "unlocked"
     end
-    time = read_time(time)
-    if not time then
-        time = self.exptime
-    elseif not is_duration(time) and time ~= INFINITY then
-        error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
-    end
+    time = read_time(time) or self.exptime
+    check_time(time, "time", "expire", 2)
     used(self, grant, key)
     local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)
     if code == OK and self.settings.watched then

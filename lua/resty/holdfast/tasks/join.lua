@@ -4,7 +4,7 @@ local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
 
 local add_job, remove_job = background_jobs.add, background_jobs.remove
-local describe, is_duration = core.describe, core.is_duration
+local check_time, describe = core.check_time, core.describe
 local error, getmetatable, type, unpack = error, getmetatable, type, unpack
 
 local INFINITY = math.huge
@@ -110,8 +110,8 @@ function _M.add_methods(Task, scheduler)
 
     function Task.join(task, timeout)
         check_receiver(task, "join")
-        if timeout ~= nil and not is_duration(timeout) and timeout ~= INFINITY then
-            error("bad timeout to join: a number, 0 or more, expected, got " .. describe(timeout), 2)
+        if timeout ~= nil then
+            check_time(timeout, "timeout", "join", 2)
         end
         if task.co then
             wait_for_end(task, timeout and now() + timeout)

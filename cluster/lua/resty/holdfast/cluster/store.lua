@@ -3,17 +3,17 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local held_lock = require "resty.holdfast.lock.held_lock"
-local hosts = require "resty.holdfast.host"
-local lock_info = require "resty.holdfast.lock.lock_info"
-local state = require "resty.holdfast.cluster.state"
 
-local C, reason = core.C, core.reason
+local C = core.C
 local check_lease = require("resty.holdfast.lock.renewal").check
 local close = ffi.C.holdfast_close
+local current_host = require("resty.holdfast.host").current
 local ffi_gc, ffi_new, ffi_str = ffi.gc, ffi.new, ffi.string
+local find_here = require("resty.holdfast.lock.lock_info").find_here
+local find_session = require("resty.holdfast.cluster.state").find
 local max, min, tonumber = math.max, math.min, tonumber
-local outcome = held_lock.outcome
+local outcome = require("resty.holdfast.lock.held_lock").outcome
+local reason = core.reason
 
 local ANSWER_MAX, NOT_OWNER, OK = core.ANSWER_MAX, core.NOT_OWNER, core.OK
 local ASK_HOLDER, ASK_VERIFY = core.ASK_HOLDER, core.ASK_VERIFY
@@ -74,7 +74,7 @@ end
 -- Asks about a key: the fields of the answer, of which `code` is "yes" or "no". nil and the reason: "unavailable" if no
 -- agent answers, or the store does not, or why the caller may not wait here.
 local function ask(handle, question, key, block)
-    local host, refusal = hosts.current(block)
+    local host, refusal = current_host(block)
     if not host then
         return nil, refusal
     end
@@ -129,11 +129,11 @@ end
 
 -- As lock_info.find_here. Waits for the store's answer where no process of this machine has the lock.
 function _M.find_holder(handle, key, block)
-    local found, err = lock_info.find_here(handle, key)
+    local found, err = find_here(handle, key)
     if err then
         return nil, err
     end
-    local session = state.find(handle)
+    local session = find_session(handle)
     local machine = session and session.machine
     if found then
         found.host, found.machine = name_of_host(), machine
