@@ -155,9 +155,6 @@ function _M.trylock(self, key, opts)
 end
 
 
-for name, method in pairs(held_lock.methods) do
-    _M[name] = method
-end
 for _, name in ipairs { "holder", "holders", "waiters" } do
     local of_key = held_lock.methods[name]
     _M[name] = function (self, key, ...) return of_key(self, key or nil, ...) end  -- false counts as nil here, too

@@ -89,7 +89,7 @@ local function wait_for(self, grant, exptime, timeout, why)
 end
 
 
--- Takes a permit. A number in place of the options is a timeout.
+-- Takes a permit. A number instead of the options is a timeout.
 function _M.wait(self, key, opts)
     check_receiver(self, "wait")
     local exptime, timeout, why, err

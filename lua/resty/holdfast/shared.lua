@@ -24,7 +24,7 @@ local function install(zones, name)
 end
 
 
--- Installs the dictionaries of these names in ngx.shared, in place of zones of the same names; without a name all that
+-- Installs the dictionaries of these names in ngx.shared, instead of zones of the same names; without a name all that
 -- this Lua state has opened. true; nil and the reason at the first failure.
 function _M.install(...)
     local ngx = rawget(_G, "ngx")

@@ -159,11 +159,11 @@ function methods.scan(zone, cursor, count, prefix)
 end
 
 
--- Adds what is said of each key to `locks`. True, or nil and the reason: the first key that cannot be looked at is the
+-- Adds what is said of each key to `locks`. True, or nil and the reason: the first key that cannot be read is the
 -- last, as others of its shard would take as long.
 local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
-        local holders, waiters = lock_info.look(handle, key, lock_info.DEFAULT_MAX, lives)
+        local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)
         if not holders then
             return nil, waiters
         end

@@ -1,7 +1,7 @@
 -- The host of coroutines of copas 4 or newer: only the coroutine waits. For copas 1.x this module returns copas1.lua.
 --
 -- A wait is a pause that wakeup() ends. copas knows only descriptors of sockets. So the post, an object that looks like
--- a listening socket, stands in its select while there are waiters or locks to renew. The post has the parker's
+-- a listening socket, is in its select while there are waiters or locks to renew. The post has the parker's
 -- descriptor; when that is readable, and by the parker's timer every STEP, copas calls accept() of the post.
 --
 -- copas.loop() ends when it has nothing to do, and nothing of ours may prevent it. accept() is called when all work is

@@ -366,16 +366,12 @@ function _M.new_sleeping_host(sleep_there)
     end
 
     function host.wait(waiter, seconds)
-        local listener = parker.new_listener()
         local step = FIRST_SLEEP
-        parker.listen(waiter, listener)
-        parker.for_seconds(seconds, function (left)
+        return parker.wait(waiter, seconds, function (left)
             sleep_there(min(step, left))
             parker.sleep(0)
             step = min(2 * step, LONGEST_SLEEP)
-        end, function () return listener.woken end)
-        parker.forget(waiter)
-        return parker.outcome(listener.woken)
+        end)
     end
 
     return host

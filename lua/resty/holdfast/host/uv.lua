@@ -81,7 +81,7 @@ return function (uv, defer, spawn)
     local poll, poll_fd
     local watch = { count = 0 }  -- the waiters of this poll handle
 
-    local function look()
+    local function deliver()
         parker.sleep(0)
     end
 
@@ -105,7 +105,7 @@ return function (uv, defer, spawn)
             poll = fd and uv.new_poll(fd)
             if poll then
                 poll_fd = fd
-                poll:start("r", look)
+                poll:start("r", deliver)
             end
         end
         watch.count = watch.count + 1
@@ -170,7 +170,7 @@ return function (uv, defer, spawn)
             suspend(me, seconds)
         else
             suspend(me, min(seconds, POLL_EVERY))
-            look()
+            deliver()
         end
         host.unwatch(mine)
         parker.forget(waiter)

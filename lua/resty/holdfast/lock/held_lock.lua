@@ -13,7 +13,7 @@ local begin_watch = later.fn("resty.holdfast.lock.renewal", "begin")
 local count_waiters = later.fn("resty.holdfast.lock.lock_info", "count_waiters")
 local check_time, describe, key_string = core.check_time, core.describe, core.key_string
 local empty, hold, memo, pass = lease_pool.empty, lease_pool.hold, lease_pool.memo, lease_pool.pass
-local error, setmetatable, tonumber, type = error, setmetatable, tonumber, type
+local error, pairs, setmetatable, tonumber, type = error, pairs, setmetatable, tonumber, type
 local find_all = later.fn("resty.holdfast.lock.lock_info", "find_all")
 local find_holder = later.fn("resty.holdfast.lock.lock_info", "find")
 local finish = later.fn("resty.holdfast.lock.renewal", "finish")
@@ -36,8 +36,11 @@ local _M = { methods = methods }
 local RATIO, MAX_STEP = 2, 0.5
 
 
--- Makes the metatable of a class of objects.
+-- Gives a class of objects the methods of this file, and returns its metatable.
 function _M.new_class(class)
+    for name, method in pairs(methods) do
+        class[name] = method
+    end
     class.ratio, class.max_step = RATIO, MAX_STEP
     return { __index = class }
 end

@@ -134,8 +134,8 @@ end
 
 -- The holders, at most `max`, and the number of waiters; nil and the reason. Waits for no other process: one that is
 -- stopped in the middle of a change holds this up for some 20 ms at most. `lives`: a table, one for all keys that are
--- looked at together.
-function _M.look(handle, key, max, lives)
+-- peeked at together.
+function _M.peek(handle, key, max, lives)
     local found = ffi_new(holders_type, max)
     local frame = enter()
     local code = C.holdfast_look(handle, key, #key, found, max, frame.count, nil, WAITER_SIZE, 0, frame.count2)
@@ -180,7 +180,7 @@ end
 
 -- What was in the way just now.
 local function obstacle(handle, key)
-    local holders, waiters = _M.look(handle, key, NAMED + 1, {})
+    local holders, waiters = _M.peek(handle, key, NAMED + 1, {})
     if not holders then
         return "who holds it is not known: " .. waiters
     end
@@ -235,7 +235,7 @@ function _M.computed()
 end
 
 
--- Adds the keys that are packed in the frame; the code of the first that cannot be looked at.
+-- Adds the keys that are packed in the frame; the code of the first that cannot be read.
 local function add_keys(handle, frame, found, held)
     local counts, holder = ffi_new(counts_type), ffi_new(holder_type)
     local key = frame.value.data

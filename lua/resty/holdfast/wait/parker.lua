@@ -167,6 +167,25 @@ function _M.outcome(is_woken)
 end
 
 
+-- A host's wait(w, s) that sleeps by step(left), which may end early. Wake-ups of other waiters, and signals, end the
+-- sleep but not the wait.
+function _M.wait(waiter, seconds, step)
+    local listener = _M.new_listener()
+    listeners[waiter] = listener
+    local deadline = C.holdfast_now() + seconds
+    local left = seconds
+    repeat
+        step(left)
+        if listener.woken then
+            break
+        end
+        left = deadline - C.holdfast_now()
+    until left <= 0
+    listeners[waiter] = nil
+    return _M.outcome(listener.woken)
+end
+
+
 -- Calls step(left), a sleep that may end early, until `seconds` have passed or is_over(), if given, says so.
 function _M.for_seconds(seconds, step, is_over)
     local deadline = C.holdfast_now() + seconds
