@@ -19,11 +19,11 @@ local shdict = require "resty.shdict"
 local socket = require "socket"
 local worker = require "resty.holdfast.worker"
 
-local USAGE = "Usage: http_cache.lua --listen PORT (--upstream ADDRESS:PORT | --slow SECONDS) [--ttl SECONDS]\n"
 local FETCH_TIME = 5      -- seconds for a page from the server behind
 local REQUEST_TIME = 10   -- seconds for a client to ask, and again to take the answer
 local REQUEST_MAX = 16384 -- bytes
 local TERM = 15
+local USAGE = "Usage: http_cache.lua --listen PORT (--upstream ADDRESS:PORT | --slow SECONDS) [--ttl SECONDS]\n"
 
 local now, wait_fd = scheduler.now, scheduler.wait_fd
 

@@ -8,10 +8,9 @@ local later = require "resty.holdfast.later"
 local options = require "resty.holdfast.lock.options"
 local take = require("resty.holdfast.lock.acquire").take
 
-local C = core.C
+local C, read_call = core.C, options.read_call
 local check, free_key, used = held_lock.check, held_lock.free_key, held_lock.used
 local find_dict = require("resty.holdfast.dictionary.registry").find
-local read_call = options.read_call
 
 local ALL = core.ALL_PERMITS
 

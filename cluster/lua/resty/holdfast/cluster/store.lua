@@ -71,6 +71,17 @@ local function await(host, descriptor)
 end
 
 
+-- Sends a question to the agent: the descriptor of the answer; nil and the reason.
+local function send(handle, question, key)
+    local descriptor = descriptor_type()
+    local code = C.holdfast_ask(handle, question, key, #key, 0, descriptor)
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    return ffi_gc(descriptor, give_up)
+end
+
+
 -- Asks about a key: the fields of the answer, of which `code` is "yes" or "no". nil and the reason: "unavailable" if no
 -- agent answers, or the store does not, or why the caller may not wait here.
 local function ask(handle, question, key, block)
@@ -78,12 +89,11 @@ local function ask(handle, question, key, block)
     if not host then
         return nil, refusal
     end
-    local descriptor = descriptor_type()
-    local code = C.holdfast_ask(handle, question, key, #key, 0, descriptor)
-    if code ~= OK then
-        return nil, reason(code)
+    local descriptor, err = send(handle, question, key)
+    if not descriptor then
+        return nil, err
     end
-    code = await(host, ffi_gc(descriptor, give_up))
+    local code = await(host, descriptor)
     if code ~= OK then
         return nil, code == TIMEOUT and "unavailable" or reason(code)
     end
