@@ -1,4 +1,4 @@
--- Tests dictionary/contention.lua and lock/timeouts.lua: how long locks were waited for and held, which keys had
+-- Tests dictionary/admin.lua and lock/lock_info.lua: how long locks were waited for and held, which keys had
 -- contention, and what was in the way of a wait that ended in vain.
 
 local expect, fixture, keep, process = require "spec.support" ("expect", "fixture", "keep", "process")

@@ -1,4 +1,4 @@
--- Tests ffi/arguments.lua, ffi/errors.lua and ffi/library.lua.
+-- Tests ffi/library.lua.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 local core = require "resty.holdfast.core"

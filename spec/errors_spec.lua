@@ -1,4 +1,4 @@
--- Tests lock/lease_pool.lua and tasks/run_queue.lua.
+-- Tests lock/lease_pool.lua and tasks/queues.lua.
 -- Errors that come at any point: of a stack that overflows, of a hook that ends what takes too long, in finalisers.
 -- What was taken then is given back when the collector runs.
 

@@ -58,8 +58,12 @@ describe("host", function ()
     end)
 
     it("every host has the whole interface", function ()
+        local of_task
+        scheduler.spawn(function () of_task = hosts.current() end)
+        scheduler.run()
+        assert.equal("scheduler", of_task.name)
         hosts.set_host { name = "mine", sleep = none.sleep }
-        for _, host in ipairs { none, require "resty.holdfast.host.scheduler", (hosts.current()) } do
+        for _, host in ipairs { none, of_task, (hosts.current()) } do
             assert.is_string(host.name)
             for _, field in ipairs { "now", "sleep", "is_yieldable", "wait" } do
                 assert.is_function(host[field], host.name .. "." .. field)

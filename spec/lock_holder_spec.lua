@@ -1,4 +1,4 @@
--- Tests lock/lock_info.lua and dictionary/holders.lua.
+-- Tests lock/lock_info.lua and dictionary/admin.lua.
 -- The holders of a lock, and their reasons.
 
 local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")

@@ -3,7 +3,7 @@
 
 local expect, fixture, process, reports, tasks =
     require "spec.support" ("expect", "fixture", "process", "reports", "tasks")
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
@@ -185,7 +185,7 @@ describe("lock", function ()
                 scheduler.spawn(function ()
                     lock:lock("key")
                     in_child(function ()
-                        require("resty.holdfast.tasks.background_jobs").run(scheduler.now() + 10)
+                        require("resty.holdfast.tasks.queues").background_jobs.run(scheduler.now() + 10)
                         scheduler.sleep(0)
                         say("child", lock:valid(), lock:unlock())
                     end)

@@ -1,4 +1,4 @@
--- Tests lock/refs.lua.
+-- Tests lock/lease_pool.lua.
 -- Repeats the test suite of lua-resty-lock 0.09 (t/sanity.t), case by case, with wait = "poll". Its cases 1 to 3, 11
 -- and the first 13 are claims of lock_spec.lua: the collector, lock and unlock, timeouts, a timeout of 0, no key.
 --

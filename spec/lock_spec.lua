@@ -1,4 +1,4 @@
--- Tests lock/options.lua and host/warning.lua.
+-- Tests lock/options.lua and program.lua.
 
 local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local hosts = require "resty.holdfast.host"

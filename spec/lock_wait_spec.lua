@@ -1,4 +1,4 @@
--- Tests lock/watch.lua.
+-- Tests lock/contended.lua.
 -- lock:wait(): until what holds a key now is released, without taking it.
 
 local expect, fixture, keep, pack, process, waits =

@@ -1,4 +1,4 @@
--- Tests tasks/run_queue.lua and tasks/traceback.lua.
+-- Tests tasks/queues.lua and tasks/traceback.lua.
 -- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
 
 local pack, process, reports_of = require "spec.support" ("pack", "process", "reports")

@@ -1,4 +1,4 @@
--- Tests wait/descriptors.lua.
+-- Tests wait/parker.lua: descriptors.
 -- resty.holdfast.scheduler.wait_fd: tasks that wait for descriptors, so that a socket library can be driven.
 
 local ffi = require "ffi"

@@ -1,4 +1,4 @@
--- Tests dictionary/methods.lua.
+-- Tests dictionary/registry.lua.
 -- What several handles, Lua states and processes share.
 
 local fixture, process = require "spec.support" ("fixture", "process")

@@ -1,6 +1,6 @@
--- resty.holdfast.tasks.timers: a heap of deadlines.
+-- resty.holdfast.tasks.queues, timers: a heap of deadlines.
 
-local timers = require "resty.holdfast.tasks.timers"
+local timers = require("resty.holdfast.tasks.queues").timers
 
 
 -- The names of all items in the order in which they are due.

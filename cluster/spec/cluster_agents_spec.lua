@@ -1,4 +1,4 @@
--- Tests cluster/gate.lua, cluster/holder.lua, cluster/question.lua, cluster/state.lua and cluster/verify.lua.
+-- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua.
 -- Locks of two machines with agents and etcd itself: what only the store knows, as each host of Lua gets it.
 
 local command, etcd, fixture, json, process, shell, site =

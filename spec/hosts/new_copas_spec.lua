@@ -1,4 +1,4 @@
--- Tests host/copas4.lua.
+-- Tests host/copas.lua.
 -- What copas has since version 4 and other loops have not: coroutines that are removed, loops that tell of their end.
 -- What it has in common with them is in conformance_spec.lua and beside it.
 

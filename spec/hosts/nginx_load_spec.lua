@@ -93,7 +93,7 @@ local LOCATIONS = {
         assert(lock:lock("free"))
         assert(lock:unlock())
         local found, count = loaded()
-        ngx.print(count < 24, " ", found.scheduler, found.host, found["lock.lock_info"], found["dictionary.values"])
+        ngx.print(count < 15, " ", found.scheduler, found.host, found["lock.lock_info"], found["dictionary.values"])
     ]],
     ["/held"] = [[
         local lock = new { timeout = 20 }
@@ -101,14 +101,14 @@ local LOCATIONS = {
         ngx.say(elapsed > 0)
         lock:unlock()
         local found, count = loaded()
-        ngx.print(count < 32, " ", found["host.nginx"], " ", found.scheduler, found["lock.lock_info"])
+        ngx.print(count < 22, " ", found["host.nginx"], " ", found.scheduler, found["lock.lock_info"])
     ]],
     ["/second"] = [[
         local first = new()
         local _, before = loaded()
         local second = new()
         local found, after = loaded()
-        ngx.print(before < 24, " ", after > 50, " ", found.scheduler, " ", found["dictionary.values"])
+        ngx.print(before < 15, " ", after > 30, " ", found.scheduler, " ", found["dictionary.values"])
     ]],
     -- One object for all requests of a worker.
     ["/kept"] = [[
@@ -117,12 +117,12 @@ local LOCATIONS = {
         assert(lock:lock("kept"))
         assert(lock:unlock())
         local _, count = loaded()
-        ngx.print(count < 24, " ", count > 50)
+        ngx.print(count < 15, " ", count > 30)
     ]],
     ["/loaded"] = [[
         require "resty.lock"
         local _, count = loaded()
-        ngx.print(count > 50)
+        ngx.print(count > 30)
     ]],
     ["/timer"] = [[
         local done = require("ngx.semaphore").new(0)
@@ -133,7 +133,7 @@ local LOCATIONS = {
             done:post(1)
         end)
         done:wait(20)
-        ngx.print(count > 50)
+        ngx.print(count > 30)
     ]],
     -- As when no descriptor is free.
     ["/unreadable"] = [[
@@ -171,7 +171,7 @@ describe("loading in nginx", function ()
         }
     end
 
-    it("without the code cache, a request with a free lock loads a third of the modules, and no host", function ()
+    it("without the code cache, a request with a free lock loads few modules, and no host", function ()
         assert.equal("true nilnilnilnil", start(UNCACHED):get("/free"))
     end)
 

@@ -1,4 +1,4 @@
--- Tests dictionary/nginx_zones.lua.
+-- Tests dictionary/registry.lua: zones of nginx.
 -- Which dictionary a lock gets in nginx, and which processes may use it.
 
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")

@@ -1,4 +1,4 @@
--- Where in nginx one can wait for a lock, and what is said where not. Tests host/nginx_sleep.lua.
+-- Where in nginx one can wait for a lock, and what is said where not. Tests host/nginx.lua.
 
 local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 local resty_rwlock = require "resty.rwlock"

@@ -1,4 +1,4 @@
--- Tests host/nginx_wake_timer.lua.
+-- Tests host/nginx.lua.
 -- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
 -- happen to a wait, and to the wake timer that ends it, in nginx only.
 

@@ -1,4 +1,4 @@
--- Tests host/cqueues_job_runner.lua and host/uv_job_runner.lua.
+-- Tests the job runners of host/cqueues.lua and host/uv.lua.
 -- Locks with renew = true in every event loop: they are renewed while the loop runs and their coroutine lives, and keep
 -- no loop from ending.
 
