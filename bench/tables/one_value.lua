@@ -110,10 +110,7 @@ function _M.make(context)
     return {
         title = "100 that wait for one value",
         headings = { "waiters", "lock:wait", "lock, one after the other", "target", "distance" },
-        rows = {
-            one_value_row(context, 1, 100),
-            one_value_row(context, 10, 10),
-        },
+        rows = stats.map({ 1, 10 }, function (processes) return one_value_row(context, processes, 100 / processes) end),
         note = "From the release until the last one goes on: the median (and the shortest) of all rounds. Another "
                .. "process holds the lock.",
     }
