@@ -106,13 +106,6 @@ local function one_round(key)
 end
 
 
-local function in_threads(count, fn)
-    local threads = {}
-    for i = 1, count do threads[i] = ngx.thread.spawn(fn, i) end
-    for i = 1, count do assert(ngx.thread.wait(threads[i])) end
-end
-
-
 -- Of times too long to sleep, too: from 1 ms, as less is never to the original, to 10^10 s.
 local function compare_long_times()
     for digits = -2, 10 do
@@ -159,12 +152,12 @@ worker.run(function ()
     theirs = ngx.shared.side_by_side_time
     ours = assert(shdict.open("side_by_side_time", { size = "4m", persist = false }))
     say("times", compare_long_times())
-    in_threads(THREADS, function (number)
+    worker.in_threads(THREADS, function (number)
         for _ = 1, ROUNDS do
             one_round("key " .. number)
         end
     end)
     say("rounds", THREADS * ROUNDS)
-    in_threads(20, hold)
+    worker.in_threads(20, hold)
     say("leases", 20 * ROUNDS)
 end)

@@ -27,6 +27,18 @@ function _M.run(task)
 end
 
 
+-- Runs the task in light threads, with the number of each, and returns when all have ended.
+function _M.in_threads(count, task)
+    local threads = {}
+    for i = 1, count do
+        threads[i] = ngx.thread.spawn(task, i)
+    end
+    for i = 1, count do
+        assert(ngx.thread.wait(threads[i]))
+    end
+end
+
+
 -- How a value looks in a line.
 function _M.show(value)
     if type(value) == "string" then
