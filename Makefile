@@ -7,8 +7,8 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 SECONDS ?= 60
 
-# Ninja where it is installed. A folder that is configured already keeps the generator it has.
-GENERATOR := $(if $(wildcard $(BUILD)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
+# Ninja where it is installed, perhaps just before. A folder that is configured already keeps the generator it has.
+GENERATOR := $$([ -e $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja)
 # Neither GoogleTest nor Google Benchmark is needed until somebody asks for tests or benchmarks.
 OPTIONAL_PARTS := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
 # Nor is the command, where what it is made of is missing: a plugin of Neovim wants the library only.

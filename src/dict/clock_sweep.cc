@@ -267,15 +267,7 @@ LockFields& ClockSweep::lock_at(std::uint32_t block) const noexcept {
 
 // The link of the chain that leads to the entry; null on damage.
 Word32* ClockSweep::link_to(const Block& block) const noexcept {
-  const std::uint32_t hash = block.view.entry->hash.load(kRelaxed);
-  Word32* link = &shard_.bucket_of(hash);
-  for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
-    const std::uint32_t here = link->load(kRelaxed);
-    if (here == block.at) return link;
-    if (!shard_.holds_header(here) || !shard_.same_bucket(shard_.entry(here).hash.load(kRelaxed), hash)) return nullptr;
-    link = &shard_.entry(here).next;
-  }
-  return nullptr;
+  return shard_.link_to(block.view.entry, block.view.entry->hash.load(kRelaxed), kRelaxed);
 }
 
 void ClockSweep::remove(const Block& block) noexcept {

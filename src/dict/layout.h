@@ -225,7 +225,7 @@ struct LockFields {
 };
 static_assert(sizeof(LockFields) == 64);
 
-/// Value of a waiter block. Its number is in Entry::flags, the end of its patience in Entry::expiry, and its traits in
+/// Value of a waiter block. Its number is in Entry::flags, its deadline in Entry::expiry, and its traits in
 /// Entry::stamp: bit 0: it is fair; bit 1: it is present; bit 2: it only tries; from bit 3 on: how long its loop takes
 /// to come when it is woken. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a
 /// watcher `want` and `overtakes` are the lower and the upper half of the grant's fencing number, and `woken` and

@@ -11,7 +11,6 @@
 #include "dict/list.h"
 #include "dict/probes.h"
 #include "dict/repair.h"
-#include "dict/short_time.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 #include "world/process_table.h"
@@ -27,12 +26,12 @@ constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// After a look for dead owners without success: a second for 1 MB, at most a minute. The hints have the lower half
-// of the time, which repeats after 71 minutes.
-constexpr std::uint32_t kRestUs = 30000;
-constexpr std::uint32_t kRestUsPerGranule = 15;
+// How long a shard rests after a look for dead owners without success: a second for 1 MB, at most a minute. The hints
+// have the lower half of the time, which repeats after 71 minutes.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
+  constexpr std::uint32_t kRestUs = 30000;
+  constexpr std::uint32_t kRestUsPerGranule = 15;
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(kRestUs + std::uint64_t{kRestUsPerGranule} * granules, kRestUsMax));
 }
@@ -232,14 +231,9 @@ bool Reclaimer::failed_lately() const noexcept { return is_lately(shard_.header(
 bool Reclaimer::clear_at(std::uint32_t count, const Prospect& prospect) noexcept {
   HOLDFAST_FAILPOINT("reclaimer.clear_at");
   arena_.settle();
-  EntryView view{};
-  std::uint32_t walked = 0;
-  for (std::uint32_t block = shard_.bucket_of(prospect.hash).load(kRelaxed);
-       prospect.entry != 0 && walked < shard_.granules() && shard_.inspect_keyed(block, view);
-       block = view.entry->next.load(kRelaxed)) {
-    walked += view.granules;
-    if (block == prospect.entry) shard_.header().hand.store(block, kRelaxed);
-  }
+  // The hand names the beginning of a block, so check that an entry is there.
+  if (prospect.entry != 0 && shard_.link_to(&shard_.entry(prospect.entry), prospect.hash, kRelaxed) != nullptr)
+    shard_.header().hand.store(prospect.entry, kRelaxed);
   ClockSweep sweep(*this, Evict::no, 0);
   const bool cleared = sweep.clear(count);
   note_failure(sweep, cleared);

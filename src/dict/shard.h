@@ -143,7 +143,7 @@ class Shard {
   /// The free granules, reserved or not. Needs no mutex.
   std::uint32_t free_granules() const noexcept;
 
-  // --- memory, reserved as it is used (dict/reserved.h, dict/shard_memory.cc) ---
+  // --- memory, reserved as it is used (dict/reserved.h) ---
 
   /// Whether this process may touch the shard.
   bool is_open() const noexcept { return granules() != 0; }
@@ -237,6 +237,9 @@ class Shard {
   /// Finds the key's position. False on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
+  /// The link of the chain of that hash that leads to the entry now; null if none does. `order`: as in walk_chain().
+  Word32* link_to(const Entry* entry, std::uint32_t hash, std::memory_order order) const noexcept;
+
   /// Fills a block with key and value. REQUIRES: the block came from Arena::allocate with granules_for(key, value), and
   /// is in no chain yet.
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
@@ -299,7 +302,6 @@ class Shard {
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
                  std::uint64_t epoch) const noexcept;
   bool still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
-  bool leads_to(const Entry* entry, std::uint32_t hash) const noexcept;
   bool reserve_to(std::uint32_t end) noexcept;
   void put_mark_right() noexcept;
 

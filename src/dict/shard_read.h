@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/failpoint.h"
+#include "dict/key.h"
 #include "dict/packed_keys.h"
 #include "dict/shard.h"
-#include "dict/words.h"
 
 namespace holdfast {
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "dict/short_time.h"
+#include "dict/expiry.h"
 #include "platform/platform.h"
 
 namespace holdfast {

@@ -112,7 +112,7 @@ class WaitQueue {
   /// Removes the waiter; false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
   /// The first waiter, which stays in the queue. Removes gone ones before it: the slot has a successor or is free, the
-  /// patience has ended, or the waiter was woken and did not come in time. A waiter that is found to be the first
+  /// deadline has passed, or the waiter was woken and did not come in time. A waiter that is found to be the first
   /// counts as the first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   // All that take a `head` REQUIRE: it is what first() or after() has just returned, and not empty.

@@ -4,10 +4,10 @@
 
 #include "dict/expiry.h"
 #include "dict/holder_list.h"
+#include "dict/key.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "dict/statistics_layout.h"
-#include "dict/words.h"
 #include "lock/lock_entry.h"
 #include "lock/lock_info.h"
 #include "platform/platform.h"

@@ -191,7 +191,7 @@ class PermitsAttempt {
   // Checks the holders if permits are missing, or seem to be.
   void check(const PermitsEntry& permits, const Head& first) noexcept {
     const bool understated = permits.is_understated();
-    if (understated) change_.world().fencing().count_mended();
+    if (understated) change_.world().fencing().count_corruption_repaired();
     const bool all = understated || !is_live(permits.entry.expiry.load(kRelaxed), flush_);
     if (all || !permits.has(contender_.request.want) || (first.block != 0 && !permits.has(first.waiter.want)))
       check_holders_of(permits, all);

@@ -136,7 +136,7 @@ class Parker {
   std::size_t waiting_ = 0;    // waiters between begin and end
   std::size_t polling_ = 0;    // waiters without a place in a queue
   std::uint64_t look_ns_ = 0;  // when to look at what they wait for
-  Berth berth_;
+  SleepSlot sleep_slot_;
   platform::Readiness readiness_;
   platform::SelfConnection connection_;
   std::uint64_t alarm_ns_ = kNever;

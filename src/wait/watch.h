@@ -10,7 +10,6 @@
 #include "base/token.h"
 #include "dict/layout.h"
 #include "wait/wait_table.h"
-#include "world/liveness.h"
 
 namespace holdfast {
 

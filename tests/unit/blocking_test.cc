@@ -38,14 +38,8 @@ class BlockingTest : public DictTest {
   /// Takes "k", which must be free.
   void hold() { ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK); }
   void release() { ASSERT_EQ(dict.unlock("k", &held), HOLDFAST_OK); }
-  std::uint32_t waiters(std::string_view key = "k") {
-    std::uint32_t holders = 0;
-    std::uint32_t waiting = 0;
-    EXPECT_EQ(holdfast_holders(dict.handle, key.data(), key.size(), nullptr, 0, &holders, &waiting), HOLDFAST_OK);
-    return waiting;
-  }
   void await_waiters(std::uint32_t count, std::string_view key = "k") {
-    EXPECT_TRUE(eventually([&] { return waiters(key) == count; })) << waiters(key) << " waiters";
+    EXPECT_TRUE(eventually([&] { return dict.queued(key) == count; })) << dict.queued(key) << " waiters";
   }
   /// A thread that waits for "k" without an end.
   std::thread waiting_thread(std::atomic<int>* code) {
@@ -99,7 +93,7 @@ TEST_F(BlockingTest, a_wait_is_not_over_before_its_time_and_leaves_no_waiter) {
     EXPECT_EQ(lock("k", kShort, &lease), HOLDFAST_LOCKED);
     EXPECT_GE(now() - start, kShort);
     EXPECT_TRUE(is_empty(lease));
-    EXPECT_EQ(waiters(), 0U);
+    EXPECT_EQ(dict.queued("k"), 0U);
   }
   release();
 }

@@ -57,7 +57,7 @@ enum class Refusal {
   too_long,     // the name
 };
 
-/// Why new locks cannot be had though the session lasts: as StoreTrouble (gate/session.h) says it to programs.
+/// The reason why no new lock is granted though the session lasts. Programs see it as StoreTrouble (gate/session.h).
 enum class Trouble { none, unanswered, no_room, no_leader, denied, refused, draining };
 
 /// A question of a local program, and what it is told.

@@ -47,7 +47,7 @@ struct alignas(64) ClusterFields {
 };
 static_assert(sizeof(ClusterFields) == sizeof(GateHeader));
 
-/// Why new locks cannot be had though the session lasts. What is held stays held.
+/// The reason why no new lock is granted though the session lasts. Held locks stay held.
 enum class StoreTrouble : std::uint32_t {
   none,
   unanswered,  // the store says nothing

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "dict/layout.h"
-#include "dict/names.h"
 #include "dict/registry.h"
+#include "world/file_use.h"
 #include "world/world.h"
 #include "world/world_file.h"
 

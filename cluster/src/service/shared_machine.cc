@@ -390,7 +390,7 @@ void SharedMachine::leave_again() {
   std::erase_if(leaves_, [this](const auto& one) {
     const auto& [name, recall] = one;
     Dictionary* const dictionary = dictionaries_.find(name.dictionary);
-    const Waiter waiter = parker_.begin(recall.waiter, self_);
+    const holdfast::Waiter waiter = parker_.begin(recall.waiter, self_);
     const auto call = [&, &lease = recall.lease, &key = name.key](std::uint64_t ns) {
       return leave_standing(*dictionary, key, waiter, lease, ns);
     };

@@ -15,7 +15,6 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr const char* kTable = "processes";
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
 constexpr useconds_t kPauseUs = 10'000;
 /// Locks of a file that are looked at.
@@ -79,7 +78,7 @@ Names Names::read(const std::string& directory, const std::vector<WorldFile>& fi
 
 Names Names::look(const std::string& directory, const std::vector<WorldFile>& files) {
   Names names;
-  const WorldFile* const table = find(files, kTable);
+  const WorldFile* const table = find(files, kProcessTable);
   if (table == nullptr || !table->has_our_layout()) return names;
   std::set<std::uint64_t> named;
   for (const WorldFile& file : files)

@@ -1,10 +1,18 @@
-# Makes families.inc of the table in lua/resty/holdfast/prometheus.lua: the families of metrics that the Lua module and
-# `holdfast serve` both have, and the bounds of their histograms. So there is one catalogue.
+# Makes families.inc of the tables in lua/resty/holdfast/prometheus.lua and, where cluster/ is there, of its gate: the
+# families of metrics that the Lua modules and `holdfast serve` both have, and the bounds of their histograms. So there
+# is one catalogue.
 
 set(module ${PROJECT_SOURCE_DIR}/lua/resty/holdfast/prometheus.lua)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${module})
+set(of_clusters ${PROJECT_SOURCE_DIR}/cluster/lua/resty/holdfast/cluster/gate.lua)
 file(READ ${module} text)
-string(REGEX MATCHALL "{ \"holdfast_[a-z_]+\", \"[a-z]+\", \"[^\"]+\"" families "${text}")
+set(catalogues "${text}")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${module})
+if(EXISTS ${of_clusters})
+  file(READ ${of_clusters} text_of_clusters)
+  string(APPEND catalogues "${text_of_clusters}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${of_clusters})
+endif()
+string(REGEX MATCHALL "{ \"holdfast_[a-z_]+\", \"[a-z]+\", \"[^\"]+\"" families "${catalogues}")
 string(REGEX MATCH "local BOUNDS = {([^}]+)}" ignored "${text}")
 set(bounds "${CMAKE_MATCH_1}")
 list(LENGTH families count)

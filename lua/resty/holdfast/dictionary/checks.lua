@@ -86,7 +86,7 @@ function _M.scalar(value)
 end
 
 
--- What a method returns that has stored nothing: with a sentence where the value can never fit.
+-- Returns what a method returns that has stored nothing, with a message where the value can never fit.
 function _M.not_stored(code, forcible)
     if code == TOO_LARGE then
         return false, reason(code), forcible, sentence(code)

@@ -1,4 +1,4 @@
--- What the session of this machine says about a dictionary that belongs to a cluster.
+-- Reads this machine's session in a dictionary that belongs to a cluster.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"

@@ -1,3 +1,4 @@
+// What event loops watch: sockets that a host may close, and a connection of this process with itself.
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,6 +11,60 @@
 #include "platform/platform.h"
 
 namespace holdfast::platform {
+
+int GuardedSocket::adopt(FileDescriptor fd) noexcept {
+  FileId id;
+  if (const int error = file_id(fd.get(), id)) return error;
+  close();
+  fd_ = fd.release();
+  id_ = id;
+  return 0;
+}
+
+void GuardedSocket::close() noexcept {
+  close_if_file(fd_, id_);
+  fd_ = -1;
+}
+
+// Each socket is a file of its own, so it can be told from the next user of its number; all eventfds look the same.
+bool GuardedSocket::intact() const noexcept { return is_file(fd_, id_); }
+
+bool GuardedSocket::is_lost() const noexcept {
+  FileId now;
+  const int error = file_id(fd_, now);
+  return error == 0 ? now != id_ : error == EBADF;
+}
+
+// Empty datagrams make a socket readable. Should the host give the number to another descriptor between the check and
+// the send, a pipe or file refuses them and a connection carries nothing.
+int Readiness::open() noexcept {
+  close();
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) return errno;
+  FileDescriptor reader(pair[0]);
+  FileDescriptor writer(pair[1]);
+  int error = reader_.adopt(std::move(reader));
+  if (error == 0) error = writer_.adopt(std::move(writer));
+  if (error != 0) close();
+  return error;
+}
+
+void Readiness::close() noexcept {
+  reader_.close();
+  writer_.close();
+  signalled_ = false;
+}
+
+void Readiness::signal() noexcept {
+  if (signalled_ || !writer_.intact()) return;
+  signalled_ = ::send(writer_.get(), nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL) == 0;
+}
+
+void Readiness::drain() noexcept {
+  if (!std::exchange(signalled_, false) || !reader_.intact()) return;
+  char nothing = 0;
+  static_cast<void>(::recv(reader_.get(), &nothing, sizeof nothing, MSG_DONTWAIT));
+}
 
 namespace {
 

@@ -42,11 +42,60 @@ function _M.worker_of(process)
 end
 
 
+-- Starts `holdfast lock` with these words before "--", and returns once the command that it runs holds the lock. The
+-- command runs on.
+function _M.hold(...)
+    local words = { "lock", ... }
+    for _, word in ipairs { "--", "sh", "-c", "echo on; exec sleep 600" } do
+        words[#words + 1] = word
+    end
+    local process = start(unpack(words))
+    await(function () return process:out() == "on\n" or process:wait(0) end)
+    assert.equal("on\n", process:out(), process:err())
+    return process
+end
+
+
+-- Kills it, and returns the pid of its only worker once that is dead.
+function _M.kill(process)
+    local pid = _M.worker_of(process)
+    process:signal(command.KILL)
+    assert(await(function () return not command.alive(pid) end))
+    return pid
+end
+
+
+-- Writes the bytes at that place into a file of the world.
+function _M.overwrite(name, at, bytes)
+    local file = assert(io.open(command.world() .. "/" .. name, "r+"))
+    file:seek("set", at)
+    file:write(bytes)
+    file:close()
+end
+
+
+-- Makes the lock of the key one that cannot be looked at.
+function _M.damage_lock(dictionary, key)
+    local text = command.read(command.world() .. "/" .. dictionary .. ".dict")
+    local at = assert(text:find(key .. ("\0"):rep(8 - #key), 1, true)) - 1
+    _M.overwrite(dictionary .. ".dict", at + 8 + 48, "\255\255\0\0")  -- LockFields.reason
+end
+
+
 -- What a command prints; it must succeed.
 function _M.output(...)
     local ended, out, err = run(...)
     assert.same({ code = 0 }, ended, err .. out)
     return out
+end
+
+
+-- That a command ends with this status, and prints nothing but a message that has the text. Returns the message.
+function _M.refused(status, text, ...)
+    local ended, out, err = run(...)
+    assert.same({ { code = status }, "" }, { ended, out }, err)
+    assert.truthy(err:find(text, 1, true), err)
+    return err
 end
 
 
