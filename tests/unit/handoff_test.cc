@@ -147,7 +147,7 @@ TEST_F(HandoffTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) 
 }
 
 TEST_F(HandoffTest, a_slow_one_takes_what_is_free_when_it_comes_before_all_behind_it) {
-  const Waiter slow = add(1, kSlow, 30 * kMs);
+  Waiter slow = add(1, kSlow, 30 * kMs);
   add(2, 0);
   offer(*lock, world);
   ASSERT_EQ(reserved_for(), 0U);
@@ -172,7 +172,7 @@ TEST_F(HandoffTest, it_is_kept_for_longer_where_that_is_needed) {
 }
 
 TEST_F(HandoffTest, time_is_lost_for_one_of_them_at_a_time) {
-  const Waiter first = add(1, kSlow, 2 * kShare * kSlow);
+  Waiter first = add(1, kSlow, 2 * kShare * kSlow);
   add(2, kSlow, 2 * kShare * kSlow - 1);
   offer(*lock, world);
   ASSERT_EQ(reserved_for(), 1U);
