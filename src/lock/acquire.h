@@ -4,8 +4,8 @@
 //
 // 1. free: by one compare-and-swap (lock/fast_path.h). Where the lock's word cannot tell, and for permits, the attempt
 //    goes by the mutex: the key has no lock yet, or its holder's lease is over, or its holder may be dead.
-// 2. spin: polls a lock that is held, without the mutex, and takes it if it comes free soon (sync/spin.h). The mutex
-//    decides about a free lock for which others wait. Permits are not polled: their holders stay for longer than a spin.
+// 2. spin: polls a lock that is held, without the mutex, and takes it if it comes free soon (sync/spin.h). If others
+//    wait for the lock by then, the mutex decides. Permits are not polled: their holders stay for longer than a spin.
 // 3. queued: with the mutex. Takes what has come free in the meantime, else the waiter gets its place in the queue. No
 //    release falls between this attempt and the sleep.
 //
