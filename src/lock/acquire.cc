@@ -39,20 +39,20 @@ Code attempt(Dictionary& dictionary, std::string_view key, const Contender& cont
 class LockSpin {
  public:
   explicit LockSpin(const Request& request) noexcept
-      : stops_others_(request.task != whole_state(request.task)),
-        credit_(stops_others_ ? credits_beside_tasks : credits),
+      : has_other_tasks_(request.task != whole_state(request.task)),
+        credit_(has_other_tasks_ ? credits_beside_tasks : credits),
         is_due_(request.kind == HeldKind::lock) {}
 
   /// Whether it took the lock. Spins only once, whatever the number of calls.
   bool run(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead, Lease& lease,
            BlockedBy& blocked_by) noexcept {
     if (!std::exchange(is_due_, false) || !credit_.may_spin()) return false;
-    LockPolls polls{stops_others_ ? kSpinBesideTasks : kSpinForLock};
+    LockPolls polls{has_other_tasks_ ? kSpinBesideTasks : kSpinForLock};
     Polled polled = Polled::open;
     bool taken = false;
     while (polled == Polled::open && !taken) {
       polled = spin_for_lock(dictionary, key, contender, polls, lease);
-      if (polled == Polled::open && stops_others_) break;
+      if (polled == Polled::open && has_other_tasks_) break;
       taken = polled == Polled::taken ||
               (polled == Polled::open && attempt(dictionary, key, contender, dead, lease, blocked_by) == Code::ok);
     }
@@ -70,7 +70,7 @@ class LockSpin {
   inline static constinit SpinCredit credits;
   inline static constinit SpinCredit credits_beside_tasks;
 
-  const bool stops_others_;
+  const bool has_other_tasks_;
   SpinCredit& credit_;
   bool is_due_;
   bool waited_ = false;
@@ -89,12 +89,12 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
   return taken;
 }
 
-// Whether the fast path has answered already. The kernel is asked only for an attempt that no wait follows: a question
-// takes longer than a short section, and a wait asks it before it sleeps.
+// Whether the fast path has answered already: a live process has the lock. A thread that blocks does not ask the kernel
+// about the holder yet: that takes longer than a short section, and the wait asks before it sleeps.
 bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                 Token holder) noexcept {
   if (fast != Fast::held && fast != Fast::lost) return false;
-  if (request.waits_next) return true;
+  if (request.blocks) return true;
   return fast == Fast::held ? dictionary.world().judge(holder) == Liveness::alive
                             : is_held_for_certain(dictionary, key);
 }
@@ -109,7 +109,8 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
   BlockedBy blocked_by;
   Code code = Code::locked;
   const Contender contender{self, request, nullptr};
-  if (is_refused(dictionary, key, request, fast, lease.owner)) {
+  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found one
+  if (is_refused(dictionary, key, request, fast, holder)) {
     if (request.blocks && spin(dictionary, key, contender, lease)) return Code::ok;
   } else {
     code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {

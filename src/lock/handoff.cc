@@ -38,7 +38,7 @@ void note_reserved_time(const LockEntry& lock) noexcept {
 }
 
 // Takes the waiter out of the queue. The next one is the first from now on, not only from the next release on.
-void leave_queue(const LockEntry& lock, World& world, const Waiter* waiter) noexcept {
+void remove_from_queue(const LockEntry& lock, World& world, const Waiter* waiter) noexcept {
   if (waiter != nullptr && lock.queue().remove(*waiter) && lock.has_waiters()) turn_of(lock, world, false);
 }
 
@@ -125,7 +125,7 @@ Lease take(const LockEntry& lock, World& world, const Contender& contender) noex
   const Lease lease{contender.self, lock.grant(contender.self, contender.request, 0)};
   if (contender.waiter != nullptr && !contender.waiter->is_new)
     lock.fields.since.store(Statistics::since_wait(platform::monotonic_ns()).bits, kRelaxed);
-  leave_queue(lock, world, contender.waiter);
+  remove_from_queue(lock, world, contender.waiter);
   return lease;
 }
 
@@ -145,7 +145,7 @@ Lease claim_reserved(const LockEntry& lock, World& world, const Contender& conte
   const std::uint64_t now = platform::monotonic_ns();
   lock.fields.since.store(Statistics::since_wait(now).bits, kRelaxed);
   lock.extend(end_of_lease(contender.request.exptime, now), lock.segment.flush_epoch());
-  leave_queue(lock, world, contender.waiter);
+  remove_from_queue(lock, world, contender.waiter);
   return {contender.self, lock.sequence()};
 }
 

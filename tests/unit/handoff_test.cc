@@ -305,7 +305,7 @@ TEST(look_interval, is_short_where_a_section_lasts) {
 // A microsecond: an end that is missed costs a section. The interval must not grow until each look misses many.
 TEST(look_interval, stays_short_where_sections_last_longer_than_a_look) {
   SpinInterval interval;
-  constexpr int kSection = 40;
+  constexpr int kSection = SpinInterval::kLeast + 4;
   int passed = 0;
   const auto sections = [&](int pauses) {
     const int before = passed / kSection;
