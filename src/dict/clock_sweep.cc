@@ -12,7 +12,7 @@ namespace holdfast {
 namespace {
 
 // The granules that a cold pass moves before the sweep goes on to a warm one: a multiple of the request, plus a
-// constant.
+// constant. Rows: Hits.
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 

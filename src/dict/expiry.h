@@ -73,6 +73,7 @@ inline std::uint32_t short_now() noexcept {
 }
 
 /// A process that was refused memory asks again after so long: a full file system must not be asked at each call.
+/// No row shows it: none runs in one.
 inline constexpr std::uint32_t kRefusedMs = 100;
 /// The time of a refusal. 0 is none.
 inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
@@ -86,7 +87,7 @@ inline constexpr std::uint64_t kExpiryNever = 0;
 inline constexpr double kLongest = 1e10;
 
 /// From so many seconds on an exptime counts from the last tick of the clock, which takes a quarter of the time to
-/// read: the row "set with exptime, one number".
+/// read. Row: set with exptime, one number.
 inline constexpr double kLongExptime = 10;
 
 constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {

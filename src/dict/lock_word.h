@@ -84,7 +84,7 @@ inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
 /// The owner; kNobody if the lock is free. Of an incomplete grant, the process that has the owner bits of the word now.
 Token owner_of(World& world, const LockFields& lock) noexcept;
 
-/// Fencing numbers of a block at most: those that are left are fewer. The row "lock + unlock, same object" judges it.
+/// Fencing numbers of a block at most: those that are left are fewer. Row: lock + unlock, same object.
 inline constexpr std::uint32_t kBlockNumbers = 1024;
 /// Whether the next turn has a number of the lock's block. A block that is only half noted, by a process that died, is
 /// behind the word, which is too far away.

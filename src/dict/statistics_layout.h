@@ -112,6 +112,7 @@ struct Since {
 };
 
 /// Of so many grants that come in quick succession, one is drawn to be measured, and counts for all.
+/// Row: lock + unlock, same object.
 inline constexpr std::uint32_t kDrawnOf = 256;
 
 }  // namespace holdfast

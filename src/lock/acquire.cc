@@ -143,7 +143,8 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 
 namespace {
 
-/// How soon a forked child tries again to enter, while another process does.
+/// How soon a forked child tries again to enter, while another process does. No row shows it: there children
+/// enter before the measuring.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
 /// How long the gate is asked on behalf of a caller that does not wait.
 constexpr double kAskSeconds = 1;

@@ -15,6 +15,7 @@ namespace holdfast {
 namespace {
 
 /// Between two rounds in which something was refused. The wait for the mutex is most of a round.
+/// No row shows it: a process has to be stopped for that. late_release_test.cc has one.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.

@@ -35,9 +35,10 @@ inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
-/// The first block of fencing numbers is small: many keys are locked only once.
+/// The first block of fencing numbers is small: many keys are locked only once. No row shows it: none times the
+/// first grant of a key.
 inline constexpr std::uint32_t kFirstNumbers = 16;
-/// When to look again at a grant that was incomplete.
+/// When to look again at a grant that was incomplete. No row shows it: none stops its owner.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
 /// The least value of a lock behind a gate.

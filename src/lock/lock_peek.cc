@@ -19,6 +19,7 @@ namespace {
 
 /// Tries before a pause, and pauses before the answer is timeout. To read a lock takes a fraction of a microsecond, so
 /// it fits between two changes of others; to read ten thousand holders may not.
+/// Row of kTries: lock + unlock of a worker, while top and serve do (bench-look). No row comes to a pause.
 constexpr int kTries = 64;
 constexpr int kPauses = 20;
 constexpr std::uint64_t kPauseNs = 1'000'000;

@@ -15,11 +15,13 @@ namespace holdfast {
 
 namespace {
 
-/// An attempt overtakes no more waiters at once than this, whatever they want: it has to look at each.
+/// An attempt overtakes no more waiters at once than this, whatever they want: it has to look at each. No row shows
+/// these two: none waits for permits.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
 /// A peek without the mutex reads no more holder records than this.
 constexpr std::uint32_t kRecordsSeen = 4;
 /// A refused attempt asks about so many holders if there are many, and it is not yet time to check all of them.
+/// Rows: Many holders of one key, "refused try".
 constexpr std::uint32_t kSomeHolders = 4;
 
 // --- what a waiter peeks at ---
@@ -314,7 +316,8 @@ class PermitsAttempt {
 
 // --- a check of many holders ---
 
-/// Holders that are checked in one section of the mutex: some microseconds.
+/// Holders that are checked in one section of the mutex: some microseconds. No row shows these two, as in Many holders
+/// of one key hardly any try is one that checks; permits_many_test.cc has such tries.
 constexpr std::uint32_t kHoldersPerSection = 256;
 /// Of so many checks one is made in one section, to count again: counts that were overwritten are corrected there.
 constexpr std::uint32_t kChecksPerRecount = 64;

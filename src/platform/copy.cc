@@ -6,7 +6,7 @@ namespace holdfast::platform {
 
 namespace {
 
-// The rows "set, one string of 1 KB" and "set, 10k strings of 1 KB" judge these constants (docs/benchmarks.md).
+// Rows of these constants: set, one string of 1 KB; set, 10k strings of 1 KB.
 [[maybe_unused]] constexpr std::size_t kChunkWords = 8;
 [[maybe_unused]] constexpr std::size_t kWideChunkWords = 16;
 

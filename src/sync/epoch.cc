@@ -67,7 +67,8 @@ bool take_over(Record& record, std::uint64_t self) noexcept {
 }
 
 // A record of a thread that has ended, or a new one. Of each eight looks one finds an ended thread, unless at least
-// seven of eight records are in use: so there are not many more records than threads at one time.
+// seven of eight records are in use: so there are not many more records than threads at one time. No
+// row shows it: it is for a new thread.
 Record* record_for(std::uint64_t self) noexcept {
   constexpr std::uint32_t kLooks = 8;
   const std::uint32_t given = records_given.load(std::memory_order_relaxed);

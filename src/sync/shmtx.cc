@@ -32,12 +32,12 @@ namespace {
 
 using shmtx_internal::critical_section;
 
-/// A waiter asks whether the owner lives after sleeps of this length, doubling.
+/// A waiter asks whether the owner lives after sleeps of this length, doubling. Rows: contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// A spinning waiter asks this often.
+/// A spinning waiter asks this often. Row: contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
-/// Nothing wakes the waiters of a record lock, so they try more often.
+/// Nothing wakes the waiters of a record lock, so they try more often. No row shows it: contended_mutex has no `file`.
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 

@@ -27,7 +27,8 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-/// Between two attempts at the table's lock, where nobody is noted to have it.
+/// Between two attempts at the table's lock, where nobody is noted to have it. No row shows it: none times
+/// how a crowd enters.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
 /// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary

@@ -24,6 +24,7 @@ constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
 /// A forked child enters inside a call: the holder of the table's lock may be stopped. After a failure wait for less.
 constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
+/// Before such a child tries again, doubling. No row shows it: it is for one that was refused.
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters would do it.

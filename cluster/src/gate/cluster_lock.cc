@@ -13,7 +13,7 @@ namespace holdfast {
 
 namespace {
 
-/// Waiters that are looked at with the mutex held: some 20 µs.
+/// Waiters that are looked at with the mutex held: some 20 µs. No row has so many. standing_test.cc bounds it.
 constexpr std::uint32_t kLookedAt = 4096;
 
 // Runs `operation(const LockEntry&) -> Code` on the lock. not_found if there is none.
@@ -138,7 +138,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
 }
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves
+  constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves; no row shows it: none refuses any
   const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;

@@ -22,8 +22,10 @@ namespace {
 
 static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevisionMax + 1);
 
-constexpr Milliseconds kIdleMs = 1000;  // between looks for what no notice came of
-constexpr Milliseconds kStuckMs = 50;   // before a call is repeated that a stopped process has prevented
+// Between looks for what no notice came of. Row: processor of an idle agent.
+constexpr Milliseconds kIdleMs = 1000;
+// Before a call is repeated that a stopped process has prevented: no row shows it.
+constexpr Milliseconds kStuckMs = 50;
 constexpr std::size_t kUsersLookedAt = 64;
 
 Milliseconds now_ms() noexcept { return static_cast<Milliseconds>(boottime_ms()); }

@@ -16,6 +16,7 @@ local leave_with, unpack_keys = core.leave_with, core.unpack_keys
 local BUCKETS, CONTENDED_KEY_MAX, CONTENDED_MAX = core.BUCKETS, core.CONTENDED_KEY_MAX, core.CONTENDED_MAX
 local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
 local CURSOR_MAX = 2 ^ 53
+-- Of a scan. No row shows it: none lists locks.
 local LOCKS_AT_ONCE = 1000
 
 local contended_array, contended_type = ffi.typeof("holdfast_contended[?]"), ffi.typeof("holdfast_contended")

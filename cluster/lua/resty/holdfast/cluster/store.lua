@@ -24,7 +24,7 @@ local HOST_MAX = 256
 
 -- How long an agent may take, in seconds: it asks each server of the store for a second at most.
 local ANSWER_TIMEOUT = 5
--- Between polls for the answer, in seconds: the first, and the longest.
+-- Between polls for the answer, in seconds: the first, and the longest. No row shows it: none asks questions.
 local FIRST_POLL, LONGEST_POLL = 0.001, 0.01
 
 local descriptor_type, lease_type = ffi.typeof("int[1]"), ffi.typeof("holdfast_lease")
