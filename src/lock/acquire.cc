@@ -49,15 +49,15 @@ class LockSpin {
     if (!std::exchange(is_due_, false) || !credit_.may_spin()) return false;
     LockPolls polls{has_other_tasks_ ? kSpinBesideTasks : kSpinForLock};
     Polled polled = Polled::open;
-    bool taken = false;
-    while (polled == Polled::open && !taken) {
+    Code code = Code::locked;
+    // An attempt that fails for another reason may have waited for the mutex: do not repeat that here.
+    while (polled == Polled::open && code == Code::locked) {
       polled = spin_for_lock(dictionary, key, contender, polls, lease);
       if (polled == Polled::open && has_other_tasks_) break;
-      taken = polled == Polled::taken ||
-              (polled == Polled::open && attempt(dictionary, key, contender, dead, lease, blocked_by) == Code::ok);
+      if (polled == Polled::open) code = attempt(dictionary, key, contender, dead, lease, blocked_by);
     }
     waited_ = is_to_be_noted_ = polls.waited;
-    return taken;
+    return polled == Polled::taken || code == Code::ok;
   }
   /// Whether it found the lock held.
   bool waited() const noexcept { return waited_; }

@@ -123,6 +123,23 @@ TEST_F(BlockingTest, threads_get_the_lock_in_the_order_in_which_they_came) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
+// The lock is free, but a waiter that does not come is in the queue: so each poll of a spin asks the mutex.
+TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
+  const std::string name = new_name();
+  Dict other(name, {.size = 32768});  // one shard
+  ASSERT_EQ(other.try_lock("k", 0, &held), HOLDFAST_OK);
+  const Queued queued(other);
+  ASSERT_EQ(other.unlock("k", &held), HOLDFAST_OK);
+  Inside inside(other);
+  Waiting waiting;
+  const double start = now();
+  EXPECT_EQ(waiting.once(other, "k", &lease), HOLDFAST_TIMEOUT);
+  EXPECT_LT(now() - start, 0.3);
+  inside.say("leave");
+  EXPECT_EQ(inside.hear(), "outside");
+  ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
+}
+
 // --- what does not end a wait ---
 
 std::atomic<int> signals{0};
