@@ -466,6 +466,23 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.equal(1, lock:unlock())
         end)
 
+        it("is taken over when its holder was killed, also where nothing may wait", function ()
+            local child = start_holder()
+            for _, raises in ipairs { false, true } do
+                local function say_no() return false, "no", raises end
+                hosts.set_host { name = "mine", sleep = error, is_yieldable = say_no }
+                local ok, elapsed, err = pcall(resty_lock.lock, new(), "key")
+                assert.equal(not raises, ok)
+                assert.equal(raises and "no" or "cannot wait here (host mine): no", ok and err or elapsed)
+            end
+            child:kill(process.KILL)
+            child:wait()
+            local lock = new()
+            assert.equal(0, lock:lock("key"))
+            hosts.set_host(nil)
+            assert.equal(1, lock:unlock())
+        end)
+
         it("is taken from a stopped holder only when it has expired", function ()
             expect.in_time(function ()
                 dict:flush_all()

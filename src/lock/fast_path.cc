@@ -1,5 +1,6 @@
 #include "lock/fast_path.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -239,16 +240,18 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
       if (found.segment->gate() != nullptr) return Polled::over;
       polls.opened = may_be_open && needs_mutex(*found.lock);
       if (polls.opened) return Polled::open;
-    } else if (word.is_free() &&
-               lock_in_cold(dictionary, found.segment, key, contender.self, contender.request, lease) == Fast::taken) {
-      return Polled::taken;
+    } else if (word.is_free()) {
+      if (lock_in_cold(dictionary, found.segment, key, contender.self, contender.request, lease) == Fast::taken)
+        return Polled::taken;
+      lease = {};  // the holder's token, if another process was faster
     }
     may_be_open = true;
     polls.waited = true;
     if (polls.left <= 0 && polls.intervals >= kLeastIntervals) return Polled::over;
     // A holder that is still inside by now has a long section: disturb it less.
     const bool is_long = polls.policy.budget - polls.left >= kSpinBesideTasks.budget;
-    const int interval = is_long ? polls.policy.longest : spin_interval.pauses();
+    const int learned = std::clamp(spin_interval.pauses(), polls.policy.first, polls.policy.longest);
+    const int interval = is_long ? polls.policy.longest : learned;
     Spin::pause_for(interval);
     polls.left -= interval;
     const LockWord before = std::exchange(word, load_word_of(*found.lock));

@@ -28,10 +28,10 @@ inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
 /// For a lock, by a waiter that stops no other task: for about as long as it takes to be put to sleep and woken.
 /// `first` and `longest` bound a SpinInterval. Rows: contended_lock; Short critical sections.
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The same for a waiter whose host has other tasks: two polls, for sections that are shorter than a question to the
-/// kernel. No row has such sections beside tasks. Rows of `budget`, after which any waiter takes a section for a long
-/// one: contended_lock.
-inline constexpr SpinPolicy kSpinBesideTasks{96, 256, 48};
+/// The same for a waiter whose host has other tasks: two polls, for sections that are about as short as a question to
+/// the kernel. No row has such sections beside tasks. Rows of `budget`, after which any waiter takes a section for a
+/// long one: contended_lock.
+inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
 /// For a grant that its owner is about to complete, by some ten instructions. Only a stopped owner takes longer: no row
 /// shows it.
