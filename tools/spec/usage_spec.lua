@@ -10,6 +10,7 @@ local REFUSED = {
     { {}, "no command was given; accepted: " .. FIRST },
     { { "" }, 'unknown command ""; accepted: ' .. FIRST },
     { { "walk" }, 'unknown command "walk"; accepted: ' .. FIRST },
+    { { "cluster status" }, 'unknown command "cluster status"; accepted: ' .. FIRST },
     { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
     { { "run" }, "no script was given, and no -e" },
     { { "run", "--" }, "no script was given, and no -e" },

@@ -70,7 +70,7 @@ int run_command_line(const Words& words) try {
   if (words.size() > 1)
     if (const Subcommand* const command = find(words[0] + " " + words[1]))
       return run(*command, {words.begin() + 2, words.end()});
-  if (!words.empty())
+  if (!words.empty() && words[0].find(' ') == std::string::npos)
     if (const Subcommand* const command = find(words[0])) return run(*command, {words.begin() + 1, words.end()});
   return run_without_command(words);
 } catch (const Exit& exit) {
