@@ -127,7 +127,7 @@ class Dictionary {
   std::shared_ptr<const Segment> keep_segment() noexcept {
     const EpochGuard inside;
     const Segment* const now = segment();
-    return now != nullptr ? now->shared_from_this() : nullptr;
+    return now != nullptr ? now->weak_from_this().lock() : nullptr;
   }
 
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must

@@ -47,7 +47,7 @@ bool LateReleases::change_list(Change&& change) noexcept {
     const platform::LongMutex::Hold lock(mutex_);
     const platform::ForkGuard no_fork;  // a child must not find the list in the middle of a change
     change();
-    count_.store(pending_.size(), kRelaxed);
+    count.store(pending_.size(), kRelaxed);
   }
   std::atomic_signal_fence(std::memory_order_seq_cst);
   is_inside = false;

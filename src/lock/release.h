@@ -61,7 +61,7 @@ class LateReleases {
   /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
   static LateReleases& get() noexcept;
   /// Whether any lease waits for an attempt. A hint.
-  static bool any() noexcept { return count_.load(kRelaxed) != 0; }
+  static bool any() noexcept { return count.load(kRelaxed) != 0; }
 
   /// Takes the lease over. False, with nothing done: there is no memory, or a signal handler has interrupted a call of
   /// this thread.
@@ -85,7 +85,7 @@ class LateReleases {
   template <class Change>
   bool change_list(Change&& change) noexcept;
 
-  inline static std::atomic<std::size_t> count_{0};  // of pending_
+  inline static std::atomic<std::size_t> count{0};  // of pending_
 
   platform::LongMutex mutex_;  // guards what follows, which changes only inside a ForkGuard
   std::list<Pending> pending_;

@@ -43,7 +43,7 @@ std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byt
 /// What uses the file of that byte, for a sentence.
 std::string users(const WorldSnapshot& snapshot, const WorldFile& file, std::uint64_t byte) {
   const auto& pids = snapshot.openers.of(file.inode);
-  const std::string commands = commands_with_locks(snapshot, byte);
+  std::string commands = commands_with_locks(snapshot, byte);
   if (!pids.empty())
     return fmt::format("{} it open: pid {}{}{}", pids.size() == 1 ? "this has" : "these have", named(pids),
                        commands.empty() ? "" : "; ", commands);

@@ -1,6 +1,7 @@
 #include "inspect/names.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,7 +93,8 @@ Names Names::look(const std::string& directory, const std::vector<WorldFile>& fi
       names.unsound_[number] = file == nullptr;
       continue;
     }
-    const Descriptor opened(::open((directory + "/" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    const Descriptor opened(
+        ::open(fmt::format("{}/{}", directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (opened.get() < 0) continue;
     const std::vector<std::uint64_t> locked = locked_bytes(opened.get());
     const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // noted before it lost its name
