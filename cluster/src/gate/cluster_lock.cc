@@ -71,6 +71,7 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
           if (const Code made = make_free_lock(change); made != Code::ok) return made;
         }
         const LockEntry lock = LockEntry::of(change);
+        if (lock.gate == nullptr) return Code::not_owner;
         if (!attends(lock)) return Code::not_owner;
         StandingFields& fields = standing_of(lock);
         if (fields.standing.load(kRelaxed) != standing_in(epoch)) {
