@@ -13,14 +13,15 @@
  *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` counts from the call. 0, or more
  *     than 1e10 (317 years), means "never expires". A negative exptime and NaN are INVALID.
  *     Values never end late: a call that begins after the exptime does not find the value. A value ends up to 1 ms
- *     early; with an exptime of ten seconds or more also up to a tick of the system's clock (1 to 10 ms on most).
+ *     early. With an exptime of ten seconds or more it may end one more tick of the system's clock earlier: 1 to 10 ms
+ *     on most systems.
  *     Holds (lock or permits) never end early. They end at most 1 ms late, or at most 1 s for a lock with an exptime of
  *     ten seconds or more. See also holdfast_follow_clock().
- *  5. Results. A call returns a holdfast_code. What it writes through pointers is meaningful only with OK. Treat a code
+ *  5. Results. A call returns a holdfast_code. Its output through pointers is meaningful only with OK. Treat a code
  *     that this header does not list, from a later library, as a failure; holdfast_code_text() returns its text.
  *  6. Messages. holdfast_error() returns one English sentence about the last failed call of this thread, or "" if the
  *     code says everything. A call that succeeds leaves it unchanged. A thread always gets the same pointer, which
- *     shows the current message: so holdfast_error() may be an argument beside the call itself, in any order of
+ *     shows the current message. So holdfast_error() may be an argument beside the call itself, in any order of
  *     evaluation. holdfast_strerror(code) returns one text for the code of a call, whether it failed or not. Messages
  *     of more than 767 bytes are cut and end in "...". If there is no memory for a message, a shorter one replaces it,
  *     maybe at another address.
@@ -55,12 +56,12 @@
  *     returns BUSY instead of a deadlock. Signals end parker_sleep early and nothing else. A call marked [wait]
  *     continues when the handler has returned, and gives up at the same time as without it. No handler may leave a call
  *     by longjmp or an exception: the thread would stay inside, and what it locked there would stay locked until the
- *     process ends. A handler may not fork while its thread may be in a call, or in fork() itself: that fork may wait
+ *     process ends. A handler may not fork while its thread may be in a call, or in fork() itself. Such a fork may wait
  *     for the thread that it interrupts, or leave a lock of the call to the child.
  * 12. Damage. No call throws, aborts, or calls back into the host. If malloc fails, the code is NO_MEMORY or one of
  *     those above. The library never trusts what another process wrote into shared memory: damage costs entries, never
  *     a crash. The exception is a file that is cut short while in use (truncate, cp over it), or that loses a page
- *     which a full file system cannot replace: the kernel ends the process by SIGBUS.
+ *     which a full file system cannot replace. The kernel then ends the process by SIGBUS.
  *     After holdfast_guard_sigbus(), the call continues with memory that is all zero instead, and its result is
  *     worthless. From then on the dictionary is REMOVED, with its locks, and may be removed by name and opened again.
  *     Once one process has noticed, this holds for every process, with the guard or without. But if the first page of
@@ -171,8 +172,8 @@ HOLDFAST_API uint32_t holdfast_abi(void);
 HOLDFAST_API const char *holdfast_version(void);
 /* Returns the message of this thread's last failed call, see 6; never null. */
 HOLDFAST_API const char *holdfast_error(void);
-/* Returns everything there is to say about a code that the last call of this thread returned: its message if it failed
- * and has one, else the text of the code. Never null; valid until the thread's next call that fails. */
+/* Returns the message of this thread's last call, whose code is `code`, if it failed and has one; else the text of the
+ * code. Never null; valid until the thread's next call that fails. */
 HOLDFAST_API const char *holdfast_strerror(int code);
 /* Returns "not found", "exists", "no memory", "timeout", ...; "unknown code" for any other number. Static. */
 HOLDFAST_API const char *holdfast_code_text(int code);
@@ -199,18 +200,20 @@ HOLDFAST_API int holdfast_guard_sigbus(void);
  * something or is marked [change]. Any thread. EXISTS (a name is set; it stays), INVALID (no bytes). */
 HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
 /* [set-up] Joins the runtime directory, and returns a descriptor that proves that this process is alive, as the process
- * itself does. What the process holds stays held as long as the descriptor, or a copy of it, is open anywhere. So it
- * stays held over exec, and after the end of the process, if the new program or a child inherits the descriptor. The
- * descriptor closes at exec until the caller clears FD_CLOEXEC. The new program may run as another user: the descriptor
- * refers to an empty file, is open for reading only, and gives no access to the runtime directory. Do not lock it.
+ * itself does. Everything that the process holds stays held as long as the descriptor, or a copy of it, is open
+ * anywhere. So it stays held over exec, and after the end of the process, if the new program or a child inherits the
+ * descriptor. The descriptor closes at exec until the caller clears FD_CLOEXEC. The new program may run as another
+ * user: the descriptor refers to an empty file, is open for reading only, and gives no access to the runtime directory.
+ * Do not lock it.
  * Call this before the process does anything else with this library. A forked child may call it, too, if it has made no
  * call that changes anything. After exec nobody acts for what is held: so end all other threads that make calls before,
  * and close the parkers. EXISTS (the process has already joined). */
 HOLDFAST_API int holdfast_hold_over_exec(int *fd);
-/* [set-up] The same: fds[0] is that descriptor. fds[1] proves the same life for a keeper, such as another process of
- * this program that ends the hold when the new program ends. While a keeper has fds[1], programs of another layout of
- * the files see the hold, too, and so do processes that can no longer open files of the runtime directory. fds[1] gives
- * access to the runtime directory: leave its FD_CLOEXEC set, and send it to processes of this user only. End both. */
+/* [set-up] The same: fds[0] is that descriptor. fds[1] proves the same life for a keeper: another process of this
+ * program, such as one that ends the hold when the new program ends. While a keeper has fds[1], two more kinds of
+ * processes see the hold: programs of another layout of the files, and processes that can no longer open files of the
+ * runtime directory. fds[1] gives access to the runtime directory: leave its FD_CLOEXEC set, and send it to processes
+ * of this user only. End both. */
 HOLDFAST_API int holdfast_hold_with_keeper(int fds[2]);
 /* Ends at once what a descriptor of the two calls above holds, even if others have copies of it, and closes it. When
  * both are ended, and the process that they were made for has ended or become another program, it counts as dead. Any
@@ -241,20 +244,20 @@ typedef struct holdfast_options {
   /* A holdfast_mutex. */
   int32_t mutex HOLDFAST_DEFAULT(0);
   /* A holdfast_persist. Below 0 the dictionary ends with the last process of the runtime directory; otherwise it exists
-   * until removal or reboot. With 0, while no process uses it, an open that asks for another size, mutex or cluster
-   * replaces it, and so do programs of another layout version or another time namespace. With a number above 0 such an
+   * until removal or reboot. With 0, others may replace it while no process uses it: an open that asks for another
+   * size, mutex or cluster, and programs of another layout version or time namespace. With a number above 0 such an
    * open fails. A dictionary that belongs to a cluster is temporary with 0. */
   int32_t persist HOLDFAST_DEFAULT(0);
   /* Permission bits of the file; 0 means 0600. */
   uint32_t mode HOLDFAST_DEFAULT(0);
   /* The cluster that its locks belong to: 1 to 63 letters, digits and -_.; NULL: none. */
   const char *cluster HOLDFAST_DEFAULT(nullptr);
-  /* Bytes of the largest value that it must accept, under a key of up to 256 bytes. 0: depends on the size, about 94 %
-   * of a size below 1.9 MB, and 0.9 to 1.8 MB above; or what $HOLDFAST_DICTS says for a dictionary of this size. At
-   * most about 91 % of the size, and 4 GB. A dictionary for larger values has fewer shards, each with its own mutex.
-   * Two changes meet more often, and operations on a whole shard, such as the repair after a death, take longer: about
-   * 1 ms per MB. All other changes in a shard wait while a value is stored there: about 0.1 ms per MB, three times as
-   * long if many other values must be removed for it. */
+  /* Bytes of the largest value that it must accept, under a key of up to 256 bytes. 0: as $HOLDFAST_DICTS says for a
+   * dictionary of this size; else about 94 % of a size below 1.9 MB, and 0.9 to 1.8 MB above. At most about 91 % of the
+   * size, and 4 GB. A dictionary for larger values has fewer shards, each with its own mutex. Two changes meet more
+   * often, and operations on a whole shard, such as the repair after a death, take longer: about 1 ms per MB. While a
+   * value is stored, all other changes in its shard wait: about 0.1 ms per MB, or 0.3 ms if many other values must be
+   * removed for it. */
   uint64_t largest HOLDFAST_DEFAULT(0);
 } holdfast_options;
 
@@ -282,13 +285,13 @@ HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict 
  * calls that were inside have ended. After that it keeps only the handle, about 1 KB per name. (A process with several
  * threads keeps all of it if the kernel has no membarrier: before Linux 4.14, and in some sandboxes.) */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
-/* [set-up] Returns two descriptors that show others that the dictionary is in use, for as long as they, or copies of
- * them, are open anywhere; fds[1] may be -1 if one is enough. A program that holds something over exec needs these,
- * too. The descriptor of holdfast_hold_over_exec keeps no dictionary in use, and if files of the runtime directory are
- * deleted or replaced, newcomers are refused only dictionaries in use. The descriptors belong to the dictionary as it
- * is now, not to one that is created after a removal. They close at exec until the caller clears FD_CLOEXEC, and give
- * no access to the runtime directory. End them like the hold, by holdfast_end_hold. On failure both are -1: MISMATCH
- * (the name no longer leads to the dictionary's file), REMOVED, INVALID (an observer). */
+/* [set-up] Returns two descriptors. While they, or copies of them, are open anywhere, others see that the dictionary is
+ * in use. fds[1] may be -1 if one is enough. A program that holds something over exec needs these, too. The descriptor
+ * of holdfast_hold_over_exec keeps no dictionary in use, and if files of the runtime directory are deleted or replaced,
+ * newcomers are refused only dictionaries in use. The descriptors belong to the dictionary as it is now, not to one
+ * that is created after a removal. They close at exec until the caller clears FD_CLOEXEC, and give no access to the
+ * runtime directory. End them like the hold, by holdfast_end_hold. On failure both are -1: MISMATCH (the name no longer
+ * leads to the dictionary's file), REMOVED, INVALID (an observer). */
 HOLDFAST_API int holdfast_use_over_exec(holdfast_dict *dict, int fds[2]);
 
 typedef struct holdfast_value {
@@ -301,8 +304,8 @@ typedef struct holdfast_value {
 } holdfast_value;
 
 /* [set-up] Lists the names of the runtime directory's dictionaries in order, packed like the keys of holdfast_keys, and
- * opens none of them. One that is created or removed during the call may be listed or not. Joins the runtime directory.
- * BUFFER (as holdfast_keys), SYSTEM (the runtime directory cannot be read). */
+ * opens none of them. A dictionary that is created or removed during the call may or may not be listed. Joins the
+ * runtime directory. BUFFER (as holdfast_keys), SYSTEM (the runtime directory cannot be read). */
 HOLDFAST_API int holdfast_list(holdfast_value *names, uint32_t *count);
 
 /* [read] Returns the key's value; a key that is locked, or has permits in use, reads as the boolean true. NOT_FOUND,
@@ -432,7 +435,7 @@ typedef enum holdfast_how {
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                    uint32_t task, int how, holdfast_lease *lease);
 /* [wait] Takes the lock like lock_try. If another has it, waits in the queue of the key, in the order of arrival, for
- * up to `timeout` seconds; 0 or less: does not wait; more than 1e10: waits without limit. OK fills the lease; any other
+ * up to `timeout` seconds. 0 or less: does not wait. More than 1e10: waits without limit. OK fills the lease; any other
  * code but INVALID clears it. LOCKED: the time is over, and another has the lock, maybe on another machine of the
  * cluster. SYSTEM also if the system cannot say whether the holder is alive. NO_MEMORY, TOO_LARGE, INVALID (also
  * timeout).
@@ -516,10 +519,11 @@ HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t k
  *   or until holdfast_lock_leave. Each wait is counted.
  * - How long grants were held: from the grant (or, if it was reserved for a waiter, from its claim) until
  *   holdfast_unlock or holdfast_lock_break. A grant is counted if it was waited for, or was held for two ticks of the
- *   system's coarse clock (8 ms on most), unless the process makes millions of grants in a second. Reading the clock
- *   for each of the short ones would cost more than the rest of an unlock. So a process measures one if it has measured
- *   none of the dictionary for 4 ms. It measures one in 256 of the others, at random, which counts 256 times. Grants
- *   that end otherwise (expired, flushed, deleted, of a dead process) are not counted.
+ *   system's coarse clock (8 ms on most). If the process makes millions of grants in a second, long holds are sampled
+ *   like short ones. Reading the clock for each of the short ones would cost more than the rest of an unlock. So a
+ *   process measures one if it has measured none of the dictionary for 4 ms. It measures one in 256 of the others, at
+ *   random, which counts 256 times. Grants that end otherwise (expired, flushed, deleted, of a dead process) are not
+ *   counted.
  *
  * The counts take memory beside the dictionary's size when there is something to count: 4 KB at a time, 68 KB in all.
  * Without memory, nothing is counted. */
@@ -779,12 +783,12 @@ HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, 
  * parker_sleep(parker, 0, waiters, max) until it returns less than `max`, which also makes it unreadable. The wake
  * thread listens to the mailbox of the process, and checks for dead holders. It runs while a parker with a descriptor
  * has waiters or a timer, and for 0.8 s after that. It has all signals blocked and calls nothing of the host. If the
- * thread cannot be started, or there are no descriptors left, the two calls below fail, and wait->sleep is short: a
+ * thread cannot be started, or there are no descriptors left, the two calls below fail, and wait->sleep is short. A
  * loop that sleeps no longer than that needs neither. */
 
 /* Returns the descriptor, which stays the parker's: never read, write or close it. -1 with holdfast_error() if there is
- * no descriptor or thread available; the next call tries again. Call it before each wait: it costs two system calls
- * that do not sleep, replaces a descriptor that the host has closed by mistake (the number may change), and gives a
+ * no descriptor or thread available; the next call tries again. Call it before each wait. It costs two system calls
+ * that do not sleep. It replaces a descriptor that the host has closed by mistake (the number may change), and gives a
  * forked child its own. */
 HOLDFAST_API int holdfast_parker_fd(holdfast_parker *parker);
 /* Makes the descriptor readable, once, after `seconds`: for loops that can wait for a descriptor but not for a time.
