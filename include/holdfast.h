@@ -1,70 +1,74 @@
 /* holdfast: cross-process locks and a shared dictionary.
  *
- * The one public header: C and C++ hosts include it, LuaJIT declares the same calls by FFI. docs/c.md shows how to use
- * it. These rules hold for every call, unless the call says otherwise:
+ * The one public header: C and C++ hosts include it, and LuaJIT declares the same calls by FFI. docs/c.md shows how to
+ * use it. These rules hold for every call, unless the call says otherwise:
  *
  *  1. Handles are opaque. A holdfast_dict lives as long as the process: it is never freed, and opening one name twice
- *     gives the same handle. The host frees a holdfast_parker when no thread uses it any more.
+ *     returns the same handle. The host frees a holdfast_parker when no thread uses it any more.
  *  2. Memory. The library keeps no pointer that it is given, except the one to a clock (holdfast_follow_clock). It
- *     gives none that must be freed. Leases, waits and values are plain data of the caller; two threads may not use
+ *     returns none that must be freed. Leases, waits and values are plain data of the caller. Two threads may not use
  *     one at the same time.
- *  3. Strings are pointer plus length, may hold any byte, and need no zero byte at the end. A pointer may be null where
- *     its length or capacity is 0; elsewhere only where a call says so. A null or empty key is INVALID.
+ *  3. Strings are pointer plus length, may hold any byte, and need no zero byte at the end. A pointer may be null if
+ *     its length or capacity is 0, and otherwise only if the call says so. A null or empty key is INVALID.
  *  4. Times and durations are seconds in a double, of CLOCK_MONOTONIC. An `exptime` counts from the call. 0, or more
- *     than 1e10 (317 years), means "never expires"; a negative one and NaN are INVALID. A value ends up to 1 ms early,
- *     one with an exptime of ten seconds or more also a tick of the system's clock (1 to 10 ms on most), and never late:
- *     a call that begins when its exptime has passed does not find it. A hold (lock or permits) never ends early, and
- *     at most 1 ms late, a lock with an exptime of ten seconds or more at most 1 s. See also holdfast_follow_clock().
- *  5. Results. A call returns a holdfast_code. What it writes through pointers is meaningful only with OK. Treat a code
- *     that this header does not list, from a later library, as a failure; holdfast_code_text() has its text.
- *  6. holdfast_error() gives one English sentence on the last call of this thread that failed, or "" where the code
- *     says everything; a call that succeeds leaves it as it is. A thread gets the same pointer each time, and finds the
- *     present sentence there: so holdfast_error() may be an argument beside the call itself, in whatever order they are
- *     evaluated. holdfast_strerror(code) says in one text what there is to say of a call's code, whether it failed or
- *     not. Sentences of more than 767 bytes are cut and end in "..."; where there is no memory for one, a shorter one
- *     replaces it, maybe elsewhere.
- *  7. A mark tells whether a call may sleep, and which codes that adds; calls list only their own codes:
- *     [set-up]  Reads and makes files, and waits up to 5 s while another process does (then BUSY). Also: PERMISSION,
- *               NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the sentence tells what was found and what was expected.
+ *     than 1e10 (317 years), means "never expires". A negative exptime and NaN are INVALID.
+ *     Values never end late: a call that begins after the exptime does not find the value. A value ends up to 1 ms
+ *     early. With an exptime of ten seconds or more it may end one more tick of the system's clock earlier: 1 to 10 ms
+ *     on most systems.
+ *     Holds (lock or permits) never end early. They end at most 1 ms late, or at most 1 s for a lock with an exptime of
+ *     ten seconds or more. See also holdfast_follow_clock().
+ *  5. Results. A call returns a holdfast_code. Its output through pointers is meaningful only with OK. Treat a code
+ *     that this header does not list, from a later library, as a failure; holdfast_code_text() returns its text.
+ *  6. Messages. holdfast_error() returns one English sentence about the last failed call of this thread, or "" if the
+ *     code says everything. A call that succeeds leaves it unchanged. A thread always gets the same pointer, which
+ *     shows the current message. So holdfast_error() may be an argument beside the call itself, in any order of
+ *     evaluation. holdfast_strerror(code) returns one text for the code of a call, whether it failed or not. Messages
+ *     of more than 767 bytes are cut and end in "...". If there is no memory for a message, a shorter one replaces it,
+ *     maybe at another address.
+ *  7. Marks. A mark says whether a call may sleep, and which codes that adds. Comments of calls list only their own
+ *     codes.
+ *     [set-up]  Reads and creates files, and waits up to 5 s while another process does (then BUSY). Also: PERMISSION,
+ *               NO_MEMORY, CORRUPT, MISMATCH, SYSTEM, INVALID; the message says what was found and what was expected.
  *               The first call of a process, and of a forked child, may do all this, whatever its mark.
  *     [read]    Takes no mutex and does not wait for a stopped process. It sleeps briefly only if writers disturb it
- *               again and again, and gives TIMEOUT after half a second. Also: INVALID (key), REMOVED.
+ *               again and again, and returns TIMEOUT after half a second. Also: INVALID (key), REMOVED.
  *     [change]  Holds a mutex of the dictionary for microseconds, and sleeps while another process holds it. If that
- *               process is alive but stopped (SIGSTOP, a debugger), gives TIMEOUT after 1 second, with nothing changed.
- *               Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or the reason why a forked child cannot
- *               enter the world.
- *     [attempt] As [change], but TIMEOUT comes after 0.05 seconds, for callers that ask again soon.
- *     [wait]    Makes such attempts until its timeout is over; in between the thread sleeps, until a release, a death
- *               or the end of an exptime wakes it. TIMEOUT: a stopped process was in the way to the end.
+ *               process is alive but stopped (SIGSTOP, a debugger), returns TIMEOUT after 1 second, with nothing
+ *               changed. Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or the reason why a forked child
+ *               cannot join the runtime directory.
+ *     [attempt] Like [change], but TIMEOUT comes after 0.05 seconds, for callers that try again soon.
+ *     [wait]    Makes such attempts until its timeout is over. In between the thread sleeps, until a release, a death
+ *               or the end of an exptime wakes it. TIMEOUT: a stopped process blocked it until the end.
  *     A call without a mark does not sleep, except parker_sleep. Only parker_sleep and calls marked [wait] wait for
- *     locks or permits, and only lock_verify for an answer of the cluster's store.
- *  8. Threads. Any thread may make any call at any time, with the same handles: also from destructors of pthread keys,
- *     of thread-local and of static objects, from functions of atexit, and in a thread that outlives main. Once the
+ *     locks or permits, and only lock_verify waits for an answer of the cluster's store.
+ *  8. Threads. Any thread may make any call at any time, with the same handles. This includes destructors of pthread
+ *     keys, of thread-local and of static objects, functions of atexit, and a thread that outlives main. Once the
  *     process exits, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process: any
- *     thread may give it back, and it outlives the thread that took it. Each thread that waits has its own parker, as
- *     parker_sleep tells of all waiters of a parker; a call marked [wait] has one. Do not cancel a thread inside a
- *     call. A thread with a stack of 32 KB can make every call.
+ *     thread may release it, and it outlives the thread that took it. Each waiting thread needs its own parker, because
+ *     parker_sleep reports all waiters of a parker; a call marked [wait] has one. Do not cancel a thread inside a call.
+ *     A stack of 32 KB is enough for every call.
  *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. It is a
- *     process of its own: the parent's leases are NOT_OWNER there, and the parent's parkers have no waiters. A runtime
- *     directory takes at most 1,024 processes; one more can only read, and every other call gives it SYSTEM.
- * 10. The end. When a process ends, in whatever way, exec included, everything that it holds comes free. It may end
- *     while threads are inside calls.
- * 11. Signals. Do not make calls from a signal handler: one that changes a dictionary while the same thread does gets
- *     BUSY instead of a deadlock. Signals end parker_sleep early and nothing else: a call marked [wait] goes on when
- *     the handler has returned, and gives up at the same time as without it. No handler may leave a call by longjmp or
- *     an exception: the thread would stay inside, and what it locked there stays locked until the process ends. A
- *     handler may not fork while its thread may be in a call, or in fork() itself: that fork may wait for the thread
- *     that it interrupts, or leave a lock of the call to the child.
- * 12. No call throws, aborts, or calls back into the host. If malloc fails the code is NO_MEMORY or one of those above.
- *     What another process wrote into shared memory is never trusted: damage costs entries, never a crash. One case is
- *     different: a file that is cut short while in use (truncate, cp over it), or that loses a page which a full file
- *     system cannot replace. Then the kernel ends the process by SIGBUS. After holdfast_guard_sigbus() the call goes on
- *     with memory that is all zero, and its result is worth nothing; from then on the dictionary is REMOVED, with its
- *     locks, and may be removed by name and opened anew. Once one process has noticed, this holds for every process,
- *     with the guard or without; but if the first page of the file is gone, each must notice by itself. If it is the
- *     table of processes, calls that need it give SYSTEM until the process ends, and no lock is taken over.
+ *     process of its own: there the parent's leases are NOT_OWNER, and the parent's parkers have no waiters. A runtime
+ *     directory takes at most 1,024 processes; one more can only read, and every other call returns SYSTEM.
+ * 10. The end. When a process ends, in any way including exec, everything that it holds becomes free. It may end while
+ *     threads are inside calls.
+ * 11. Signals. Do not make calls from a signal handler: one that changes a dictionary while the same thread does so
+ *     returns BUSY instead of a deadlock. Signals end parker_sleep early and nothing else. A call marked [wait]
+ *     continues when the handler has returned, and gives up at the same time as without it. No handler may leave a call
+ *     by longjmp or an exception: the thread would stay inside, and what it locked there would stay locked until the
+ *     process ends. A handler may not fork while its thread may be in a call, or in fork() itself. Such a fork may wait
+ *     for the thread that it interrupts, or leave a lock of the call to the child.
+ * 12. Damage. No call throws, aborts, or calls back into the host. If malloc fails, the code is NO_MEMORY or one of
+ *     those above. The library never trusts what another process wrote into shared memory: damage costs entries, never
+ *     a crash. The exception is a file that is cut short while in use (truncate, cp over it), or that loses a page
+ *     which a full file system cannot replace. The kernel then ends the process by SIGBUS.
+ *     After holdfast_guard_sigbus(), the call continues with memory that is all zero instead, and its result is
+ *     worthless. From then on the dictionary is REMOVED, with its locks, and may be removed by name and opened again.
+ *     Once one process has noticed, this holds for every process, with the guard or without. But if the first page of
+ *     the file is missing, each process must notice by itself. If the process table was cut, calls that need it return
+ *     SYSTEM until the process ends, and no lock is taken over.
  * 13. Versions. Compare holdfast_abi() with HOLDFAST_ABI before any other call: different numbers never fit. With the
- *     same number, calls, structs and values stay what they are; calls and codes may be added.
+ *     same number, calls, structs and values keep their meaning; calls and codes may be added.
  */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
@@ -78,7 +82,7 @@
 #define HOLDFAST_API
 #endif
 
-/* The value of a field that is left out; C has 0 for it by itself, and C++ no warning with this. */
+/* The default value of a field. C uses 0 without it; in C++ it avoids a warning. */
 #if defined(__cplusplus) && __cplusplus >= 201402L
 #define HOLDFAST_DEFAULT(value) = value
 #else
@@ -89,7 +93,7 @@
 extern "C" {
 #endif
 
-/* Grows with every incompatible change of this header. */
+/* Increases with every incompatible change of this header. */
 #define HOLDFAST_ABI 6
 
 typedef enum holdfast_code {
@@ -97,27 +101,27 @@ typedef enum holdfast_code {
   HOLDFAST_NOT_FOUND = 1,     /* no such key or dictionary                                      */
   HOLDFAST_EXISTS = 2,        /* add: the key has a value                                       */
   HOLDFAST_NO_MEMORY = 3,     /* the dictionary, /dev/shm or the process has no room            */
-  HOLDFAST_TIMEOUT = 4,       /* a stopped process is in the way; nothing was done              */
-  HOLDFAST_NOT_A_NUMBER = 5,  /* incr: the value is something else                              */
+  HOLDFAST_TIMEOUT = 4,       /* a stopped process blocked the call; nothing was done           */
+  HOLDFAST_NOT_A_NUMBER = 5,  /* incr: the value is not a number                                */
   HOLDFAST_LOCKED = 6,        /* the lock is held by another                                    */
   HOLDFAST_NOT_OWNER = 7,     /* unlock, renew: the lease is no longer the caller's             */
   HOLDFAST_TOO_LARGE = 8,     /* key or value can never fit; holdfast_error() names the limit   */
-  HOLDFAST_BUFFER = 9,        /* get: value->capacity is too small; value->size says what it is */
+  HOLDFAST_BUFFER = 9,        /* get: value->capacity is too small; value->size has the size    */
   HOLDFAST_INVALID = 10,      /* an argument is not acceptable; see holdfast_error()            */
-  HOLDFAST_SYSTEM = 11,       /* the operating system refused, or cannot tell whether a holder  */
-                              /* lives; see holdfast_error()                                    */
+  HOLDFAST_SYSTEM = 11,       /* the operating system refused, or cannot say whether a holder   */
+                              /* is alive; see holdfast_error()                                 */
   HOLDFAST_MISMATCH = 12,     /* it exists with another size or mutex, or in another time       */
                               /* namespace                                                      */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
   HOLDFAST_PERMISSION = 14,   /* owner or mode of a directory or file is not acceptable         */
-  HOLDFAST_BUSY = 15,         /* this thread is inside a call; or another sets the files up     */
-  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and none has its name now          */
-  HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is something else                   */
+  HOLDFAST_BUSY = 15,         /* this thread is inside a call; or others set up the files       */
+  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and no other has its name          */
+  HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is not a list                       */
   HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */
-  HOLDFAST_DIFFERS = 19,      /* cas: the value is another                                      */
+  HOLDFAST_DIFFERS = 19,      /* cas: the value is a different one                              */
   HOLDFAST_DEADLOCK = 20,     /* lock_wait would never end; see holdfast_deadlock_keys          */
-  HOLDFAST_ELSEWHERE = 21,    /* the lock of a cluster is not at this machine                   */
-  HOLDFAST_UNSUPPORTED = 22,  /* not in the dictionary of a cluster                             */
+  HOLDFAST_ELSEWHERE = 21,    /* another machine of the cluster may have the lock               */
+  HOLDFAST_UNSUPPORTED = 22,  /* not available in the dictionary of a cluster                   */
   HOLDFAST_UNAVAILABLE = 23   /* no agent, or it cannot reach the store; see holdfast_error()   */
 } holdfast_code;
 
@@ -135,10 +139,10 @@ typedef enum holdfast_mutex {
   HOLDFAST_MUTEX_FILE = 2   /* a record lock on the segment's file           */
 } holdfast_mutex;
 
-/* How long a dictionary lives, for holdfast_options.persist. */
+/* How long a dictionary exists, for holdfast_options.persist. */
 typedef enum holdfast_persist {
-  HOLDFAST_TEMPORARY = -1, /* ends with the last process of the world                        */
-  HOLDFAST_KEPT = 0,       /* until removal or reboot; unused, it gives way (default)        */
+  HOLDFAST_TEMPORARY = -1, /* ends with the last process of the runtime directory            */
+  HOLDFAST_KEPT = 0,       /* until removal or reboot; replaceable while unused (default)    */
   HOLDFAST_PERSISTENT = 1  /* until removal or reboot; only a person replaces it             */
 } holdfast_persist;
 
@@ -153,74 +157,77 @@ typedef enum holdfast_store_op {
 typedef enum holdfast_end { HOLDFAST_LEFT = 0, HOLDFAST_RIGHT = 1 } holdfast_end;
 
 enum {
-  HOLDFAST_NAME_MAX = 250,     /* bytes of a dictionary's name, any but zero; those not of [A-Za-z0-9._-] */
-                               /* count 3 each, as %XX in the name of its file, and so does a first '.'   */
-  HOLDFAST_KEY_MAX = 65535,    /* bytes of a key; 0 is refused                                            */
+  HOLDFAST_NAME_MAX = 250,     /* bytes of a dictionary's name, any but zero; each byte outside           */
+                               /* [A-Za-z0-9._-], and a first '.', counts 3, as %XX in the file name      */
+  HOLDFAST_KEY_MAX = 65535,    /* bytes of a key; at least 1                                              */
   HOLDFAST_SIZE_MIN = 12288,   /* bytes of the smallest dictionary                                        */
-  HOLDFAST_WHY_MAX = 127       /* bytes of the text that says why something is held                       */
+  HOLDFAST_WHY_MAX = 127       /* bytes of the text that explains a hold                                  */
 };
 
-/* --- the library and the world ----------------------------------------------------------------------- */
+/* --- the library and the runtime directory ----------------------------------------------------------- */
 
-/* The library's own HOLDFAST_ABI. */
+/* Returns the library's own HOLDFAST_ABI. */
 HOLDFAST_API uint32_t holdfast_abi(void);
-/* The version, as in "0.2.0". Static. */
+/* Returns the version, such as "0.2.0". Static. */
 HOLDFAST_API const char *holdfast_version(void);
-/* The sentence of the last call of this thread that failed, see 6; never null. */
+/* Returns the message of this thread's last failed call, see 6; never null. */
 HOLDFAST_API const char *holdfast_error(void);
-/* What there is to say of a code that the last call of this thread gave: the sentence if it failed and there is one,
- * else the text of the code. Never null; valid until the thread's next call that fails. */
+/* Returns the message of this thread's last call, whose code is `code`, if it failed and has one; else the text of the
+ * code. Never null; valid until the thread's next call that fails. */
 HOLDFAST_API const char *holdfast_strerror(int code);
-/* "not found", "exists", "no memory", "timeout", ...; "unknown code" for anything else. Static. */
+/* Returns "not found", "exists", "no memory", "timeout", ...; "unknown code" for any other number. Static. */
 HOLDFAST_API const char *holdfast_code_text(int code);
-/* CLOCK_MONOTONIC in seconds. */
+/* Returns CLOCK_MONOTONIC in seconds. */
 HOLDFAST_API double holdfast_now(void);
-/* Makes values of this process count their exptime from the clock `*milliseconds`, and end by it; holds do not. It is
- * for a loop that reads the clock once a round and counts its timers from that: a value that a handler stores then ends
- * together with a timer of the same length, not before it, however long the handler runs. An exptime is cut to whole
- * milliseconds. The host writes the word: CLOCK_MONOTONIC as of each round. It must stay in place while the process
- * lives. It is not followed while it is ahead, or behind by more than a minute. NULL: back to the system's clock. Any
- * time, any thread. INVALID (it is ahead of that clock). */
+/* Makes values of this process count their exptime from the clock `*milliseconds`, and end by it; holds do not. Use it
+ * for a loop that reads the clock once a round and counts its timers from that time. A value that a handler stores then
+ * ends together with a timer of the same length, not before it, however long the handler runs. An exptime is cut to
+ * whole milliseconds. The host writes the word: CLOCK_MONOTONIC as of each round. It must stay in place while the
+ * process lives. The library ignores it while it is ahead, or behind by more than a minute. NULL: back to the system's
+ * clock. Any time, any thread. INVALID (it is ahead of CLOCK_MONOTONIC). */
 HOLDFAST_API int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
-/* [set-up] Path of the runtime directory: $HOLDFAST_DIR, in which "@layout@" stands for the number of the files'
- * layout, else /dev/shm/holdfast-<euid>. The process enters the world, for good. The string lives as long as the
- * process. NULL on failure; the next call tries again. */
+/* [set-up] Returns the path of the runtime directory: $HOLDFAST_DIR, in which "@layout@" stands for the number of the
+ * files' layout, else /dev/shm/holdfast-<euid>. The process joins the runtime directory for good. The string lives as
+ * long as the process. NULL on failure; the next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
-/* Installs a handler of SIGBUS, once for the process, that keeps it alive when a file of this library is cut short
- * while in use, see 12. A SIGBUS of another cause goes to the handler that was there before, with its flags and mask;
- * one installed later must call this one in the same way. A forked child inherits it; after exec it is gone. It does
- * not help a thread that blocks SIGBUS: the kernel ends the process there. Any time, any thread. SYSTEM. */
+/* Installs a SIGBUS handler, once for the process, that keeps it alive when a file of this library is cut short while
+ * in use, see 12. A SIGBUS of another cause goes to the previous handler, with its flags and mask. A handler that is
+ * installed later must call this one in the same way. A forked child inherits it; exec removes it. It does not help a
+ * thread that blocks SIGBUS: the kernel ends the process there. Any time, any thread. SYSTEM. */
 HOLDFAST_API int holdfast_guard_sigbus(void);
-/* Sets what holdfast_holder.program says of this process and of its forked children: the first 15 bytes of `name`,
- * instead of the kernel's name for the process. Call it before the process enters the world, so before any call that
- * opens something or is marked [change]. Any thread. EXISTS (there is a name; it stays), INVALID (no bytes). */
+/* Sets holdfast_holder.program for this process and its forked children: the first 15 bytes of `name`, instead of the
+ * kernel's name for the process. Call it before the process joins the runtime directory, so before any call that opens
+ * something or is marked [change]. Any thread. EXISTS (a name is set; it stays), INVALID (no bytes). */
 HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
-/* [set-up] Enters the world, and gives a descriptor that proves the life of this process as the process itself does:
- * what the process holds stays held as long as the descriptor, or a copy of it, is open anywhere. So it stays held over
- * exec, and after the end of the process, if the new program or a child inherits the descriptor. It closes at exec
- * until the caller clears FD_CLOEXEC. The new program may be one of another user: the descriptor is of an empty file,
- * open for reading, and gives no way to anything of the world. It has no other use: do not lock it.
- * Call it before the process does anything else with this library; a forked child may call it, too, if it has made no
- * call that changes anything. From exec on nobody acts for what is held: so end all other threads that make calls
- * before, and close the parkers. EXISTS (the process is in the world already). */
+/* [set-up] Joins the runtime directory, and returns a descriptor that proves that this process is alive, as the process
+ * itself does. Everything that the process holds stays held as long as the descriptor, or a copy of it, is open
+ * anywhere. So it stays held over exec, and after the end of the process, if the new program or a child inherits the
+ * descriptor. The descriptor closes at exec until the caller clears FD_CLOEXEC. The new program may run as another
+ * user: the descriptor refers to an empty file, is open for reading only, and gives no access to the runtime directory.
+ * Do not lock it.
+ * Call this before the process does anything else with this library. A forked child may call it, too, if it has made no
+ * call that changes anything. After exec nobody acts for what is held: so end all other threads that make calls before,
+ * and close the parkers. EXISTS (the process has already joined). */
 HOLDFAST_API int holdfast_hold_over_exec(int *fd);
-/* [set-up] The same: fds[0] is that descriptor. fds[1] proves the same life once more, for a keeper: another process of
- * this program that ends the hold with the new program, say. While a keeper has fds[1], programs of another layout of
- * the files see the hold, too, and so do processes that can no longer open files of the runtime directory. It is a way
- * into the world: leave its FD_CLOEXEC set, and send it to processes of this user only. Both have to be ended. */
+/* [set-up] The same: fds[0] is that descriptor. fds[1] proves the same life for a keeper: another process of this
+ * program, such as one that ends the hold when the new program ends. While a keeper has fds[1], two more kinds of
+ * processes see the hold: programs of another layout of the files, and processes that can no longer open files of the
+ * runtime directory. fds[1] gives access to the runtime directory: leave its FD_CLOEXEC set, and send it to processes
+ * of this user only. End both. */
 HOLDFAST_API int holdfast_hold_with_keeper(int fds[2]);
-/* Ends at once what a descriptor of the two calls above holds, also if others have copies of it, and closes it. When both
- * are ended, and the process that they were made for has become another program or ended, it counts as dead. Any process
- * that has a copy may do it, in the world or not. The same for those of holdfast_use_over_exec. INVALID (it is not
- * open). */
+/* Ends at once what a descriptor of the two calls above holds, even if others have copies of it, and closes it. When
+ * both are ended, and the process that they were made for has ended or become another program, it counts as dead. Any
+ * process that has a copy may call this, inside the runtime directory or not. It also ends the descriptors of
+ * holdfast_use_over_exec. INVALID (it is not open). */
 HOLDFAST_API int holdfast_end_hold(int fd);
-/* [set-up] Keeps the dictionaries of the world until the parent of this process ends, also while no other process is in
- * the world. For the workers of a master that uses no dictionary itself: values outlive the workers, as those of
- * nginx's ngx.shared do. One small process, "holdfast-keeper", does it for each parent. It is forked when there
- * is none, so call this early, while the process is small: it keeps what the process has in private memory now. It has
- * none of the process's descriptors and shared mappings, is no child of the process, takes no signals, and ends with
- * `parent`; then the world ends, unless a process is in it. NOT_FOUND (the last one was killed, so values may be lost,
- * and there is another one now), INVALID (`parent` is not getppid(); an observer), SYSTEM (no fork; no /proc). */
+/* [set-up] Keeps the dictionaries of the runtime directory until the parent of this process ends, even while no other
+ * process uses it. For the workers of a master that uses no dictionary itself: values outlive the workers, as in
+ * nginx's ngx.shared. One small process per parent, "holdfast-keeper", does this. It is forked if there is none. Call
+ * this early, while the process is small: the keeper keeps what the process has in private memory now. The keeper has
+ * none of the process's descriptors and shared mappings, is not a child of the process, takes no signals, and ends with
+ * `parent`. The dictionaries then end, unless a process uses the runtime directory. NOT_FOUND (the last keeper was
+ * killed, so values may be lost, and a new one was started), INVALID (`parent` is not getppid(); an observer), SYSTEM
+ * (no fork; no /proc). */
 HOLDFAST_API int holdfast_keep_for(int parent);
 /* Parses "12345", "100k", "1m", "8g" (factors of 1024, either case). INVALID (anything else, zero, or more than 2^40
  * bytes, which is 1024g). */
@@ -231,58 +238,60 @@ HOLDFAST_API int holdfast_parse_size(const char *text, size_t length, uint64_t *
 typedef struct holdfast_dict holdfast_dict;
 
 typedef struct holdfast_options {
-  /* Bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages. 0: no size is asked for; then that of
-   * the dictionary that exists or is declared counts, else 8 MB, which are taken as they are used. */
+  /* Bytes of the segment, at least HOLDFAST_SIZE_MIN; rounded up to whole pages. 0: the size of the dictionary that
+   * exists or is declared, else 8 MB, which are taken as they are used. */
   uint64_t size HOLDFAST_DEFAULT(0);
   /* A holdfast_mutex. */
   int32_t mutex HOLDFAST_DEFAULT(0);
-  /* A holdfast_persist: below 0 the dictionary ends with the last process of the world, else it outlives it until
-   * removal or reboot. With 0 it gives way while no process uses it: to an open that asks for another size, mutex or
-   * cluster, to programs of another layout version, and to those of another time namespace; with a number above 0 such
-   * an open fails. One that belongs to a cluster is temporary with 0. */
+  /* A holdfast_persist. Below 0 the dictionary ends with the last process of the runtime directory; otherwise it exists
+   * until removal or reboot. With 0, others may replace it while no process uses it: an open that asks for another
+   * size, mutex or cluster, and programs of another layout version or time namespace. With a number above 0 such an
+   * open fails. A dictionary that belongs to a cluster is temporary with 0. */
   int32_t persist HOLDFAST_DEFAULT(0);
   /* Permission bits of the file; 0 means 0600. */
   uint32_t mode HOLDFAST_DEFAULT(0);
-  /* The cluster that its locks belong to, 1 to 63 letters, digits and -_.; NULL: none. */
+  /* The cluster that its locks belong to: 1 to 63 letters, digits and -_.; NULL: none. */
   const char *cluster HOLDFAST_DEFAULT(nullptr);
-  /* Bytes of the largest value that it must take, under a key of up to 256 bytes; 0: as it comes, which is about 94 % of
-   * a size below 1.9 MB, and 0.9 to 1.8 MB above. A dictionary for larger values has fewer parts with a mutex of their
-   * own: two changes meet more often, and what works on a whole part, as the repair after a death, takes longer, about
-   * 1 ms for each MB. All other changes in a part wait while a value is stored there: about 0.1 ms for each MB, three
-   * times as long where many others go for it. At most about 91 % of the size, and 4 GB. 0 also means what
-   * $HOLDFAST_DICTS says of a dictionary of this size. */
+  /* Bytes of the largest value that it must accept, under a key of up to 256 bytes. 0: as $HOLDFAST_DICTS says for a
+   * dictionary of this size; else about 94 % of a size below 1.9 MB, and 0.9 to 1.8 MB above. At most about 91 % of the
+   * size, and 4 GB. A dictionary for larger values has fewer shards, each with its own mutex. Two changes meet more
+   * often, and operations on a whole shard, such as the repair after a death, take longer: about 1 ms per MB. While a
+   * value is stored, all other changes in its shard wait: about 0.1 ms per MB, or 0.3 ms if many other values must be
+   * removed for it. */
   uint64_t largest HOLDFAST_DEFAULT(0);
 } holdfast_options;
 
-/* [set-up] Opens the dictionary, or creates it: of several processes that try at the same moment, one does. An existing
- * one must have the same size, mutex and cluster, and take values as large (MISMATCH names both), or be kept and in use
- * by no process: then it is made again, empty. It keeps its mode, and of `persist` the longest life that was asked for
- * counts. If nobody asked for its size, it may be larger than the size that is asked for now. Without a
- * cluster in the options it is that of $HOLDFAST_CLUSTER ("name=cluster,name=cluster"); MISMATCH also if they differ.
- * Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is free).
- * A dictionary of 1.9 MB or more takes memory as it is used: a change for which /dev/shm has none is NO_MEMORY, unless
- * older values can go. */
+/* [set-up] Opens the dictionary, or creates it: if several processes try at the same moment, one of them creates it. An
+ * existing one must have the same size, mutex and cluster, and accept values as large (MISMATCH names both). Otherwise,
+ * if it is HOLDFAST_KEPT and no process uses it, it is created again, empty. It keeps its mode, and the longest
+ * `persist` that was asked for counts. If nobody asked for its size, it may be larger than the size that is asked for
+ * now. Without a cluster in the options, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides; MISMATCH also if the
+ * two differ. Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is
+ * free).
+ * A dictionary of 1.9 MB or more takes memory as it is used: a change for which /dev/shm has none returns NO_MEMORY,
+ * unless older values can be removed. */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
                                holdfast_dict **dict);
-/* [set-up] Opens a dictionary that this process has open, else one that exists in the world, else one that is declared
- * in $HOLDFAST_DICTS ("name=size,name=size:largest=bytes", where %XX is a byte of a name). NOT_FOUND, INVALID (name,
- * $HOLDFAST_DICTS, $HOLDFAST_CLUSTER), MISMATCH (it does not belong to the cluster that $HOLDFAST_CLUSTER says). */
+/* [set-up] Opens a dictionary that this process has open, else one that exists in the runtime directory, else one that
+ * $HOLDFAST_DICTS declares ("name=size,name=size:largest=bytes", where %XX is a byte of a name). NOT_FOUND, INVALID
+ * (name, $HOLDFAST_DICTS, $HOLDFAST_CLUSTER), MISMATCH (it does not belong to the cluster that $HOLDFAST_CLUSTER
+ * names). */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
-/* [set-up] Removes the dictionary from the world, with the locks in it. Its handles, in any process, find the next
- * dictionary of that name and cluster, or give REMOVED. NOT_FOUND, INVALID (name).
- * A call that runs at that moment in any thread or process ends as if it came before the removal or after it. A lock or
+/* [set-up] Removes the dictionary with the locks in it. Its handles, in any process, find the next dictionary of that
+ * name and cluster, or return REMOVED. NOT_FOUND, INVALID (name).
+ * A call that runs at that moment in any thread or process ends as if it came before or after the removal. Locks and
  * permits are granted only before the removal, and each fencing number of a later dictionary is larger. A process keeps
  * the memory, the mapping and the descriptor of the removed dictionary until its next call with the handle, and until
- * calls that were inside have ended; then it keeps the handle alone, about 1 KB for each name. (A process with several
+ * calls that were inside have ended. After that it keeps only the handle, about 1 KB per name. (A process with several
  * threads keeps all of it if the kernel has no membarrier: before Linux 4.14, and in some sandboxes.) */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
-/* [set-up] Gives two descriptors that tell others that the dictionary is in use, as this process does while it has it
- * open, for as long as they, or copies of them, are open anywhere; fds[1] may be -1, where one is enough. A program that
- * holds something over exec needs these, too: the descriptor of holdfast_hold_over_exec keeps no dictionary, and where the
- * files of the runtime directory are deleted or replaced, newcomers are refused only those dictionaries that are in use.
- * They are of the dictionary as it is now, not of one that is made after a removal, close at exec until the caller clears
- * FD_CLOEXEC, and give no way to anything of the world. End them as the hold, by holdfast_end_hold. On failure both are
- * -1: MISMATCH (the name does not lead to the dictionary's file any more), REMOVED, INVALID (an observer). */
+/* [set-up] Returns two descriptors. While they, or copies of them, are open anywhere, others see that the dictionary is
+ * in use. fds[1] may be -1 if one is enough. A program that holds something over exec needs these, too. The descriptor
+ * of holdfast_hold_over_exec keeps no dictionary in use, and if files of the runtime directory are deleted or replaced,
+ * newcomers are refused only dictionaries in use. The descriptors belong to the dictionary as it is now, not to one
+ * that is created after a removal. They close at exec until the caller clears FD_CLOEXEC, and give no access to the
+ * runtime directory. End them like the hold, by holdfast_end_hold. On failure both are -1: MISMATCH (the name no longer
+ * leads to the dictionary's file), REMOVED, INVALID (an observer). */
 HOLDFAST_API int holdfast_use_over_exec(holdfast_dict *dict, int fds[2]);
 
 typedef struct holdfast_value {
@@ -291,117 +300,118 @@ typedef struct holdfast_value {
   double number;   /* out: of a number, or 0 or 1 of a boolean                              */
   char *data;      /* in: the caller's buffer; out: unchanged, holds the string or table    */
   size_t capacity; /* in: bytes of the buffer                                               */
-  size_t size;     /* out: bytes of the string or table, also when it did not fit (BUFFER)  */
+  size_t size;     /* out: bytes of the string or table, even if it did not fit (BUFFER)    */
 } holdfast_value;
 
-/* [set-up] The names of the world's dictionaries in order, packed as the keys of holdfast_keys; opens none of them. One
- * that is made or removed meanwhile may be among them. Enters the world. BUFFER (as holdfast_keys), SYSTEM (the runtime
- * directory cannot be read). */
+/* [set-up] Lists the names of the runtime directory's dictionaries in order, packed like the keys of holdfast_keys, and
+ * opens none of them. A dictionary that is created or removed during the call may or may not be listed. Joins the
+ * runtime directory. BUFFER (as holdfast_keys), SYSTEM (the runtime directory cannot be read). */
 HOLDFAST_API int holdfast_list(holdfast_value *names, uint32_t *count);
 
-/* [read] Gives the key's value; a key that is locked, or has permits in use, reads as the boolean true. NOT_FOUND,
+/* [read] Returns the key's value; a key that is locked, or has permits in use, reads as the boolean true. NOT_FOUND,
  * BUFFER, IS_A_LIST. */
 HOLDFAST_API int holdfast_get(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value);
 
-/* [read] As holdfast_get, but also gives a value that has expired or was flushed, if it is still there; *stale is then
- * nonzero. */
+/* [read] Like holdfast_get, but also returns a value that has expired or was flushed, if it is still there; *stale is
+ * then nonzero. */
 HOLDFAST_API int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t key_length, holdfast_value *value,
                                     int *stale);
 
 /* [change] Stores under the key: SET always, ADD only if there is no value (EXISTS), REPLACE only if there is one
  * (NOT_FOUND). `type` BOOLEAN and NUMBER use `number`, STRING and TABLE use data and length, NIL deletes (as in
- * ngx.shared; SET and SAFE_SET only). What was under the key ends, a list or a held lock included. To make room,
- * expired entries go first, then live ones that were used least; `forcible` (may be null) is set nonzero when live
+ * ngx.shared; SET and SAFE_SET only). The previous value ends, even a list or a held lock. To make room, expired
+ * entries are removed first, then the least recently used live ones; `forcible` (may be null) becomes nonzero if live
  * entries were removed. Held locks stay. Also: NO_MEMORY, TOO_LARGE, INVALID (op, type). */
 HOLDFAST_API int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type,
                                 const char *data, size_t length, double number, double exptime, uint32_t flags,
                                 int *forcible);
 
 /* [change] Compares and swaps in one step: stores `desired` if the key's value is `expected`. A null pointer or the
- * type NIL means "no value"; else type, flags (of desired), number, data and size are read. Numbers are compared as
- * numbers, strings and tables byte by byte; flags are not compared. NOT_FOUND (there is no value), EXISTS (there is
- * one, though none was expected), DIFFERS; else as store. */
+ * type NIL means "no value"; otherwise type, flags (of desired), number, data and size are read. Numbers are compared
+ * as numbers, strings and tables byte by byte; flags are not compared. NOT_FOUND (there is no value), EXISTS (there is
+ * one, though none was expected), DIFFERS; else as holdfast_store. */
 HOLDFAST_API int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
                               const holdfast_value *desired, double exptime, int *forcible);
 
-/* [change] Deletes the key, and releases a lock under it. OK also when there is no such key, as in ngx.shared. */
+/* [change] Deletes the key, and releases a lock under it. OK even if there is no such key, as in ngx.shared. */
 HOLDFAST_API int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
 
-/* [change] Adds `by` to a number and gives the sum. Without a value: NOT_FOUND, or, if has_init is not 0, stores
- * init + by with the exptime init_ttl; forcible as in store. NOT_A_NUMBER, NO_MEMORY, TOO_LARGE. */
+/* [change] Adds `by` to a number and returns the sum. Without a value: NOT_FOUND, or, if has_init is not 0, stores init
+ * + by with the exptime init_ttl; forcible as in holdfast_store. NOT_A_NUMBER, NO_MEMORY, TOO_LARGE. */
 HOLDFAST_API int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init,
                                double init, double init_ttl, double *sum, int *forcible);
 
-/* [read] Seconds left, in whole milliseconds; 0 if the entry never expires, negative for a value that has expired and
- * is still there. NOT_FOUND. */
+/* [read] Returns the seconds left, in whole milliseconds; 0 if the entry never expires, negative for a value that has
+ * expired and is still there. NOT_FOUND. */
 HOLDFAST_API int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
 /* [change] Gives an existing entry a new exptime. NOT_FOUND. */
 HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
 /* [change] Ends all entries at one instant, locks included. */
 HOLDFAST_API int holdfast_flush_all(holdfast_dict *dict);
 
-/* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count is how many, also
- * with TIMEOUT, when some may be left. Also frees what dead processes held, and finds and repairs damage. Its time
- * grows with the number of entries. */
+/* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count is their number, also with
+ * TIMEOUT, when some may be left. Also frees what dead processes held, and finds and repairs damage. Its time grows
+ * with the number of entries. */
 HOLDFAST_API int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
 
 /* --- lists: a key's value may be a list of numbers and strings --- */
 
-/* [change] Adds an element at an end (`end`: a holdfast_end; `type`: NUMBER or STRING); makes the list if there is no
- * value. *count is then the number of elements. Removes no live entry to make room. NOT_A_LIST, NO_MEMORY, TOO_LARGE,
+/* [change] Adds an element at an end (`end`: a holdfast_end; `type`: NUMBER or STRING); creates the list if there is no
+ * value. *count is the new number of elements. Removes no live entry to make room. NOT_A_LIST, NO_MEMORY, TOO_LARGE,
  * INVALID (end, type). */
 HOLDFAST_API int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type,
                                const char *data, size_t length, double number, uint32_t *count);
-/* [change] Takes an element out at an end; the key goes with the last one. NOT_FOUND, NOT_A_LIST, BUFFER (as get;
- * nothing was taken out), INVALID (end). */
+/* [change] Removes an element at an end and returns it; the key goes with the last one. NOT_FOUND, NOT_A_LIST, BUFFER
+ * (as get; nothing was removed), INVALID (end). */
 HOLDFAST_API int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
-/* [read] Number of elements; 0 if there is no value. NOT_A_LIST. */
+/* [read] Returns the number of elements; 0 if there is no value. NOT_A_LIST. */
 HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
 
 /* --- the whole dictionary --- */
 
-/* [read] At most `max` keys (0: all) in no order, packed as a uint32_t length and the bytes, one after the other
- * without padding, into keys->data; keys->size is their size. BUFFER if keys->capacity is too small: keys->size is then
- * what was needed, the data a part of it, and the next call may need more. */
+/* [read] Returns at most `max` keys (0: all) in no order. They are packed into keys->data as a uint32_t length and the
+ * bytes, one after the other without padding; keys->size is their size. BUFFER if keys->capacity is too small:
+ * keys->size is then the size that was needed, and the data a part of it; the next call may need more. */
 HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
-/* [read] The next keys of a scan, packed as above: about `count` (at least 1) of those that begin with `prefix`, or
- * fewer, or none. Begin with *cursor 0; each OK changes it, and it is 0 again at the end. A key that exists from the
- * first call to the last is given exactly once; others may be missed. Never waits for more than one chain of keys.
- * BUFFER (with the cursor as it was), INVALID (count). */
+/* [read] Returns the next keys of a scan, packed as above: about `count` (at least 1) of those that begin with
+ * `prefix`, or fewer, or none. Begin with *cursor 0; each OK changes it, and it is 0 again at the end. A key that
+ * exists from the first call to the last is returned exactly once; others may be missed. Never waits for more than one
+ * chain of keys. BUFFER (with the cursor unchanged), INVALID (count). */
 HOLDFAST_API int holdfast_scan(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
-/* [read] As holdfast_scan: the keys that somebody holds or waits for, as a lock, a rwlock or a semaphore; those of dead
- * holders, too, until others take them. holdfast_holders describes them. */
+/* [read] Like holdfast_scan, for the keys that somebody holds or waits for, as a lock, a rwlock or a semaphore. Keys of
+ * dead holders are included until others take them. holdfast_holders describes them. */
 HOLDFAST_API int holdfast_scan_locks(holdfast_dict *dict, uint64_t *cursor, uint32_t count, const char *prefix,
                                      size_t prefix_length, holdfast_value *keys, uint32_t *found);
 
 typedef struct holdfast_stats {
-  uint64_t entries;     /* also expired ones, until their memory is needed                        */
+  uint64_t entries;     /* including expired ones, until their memory is needed                   */
   uint64_t bytes_used;  /* by entries, lists and waiters                                          */
-  uint64_t bytes_free;  /* also those that are not taken from /dev/shm yet                        */
-  uint64_t hits;        /* get, get_stale: something was found                                    */
+  uint64_t bytes_free;  /* including those not taken from /dev/shm yet                            */
+  uint64_t hits;        /* get, get_stale: a value was found                                      */
   uint64_t misses;
   uint64_t evictions;   /* live entries removed to make room                                      */
   uint64_t expirations; /* entries removed after they had expired or were flushed                 */
-  uint64_t repairs;     /* shards put in order after a process died in the middle of a change,    */
-                        /* or damage was found                                                   */
-  uint64_t mutex_waits; /* times that a change had to wait for the mutex of its shard             */
-  uint64_t lock_waits;  /* waits that queued: for a lock, or for permits                          */
+  uint64_t repairs;     /* shards repaired after a process died in the middle of a change, or     */
+                        /* after damage                                                          */
+  uint64_t mutex_waits; /* changes that had to wait for the mutex of their shard                  */
+  uint64_t lock_waits;  /* queued waits for a lock or for permits                                 */
   uint64_t lock_wakes;  /* waiters that a release woke                                            */
-  uint64_t lock_reserved_ms; /* sum of the times from a grant to a waiter until it came for it      */
-  uint64_t lives_unknown; /* times that the system could not tell whether a process lives           */
-  uint64_t words_mended;  /* overwritten words that were put right outside of the shards            */
+  uint64_t lock_reserved_ms; /* total time between a grant to a waiter and its claim                */
+  uint64_t lives_unknown; /* times that the system could not say if a process is alive              */
+  uint64_t words_mended;  /* overwritten words that were repaired outside the shards                */
 } holdfast_stats;
 
-/* [read] Counts since the dictionary was made; lives_unknown and words_mended count for the whole runtime directory. */
+/* [read] Counts since the dictionary was created; lives_unknown and words_mended count for the whole runtime
+ * directory. */
 HOLDFAST_API int holdfast_dict_stats(holdfast_dict *dict, holdfast_stats *stats);
-/* [read] Bytes of the segment; 0 if the dictionary was removed. */
+/* [read] Returns the bytes of the segment; 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_capacity(holdfast_dict *dict);
-/* [read] Bytes of the largest value that fits under a key of up to 256 bytes, if older values can go; 0 if the dictionary
- * was removed. */
+/* [read] Returns the bytes of the largest value that fits under a key of up to 256 bytes if older values can be
+ * removed; 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_largest_value(holdfast_dict *dict);
-/* [read] Bytes that no entry occupies; 0 if the dictionary was removed. */
+/* [read] Returns the bytes that no entry occupies; 0 if the dictionary was removed. */
 HOLDFAST_API uint64_t holdfast_free_space(holdfast_dict *dict);
 
 /* --- locks ------------------------------------------------------------------------------------------- */
@@ -415,36 +425,37 @@ typedef struct holdfast_lease {
 
 typedef enum holdfast_how {
   HOLDFAST_HOW_FAIR = 1, /* waiters go first                                                             */
-  HOLDFAST_HOW_FIRST = 2 /* the first step of a wait: a refusal is not counted (holdfast_dict_contention) */
+  HOLDFAST_HOW_FIRST = 2 /* first step of a wait: a refusal is not counted (holdfast_dict_contention)     */
 } holdfast_how;
 
 /* [attempt] Takes the lock if it is free, has expired, or its holder's process is dead. `task` is the task of this
- * process that becomes its holder (see holdfast_lock_adopt), 0 for none. `how`: holdfast_how, added up. OK fills
+ * process that becomes its holder (see holdfast_lock_adopt), 0 for none. `how`: the sum of holdfast_how flags. OK fills
  * the lease; any other code but INVALID clears it. LOCKED (also if there is an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                    uint32_t task, int how, holdfast_lease *lease);
-/* [wait] Takes the lock as lock_try does. If another has it, waits in the queue of the key, in the order of arrival,
- * for up to `timeout` seconds; 0 or less: does not wait; more than 1e10: without end. OK fills the lease; any other
- * code but INVALID clears it. LOCKED: the time is over, and another has the lock, maybe at another machine of the
- * cluster. SYSTEM also if it cannot be told whether the holder lives. NO_MEMORY, TOO_LARGE, INVALID (also timeout).
- * In a cluster, UNAVAILABLE: the agent cannot reach the store, or there is no agent. A call that does not wait asks the
- * store all the same, for up to 1 s, and gives ELSEWHERE if another machine has the lock. */
+/* [wait] Takes the lock like lock_try. If another has it, waits in the queue of the key, in the order of arrival, for
+ * up to `timeout` seconds. 0 or less: does not wait. More than 1e10: waits without limit. OK fills the lease; any other
+ * code but INVALID clears it. LOCKED: the time is over, and another has the lock, maybe on another machine of the
+ * cluster. SYSTEM also if the system cannot say whether the holder is alive. NO_MEMORY, TOO_LARGE, INVALID (also
+ * timeout).
+ * In a cluster, UNAVAILABLE: the agent cannot reach the store, or there is no agent. A call that does not wait still
+ * asks the store, for up to 1 s, and returns ELSEWHERE if another machine has the lock. */
 HOLDFAST_API int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, double timeout, double exptime,
                                holdfast_lease *lease);
-/* [change] Gives the lock back and wakes one waiter. NOT_OWNER if the lease no longer holds it (expired and taken,
- * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease;
- * with any other code the lock is still held, and the call may be made again. */
+/* [change] Releases the lock and wakes one waiter. NOT_OWNER if the lease no longer holds it (expired and taken,
+ * deleted, flushed) or belongs to another process, as in a forked child. OK, NOT_OWNER and REMOVED clear the lease.
+ * With any other code the lock is still held, and the call may be repeated. */
 HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
-/* [attempt] As holdfast_unlock, for a caller that does not come again: a finaliser, the end of a scope. If it is refused
- * (TIMEOUT, BUSY, CORRUPT, SYSTEM), the library takes the lease over: a thread of its own, or where none can be started
- * a later call that finds something held, tries again until the lock is given back or lost. So the lease is cleared in
- * any case, unless there is no memory for it. */
+/* [attempt] Like holdfast_unlock, for a caller that cannot retry: a finaliser, the end of a scope. If the release is
+ * refused (TIMEOUT, BUSY, CORRUPT, SYSTEM), the library takes the lease over. A thread of the library tries again until
+ * the lock is released or lost; if none can be started, a later call that finds something held does. So the lease is
+ * always cleared, unless there is no memory for it. */
 HOLDFAST_API int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length,
                                              holdfast_lease *lease);
-/* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. It is for what repairs, and for
- * a parent that gives back what its child holds over exec: the holder is not told, but learns it as it learns of any
- * other loss. holdfast_lock_holder has what a lease is made of. NOT_OWNER (that grant has ended). */
+/* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. It is for repair tools, and for
+ * a parent that releases what its child holds over exec. The holder is not notified; it learns of it like of any other
+ * loss. holdfast_lock_holder returns what a lease consists of. NOT_OWNER (that grant has ended). */
 HOLDFAST_API int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease);
 /* [change] Gives the lease a new exptime, from now. NOT_OWNER (another lease holds the lock, or a value replaced it),
@@ -452,15 +463,15 @@ HOLDFAST_API int holdfast_lock_break(holdfast_dict *dict, const char *key, size_
 HOLDFAST_API int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, double exptime);
 /* [change] Sets the holder of the lease within this process: the task `task`, which makes the call itself (see
- * holdfast_task_ids); 0: none, if it is not certain which task will give it back. NOT_OWNER. */
+ * holdfast_task_ids); 0: none, if it is not certain which task will release it. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_adopt(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease, uint32_t task);
-/* [read] Seconds until the lease expires; 0: never. NOT_OWNER. */
+/* [read] Returns the seconds until the lease expires; 0: never. NOT_OWNER. */
 HOLDFAST_API int holdfast_lock_remaining(holdfast_dict *dict, const char *key, size_t key_length,
                                          const holdfast_lease *lease, double *seconds);
 
 /* [change] Stores why the lease is held, in at most HOLDFAST_WHY_MAX bytes, for holdfast_lock_holder; 0 bytes remove
- * it. It ends with the lease. NOT_OWNER, NO_MEMORY (the text stays as it was), INVALID (length). */
+ * the text. It ends with the lease. NOT_OWNER, NO_MEMORY (the text stays unchanged), INVALID (length). */
 HOLDFAST_API int holdfast_lock_explain(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, const char *why, size_t length);
 
@@ -478,68 +489,70 @@ typedef struct holdfast_holder {
   double remaining;  /* seconds until it expires; 0 if it never does                                     */
   uint32_t pid;      /* in the process's own pid namespace; 0 if it is dead and its slot is reused       */
   uint32_t worker;   /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                   */
-  uint32_t waiters;  /* how many wait, those in lock_watch included                                      */
-  uint32_t alive;    /* 0: the process is dead, and the next attempt takes the lock; 1: it lives; 2: the */
-                     /* system cannot tell                                                               */
-  uint32_t permits;  /* how many permits; 1 for a lock; HOLDFAST_ALL_PERMITS for the writer of a rwlock  */
+  uint32_t waiters;  /* the number of waiters, including those in lock_watch                             */
+  uint32_t alive;    /* 0: the process is dead, and the next attempt takes the lock; 1: alive; 2: the    */
+                     /* system cannot say                                                                */
+  uint32_t permits;  /* number of permits; 1 for a lock; HOLDFAST_ALL_PERMITS for a writer of a rwlock   */
   char program[16];  /* name of the program, ended by a zero byte                                        */
-  char why[128];     /* what holdfast_lock_explain said, ended by a zero byte                            */
+  char why[128];     /* the text of holdfast_lock_explain, ended by a zero byte                          */
   uint32_t kind;     /* what is held: a holdfast_held                                                    */
-  uint64_t revision; /* of the lock of a cluster: the store's, with which this machine got it; else 0    */
+  uint64_t revision; /* in a cluster: the store's revision when this machine got the lock; else 0        */
 } holdfast_holder;
 
-/* [change] Describes the holder of the lock, at one instant, and changes nothing. Where several hold permits, the one
- * that has held them longest. NOT_FOUND (there is no holder, and *holder is all 0). */
+/* [change] Describes the holder of the lock at one instant, and changes nothing. If several hold permits, describes the
+ * one that has held them longest. NOT_FOUND (there is no holder, and *holder is all 0). */
 HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_holder *holder);
 
 enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
 
-/* [change] Describes all holders of the key's lock or permits, at one instant: *count is their number, *waiters how
- * many wait. Writes at most `max` of them, and at most HOLDFAST_HOLDERS_MAX, longest held first. With `max` 0,
+/* [change] Describes all holders of the key's lock or permits at one instant: *count is their number, *waiters the
+ * number of waiters. Writes at most `max` of them, and at most HOLDFAST_HOLDERS_MAX, longest held first. With `max` 0,
  * holders may be null. Without a holder *count is 0. NO_MEMORY (of the process). */
 HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                   uint32_t max, uint32_t *count, uint32_t *waiters);
 
 /* --- how long locks are waited for and held ------------------------------------------------------------ */
 
-/* Counts in the dictionary's file, of all processes, since it was made. They tell of locks and permits:
- * - how long waits took, that is, from the first holdfast_lock_wait or holdfast_permits_wait that was refused until it
- *   was granted, or until holdfast_lock_leave. Each is counted;
- * - how long grants were held, from the grant (of one that was reserved for a waiter: from its claim) until
- *   holdfast_unlock or holdfast_lock_break. Each counts that was waited for, or was held for two ticks of the system's
- *   coarse clock (8 ms on most), unless the process makes millions of grants in a second. A clock for each of the short
- *   ones would cost more than the rest of an unlock, so a process measures one of the dictionary if it has measured none
- *   for 4 ms, and of the others one in 256, at random, which counts 256 times. Grants that end otherwise (expired,
- *   flushed, deleted, of a dead process) are not counted.
- * Memory is taken when something is counted, 4 KB at a time, 68 KB in all, beside the dictionary's size; while there is
- * none, nothing is counted. */
+/* Counts of all processes since the dictionary was created, in the dictionary's file, for locks and permits:
+ * - How long waits took: from the first holdfast_lock_wait or holdfast_permits_wait that was refused until the grant,
+ *   or until holdfast_lock_leave. Each wait is counted.
+ * - How long grants were held: from the grant (or, if it was reserved for a waiter, from its claim) until
+ *   holdfast_unlock or holdfast_lock_break. A grant is counted if it was waited for, or was held for two ticks of the
+ *   system's coarse clock (8 ms on most). If the process makes millions of grants in a second, long holds are sampled
+ *   like short ones. Reading the clock for each of the short ones would cost more than the rest of an unlock. So a
+ *   process measures one if it has measured none of the dictionary for 4 ms. It measures one in 256 of the others, at
+ *   random, which counts 256 times. Grants that end otherwise (expired, flushed, deleted, of a dead process) are not
+ *   counted.
+ *
+ * The counts take memory beside the dictionary's size when there is something to count: 4 KB at a time, 68 KB in all.
+ * Without memory, nothing is counted. */
 
 typedef enum holdfast_time {
   HOLDFAST_TIME_WAITED = 0,
   HOLDFAST_TIME_HELD = 1
 } holdfast_time;
 
-enum { HOLDFAST_BUCKETS = 720 /* of a histogram */ };
+enum { HOLDFAST_BUCKETS = 720 /* in a histogram */ };
 
-/* A log-linear histogram. Bucket 0 counts times below 1 ns, bucket i those from holdfast_bucket_end(i - 1) on, below
- * holdfast_bucket_end(i). From 32 ns on a bucket is at most a 16th wider than its beginning is long: its middle is at
+/* A log-linear histogram. Bucket 0 counts times below 1 ns; bucket i counts times from holdfast_bucket_end(i - 1) to
+ * below holdfast_bucket_end(i). From 32 ns on a bucket is at most 1/16 wider than its lower bound: its middle is at
  * most 3.2 % off. The last one, from about 3 days on, has no end. */
 typedef struct holdfast_histogram {
   size_t struct_size;    /* in: sizeof(holdfast_histogram)     */
-  uint64_t count;        /* all buckets together               */
+  uint64_t count;        /* sum of all buckets                 */
   double sum;            /* seconds, of all times together     */
   double max;            /* seconds, the longest               */
   uint64_t buckets[720]; /* HOLDFAST_BUCKETS                   */
 } holdfast_histogram;
 
 /* [read] Fills the histogram for locks, rwlocks or semaphores (`held`: a holdfast_held; `time`: a holdfast_time). It is
- * not of one instant: others count meanwhile. INVALID (held, time, struct_size). */
+ * not a snapshot: others count during the call. INVALID (held, time, struct_size). */
 HOLDFAST_API int holdfast_dict_histogram(holdfast_dict *dict, int held, int time, holdfast_histogram *histogram);
-/* Seconds at which the bucket ends; infinite for the last one and all behind it. */
+/* Returns the seconds at which the bucket ends; infinite for the last one and all after it. */
 HOLDFAST_API double holdfast_bucket_end(uint32_t bucket);
-/* Seconds within which the share `quantile` (0 to 1) of all times lies: the middle of the bucket of that time, but at
- * most `max`. 0 if nothing was counted, or for a quantile that is none. */
+/* Returns the seconds within which the share `quantile` (0 to 1) of all times lies: the middle of the bucket of that
+ * time, but at most `max`. 0 if nothing was counted, or if the quantile is out of range. */
 HOLDFAST_API double holdfast_quantile(const holdfast_histogram *histogram, double quantile);
 
 enum {
@@ -547,40 +560,40 @@ enum {
   HOLDFAST_CONTENDED_KEY_MAX = 72 /* bytes of a key that are kept              */
 };
 
-/* What there was to wait for at one key, since the key was noted. */
+/* The contention of one key, since the key was recorded. */
 typedef struct holdfast_contended {
   uint64_t waits;      /* waits, as in the histogram                                                       */
-  uint64_t timeouts;   /* of them, those that ended without what they waited for                           */
+  uint64_t timeouts;   /* waits that ended without success                                                 */
   uint64_t refused;    /* attempts that found it held and did not wait; of several at once, one may count  */
   double wait_time;    /* seconds, of all waits together                                                   */
-  uint32_t kind;       /* what was asked for last: a holdfast_held                                         */
-  uint32_t key_length; /* of the whole key; `key` has its first HOLDFAST_CONTENDED_KEY_MAX bytes at most   */
+  uint32_t kind;       /* what was requested last: a holdfast_held                                         */
+  uint32_t key_length; /* of the whole key; `key` has at most its first HOLDFAST_CONTENDED_KEY_MAX bytes   */
   char key[72];
 } holdfast_contended;
 
 /* [read] Describes the keys with the most contention, the worst first: at most `max`, and at most
- * HOLDFAST_CONTENDED_MAX. Worse is the key with the larger sum of microseconds waited, waits and refusals. Of more keys
- * than there is room for, which is about 250, those are forgotten that had the least; one that comes back begins anew.
+ * HOLDFAST_CONTENDED_MAX. Keys are ranked by the sum of microseconds waited, waits and refusals. There is room for
+ * about 250 keys; if there are more, those with the least contention are dropped, and start at 0 when they come back.
  * `struct_size`: sizeof(holdfast_contended). INVALID (struct_size). */
 HOLDFAST_API int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size_t struct_size,
                                           uint32_t max, uint32_t *count);
 
 /* --- clusters ---------------------------------------------------------------------------------------- */
 
-/* The locks of a dictionary that belongs to a cluster are locks of all its machines. An agent, a process of this
- * machine, gets them at the cluster's store. It has a session there, which ends at a deadline unless the agent prolongs
- * it. All locks that this machine has are lost with it: their leases are NOT_OWNER from then on. */
+/* The locks of a dictionary that belongs to a cluster are shared by all its machines. An agent, a process of this
+ * machine, gets them from the cluster's store. The agent has a session there, which ends at a deadline unless it renews
+ * it. If the session ends, this machine loses all its locks: their leases are NOT_OWNER from then on. */
 typedef struct holdfast_cluster {
   char name[64];  /* of the cluster, ended by a zero byte                                    */
   uint32_t agent; /* process id of the agent, in its own pid namespace; 0: there is none     */
-  uint32_t epoch; /* number of the session; each has another one than the session before     */
-  double seconds; /* until the session ends, unless it is prolonged; 0: it is lost           */
-  uint64_t machine; /* the session's number at the store, which stands for this machine there; 0: none yet */
+  uint32_t epoch; /* number of the session, different from that of the session before        */
+  double seconds; /* until the session ends, unless it is renewed; 0: it is lost             */
+  uint64_t machine; /* the session's number at the store, which identifies this machine; 0: none yet       */
 } holdfast_cluster;
 
-/* [read] Describes the cluster of the dictionary. UNAVAILABLE: no agent attends the dictionary, or the session is lost,
- * or its store gives nothing new: it does not answer, is full, has no leader or denies. holdfast_error() says which, and
- * *state is filled all the same. NOT_FOUND (the dictionary belongs to no cluster). */
+/* [read] Describes the cluster of the dictionary. UNAVAILABLE: no agent serves the dictionary, or the session is lost,
+ * or the store grants nothing new because it does not answer, is full, has no leader or denies access. holdfast_error()
+ * says which, and *state is filled in any case. NOT_FOUND (the dictionary belongs to no cluster). */
 HOLDFAST_API int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
 
 /* --- questions to the agent of a cluster ------------------------------------------------------------- */
@@ -588,34 +601,35 @@ HOLDFAST_API int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *s
 typedef enum holdfast_question {
   HOLDFAST_ASK_VERIFY = 0, /* does this machine have the lock, as the store says now?                    */
   HOLDFAST_ASK_HOLDER = 1, /* which machine has it?                                                      */
-  HOLDFAST_ASK_BREAK = 2,  /* take it from the machine that has it, if its grant is still of `revision`  */
-  HOLDFAST_ASK_STATUS = 3  /* how does the agent do? The key is ignored, and may be of 0 bytes           */
+  HOLDFAST_ASK_BREAK = 2,  /* take it from the machine that has it, if its grant still has `revision`    */
+  HOLDFAST_ASK_STATUS = 3  /* how is the agent? The key is ignored, and may have 0 bytes                 */
 } holdfast_question;
 enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
 
-/* [attempt] Asks the agent, and gives a descriptor that is readable when holdfast_answer() has something to give. Close
- * it to give up. UNAVAILABLE (no agent), NOT_FOUND (the dictionary belongs to no cluster), INVALID (question, key),
- * REMOVED, SYSTEM. */
+/* [attempt] Asks the agent, and returns a descriptor that is readable when holdfast_answer() has a result. Close it to
+ * give up. UNAVAILABLE (no agent), NOT_FOUND (the dictionary belongs to no cluster), INVALID (question, key), REMOVED,
+ * SYSTEM. */
 HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                               int *fd);
-/* [read] The answer: lines of "name=value". The first is "code=yes", "code=no", "code=unavailable" or, of a key that is
- * too long for the store, "code=unsupported", the last two with the reason as "sentence"; then, as far as they are known, "revision" and "machine" of the grant, and of the holder "host", "pid",
- * "program", "why" and "when" (ms since 1970). Of ASK_STATUS: "machine" of the session, or the reason why there is none
- * as "sentence", then the agent's counts, which cluster/docs/cluster.md describes. *size: in: bytes of the buffer, at least HOLDFAST_ANSWER_MAX; out: of the
- * answer. TIMEOUT: it has not come yet. All other codes close the descriptor. UNAVAILABLE (the agent has ended),
- * INVALID. */
+/* [read] Returns the answer: lines of "name=value". The first is "code=yes", "code=no", "code=unavailable", or
+ * "code=unsupported" for a key that is too long for the store; the last two have the reason as "sentence". Then follow,
+ * if known, "revision" and "machine" of the grant, and "host", "pid", "program", "why" and "when" (ms since 1970) of
+ * the holder. ASK_STATUS returns "machine" of the session, or as "sentence" the reason why there is none, then the
+ * agent's counts, which cluster/docs/cluster.md describes. *size: in: bytes of the buffer, at least
+ * HOLDFAST_ANSWER_MAX; out: bytes of the answer. TIMEOUT: there is no answer yet. All other codes close the descriptor.
+ * UNAVAILABLE (the agent has ended), INVALID. */
 HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);
-/* Whether the lease holds the lock, as the cluster's store says now: asks it, and sleeps until it has answered, at most
- * `seconds` (0 or more). OK, NOT_OWNER, UNAVAILABLE (no agent, or it got no answer from the store), TIMEOUT (the agent
- * has not answered in time), and what is listed for [read]. A lock of a plain dictionary is looked at, and nobody
- * asked. An event loop sends ASK_VERIFY, and if the answer is yes looks at holdfast_lock_remaining(): both must be
- * there. */
+/* Asks the cluster's store whether the lease holds the lock now, and sleeps until it has answered, at most `seconds` (0
+ * or more). OK, NOT_OWNER, UNAVAILABLE (no agent, or it got no answer from the store), TIMEOUT (the agent has not
+ * answered in time), and what is listed for [read]. For a lock of a plain dictionary it only checks the lease. An event
+ * loop sends ASK_VERIFY, and if the answer is yes calls holdfast_lock_remaining(): the lock is held only if both
+ * agree. */
 HOLDFAST_API int holdfast_lock_verify(holdfast_dict *dict, const char *key, size_t key_length,
                                       const holdfast_lease *lease, double seconds);
 
 /* --- waiting in a thread ----------------------------------------------------------------------------- */
 
-/* What holdfast_acquire is asked for. Later versions may have more fields, at the end; where one is 0, nothing changes.
+/* The request of holdfast_acquire. Later versions may add fields at the end; a field that is 0 changes nothing.
  * In C, and in C++20:
  *
  *   const holdfast_request request = HOLDFAST_REQUEST(.timeout = 5, .exptime = 30, .why = "the nightly report");
@@ -626,49 +640,49 @@ typedef struct holdfast_request {
   int32_t kind HOLDFAST_DEFAULT(0);          /* a holdfast_held: what is wanted                            */
   double timeout HOLDFAST_DEFAULT(0);        /* as in holdfast_lock                                        */
   double exptime HOLDFAST_DEFAULT(0);        /* as in holdfast_lock                                        */
-  uint32_t want HOLDFAST_DEFAULT(0);         /* as in holdfast_permits_try; of a lock 0                    */
-  uint32_t total HOLDFAST_DEFAULT(0);        /* as in holdfast_permits_try; of a lock 0                    */
+  uint32_t want HOLDFAST_DEFAULT(0);         /* as in holdfast_permits_try; 0 for a lock                   */
+  uint32_t total HOLDFAST_DEFAULT(0);        /* as in holdfast_permits_try; 0 for a lock                   */
   int32_t fair HOLDFAST_DEFAULT(0);          /* not 0: overtakes no waiter, and is not overtaken           */
   int32_t holds HOLDFAST_DEFAULT(0);         /* a holdfast_holds: what the task holds                      */
-  uint32_t task HOLDFAST_DEFAULT(0);         /* the task that waits, 0: not told, see holdfast_wait        */
-  uint32_t holder_task HOLDFAST_DEFAULT(0);  /* the task that holds what is granted, 0: none               */
+  uint32_t task HOLDFAST_DEFAULT(0);         /* the task that waits; 0: unknown; see holdfast_wait         */
+  uint32_t holder_task HOLDFAST_DEFAULT(0);  /* the task that will hold it; 0: none                        */
   const char *why HOLDFAST_DEFAULT(nullptr); /* for holdfast_lock_holder, ended by a zero byte; NULL: none */
 } holdfast_request;
 
 #define HOLDFAST_REQUEST(...) {.struct_size = sizeof(holdfast_request), __VA_ARGS__}
 
-/* [wait] Takes a lock or permits as the request says, and waits for them as holdfast_lock does; holdfast_unlock gives
- * either back. `why` is cut after HOLDFAST_WHY_MAX bytes, and left out if there is no memory for it. The codes of
- * holdfast_lock; of permits also those of holdfast_permits_try. DEADLOCK: the wait would never end, see
- * holdfast_lock_wait; holdfast_error() names the keys. INVALID (also struct_size, kind, want, total, and what this
- * version of the library does not know). */
+/* [wait] Takes a lock or permits as the request says, and waits for them like holdfast_lock; holdfast_unlock releases
+ * either. `why` is cut after HOLDFAST_WHY_MAX bytes, and left out if there is no memory for it. Returns the codes of
+ * holdfast_lock; for permits also those of holdfast_permits_try. DEADLOCK: the wait would never end, see
+ * holdfast_lock_wait; holdfast_error() names the keys. INVALID (also struct_size, kind, want, total, and fields that
+ * this version of the library does not know). */
 HOLDFAST_API int holdfast_acquire(holdfast_dict *dict, const char *key, size_t key_length,
                                   const holdfast_request *request, holdfast_lease *lease);
 
 /* --- waiting in a loop of your own ------------------------------------------------------------------- */
 
-/* A parker is where one event loop, thread or Lua state sleeps; a waiter is a task of it that waits for a lock. A wait
- * goes like this: waiter_open; then lock_wait until it gives anything but LOCKED or TIMEOUT, and between the calls
- * sleep until parker_sleep names the waiter or wait->sleep seconds have passed; lock_leave if it gives up;
- * waiter_close, or another wait. A waiter waits for one key at a time. A wake-up is a hint: the next lock_wait
+/* A parker is where one event loop, thread or Lua state sleeps. A waiter is one of its tasks that waits for a lock. To
+ * wait, call waiter_open, then call lock_wait until it returns anything but LOCKED or TIMEOUT. Between the calls, sleep
+ * until parker_sleep names the waiter or wait->sleep seconds have passed. To give up, call lock_leave. Then call
+ * waiter_close, or begin another wait. A waiter waits for one key at a time. A wake-up is a hint: the next lock_wait
  * decides. */
 typedef struct holdfast_parker holdfast_parker;
 
-/* [set-up] NULL on failure, with holdfast_error(). */
+/* [set-up] Returns NULL on failure, with holdfast_error(). */
 HOLDFAST_API holdfast_parker *holdfast_parker_new(void);
 /* Closes its waiters, its descriptor and what it listens on. Null is allowed. */
 HOLDFAST_API void holdfast_parker_free(holdfast_parker *parker);
-/* Gives a waiter's number, never 0; 0 when there is no room, with holdfast_error(). Do not use it in a forked child. */
+/* Returns a waiter's number, never 0; 0 if there is no room, with holdfast_error(). Do not use it in a forked child. */
 HOLDFAST_API uint32_t holdfast_waiter_open(holdfast_parker *parker);
-/* Call lock_leave first for a waiter that waits: a wake-up that finds no waiter delays the next one. A number that is
- * no waiter is ignored. */
+/* Closes a waiter. Call lock_leave first if it waits: a wake-up that finds no waiter delays the next one. A number that
+ * is not a waiter is ignored. */
 HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
 
-/* Gives a range of 2^20 task ids to one Lua state, which no other in this process uses: a task id is the result plus a
- * number. The number 0 stands for the whole Lua state: for code outside of coroutines, and as a holder for a coroutine
- * that is not known. The result 0 means that none are left: tell of no task then. The search for deadlocks goes from
- * task to task. It takes a task that waits to do nothing else meanwhile, and what a task holds to be given back by
- * that task only. So name a task as holder only if that is certain: else a deadlock may be reported that is none. */
+/* Returns a range of 2^20 task ids for one Lua state, which no other in this process uses: a task id is the result plus
+ * a number. The number 0 stands for the whole Lua state: for code outside of coroutines, and as a holder if the
+ * coroutine is not known. The result 0 means that no range is left: pass no tasks then. The search for deadlocks goes
+ * from task to task. It assumes that a waiting task does nothing else, and that only the task itself releases what it
+ * holds. So name a task as holder only if that is certain; otherwise a deadlock may be reported that does not exist. */
 HOLDFAST_API uint32_t holdfast_task_ids(void);
 
 /* What a task holds while it waits. */
@@ -681,45 +695,46 @@ typedef enum holdfast_holds {
 typedef struct holdfast_wait {
   holdfast_parker *parker;
   uint32_t waiter;
-  uint32_t task;  /* the task that waits, 0: not told                                                  */
+  uint32_t task;  /* the task that waits; 0: unknown                                                   */
   int32_t fair;   /* not 0: no later caller gets the lock first                                        */
   int32_t holds;  /* a holdfast_holds; any other value is HOLDFAST_HOLDS_SOMETHING                     */
-  double timeout; /* seconds after which the caller gives up, 0: not told. Once they have passed,      */
+  double timeout; /* seconds after which the caller gives up; 0: unknown. Once they have passed,       */
                   /* others overtake the caller if its process is stopped                              */
-  double sleep;   /* out: how long to sleep at most before calling again                               */
-  uint32_t holder_task; /* the task that holds what is granted, 0: none, see holdfast_lock_adopt      */
+  double sleep;   /* out: how long to sleep at most before the next call                               */
+  uint32_t holder_task; /* the task that will hold it; 0: none; see holdfast_lock_adopt               */
   int32_t tries;        /* not 0: do not wait for other machines, see holdfast_lock_wait              */
 } holdfast_wait;
 
-/* [attempt] As lock_try; the call itself does not wait. If the lock is held, it queues the waiter (once) and says in
- * wait->sleep how long to sleep at most before calling again; with TIMEOUT, too. The waiters of a dictionary take at
- * most a quarter of its memory; a waiter that finds no place looks again from time to time, more rarely the more
- * there are. After LOCKED, TIMEOUT and DEADLOCK the waiter may be in the queue: call again, or lock_leave. Any other
- * code ends the wait. INVALID also for a number that is no waiter of the parker, as in a forked child.
- * DEADLOCK: the holder waits, directly or through others, for what wait->task holds, and the caller was the last of
- * the cycle to wait. The others go on when the caller lets go.
- * With wait->tries, in a cluster, ELSEWHERE: the store has said since the wait began that another machine has the lock;
- * UNAVAILABLE: the agent got no answer from the store. Neither comes without an agent. In a cluster also UNSUPPORTED: the
- * key is too long for the store. */
+/* [attempt] Like lock_try; the call itself does not wait. If the lock is held, it queues the waiter (once) and sets
+ * wait->sleep to the longest time to sleep before the next call, also with TIMEOUT. The waiters of a dictionary take at
+ * most a quarter of its memory. A waiter that finds no room in the queue polls, more rarely the more there are. After
+ * LOCKED, TIMEOUT and DEADLOCK the waiter may be in the queue: call again, or lock_leave. Any other code ends the wait.
+ * INVALID also for a number that is not a waiter of the parker, as in a forked child.
+ * DEADLOCK: the holder waits, directly or through others, for what wait->task holds, and the caller was the last of the
+ * cycle to wait. The others continue when the caller releases its locks.
+ * In a cluster, with wait->tries, ELSEWHERE: the store has said since the wait began that another machine has the lock;
+ * UNAVAILABLE: the agent got no answer from the store. Without an agent neither is returned. In a cluster also
+ * UNSUPPORTED: the key is too long for the store. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
-/* [attempt] Waits for the end of a grant, without taking the lock. OK: the grant that held it when the wait began has
- * ended (released, expired, of a dead process, deleted, flushed), even if the lock is held again. All watchers are
- * woken at once, and delay no waiter. Set `*grant` to 0 to begin a wait; with LOCKED it is the fencing number of the
- * grant, so call again with it. LOCKED queues the waiter as lock_wait does; see there for sleep, codes and
- * lock_leave. `wait` may be null: then the call only looks. OK also if the key is not held. Of permits, those held
- * when the wait began have to end; a value of another kind has to go. For both wait->sleep is short, as nothing wakes
- * the waiter. ELSEWHERE in a cluster, if this machine does not have the lock: another one may hold it. */
+/* [attempt] Waits for the end of a grant without taking the lock. OK: the grant that held it when the wait began has
+ * ended (released, expired, of a dead process, deleted, flushed), even if the lock is held again. OK also if the key is
+ * not held. All watchers are woken at once, and delay no waiter. Set `*grant` to 0 to begin a wait. With LOCKED it is
+ * the fencing number of the grant, so call again with it. LOCKED queues the waiter like lock_wait; see there for sleep,
+ * codes and lock_leave. If `wait` is null, the call only checks. For permits, all that were held when the wait began
+ * must end; a value of another kind must be removed. For both wait->sleep is short, because nothing wakes the waiter.
+ * In a cluster, ELSEWHERE if this machine does not have the lock: another one may hold it. */
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
-/* After DEADLOCK, until the waiter is used again: the keys of the cycle of waits, beginning with the waiter's, packed
- * as by holdfast_keys. Of a long key, the first 56 bytes. BUFFER, NOT_FOUND (there was no deadlock), NO_MEMORY. */
+/* Returns the keys of the cycle of waits, beginning with the waiter's, packed like those of holdfast_keys: after
+ * DEADLOCK, until the waiter is used again. A longer key is cut to its first 56 bytes. BUFFER, NOT_FOUND (there was no
+ * deadlock), NO_MEMORY. */
 HOLDFAST_API int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys,
                                         uint32_t *count);
-/* [attempt] Takes the waiter out of the queue; if a release has already chosen it, wakes the next one instead. OK
- * also if it was in none. TIMEOUT: its place may remain, and is passed over when its turn comes. SYSTEM: it is out,
- * and the wait may have been in vain, as the system cannot tell whether a holder lives. (A wait goes on then, as the
- * holder may release; lock_try and permits_try give SYSTEM at once.) */
+/* [attempt] Removes the waiter from the queue; if a release has already chosen it, wakes the next one instead. OK also
+ * if it was in none. TIMEOUT: its entry may remain, and is skipped in its turn. SYSTEM: it is out of the queue, and the
+ * wait may have been useless, because the system cannot say whether a holder is alive. (A wait then continues, because
+ * the holder may release; lock_try and permits_try return SYSTEM at once.) */
 HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length,
                                      holdfast_parker *parker, uint32_t waiter);
 
@@ -727,10 +742,10 @@ HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_
 
 /* Instead of a lock a key may have permits, which several holders share. holdfast_unlock, holdfast_lock_renew,
  * holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and holdfast_lock_leave
- * take a lease of permits as they take one of a lock. Permits of a dead process come back when an attempt needs them.
- * Waiters get permits in the order of arrival: none overtakes a waiter that needs more than there are. With more than
- * 64 holders, permits of the dead, and those of which the exptime is over, come back within a second of attempts:
- * sooner the fewer holders there are. */
+ * accept a lease of permits like one of a lock. Permits of a dead process come back when an attempt needs them. Waiters
+ * get permits in the order of arrival: nobody overtakes a waiter that needs more than there are. With more than 64
+ * holders, permits of dead processes and permits whose exptime is over come back within a second of attempts; the fewer
+ * holders, the sooner. */
 typedef enum holdfast_permits_kind {
   HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is ignored      */
   HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, below HOLDFAST_ALL_PERMITS; the last caller's total counts   */
@@ -738,7 +753,7 @@ typedef enum holdfast_permits_kind {
 
 enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 
-/* [attempt] As holdfast_lock_try and holdfast_lock_wait. LOCKED also if the key holds something of another kind.
+/* [attempt] Like holdfast_lock_try and holdfast_lock_wait. LOCKED also if the key holds something of another kind.
  * INVALID (kind, want, total), UNSUPPORTED (in the dictionary of a cluster). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                                       uint32_t total, double exptime, uint32_t task, int how,
@@ -746,70 +761,71 @@ HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size
 HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, size_t key_length, int kind,
                                        uint32_t want, uint32_t total, double exptime, holdfast_wait *wait,
                                        holdfast_lease *lease);
-/* [change] Gives back all permits of the lease but `count`, in one step: 1 makes a writer a reader. NOT_OWNER,
- * INVALID (0, or more than the lease has). */
+/* [change] Releases all permits of the lease but `count`, in one step: 1 makes a writer a reader. NOT_OWNER, INVALID
+ * (0, or more than the lease has). */
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
-/* [change] How many permits processes that live have in use, and how many waiters there are; 0 and 0 if the key has
- * none. LOCKED (the key has a value, or is held as a lock), UNSUPPORTED (in the dictionary of a cluster). */
+/* [change] Returns how many permits live processes have in use, and the number of waiters; 0 and 0 if the key has none.
+ * LOCKED (the key has a value, or is held as a lock), UNSUPPORTED (in the dictionary of a cluster). */
 HOLDFAST_API int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used,
                                         uint32_t *waiters);
 
-/* Sleeps until a waiter of this parker is woken or `seconds` have passed (0: do not sleep; negative: no limit).
- * Returns how many woken waiters it wrote to `waiters` (at most `max`, at least 1), 0 after the time, -1 with
- * holdfast_error() on failure (a bad argument, no memory). Looks for dead holders on behalf of the waiters. A signal
- * ends the sleep early, possibly with 0. A wait that has lasted for 0.2 s starts a thread that the kernel tells of
- * deaths, with descriptors of its own. It ends 10 to 20 s after the last wait; without it sleeps are shorter. */
+/* Sleeps until a waiter of this parker is woken or `seconds` have passed (0: does not sleep; negative: no limit).
+ * Returns how many woken waiters it wrote to `waiters` (at most `max`, at least 1), 0 after the time, or -1 with
+ * holdfast_error() on failure (a bad argument, no memory). Checks for dead holders on behalf of the waiters. A signal
+ * ends the sleep early, possibly with 0. A wait of more than 0.2 s starts a thread that the kernel notifies of deaths,
+ * with descriptors of its own. It ends 10 to 20 s after the last wait; without it sleeps are shorter. */
 HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, uint32_t *waiters, int max);
 
 /* --- waiting in an event loop -------------------------------------------------------------------------
  *
- * A loop that sleeps in poll, select or epoll watches the parker's descriptor. While that is readable, call
- * parker_sleep(parker, 0, waiters, max) until it gives less than `max`: that also makes it unreadable. The wake thread
- * listens to the mailbox of the process, and looks for dead holders, while a parker that has a descriptor has waiters
- * or a timer, and for 0.8 s after that. It has all signals blocked and calls nothing of the host's. If it cannot be
- * started, or there are no descriptors left, both calls say so, and wait->sleep is short: a loop that sleeps no longer
- * than that needs neither. */
+ * A loop that sleeps in poll, select or epoll watches the parker's descriptor. When it is readable, call
+ * parker_sleep(parker, 0, waiters, max) until it returns less than `max`, which also makes it unreadable. The wake
+ * thread listens to the mailbox of the process, and checks for dead holders. It runs while a parker with a descriptor
+ * has waiters or a timer, and for 0.8 s after that. It has all signals blocked and calls nothing of the host. If the
+ * thread cannot be started, or there are no descriptors left, the two calls below fail, and wait->sleep is short. A
+ * loop that sleeps no longer than that needs neither. */
 
-/* The descriptor, which stays the parker's: never read, write or close it. -1 with holdfast_error() if there is no
- * descriptor or thread to be had; the next call tries again. Call it before each wait: it costs two system calls that
- * do not sleep, replaces a descriptor that the host has closed by mistake (the number may change), and gives a forked
- * child its own. */
+/* Returns the descriptor, which stays the parker's: never read, write or close it. -1 with holdfast_error() if there is
+ * no descriptor or thread available; the next call tries again. Call it before each wait. It costs two system calls
+ * that do not sleep. It replaces a descriptor that the host has closed by mistake (the number may change), and gives a
+ * forked child its own. */
 HOLDFAST_API int holdfast_parker_fd(holdfast_parker *parker);
-/* For loops that can wait for a descriptor but not for a time: makes it readable, once, after so many seconds. Replaces
- * the time set before; a negative number only unsets it. SYSTEM, NO_MEMORY, INVALID (not a number). */
+/* Makes the descriptor readable, once, after `seconds`: for loops that can wait for a descriptor but not for a time.
+ * Replaces the time set before; a negative number only unsets it. SYSTEM, NO_MEMORY, INVALID (not a number). */
 HOLDFAST_API int holdfast_parker_timer(holdfast_parker *parker, double seconds);
 
 /* For loops that can wait only for a connection that they made: listen, let the loop connect to the path, accept. From
  * then on the loop's end receives one byte whenever the parker's descriptor would become readable. Read it, then call
- * parker_sleep(parker, 0, waiters, max) until it gives less than `max`; a byte without a waiter to tell of is harmless.
+ * parker_sleep(parker, 0, waiters, max) until it returns less than `max`; a byte without a woken waiter is harmless.
  * The loop closes its own end; after that, and in a forked child, listen again. */
 
-/* Enough for any path of a socket, with its 0 at the end. */
+/* Enough for any path of a socket, including the zero byte. */
 #define HOLDFAST_PATH_MAX 108
 
-/* Makes a unix stream socket (SOCK_STREAM) in the runtime directory, in place of an earlier one and of the connection,
- * and writes its path. SYSTEM (also if the path of the runtime directory is too long), NO_MEMORY, INVALID (no room for
- * the path). */
+/* Creates a unix stream socket (SOCK_STREAM) in the runtime directory and writes its path. It replaces an earlier
+ * socket and the connection. SYSTEM (also if the path of the runtime directory is too long), NO_MEMORY, INVALID (no
+ * room for the path). */
 HOLDFAST_API int holdfast_parker_listen(holdfast_parker *parker, char *path, size_t size);
-/* Takes the connection, which this process must have made, and removes the path; closes others' connections. NO_MEMORY.
- * SYSTEM: there is none, and it still listens; or no thread can be had, and all is closed. */
+/* Accepts the connection, which this process must have made, and removes the path; closes connections of others.
+ * NO_MEMORY. SYSTEM: there is none, and it still listens; or no thread is available, and everything is closed. */
 HOLDFAST_API int holdfast_parker_accept(holdfast_parker *parker);
-/* Closes what listens and what is connected, and removes the path. */
+/* Closes the listening socket and the connection, and removes the path. */
 HOLDFAST_API void holdfast_parker_disconnect(holdfast_parker *parker);
 
-/* --- looking at a world, for people and monitors --------------------------------------------------------- */
+/* --- observing a runtime directory, for people and monitors ---------------------------------------------- */
 
-/* Makes this process, and its children, one that only looks: it takes no place among the 1,024 processes of the world,
- * and makes, repairs and removes nothing, also where no other process is left. holdfast_list, holdfast_attach and calls
- * marked [read] work as ever, all others give INVALID. Without a runtime directory or a world in it, calls give
- * NOT_FOUND. Call it before any call that opens something or has a mark. EXISTS (the process has entered the world). */
+/* Makes this process and its children observers. An observer takes no slot among the 1,024 processes of the runtime
+ * directory, and creates, repairs and removes nothing, even if no other process is left. holdfast_list, holdfast_attach
+ * and calls marked [read] work as usual; all others return INVALID. If the runtime directory does not exist or has
+ * never been used, calls return NOT_FOUND. Call it before any call that opens something or has a mark. EXISTS (the
+ * process has already joined the runtime directory). */
 HOLDFAST_API int holdfast_observe(void);
 
 typedef struct holdfast_process {
   uint64_t owner;         /* its token, as in holdfast_holder                                              */
-  double entered;         /* seconds since it entered the world                                            */
-  uint64_t pid_namespace; /* inode of the pid namespace that `pid` is a number of; 0: not known            */
+  double entered;         /* seconds since it joined the runtime directory                                 */
+  uint64_t pid_namespace; /* inode of the pid namespace that `pid` belongs to; 0: not known                */
   uint32_t pid;
   uint32_t worker;        /* number of a worker of `holdfast run`, 0xFFFFFFFF if it is none                */
   char program[16];       /* name of the program, ended by a zero byte                                     */
@@ -818,44 +834,45 @@ typedef struct holdfast_process {
 
 enum { HOLDFAST_PROCESSES_MAX = 1024 };
 
-/* [read] Describes the processes of the world, at most `max`: as they described themselves when they entered, and also
- * those that have ended, until another process gets their place. The kernel is not asked. `struct_size`:
- * sizeof(holdfast_process). INVALID (struct_size); NOT_FOUND, PERMISSION, ... if the world cannot be had. */
+/* [read] Describes the processes of the runtime directory, at most `max`, as they described themselves when they
+ * joined. Includes processes that have ended, until another process gets their slot. The kernel is not asked.
+ * `struct_size`: sizeof(holdfast_process). INVALID (struct_size); NOT_FOUND, PERMISSION, ... if the runtime directory
+ * is not available. */
 HOLDFAST_API int holdfast_processes(holdfast_process *processes, size_t struct_size, uint32_t max, uint32_t *count);
-/* [read] Asks the kernel whether that process lives; the more dictionaries processes of the world have open, the longer
- * this takes. NOT_FOUND: it does not. SYSTEM: that cannot be told. */
+/* [read] Asks the kernel whether that process is alive; the more dictionaries the processes have open, the longer this
+ * takes. NOT_FOUND: it is dead. SYSTEM: the kernel cannot say. */
 HOLDFAST_API int holdfast_process_lives(uint64_t owner);
 
 typedef struct holdfast_waiter {
   uint64_t owner;   /* token of its process, which may be dead                                             */
   double waited;    /* seconds since the wait began                                                        */
   uint32_t want;    /* permits that it wants; 1 for a lock                                                 */
-  uint32_t watches; /* 1: it waits for the end of the grant (holdfast_lock_watch), and does not want it    */
+  uint32_t watches; /* 1: it waits for the end of the grant (holdfast_lock_watch), not for the lock        */
 } holdfast_waiter;
 
-/* [read] As holdfast_holders, but takes no mutex and asks nothing: `alive` is 2. Also describes the waiters in the
- * order of their queue, those that watch last; it may miss some that come or leave meanwhile. Writes at most
- * `max_holders` and `max_waiters`; the counts are of all. Either array may be null if there is no room for any.
+/* [read] Like holdfast_holders, but takes no mutex and does not ask the kernel: `alive` is 2. Also describes the
+ * waiters in the order of their queue, watchers last; it may miss some that come or leave during the call. Writes at
+ * most `max_holders` and `max_waiters`; the counts include all. Either array may be null if its maximum is 0.
  * `waiter_size`: sizeof(holdfast_waiter). Without holder and waiter both counts are 0. CORRUPT (damaged), INVALID
  * (waiter_size), NO_MEMORY (of the process). */
 HOLDFAST_API int holdfast_look(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                uint32_t max_holders, uint32_t *holder_count, holdfast_waiter *waiters,
                                size_t waiter_size, uint32_t max_waiters, uint32_t *waiter_count);
 
-/* Counts of parts of a dictionary, each of which has a mutex of its own. */
+/* Numbers of shards of a dictionary; each shard has a mutex of its own. */
 typedef struct holdfast_health {
-  uint32_t used;         /* that were ever used                                                            */
-  uint32_t damaged;      /* that contradict themselves: holdfast_flush_expired repairs them                */
-  uint32_t uncertain;    /* that were changed during each look, so that it is not known                    */
-  uint32_t held;         /* of which the mutex was held during each look, by a process that is inside      */
-  uint32_t held_by_dead; /* the same, by a dead process: the next change repairs what that has left        */
+  uint32_t used;         /* ever used                                                                      */
+  uint32_t damaged;      /* inconsistent: holdfast_flush_expired repairs them                              */
+  uint32_t uncertain;    /* changed during each check, so their state is not known                         */
+  uint32_t held;         /* with a mutex that was held during each check, by a process inside a call       */
+  uint32_t held_by_dead; /* the same, by a dead process: the next change repairs what it left behind       */
   uint32_t held_by_idle; /* the same, by a process that is not inside: the word was overwritten            */
   uint64_t holder;       /* token of one of these processes                                                */
 } holdfast_health;
 
-/* [read] Looks whether the dictionary is in order, and changes nothing. Takes about a millisecond for each part of 1
- * MB, and a twentieth of a second for one that others change all the time. `struct_size`: sizeof(holdfast_health).
- * INVALID (struct_size), NO_MEMORY (of the process). */
+/* [read] Checks whether the dictionary is intact, and changes nothing. Takes about a millisecond per shard of 1 MB, and
+ * a twentieth of a second for one that others change all the time. `struct_size`: sizeof(holdfast_health). INVALID
+ * (struct_size), NO_MEMORY (of the process). */
 HOLDFAST_API int holdfast_check(holdfast_dict *dict, holdfast_health *health, size_t struct_size);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-// Dictionaries: their values, and leases of their locks.
+// Dictionaries: their values and locks.
 #ifndef HOLDFAST_DICTIONARY_HPP
 #define HOLDFAST_DICTIONARY_HPP
 
@@ -15,7 +15,7 @@
 namespace holdfast {
 inline namespace v1 {
 
-/// A Lua table, as bytes that only Lua can read.
+/// A Lua table as bytes that only Lua can read.
 struct table {
   std::string bytes;
 
@@ -25,7 +25,7 @@ using value = std::variant<bool, double, std::string, table>;
 
 namespace detail {
 
-/// `want`: permits of the rwlock; 0: the lock. The request points to what `how` has.
+/// Makes a request. `want`: permits of the rwlock; 0: the lock. The request points into `how`, which must outlive it.
 inline holdfast_request request_of(duration timeout, const terms& how, std::uint32_t want = 0) noexcept {
   holdfast_request request{};
   request.kind = want == 0 ? HOLDFAST_HELD_LOCK : HOLDFAST_HELD_RWLOCK;
@@ -39,7 +39,7 @@ inline holdfast_request request_of(duration timeout, const terms& how, std::uint
 
 }  // namespace detail
 
-/// Bytes, from "12345", "100k", "1m", "8g".
+/// Parses a number of bytes: "12345", "100k", "1m", "8g".
 inline result<std::uint64_t> parse_size(std::string_view text) {
   std::uint64_t bytes = 0;
   const int code = holdfast_parse_size(text.data(), text.size(), &bytes);
@@ -47,10 +47,10 @@ inline result<std::uint64_t> parse_size(std::string_view text) {
   return bytes;
 }
 
-/// An open dictionary: a handle, which may be copied, lives as long as the process, and is good in all threads.
+/// A handle of an open dictionary. It may be copied, is valid as long as the process lives, and works in all threads.
 class dictionary {
  public:
-  /// As holdfast_open: `open("jobs", {.size = 1 << 20})`.
+  /// Opens it like holdfast_open: `open("jobs", {.size = 1 << 20})`.
   static result<dictionary> open(std::string_view name, const holdfast_options& options) {
     return opened([&](holdfast_dict** dict) { return holdfast_open(name.data(), name.size(), &options, dict); });
   }
@@ -63,10 +63,10 @@ class dictionary {
 
   /// REQUIRES: `handle` is open.
   explicit dictionary(holdfast_dict* handle) noexcept : handle_(handle) {}
-  /// For the calls of holdfast.h.
+  /// Returns the handle for the calls of holdfast.h.
   holdfast_dict* handle() const noexcept { return handle_; }
 
-  /// Bytes of the largest value that fits under a key of up to 256 bytes.
+  /// Returns the bytes of the largest value that fits under a key of up to 256 bytes.
   std::uint64_t largest_value() const { return holdfast_largest_value(handle_); }
 
   // --- values ---
@@ -78,7 +78,7 @@ class dictionary {
     got.data = small;
     got.capacity = sizeof small;
     int code = holdfast_get(handle_, key.data(), key.size(), &got);
-    while (code == HOLDFAST_BUFFER) {  // others may store a longer one meanwhile
+    while (code == HOLDFAST_BUFFER) {  // others may store a longer one at the same time
       large.resize(got.size);
       got.data = large.data();
       got.capacity = large.size();
@@ -90,7 +90,7 @@ class dictionary {
     std::string text(got.data, got.size);
     return got.type == HOLDFAST_TABLE ? value(table{std::move(text)}) : value(std::move(text));
   }
-  /// `what`: a bool, a number or a text.
+  /// Stores `what`: a bool, a number or a string.
   template <class T>
   result<void> set(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_SET, key, what, exptime, flags);
@@ -103,7 +103,7 @@ class dictionary {
   result<void> replace(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_REPLACE, key, what, exptime, flags);
   }
-  /// The sum. Without a value it begins with `init`, if there is one, and lives for `exptime`.
+  /// Adds and returns the sum. If the key has no value, begins with `init`, if given, and sets `exptime`.
   result<double> incr(std::string_view key, double by, std::optional<double> init = {}, duration exptime = {}) const {
     double sum = 0;
     const int code = holdfast_incr(handle_, key.data(), key.size(), by, init.has_value() ? 1 : 0, init.value_or(0),
@@ -117,21 +117,21 @@ class dictionary {
 
   // --- locks ---
 
-  /// Waits for the lock up to `timeout`. errc::locked: another has it still.
+  /// Waits for the lock up to `timeout`. errc::locked: another still has it.
   result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how));
   }
-  /// As a reader of the key's rwlock, and as its writer. A key is used as a lock or as a rwlock: one waits for the
-  /// other.
+  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used as a lock and as a rwlock, each waits for
+  /// the other.
   result<lease> lock_shared(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, 1));
   }
   result<lease> lock_exclusive(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, HOLDFAST_ALL_PERMITS));
   }
-  /// As holdfast_acquire: for all else.
+  /// Acquires like holdfast_acquire, with all its options.
   result<lease> acquire(std::string_view key, const holdfast_request& request) const {
-    std::string own(key);  // before there is something to lose
+    std::string own(key);  // may throw, so copy it before the lock is taken
     holdfast_lease raw{};
     const int code = holdfast_acquire(handle_, key.data(), key.size(), &request, &raw);
     if (code != HOLDFAST_OK) return failure::of(code);

@@ -1,4 +1,4 @@
-// Locks as mutexes of the standard library.
+// Mutexes: locks with the interface of the standard library's mutexes.
 #ifndef HOLDFAST_MUTEX_HPP
 #define HOLDFAST_MUTEX_HPP
 
@@ -18,11 +18,11 @@ inline namespace v1 {
 
 namespace detail {
 
-/// The calling thread in the search for deadlocks (holdfast_task_ids). Each copy of this code, as in a plugin that
-/// hides its symbols, has one of its own: of what threads hold by another copy it knows nothing.
+/// Describes the calling thread to the search for deadlocks (holdfast_task_ids). Each copy of this code, as in a plugin
+/// that hides its symbols, has its own state, and does not know what threads hold by another copy.
 struct thread_state {
-  std::uint32_t task;  // 0: it has none yet
-  std::uint32_t held;  // mutexes that it has locked and not unlocked
+  std::uint32_t task;  // 0: none yet
+  std::uint32_t held;  // number of mutexes that it has locked and not unlocked
 };
 inline constinit thread_local thread_state this_thread{};
 
@@ -35,19 +35,18 @@ inline std::uint32_t task_of_this_thread() noexcept {
   do {
     const bool is_used_up = (seen + 1) % range == 0 || seen == 0;
     const std::uint32_t base = is_used_up ? holdfast_task_ids() : seen;
-    if (base == 0) return 0;  // told of no task
+    if (base == 0) return 0;  // no ids are left
     next = base + 1;
   } while (!last.compare_exchange_weak(seen, next, std::memory_order_relaxed));
   return this_thread.task = next;
 }
 
-/// What threads hold by one mutex object: a slot for each thread that holds it or waits for it. A slot is written by
-/// its thread only, so that a thread which has lost the lock cannot give back what another thread of the process has by
-/// now.
+/// The leases of one mutex object: a slot for each thread that holds it or waits for it. Only its thread writes a slot.
+/// So a thread that has lost the lock cannot release what another thread of the process has acquired since.
 class slots {
  public:
   struct slot {
-    std::atomic<std::thread::id> thread{};  // nobody's: the slot is free
+    std::atomic<std::thread::id> thread{};  // no thread: the slot is free
     holdfast_lease raw{};                   // all 0: the thread waits
   };
 
@@ -61,12 +60,12 @@ class slots {
     }
   }
 
-  /// A slot for the calling thread.
+  /// Takes a slot for the calling thread.
   slot& take() {
     for (block* at = &first_;; at = &next_of(*at)) {
       for (slot& each : at->slots) {
         std::thread::id nobody{};
-        // Acquire: the thread before has written it for the last time.
+        // Acquire: pairs with give_back() of the previous thread, which has finished writing the slot.
         if (each.thread.load(std::memory_order_relaxed) == nobody &&
             each.thread.compare_exchange_strong(nobody, std::this_thread::get_id(), std::memory_order_acquire,
                                                 std::memory_order_relaxed)) {
@@ -77,13 +76,13 @@ class slots {
     }
   }
   static void give_back(slot& own) noexcept { own.thread.store({}, std::memory_order_release); }
-  /// Of the calling thread; null if it holds nothing here.
+  /// Returns the slot of the calling thread; null if it holds nothing here.
   slot* find() noexcept {
     const std::thread::id self = std::this_thread::get_id();
     return find_if(
         [&](slot& each) { return each.thread.load(std::memory_order_relaxed) == self && each.raw.owner != 0; });
   }
-  /// Of any thread. REQUIRES: no thread uses the object any more.
+  /// Returns the slot of any thread. REQUIRES: no thread uses the object any more.
   slot* find_any() noexcept {
     return find_if([](slot& each) { return each.thread.load(std::memory_order_acquire) != std::thread::id{}; });
   }
@@ -105,7 +104,7 @@ class slots {
     block* next = at.next.load(std::memory_order_acquire);
     if (next != nullptr) return *next;
     auto made = std::make_unique<block>();
-    // Release: others find it as it was made.
+    // Release: others find the new block initialized.
     if (at.next.compare_exchange_strong(next, made.get(), std::memory_order_acq_rel)) return *made.release();
     return *next;
   }
@@ -113,8 +112,8 @@ class slots {
   block first_;
 };
 
-/// What mutex and shared_mutex have in common. Any number of threads may use one object at once, as with a mutex of the
-/// standard library; each unlocks what it has locked.
+/// The common base of mutex and shared_mutex. Any number of threads may use one object at once, as with a mutex of the
+/// standard library. Each thread unlocks what it has locked.
 class key_mutex {
  public:
   key_mutex(dictionary dict, std::string_view key, terms how = {}) : dict_(dict), key_(key), how_(std::move(how)) {}
@@ -127,7 +126,7 @@ class key_mutex {
     }
   }
 
-  /// Unlocks, and says how it went. errc::not_owner, removed: it was lost before. errc::timeout: it is still held.
+  /// Unlocks and returns the outcome. errc::not_owner, removed: it was already lost. errc::timeout: it is still held.
   result<void> release() {
     slots::slot* const own = slots_.find();
     if (own == nullptr) return failure{errc::not_owner, "this thread has not locked it"};
@@ -135,21 +134,21 @@ class key_mutex {
     if (own->raw.owner == 0) forget(*own);
     return outcome(code);
   }
-  /// A new exptime for what the calling thread has locked.
+  /// Sets a new exptime for the lock of the calling thread.
   result<void> renew(duration exptime) {
     holdfast_lease none{};
     const slots::slot* const own = slots_.find();
     return outcome(holdfast_lock_renew(dict_.handle(), key_.data(), key_.size(), own != nullptr ? &own->raw : &none,
                                        exptime.count()));
   }
-  /// Whether the calling thread has locked it, and it was not lost since.
+  /// Returns whether the calling thread has locked it and has not lost it since.
   bool valid() noexcept {
     const slots::slot* const own = slots_.find();
     double left = 0;
     return own != nullptr &&
            holdfast_lock_remaining(dict_.handle(), key_.data(), key_.size(), &own->raw, &left) == HOLDFAST_OK;
   }
-  /// The fencing number of what the calling thread has locked; 0: nothing.
+  /// Returns the fencing number of the calling thread's lock; 0: not locked.
   std::uint64_t token() noexcept {
     const slots::slot* const own = slots_.find();
     return own != nullptr ? own->raw.sequence : 0;
@@ -175,7 +174,7 @@ class key_mutex {
     slots::give_back(own);
     return failure::of(code);
   }
-  /// Whether it has been locked; throws where it is not only that others have it.
+  /// Returns whether it was locked; throws for any failure except that others have it.
   bool try_take(duration timeout, std::uint32_t want) {
     const result<void> taken = take(timeout, want);
     if (taken) return true;
@@ -185,7 +184,7 @@ class key_mutex {
   }
   template <class Clock, class Duration>
   bool try_take_until(const std::chrono::time_point<Clock, Duration>& time, std::uint32_t want) {
-    for (;;) {  // a clock that can be set may show less after the wait
+    for (;;) {  // an adjustable clock may show an earlier time after the wait
       const duration left = time - Clock::now();
       if (try_take(left, want)) return true;
       if (Clock::now() >= time) return false;
@@ -199,7 +198,7 @@ class key_mutex {
   }
 
  private:
-  // What this thread has lost, and not unlocked: else the next unlock would be of that one.
+  // Forgets locks that this thread has lost and not unlocked: otherwise the next unlock would take one of them.
   void forget_lost() noexcept {
     double left = 0;
     while (slots::slot* const own = slots_.find()) {
@@ -219,13 +218,13 @@ class key_mutex {
   slots slots_;
 };
 
-/// What only one may have, with the calls of a mutex of the standard library. `Want`: as in request_of().
+/// An exclusive lock with the calls of a mutex of the standard library. `Want`: as in request_of().
 template <std::uint32_t Want>
 class exclusive_mutex : public key_mutex {
  public:
   using key_mutex::key_mutex;
 
-  /// As lock(), but returns why it failed.
+  /// Like lock(), but returns the reason of a failure.
   result<void> acquire(duration timeout = forever) { return take(timeout, Want); }
 
   void lock() { acquire().value(); }
@@ -240,15 +239,15 @@ class exclusive_mutex : public key_mutex {
 
 }  // namespace detail
 
-/// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock. A
-/// thread that waits for another one, directly or through others, by mutexes of any process, gets an exception that
-/// equals std::errc::resource_deadlock_would_occur.
+/// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock. If
+/// threads wait for each other by such mutexes, directly or through others, even across processes, one of them gets an
+/// exception that equals std::errc::resource_deadlock_would_occur.
 class mutex : public detail::exclusive_mutex<0> {
  public:
   using exclusive_mutex::exclusive_mutex;
 };
 
-/// A rwlock as a shared mutex of the standard library: also for std::shared_lock.
+/// A rwlock as a shared mutex of the standard library, also for std::shared_lock.
 class shared_mutex : public detail::exclusive_mutex<HOLDFAST_ALL_PERMITS> {
  public:
   using exclusive_mutex::exclusive_mutex;

@@ -1,4 +1,4 @@
-// Why a call failed, and results that are a value or that.
+// Results: a value, or the reason why a call failed.
 #ifndef HOLDFAST_RESULT_HPP
 #define HOLDFAST_RESULT_HPP
 
@@ -15,7 +15,7 @@
 namespace holdfast {
 inline namespace v1 {
 
-/// Why a call failed: a holdfast_code.
+/// The reason why a call failed: a holdfast_code.
 enum class errc : int {
   not_found = HOLDFAST_NOT_FOUND,
   exists = HOLDFAST_EXISTS,
@@ -91,12 +91,12 @@ struct std::is_error_code_enum<holdfast::errc> : std::true_type {};
 namespace holdfast {
 inline namespace v1 {
 
-/// A call that failed, and one sentence about it.
+/// A failed call: its code and one sentence about it.
 struct failure {
   errc code;
   std::string message;
 
-  /// Of the last call of this thread, which gave this code. REQUIRES: that is not HOLDFAST_OK.
+  /// Describes the last call of this thread, which returned `code`. REQUIRES: `code` is not HOLDFAST_OK.
   static failure of(int code) { return {static_cast<errc>(code), holdfast_strerror(code)}; }
 };
 
@@ -113,7 +113,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// A value, or why there is none: as std::expected of C++23.
+/// A value, or the reason why there is none, like std::expected of C++23.
 template <class T>
 class [[nodiscard]] result {
  public:
@@ -122,13 +122,13 @@ class [[nodiscard]] result {
 
   bool has_value() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return has_value(); }
-  /// REQUIRES, for these: there is a value.
+  /// REQUIRES, for these operators: there is a value.
   T& operator*() & noexcept { return *std::get_if<0>(&state_); }
   const T& operator*() const& noexcept { return *std::get_if<0>(&state_); }
   T&& operator*() && noexcept { return std::move(*std::get_if<0>(&state_)); }
   T* operator->() noexcept { return std::get_if<0>(&state_); }
   const T* operator->() const noexcept { return std::get_if<0>(&state_); }
-  /// Throws std::system_error if there is none.
+  /// Returns the value; throws std::system_error if there is none.
   T& value() & {
     require();
     return **this;
@@ -160,7 +160,7 @@ class [[nodiscard]] result {
   std::variant<T, failure> state_;
 };
 
-/// Nothing, or why a call failed.
+/// Nothing, or the reason why a call failed.
 template <>
 class [[nodiscard]] result<void> {
  public:
