@@ -40,9 +40,9 @@ std::string names_of_commands() {
 
 int run_without_command(const Words& words) {
   const std::string footer =
-      "Commands:\n" + list_of_commands() + "\n\"holdfast COMMAND --help\" tells more about a command.";
+      "Commands:\n" + list_of_commands() + "\nRun \"holdfast COMMAND --help\" for help on one command.";
   const Subcommand holdfast{
-      "", "", "COMMAND ...", "Cross-process locks and a shared dictionary for LuaJIT.", footer.c_str(), nullptr};
+      "", "", "COMMAND ...", "Locks and shared dictionaries for LuaJIT processes.", footer.c_str(), nullptr};
   Arguments arguments(holdfast, words);
   arguments.add_version("--version", holdfast_version());
   arguments.pass_on_from_first_word();

@@ -14,8 +14,7 @@ namespace holdfast::cli {
 
 KeyCommand::KeyCommand(Arguments& arguments, WorldOptions::Prints prints)
     : arguments_(arguments), world_(arguments, prints) {
-  arguments.add_flag("-e,--escaped", escaped_,
-                     "Keys and values are typed as they are printed: \\xHH is a byte, \\\\ is \\");
+  arguments.add_flag("-e,--escaped", escaped_, "Read escapes in KEY and VALUE: \\xHH is a byte, \\\\ is \\");
 }
 
 holdfast_dict* KeyCommand::open(Does does) {

@@ -281,16 +281,16 @@ int run_status(Arguments& arguments) {
 
 const Subcommand kClusterStatus{
     "cluster status",
-    "Whether this machine can have locks of the cluster",
+    "Show whether this machine can get locks of a cluster",
     "[DICTIONARY]",
-    "Shows whether this machine can have locks of the cluster.",
-    R"(Shows one dictionary, or all that belong to clusters: the cluster, its agent here, how long
-the session of this machine lasts, and what the agent has done.
+    "Show whether this machine can get locks of a cluster.",
+    R"(For DICTIONARY, or for every dictionary that belongs to a cluster, prints the cluster, its agent
+on this machine, how long the machine's session lasts, and the agent's counters.
 
-An agent that listens here is shown also before there is a dictionary of its cluster.
+A running agent is also shown before its cluster has a dictionary here.
 
-Exit status: 0; 1 of one of them no lock can be had, or there is neither dictionary nor agent;
-2 trouble.)",
+Exit status: 0 success; 1 locks of one of them are unavailable, or there is neither a dictionary
+nor an agent; 2 error.)",
     run_status};
 
 }  // namespace holdfast::cli

@@ -374,20 +374,20 @@ int run_lock(Arguments& arguments) {
 }  // namespace
 
 const Subcommand kLock{"lock",
-                       "Run a command that holds a lock, as flock does",
+                       "Run a command while holding a lock, like flock",
                        "[DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
                        "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
                        "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
-                       "Runs a command that holds a lock.",
-                       R"(The lock is held as long as the command runs, also if `holdfast lock` is killed. The
-command finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is made where there is none.
-A KEY that begins with "-" stands behind "--", as in: holdfast lock -n -- -key COMMAND
+                       "Run a command while holding a lock.",
+                       R"(The lock is held as long as the command runs, even if `holdfast lock` is killed. The command
+finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
+Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
 
-Exit status: that of the command, 128 + n if signal n ended it; else
-   1  another has the lock, or the time is over (see -E)
-  64  the command line is wrong          73  the dictionary cannot be opened
-  69  the command cannot be run          75  no agent or no store of the cluster
-  71  the system refused                 76  the lock was lost while the command ran)",
+Exit status: the command's, or 128 + n if signal n killed it; otherwise
+   1  the lock is held, or the wait timed out (see -E)
+  64  invalid command line               73  the dictionary cannot be opened
+  69  the command cannot be run          75  no agent, or it cannot reach the store
+  71  a system call failed               76  the lock was lost while the command ran)",
                        run_lock,
                        lock_status::kUsage};
 

@@ -133,7 +133,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
 int run_doctor(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool repairs = false;
-  arguments.add_flag("--repair", repairs, "Put in order what can be");
+  arguments.add_flag("--repair", repairs, "Repair what can be repaired");
   arguments.parse();
   world.want_openers();
   world.apply();
@@ -158,13 +158,13 @@ int run_doctor(Arguments& arguments) {
 }  // namespace
 
 const Subcommand kDoctor{"doctor",
-                         "Say what is wrong with a world, and repair it",
+                         "Diagnose and repair a runtime directory",
                          "",
-                         "Looks over a world, and says what is wrong with it and what to do.",
-                         R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
-"holdfast prune" does, in the dictionaries that need it, and looks again.
+                         "Report problems in a runtime directory, and what to do about each.",
+                         R"(Without --repair it only reads, and takes no locks. --repair runs "holdfast prune" on the
+dictionaries that need it, and checks again.
 
-Exit status: 0 all is well; 1 warnings; 2 errors.)",
+Exit status: 0 no problems, or notes only; 1 warnings; 2 errors.)",
                          run_doctor};
 
 }  // namespace holdfast::cli

@@ -68,19 +68,19 @@ std::string judge_script(const std::string& path) {
 
 void add_options(Arguments& arguments, RunOptions& options) {
   arguments.pass_on_from_first_word();
-  arguments.add_value("-e", "CODE", "Run CODE instead of a script; may be repeated, each is a line of one script",
-                      read_code, options.script.code);
-  arguments.add_number("--workers", "N", "Number of workers; default: the number of processors", options.workers,
+  arguments.add_value("-e", "CODE", "Run CODE instead of a script; may be repeated to add lines", read_code,
+                      options.script.code);
+  arguments.add_number("--workers", "N", "Start N workers; default: the number of processors", options.workers,
                        {.least = 1, .most = kWorkersMax, .wrong = kWrongWorkers});
   arguments.add_value("--dict", "NAME=SIZE", "Open a shared dictionary, as in --dict my_locks=1m; may be repeated",
                       read_dictionary, options.dictionaries);
-  arguments.add_value("--agent", "CLUSTER", "Have an agent of the cluster, as long as the workers run; may be repeated",
+  arguments.add_value("--agent", "CLUSTER", "Run this cluster's agent while the workers run; may be repeated",
                       read_agent, options.agents);
-  arguments.add_file("--agent-config", "Configuration of that agent; default: /etc/holdfast/CLUSTER.json",
+  arguments.add_file("--agent-config", "Configure that agent by FILE; default: /etc/holdfast/CLUSTER.json",
                      options.agent_config);
-  arguments.add_value("--grace", "SECONDS", "Time from TERM to KILL when workers are stopped; default: 5", read_grace,
+  arguments.add_value("--grace", "SECONDS", "When stopping, send KILL this long after TERM; default: 5", read_grace,
                       options.grace);
-  arguments.add_flag("--respawn", options.respawn, "Start a worker again when it fails");
+  arguments.add_flag("--respawn", options.respawn, "Restart a worker when it fails");
 }
 
 /// Empty, or what is wrong.
