@@ -1,13 +1,13 @@
-# Completion of the holdfast command for bash. Commands and options come from --help, so there is no second list of them.
-# Names of dictionaries and keys come from the runtime directory that the line so far selects.
+# Completion of the holdfast command for bash. Commands and options come from --help, so there is no second list. Names
+# of dictionaries and keys come from the runtime directory that the line so far selects.
 
 _holdfast_commands() { holdfast --help 2>/dev/null | sed -n '/^Commands:/,$s/^  \([a-z-]*\) .*/\1/p'; }
 
 # COMMAND [SUBCOMMAND]
 _holdfast_options() { holdfast "$@" --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z0-9][a-z-]*' | tr -d ' ,'; }
 
-# COMMAND [SUBCOMMAND]. Sets `place` to "value OPTION" after an option that takes a value, else to the number of the word.
-# Sets `dictionary` to the first word that is neither an option nor its value.
+# COMMAND [SUBCOMMAND]. Sets `place` to "value OPTION" after an option that takes a value, else to the number of the
+# word, and `dictionary` to the first word that is neither an option nor its value.
 _holdfast_place() {
   local i word takes
   takes=" $(holdfast "$@" --help 2>/dev/null | sed -n 's/^  \(-[^ ]*\) [A-Z].*/\1/p' | tr ',\n' '  ') "
