@@ -1,4 +1,4 @@
-// `holdfast get`, `holdfast keys`, `holdfast ttl`: values, for scripts.
+// `holdfast get`, `holdfast keys`, `holdfast ttl`: read values and keys.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -50,7 +50,7 @@ const char* type_in_words(int type) {
   }
 }
 
-/// Lines and tabs stay.
+/// Escapes unprintable bytes, except newlines and tabs.
 std::string for_terminal(const std::string& text) {
   std::string safe;
   std::size_t from = 0;

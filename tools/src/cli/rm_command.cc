@@ -1,4 +1,4 @@
-// `holdfast rm` and `holdfast prune`: what is not wanted any more goes.
+// `holdfast rm` and `holdfast prune`: remove dictionaries, and free what is no longer needed.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace holdfast::cli {
 
 namespace {
 
-/// The exit status, of one that is not refused. `was_there`: before this process entered the world, which removes what
-/// a world without processes has left.
+/// Removes a dictionary that was not refused. Returns the exit status. `was_there`: the dictionary existed before this
+/// process entered the world, which removes what a world without processes has left.
 int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
-  // Another may have removed what was judged, and a third have made it anew.
+  // The dictionary that we judged may have been removed and created again by others.
   const bool is_judged = candidate.forced || candidate.use.still_has_name();
   const int code = is_judged ? holdfast_remove(name.data(), name.size()) : int{HOLDFAST_NOT_FOUND};
   if (code == HOLDFAST_OK || (code == HOLDFAST_NOT_FOUND && was_there)) return exit_status::kYes;
@@ -101,10 +101,10 @@ int run_rm(Arguments& arguments) {
   std::map<std::string, bool> was_there;
   for (const std::string& name : arguments.words()) was_there[name] = is_file_there(name);
   const HolderJudge judge;
-  // Before any is judged: the first process that enters a world removes what is left there.
+  // Enter before judging any: the first process that enters a world removes what is left there.
   const std::string directory = value_or_fail(inspect::enter());
   int status = exit_status::kYes;
-  // Each is closed to others while it is judged, so one at a time; and the processes that use it are found out
+  // Judge one at a time, because each is closed to others while it is judged. Find the processes that use it
   // afterwards.
   for (const auto& [name, there] : was_there) {
     Candidate candidate = force ? Candidate{.name = name, .forced = true} : judge_removal(name, judge);

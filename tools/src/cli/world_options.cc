@@ -12,7 +12,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// For a look at all processes of the machine.
+/// For a scan of all processes of the machine.
 constexpr double kScanSeconds = 5;
 
 }  // namespace
@@ -52,7 +52,7 @@ inspect::Openers WorldOptions::openers(const std::string& directory, const std::
 void WorldOptions::apply() {
   if (!directory_.empty()) ::setenv("HOLDFAST_DIR", directory_.c_str(), 1);
   if (const std::string wrong = user_ ? become() : ""; !wrong.empty()) fail("{}", wrong);
-  // Files may be cut short by others while this process looks at them.
+  // Others may truncate files while this process reads them.
   static_cast<void>(holdfast_guard_sigbus());
 }
 

@@ -46,7 +46,7 @@ class LockParser {
     arguments_.parse();
     names_ = arguments_.words();
     Words command = arguments_.passed_on();
-    // Without a name before them, the dashes end the options: names follow, and then the command behind other dashes.
+    // Without a name before it, "--" ends the options: names follow, then another "--" and the command.
     has_command_ = arguments_.has_dashes();
     if (names_.empty() && has_command_) take_names(command);
     options_.command = std::move(command);
@@ -58,8 +58,8 @@ class LockParser {
   }
 
  private:
-  /// Takes the names that stand before the command. Behind dashes without others, a word with a dash is the key, and
-  /// the command follows. Any other word is rather the command of somebody who forgot the key.
+  /// Takes the names before the command. If there is no second "--", a word that begins with a dash is the key, and the
+  /// command follows. Any other word is probably the command of a user who forgot the key.
   void take_names(Words& words) {
     const auto dashes = std::find(words.begin(), words.end(), "--");
     auto names_end = dashes;
@@ -122,7 +122,7 @@ class LockParser {
                         options_.agent_config);
   }
 
-  // When it is read, and not at the end, it is known which words stand before it.
+  // Called while reading the line, when the words before the option are known.
   std::string note_shell(const std::string& line) {
     if (by_shell_) return "expected once";
     by_shell_ = true;
@@ -131,7 +131,8 @@ class LockParser {
     return {};
   }
 
-  /// Words on both sides of -c COMMAND: the later ones were meant for the command, and must not pass for a key.
+  /// Finds a word after -c COMMAND when there was one before: it was meant for the command, and must not be taken for a
+  /// key.
   std::string stray_word() const {
     if (words_before_shell_ == 0 || names_.size() <= words_before_shell_) return {};
     return "unexpected " + quote(names_[words_before_shell_]) +
@@ -146,7 +147,7 @@ class LockParser {
     if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
       return fmt::format("bad key of {} bytes: expected 1 to {}", options_.key.size(), int{HOLDFAST_KEY_MAX});
     options_.dictionary = names_.size() == 2 ? names_.front() : kDefaultDictionary;
-    // The dictionary is a part of the lock's name at the store, and is either local or of one cluster.
+    // The dictionary is a part of the lock's name in the store, and is either local or belongs to one cluster.
     if (names_.size() == 1 && !options_.cluster.empty()) options_.dictionary += "." + options_.cluster;
     const Status name = check_name(options_.dictionary);
     return name.ok() ? std::string() : name.message;
@@ -190,7 +191,7 @@ class LockParser {
   Arguments& arguments_;
   LockOptions options_;
   Words names_;
-  bool has_command_ = false;  // it follows dashes
+  bool has_command_ = false;  // after "--"
   bool by_shell_ = false;
   std::string shell_;
   std::size_t words_before_shell_ = 0;

@@ -1,4 +1,4 @@
-// `holdfast release`: ends a grant that its holder does not end.
+// `holdfast release`: releases a lock that its holder does not release.
 #include <fmt/format.h>
 
 #include <algorithm>
