@@ -26,7 +26,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Of a store; it counts in signed numbers of 64 bits.
+/// A revision of a store, which counts in signed 64-bit numbers.
 constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
 
 std::string time_of(const std::string& milliseconds) {
@@ -38,7 +38,7 @@ std::string time_of(const std::string& milliseconds) {
   return text.data();
 }
 
-/// Numbers as numbers, what is not known as null.
+/// Numbers as numbers, unknown values as null.
 inspect::Json to_json(const std::string& dictionary, const std::string& key, Answer& answer) {
   inspect::Json holder;
   inspect::add_text(holder, "dictionary", dictionary);
@@ -61,7 +61,7 @@ std::string in_words(const std::string& key, Answer& answer) {
   if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
   // Others wrote these names.
   const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
-  // Of a key that a person has put at the store.
+  // The key was put into the store by hand.
   if (answer["machine"].empty())
     return fmt::format("{}: held by no machine: its key at the store has no lease; revision {}\n",
                        inspect::escaped(key), text("revision"));
@@ -99,7 +99,7 @@ int run_break(Arguments& arguments) {
   return exit_status::kYes;
 }
 
-/// As it is shown: 16 hexadecimal digits, or fewer.
+/// Parses an id as it is shown: up to 16 hexadecimal digits.
 std::optional<std::uint64_t> store_id(const std::string& text) {
   constexpr int kHexadecimal = 16;
   std::uint64_t id = 0;
@@ -127,7 +127,7 @@ int run_accept(Arguments& arguments) {
   return exit_status::kYes;
 }
 
-// The table of commands has those with a name.
+// Named subcommands have their own rows in the table of commands.
 int run_cluster(Arguments& arguments) {
   constexpr const char* kExpected = "expected status, holders, break or accept-new-store";
   arguments.parse(0, SIZE_MAX, {});

@@ -1,4 +1,4 @@
-// `holdfast doctor`: what is wrong with a world, in sentences, and its repair.
+// `holdfast doctor`: reports what is wrong with a world, and repairs it.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ Style style_of(Severity severity) {
   return severity == Severity::warning ? Style::yellow : Style::dim;
 }
 
-/// Gathers what there is, and adds what stands in the way of more.
+/// Gathers the data, and adds findings for what could not be read.
 WorldSnapshot gather(const WorldOptions& world, Findings& findings) {
   return inspect::gather(
       [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
@@ -49,8 +49,7 @@ int status_of(const Findings& findings) {
   return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
 }
 
-/// Agents that refuse a store: the rest of the examination asks nobody, and sees of that at most that there is no
-/// session.
+/// Reports agents that refuse a store: no other check asks an agent; they see at most that there is no session.
 void look_at_stores(Findings& findings) {
   constexpr double kPatience = 1;
   for (const std::string& cluster : listening_agents()) {
@@ -74,7 +73,7 @@ void look_at_stores(Findings& findings) {
 
 // --- repair ---
 
-// This process only looks, for good. So another one does it: `holdfast prune`, as the user that this one has become.
+// This process can only read. So another one repairs: `holdfast prune`, as the user that this process has become.
 bool prune(const std::vector<std::string>& names) {
   const pid_t child = ::fork();
   if (child < 0) return false;
@@ -104,7 +103,7 @@ std::vector<std::string> names_to_repair(WorldSnapshot& snapshot) {
 void repair(WorldSnapshot& snapshot, Findings& findings) {
   const std::vector<std::string> names = names_to_repair(snapshot);
   if (names.empty() || prune(names)) return;
-  // One that was removed meanwhile needs none.
+  // A dictionary that was removed in the meantime needs no repair.
   if (!names_to_repair(snapshot).empty()) findings.push_back({Severity::error, "", "the repair did not succeed", ""});
 }
 

@@ -23,7 +23,7 @@ using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
 
-/// More are of no use to people, and to a program only if it asks for them.
+/// People cannot use more, and programs can ask for more.
 constexpr std::size_t kMostByDefault = 10000;
 
 struct Wanted {
@@ -36,8 +36,8 @@ struct SeenLocks {
   std::string directory;
   std::vector<Lock> locks;
   Processes processes;
-  inspect::Ancestors ancestors;       // of those that wait
-  std::set<std::string> in_clusters;  // dictionaries of which other machines may hold the locks
+  inspect::Ancestors ancestors;       // of the waiters
+  std::set<std::string> in_clusters;  // dictionaries whose locks other machines may hold
   bool in_trouble = false;
 };
 

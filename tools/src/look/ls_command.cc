@@ -22,11 +22,11 @@ using inspect::Dictionary;
 using inspect::Opener;
 using inspect::Users;
 
-/// To find out which processes have the dictionaries open, and as long for those that hold or wait for locks in them;
-/// without --processes, and with.
+/// Time limit for finding the processes that have the dictionaries open, and again for those that hold or wait for
+/// locks in them; without --processes, and with it.
 constexpr double kShortLook = 0.01;
 constexpr double kLongLook = 30;
-/// Dictionaries as full as this are shown so.
+/// Dictionaries at least this full are highlighted.
 constexpr double kFull = 0.9;
 
 struct ShownOpeners {

@@ -30,7 +30,7 @@ struct Wanted {
   std::optional<std::string> column;
   std::string filter;
   bool batch = false;
-  std::uint64_t count = 0;  // 0: without end
+  std::uint64_t count = 0;  // 0: unlimited
 };
 
 void add_options(Arguments& arguments, Wanted& wanted) {
@@ -138,7 +138,7 @@ int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::
 #endif
 }
 
-/// Ends the command if one is not there.
+/// Ends the command if a named dictionary does not exist.
 void require(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto dict = inspect::attach(name);

@@ -50,13 +50,13 @@ std::string read_agent(const std::string& text, std::vector<std::string>& agents
   return {};
 }
 
-/// As lines of one script: a second one sees the local variables of the first.
+/// Joins the parts as lines of one script, so that a second line sees the local variables of the first.
 std::string read_code(const std::string& text, std::optional<std::string>& code) {
   code = code ? *code + "\n" + text : text;
   return {};
 }
 
-/// Why the file cannot be run; empty if it can. Workers read it one by one, so a pipe will not do.
+/// Returns why the file cannot be run; empty if it can. Each worker reads it, so it cannot be a pipe.
 std::string judge_script(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0) return fmt::format("cannot read the script \"{}\": {}", path, std::strerror(errno));
@@ -83,7 +83,7 @@ void add_options(Arguments& arguments, RunOptions& options) {
   arguments.add_flag("--respawn", options.respawn, "Restart a worker when it fails");
 }
 
-/// Empty, or what is wrong.
+/// Returns what is wrong, or an empty string.
 std::string read_script(const Arguments& arguments, Script& script) {
   script.arguments = arguments.passed_on();
   if (script.code) {
@@ -98,7 +98,7 @@ std::string read_script(const Arguments& arguments, Script& script) {
   return judge_script(script.path);
 }
 
-/// The same, for what the options are together.
+/// The same for the combination of options.
 std::string judge(RunOptions& options) {
   const auto environment = environment_declarations();
   if (!environment) return environment.status().message;

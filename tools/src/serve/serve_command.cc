@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kDefaultAddress = "127.0.0.1:9145";
 
-// Nothing is to be kept: this process holds nothing, and its children end with it.
+// There is nothing to clean up: this process holds nothing, and its children end with it.
 void end_at_once(int /*signal*/) { ::_exit(exit_status::kYes); }
 
 void end_by_signals() {
@@ -40,7 +40,7 @@ struct Wanted {
 [[noreturn]] void serve(const Wanted& wanted, WorldOptions& world) {
   auto address = value_or_fail(serve::Address::parse(wanted.listen));
   serve::Settings settings{address.is_loopback(), {}, wanted.keys};
-  // What root may read and listen on, it does before it becomes another user.
+  // Read the token and listen while still root, before switching to another user.
   if (!wanted.token_file.empty()) settings.token = value_or_fail(serve::read_token(wanted.token_file));
   if (!settings.is_loopback && settings.token.empty())
     fail("{} is reached from other machines: give a token by --token-file, or listen on 127.0.0.1",
