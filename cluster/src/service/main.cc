@@ -43,7 +43,7 @@ removed: restart it; 2 invalid command line or configuration; 3 another agent ha
                                    kUsageError,
                                    "holdfast-agent"};
 
-/// What the command line says in place of the file.
+/// Values of the command line that replace the file's.
 struct Given {
   std::string cluster;
   std::string path;
@@ -128,7 +128,7 @@ int run(int count, char** values) {
     return EXIT_FAILURE;
   }
   Signals signals;
-  if (given.stands_by) {  // it may wait for longer than a manager waits for a start
+  if (given.stands_by) {  // this may take longer than a manager waits for a start
     notify_manager("READY=1");
     notify_manager("STATUS=cluster " + config->cluster + ": waits for the end of the agent that acts for this machine");
     if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;
