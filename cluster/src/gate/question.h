@@ -1,5 +1,5 @@
-// Questions to the agent of a cluster. A question is one packet through a socket in the runtime directory, and so is its
-// answer.
+// Questions to the agent of a cluster. A question is one packet through a socket in the runtime directory, and so is
+// its answer.
 //
 //   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break; for the agent itself:
 //                                                         status, accept (of the store with the id REVISION)
