@@ -157,7 +157,7 @@ void Loop::run_descriptors() {
 void Loop::run_timers() {
   if (timers_.empty()) return;
   const std::int64_t now = boottime_ms();
-  const TimerId newest = last_timer_;  // timers created meanwhile wait for the next turn
+  const TimerId newest = last_timer_;  // new timers wait for the next turn
   for (auto timer = timers_.begin(); timer != timers_.end() && timer->first <= now;) {
     if (timer->second.first > newest) {
       ++timer;
