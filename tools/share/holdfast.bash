@@ -1,13 +1,13 @@
-# Completion of the holdfast command for bash. Commands and options are those that --help tells of, so that there is no
-# second list of them; names of dictionaries and keys are those of the world that the line so far is about.
+# Completion of the holdfast command for bash. Commands and options come from --help, so there is no second list. Names
+# of dictionaries and keys come from the runtime directory that the line so far selects.
 
 _holdfast_commands() { holdfast --help 2>/dev/null | sed -n '/^Commands:/,$s/^  \([a-z-]*\) .*/\1/p'; }
 
 # COMMAND [SUBCOMMAND]
 _holdfast_options() { holdfast "$@" --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z0-9][a-z-]*' | tr -d ' ,'; }
 
-# Sets `place` to "value OPTION" after an option that takes a value, else to the number of the word; `dictionary` to the
-# first word that is neither an option nor its value. COMMAND [SUBCOMMAND]: the words before.
+# COMMAND [SUBCOMMAND]. Sets `place` to "value OPTION" after an option that takes a value, else to the number of the
+# word, and `dictionary` to the first word that is neither an option nor its value.
 _holdfast_place() {
   local i word takes
   takes=" $(holdfast "$@" --help 2>/dev/null | sed -n 's/^  \(-[^ ]*\) [A-Z].*/\1/p' | tr ',\n' '  ') "
@@ -25,18 +25,18 @@ _holdfast_place() {
         case $word in --dir | --user) world+=("$word" "${COMP_WORDS[i + 1]}") ;; esac
         ((++i))
         ;;
-      *) ((++place == 1)) && dictionary=${word//[\"\'\\]/} ;;  # as typed, without its quotes: nothing is run
+      *) ((++place == 1)) && dictionary=${word//[\"\'\\]/} ;;  # as typed, without quotes: never evaluated
     esac
   done
 }
 
-# Those of "holdfast cluster", which it has in --help alone.
+# Lists the subcommands of "holdfast cluster", which only its own --help shows.
 _holdfast_subcommands() { holdfast cluster --help 2>/dev/null | sed -n '/^Subcommands:/,$s/^  \([a-z]*\) .*/\1/p'; }
 
-# The columns of top, which it names where it knows none of that name.
+# Lists the columns of top, which its error message for a wrong column names.
 _holdfast_columns() { holdfast top --sort "" 2>&1 | sed -n '1s/.*expected one of //p' | tr -d ' ' | tr ',' '\n'; }
 
-# What is printed with an escape needs one that is typed, too.
+# Names and keys with escapes are left out: they would have to be typed with -e.
 _holdfast_names() { holdfast ls "${world[@]}" 2>/dev/null | cut -f1 | grep -vF "\\"; }
 _holdfast_cluster_names() {
   holdfast ls "${world[@]}" --json 2>/dev/null | grep -oE '\{"name":"[^"\]*","file":[^{}]*"cluster":"' | cut -d'"' -f4
@@ -44,7 +44,7 @@ _holdfast_cluster_names() {
 _holdfast_keys() { holdfast keys "${world[@]}" --max 1000 --prefix "$2" -- "$1" 2>/dev/null | grep -vF "\\"; }
 _holdfast_locks() { holdfast locks "${world[@]}" --max 1000 --prefix "$2" -- "$1" 2>/dev/null | cut -f2 | grep -vF "\\"; }
 
-# LINE...: those that begin with the word at the cursor, quoted for the shell.
+# Offers the input lines that begin with the word at the cursor, quoted for the shell.
 _holdfast_offer() {
   local line
   while IFS= read -r line; do
@@ -71,7 +71,7 @@ _holdfast() {
   fi
   local subcommand=()
   [[ $command == cluster ]] && ((COMP_CWORD > 2)) && subcommand=("${COMP_WORDS[2]}")
-  # What follows "--" is of the command that is run, not of this one.
+  # Options after "--" belong to the command that is run.
   if [[ $current == -* && " ${COMP_WORDS[*]:1:COMP_CWORD-1} " != *" -- "* ]]; then
     _holdfast_offer < <(_holdfast_options "$command" "${subcommand[@]}")
     return

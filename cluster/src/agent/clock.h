@@ -1,4 +1,4 @@
-// Time, as the agent takes it.
+// The agent's clocks.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  /// CLOCK_BOOTTIME: it runs on while the machine is suspended. All deadlines count from it.
+  /// CLOCK_BOOTTIME, which goes on while the machine is suspended. All deadlines use it.
   virtual Milliseconds boot_ms() const = 0;
-  /// The same in microseconds, to measure with.
+  /// The same in microseconds, for measurements.
   virtual std::int64_t boot_us() const { return boot_ms() * 1000; }
-  /// CLOCK_REALTIME. For people, and to notice that this machine's memory was copied or put back (agent/keeper.h).
+  /// CLOCK_REALTIME. For people, and to notice that this machine was copied or restored (agent/keeper.h).
   virtual Milliseconds wall_ms() const = 0;
 };
 

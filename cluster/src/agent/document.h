@@ -1,4 +1,4 @@
-// What the store keeps about a holder, for people: the value of a lock's key. No decision rests on it.
+// What the store says about a holder, for people: the value of a lock's key. No decision depends on it.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace holdfast::agent {
 
-/// A local program that asks for a lock, or has it.
+/// A local program that requests or holds a lock.
 struct Contender {
   std::int64_t pid = 0;
   std::string program;
   std::string why;
   Milliseconds held = 0;  // for how long
 
-  /// Whether it is the same, by what others are told.
+  /// Compares what others can see.
   bool operator==(const Contender& other) const {
     return pid == other.pid && program == other.program && why == other.why;
   }
@@ -25,16 +25,16 @@ struct Contender {
 
 struct Document {
   std::string host;
-  std::string machine;  // its boot id
+  std::string machine;  // the machine's boot id
   std::uint32_t epoch = 0;
   Milliseconds when = 0;  // CLOCK_REALTIME
   LockName name;
   Contender contender;
 };
 
-/// As JSON. Bytes that are not UTF-8 are replaced.
+/// Returns JSON. Bytes that are not UTF-8 are replaced.
 std::string write_document(const Document& document);
-/// What of it can be read; foreign text gives an empty document.
+/// Reads as much as possible; foreign text gives an empty document.
 Document read_document(std::string_view text);
 
 }  // namespace holdfast::agent

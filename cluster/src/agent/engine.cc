@@ -7,9 +7,9 @@ namespace holdfast::agent {
 
 namespace {
 
-/// A change that was asked for so long ago tells how the store is now.
+/// A change in the last second shows the store's present state.
 constexpr Milliseconds kFresh = 1000;
-/// So long a question for the status may wait for the store.
+/// How long a status question may wait for the store.
 constexpr Milliseconds kStatusWait = 300;
 
 }  // namespace
@@ -35,7 +35,7 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
   locks_.on_dead_lease([this] { keeper_.suspect(); });
 }
 
-// The numbers that local locks have had rise still; those of other machines, and of new locks, may not.
+// Numbers of local locks continue to grow; those of other machines and of new locks may not.
 void Engine::store_went_back(Revision from, Revision to) {
   const std::string why = "the store has gone back from revision " + std::to_string(from) + " to " +
                           std::to_string(to) +
@@ -48,7 +48,7 @@ void Engine::step() {
   if (machine_.superseded()) return;
   keeper_.step();
   answer();
-  // Without a lease, wants stay where they are: they are asked for once there is one.
+  // Without a lease, wants stay pending until there is one.
   if (keeper_.alive())
     for (const Want& want : machine_.wanted()) locks_.want(want);
   locks_.step();
@@ -73,8 +73,8 @@ bool Engine::knows_trouble() const {
   return !keeper_.alive() || store_.trouble() != Trouble::none || clock_.boot_ms() - store_.judged_ms() <= kFresh;
 }
 
-// A store that is full answers what only reads, and renews leases: an agent that has changed nothing since knows of no
-// trouble. So where somebody wants to know, it asks for a change.
+// A store that is full still answers reads and renews leases, so an agent that has changed nothing since does not
+// notice. So when somebody asks, request a change.
 void Engine::answer_status() {
   const Milliseconds now = clock_.boot_ms();
   if (asked_.empty()) return;
@@ -129,7 +129,8 @@ Milliseconds Engine::due() const {
   return keeper_.alive() ? std::min(due, housekeeping_.due()) : due;
 }
 
-// Taken back before the session ends: a program that comes meanwhile waits, and gets no lock that it then loses.
+// Take it back before the session ends: a program that comes in the meantime waits, instead of getting a lock and
+// losing it.
 bool Engine::vacate() {
   const auto standing = machine_.standing();
   return standing && std::all_of(standing->begin(), standing->end(), [this](const LockName& name) {

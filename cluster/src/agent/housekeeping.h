@@ -1,9 +1,9 @@
-// What an agent does now and then: it finds locks and places that it has without knowing, and notices that its bell is
+// Periodic work of an agent: finds locks and queue entries that it has without knowing, and notices that its bell is
 // dead.
 //
-// A request may be done much later than its answer is waited for, and so may a copy of one that was answered. That of
-// an ask then leaves this machine with a lock, or with a place in a queue, that nobody here wants. So the keys that
-// hang on the lease are compared with what is known: often for a minute after an answer did not come, else once a
+// The store may execute a request long after its caller stopped waiting for the answer; so may it a copy of an answered
+// request. An "ask" then leaves this machine with a lock, or a position in a queue, that nobody here wants. So the keys
+// attached to the lease are compared with the known ones: often for a minute after a missing answer, otherwise once a
 // minute if anything was asked.
 #pragma once
 
@@ -25,7 +25,7 @@ class Housekeeping {
 
   void step();
   Milliseconds due() const { return next_; }
-  /// How often the bell seemed to be dead.
+  /// Returns how often the bell seemed to be dead.
   std::uint64_t dead_bells() const { return dead_bells_; }
 
  private:

@@ -12,10 +12,10 @@ namespace {
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
 constexpr Milliseconds kProbeEvery = 1000;
-/// Seconds. Longer ones, of whatever answers in the store's place, count as this.
+/// Seconds. A longer time, from whatever answers instead of the store, counts as this.
 constexpr std::int64_t kTtlMax = 1'000'000;
 
-// Why a lease is lost.
+// Reasons for the loss of a lease.
 constexpr const char* kPassed = "it was not renewed before its deadline";
 constexpr const char* kEnded = "the store has ended it";
 constexpr const char* kNotFound = "the store has ended it, or it was begun by an agent with another namespace";
@@ -39,7 +39,7 @@ Keeper::Keeper(Store& store, Machine& machine, const Clock& clock, const Keys& k
       ttl_s_(settings.ttl_s) {}
 
 void Keeper::start() {
-  leaped();  // looks for the first time
+  leaped();  // initializes the comparison
   const Session session = machine_.session();
   if (session.lease != 0 && !session.lost && clock_.boot_ms() < session.deadline) {
     lease_ = session.lease;
@@ -48,7 +48,7 @@ void Keeper::start() {
     watch();
     return adopt();
   }
-  // No program may count on a lease that is being revoked. A part of the session may be alive yet.
+  // No program may rely on a lease that is being revoked. A part of the session may still be alive.
   if (machine_.lose()) retire(session.lease);
   state_ = State::none;
   acquire();
@@ -83,8 +83,8 @@ void Keeper::step() {
     adopting_ ? adopt() : renew();
 }
 
-/// Whether the wall clock moved otherwise than BOOTTIME since the last look.
-// This process may be stopped between the two clocks: what passed meanwhile is no leap.
+/// Returns whether the wall clock moved differently from BOOTTIME since the last check. This process may be stopped
+/// between reading the two clocks: the time that passed then is no leap.
 bool Keeper::leaped() {
   const Milliseconds before = clock_.boot_ms();
   const Milliseconds wall = clock_.wall_ms();
@@ -106,7 +106,7 @@ void Keeper::acquire() {
   });
 }
 
-/// Puts the machine's bell and document, which vanish with the lease.
+/// Puts the machine's bell and document, which disappear with the lease.
 void Keeper::announce(LeaseId lease, Milliseconds deadline) {
   Change change{{Guard::absent(keys_.bell(lease))},
                 {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
@@ -132,7 +132,7 @@ void Keeper::probe() {
   next_probe_ = now + kProbeEvery;
   probing_ = true;
   Change change{{}, {introduce(lease_, machine_.session().epoch)}, {}};
-  change.urgent = true;  // behind others it would tell of their wait
+  change.urgent = true;  // otherwise it would report how long it waited behind others
   store_.transact(std::move(change), [this](const Answer&) { probing_ = false; });
 }
 
@@ -231,7 +231,7 @@ void Keeper::retry(const Answer& answer) {
   if (state_ == State::asking) state_ = State::none;
   sentence_ = answer.sentence;
   back_off_ = next_back_off(back_off_);
-  // The time that the attempt took is a part of the pause.
+  // The duration of the attempt is a part of the pause.
   next_ = std::max(clock_.boot_ms() + kBackOffMin, asked_ + back_off_);
 }
 

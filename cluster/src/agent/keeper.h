@@ -1,13 +1,13 @@
-// The lease of this machine at the store, on which all its locks hang, and its deadline in shared memory.
+// The lease of this machine at the store, to which all its locks are attached, and its deadline in shared memory.
 //
-// The deadline lies before the moment at which the store may end the lease: it counts from before the keepalive was
-// sent, for 0.99 of the lease's time (clocks may run apart by 1 %), less a margin. Renewal is a compare-and-swap from
-// the deadline that was read, so a lease that anyone saw lost stays lost, whatever the store answers later.
+// The deadline comes before the store can end the lease. It counts from before the keepalive was sent, for 0.99 of the
+// lease's time (clocks may differ by 1 %), less a margin. Renewal is a compare-and-swap from the deadline that was
+// read, so a lease that anyone saw as lost stays lost, whatever the store answers later.
 //
-// Lost is a lease when its deadline passes, when the store says that it is gone, when its bell is deleted, or when the
-// wall clock leaps against BOOTTIME: then this machine's memory may be a copy of another's, or be put back to a state
-// of long ago, and the lease another machine's too. Lost it is also when the store was put back to an earlier state,
-// which may know nothing of locks that this machine has. After that: a new lease, and with it a new epoch.
+// A lease is lost when its deadline passes, when the store says that it is gone, when its bell is deleted, or when the
+// wall clock leaps against BOOTTIME. In the last case this machine's memory may be a copy of another machine's or an
+// old state, and the lease may belong to another machine, too. It is also lost when the store was restored to an
+// earlier state, which may not know this machine's locks. After that there is a new lease, and with it a new epoch.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@
 
 namespace holdfast::agent {
 
-/// Until when a lease may be relied on that was granted or kept alive by a request sent at `sent`.
+/// Returns until when a lease is safe that was granted or kept alive by a request sent at `sent`.
 Milliseconds deadline_of(Milliseconds sent, std::int64_t ttl_s);
 
-/// So far may the wall clock leap.
+/// The largest leap of the wall clock that is ignored.
 inline constexpr Milliseconds kLeapMax = 1000;
 
 class Keeper {
  public:
   struct Listener {
     std::function<void(LeaseId, Epoch)> begun;
-    /// The lease of an earlier agent, the keys that hang on it, and the locks that stand.
+    /// The lease of an earlier agent, the keys attached to it, and the locks that stand.
     std::function<void(LeaseId, Epoch, const std::vector<std::string>&, const std::vector<LockName>&)> adopted;
     std::function<void()> lost;
     std::function<void(const Record&)> rung;
@@ -42,35 +42,35 @@ class Keeper {
   Keeper(Store& store, Machine& machine, const Clock& clock, const Keys& keys, const Settings& settings,
          Listener listener);
 
-  /// Goes on with the lease in shared memory, if it is alive; else asks for one.
+  /// Takes over the lease in shared memory if it is alive; otherwise requests one.
   void start();
   void step();
   Milliseconds due() const;
-  /// The store said that a lease is gone: asks about this machine's as soon as it can.
+  /// The store said that some lease is gone: checks this machine's lease as soon as possible.
   void suspect() { next_ = 0; }
-  /// The store is in trouble: asks it now and then for a change that changes nothing.
+  /// The store is in trouble: sends it a change without effect now and then.
   void probe();
-  /// The store was put back to an earlier state, which is `why` the lease is lost, if there is one.
+  /// The store was restored to an earlier state, so the lease, if there is one, is lost because of `why`.
   void store_went_back(const std::string& why);
-  /// Ends the lease, and asks for no other.
+  /// Ends the lease, and requests no other.
   void stop(const std::function<void()>& done);
 
-  /// Whether there is a lease, and begun() or adopted() was told.
+  /// Returns whether there is a lease, and begun() or adopted() was called.
   bool alive() const { return state_ == State::alive && !adopting_; }
-  /// Whether there is the lease of an earlier agent, and it is not known yet what hangs on it.
+  /// Returns whether there is the lease of an earlier agent whose keys have not been read yet.
   bool adopting() const { return adopting_; }
   std::uint64_t losses() const { return losses_; }
-  /// Of the last one.
+  /// For the last lost lease.
   const std::string& why_lost() const { return why_lost_; }
-  /// Why there is no lease, or none that is renewed; empty: it is not known yet.
+  /// Returns why there is no lease, or why it is not renewed; empty: not known yet.
   const std::string& sentence() const { return sentence_; }
 
  private:
   enum class State { stopped, none, asking, alive };
-  /// A lease that was lost, to be ended at the store lest others wait for it.
+  /// A lost lease, which must be ended at the store, because others may wait for it.
   struct Old {
     LeaseId lease = 0;
-    Milliseconds until = 0;  // then it has ended by itself
+    Milliseconds until = 0;  // then it has ended on its own
     Milliseconds next = 0;
     bool asked = false;
   };
@@ -83,14 +83,15 @@ class Keeper {
   void renew();
   void renewed(Milliseconds sent, Milliseconds from, const LeaseAnswer& answer);
   void adopt();
-  /// `end`: of the lease, at the latest.
+  /// `end`: the latest end of the lease.
   void adopt_keys(const std::vector<std::string>& keys, Milliseconds end);
   void watch();
   /// `why`: for people.
   void lose(const std::string& why);
-  /// As lose(), but leaves the lease at the store to its end: it may be another machine's. False: as Machine::lose().
+  /// Like lose(), but leaves the lease at the store until its end: it may belong to another machine. Returns false like
+  /// Machine::lose().
   bool drop(const std::string& why);
-  /// That the deadline has passed, and what the store said last.
+  /// Says that the deadline has passed, and the store's last message.
   std::string passed() const;
   void retry(const Answer& answer);
   void retire(LeaseId lease);
@@ -105,9 +106,9 @@ class Keeper {
   Listener listener_;
 
   State state_ = State::stopped;
-  bool adopting_ = false;      // its keys are still to be read
-  std::uint64_t attempt_ = 0;  // answers of earlier ones do not count
-  bool running_ = false;       // a request about the lease
+  bool adopting_ = false;      // its keys are not read yet
+  std::uint64_t attempt_ = 0;  // answers to earlier attempts are ignored
+  bool running_ = false;       // a request for the lease is running
   Milliseconds asked_ = 0;     // when it was sent
   LeaseId lease_ = 0;
   std::int64_t ttl_s_ = 0;
@@ -115,7 +116,7 @@ class Keeper {
   Milliseconds back_off_ = 0;
   Milliseconds next_probe_ = 0;
   bool probing_ = false;
-  Milliseconds wall_offset_ = 0;  // at the last look, and by how much it may be too large
+  Milliseconds wall_offset_ = 0;  // at the last check, and by how much it may be too large
   Milliseconds stopped_ = 0;
   std::vector<Old> old_;
   std::uint64_t losses_ = 0;

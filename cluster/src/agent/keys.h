@@ -1,11 +1,12 @@
-// The keys of a cluster at the store, all under one prefix, its namespace:
+// The keys of a cluster in the store. All share one prefix, the namespace:
 //
-//   l/DICTIONARY/KEY           a lock, on its holder's lease: it is held as long as the key is there
-//   q/DICTIONARY/KEY/LEASE     a machine that waits for it, in the order in which these keys were created
+//   l/DICTIONARY/KEY           a lock, attached to its holder's lease: the lock is held while the key exists
+//   q/DICTIONARY/KEY/LEASE     a machine that waits for the lock, in the order in which these keys were created
 //   b/LEASE                    a machine's bell: the one key that it watches
 //   m/LEASE                    a machine's document
 //
-// Dictionary and key are percent-encoded, so that no lock's queue is the prefix of another's. A machine is its lease.
+// Dictionary and key are percent-encoded, so that no lock's queue is the prefix of another's. The lease identifies a
+// machine.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@
 
 namespace holdfast::agent {
 
-/// The name of a lock of a cluster, the same on every machine.
+/// The name of a cluster's lock, the same on every machine.
 struct LockName {
   std::string dictionary;
   std::string key;
@@ -30,10 +31,10 @@ struct LockName {
   }
 };
 
-/// Bytes of the longest key of a lock.
+/// The longest key of a lock, in bytes.
 inline constexpr std::size_t kStoreKeyMax = 1024;
 
-/// "DICTIONARY/KEY", encoded; the inverse gives nothing for what the first never gives.
+/// Returns "DICTIONARY/KEY", encoded. The inverse returns nothing for text that this never returns.
 std::string encode_lock(const LockName& name);
 std::optional<LockName> decode_lock(std::string_view text);
 
@@ -42,20 +43,20 @@ std::optional<LeaseId> decode_lease(std::string_view text);
 
 class Keys {
  public:
-  /// `space`: without the '/' that ends it.
+  /// `space`: without the '/' at its end.
   explicit Keys(std::string_view space);
 
-  /// too_large: a key of this lock is longer than kStoreKeyMax.
+  /// Returns too_large if a key of this lock is longer than kStoreKeyMax.
   Status check(const LockName& name) const;
 
   std::string lock(const LockName& name) const;
-  /// The prefix of all that wait.
+  /// Returns the prefix of all waiters' keys.
   std::string queue(const LockName& name) const;
   std::string place(const LockName& name, LeaseId lease) const;
   std::string bell(LeaseId lease) const;
   std::string machine(LeaseId lease) const;
 
-  /// The inverses.
+  /// Inverse functions.
   std::optional<LockName> lock_of(std::string_view key) const;
   std::optional<LockName> queue_of(std::string_view place) const;
   std::optional<LeaseId> waiter_of(std::string_view place) const;

@@ -92,7 +92,7 @@ void Locks::step() {
   }
   if (now >= next_looks_) send_looks();
   if (!line_.empty() && now >= next_in_line_) {
-    next_in_line_ = now + kBackOffMax;  // unless an answer says otherwise
+    next_in_line_ = now + kBackOffMax;  // unless an answer changes it
     let_next();
   }
   if (epoch_ != 0 && now >= next_poll_) poll();
@@ -144,7 +144,7 @@ void Locks::consider(const LockName& name) {
   const Use use = machine_.use(lock.name);
   if (!use.known) return wake(lock, now + settings_.linger_ms);
   if (lock.phase != Phase::held && use.stands) {
-    machine_.drop(lock.name);  // an earlier agent was about to grant it, which the store has taken back since
+    machine_.drop(lock.name);  // an earlier agent was about to grant it; the store has taken it back since
     return wake(lock, now + settings_.linger_ms);
   }
   switch (lock.phase) {
@@ -169,7 +169,7 @@ void Locks::consider_waiting(Lock& lock, const Use& use) {
 }
 
 void Locks::consider_held(Lock& lock, const Use& use) {
-  // Of an earlier agent: as it stands, nothing that gives it away was sent.
+  // A lock of an earlier agent: since it stands, no transaction that gives it away was sent.
   if (!lock.stands && use.stands) {
     lock.stands = true;
     lock.giving = lock.given_once = false;
@@ -186,7 +186,7 @@ void Locks::consider_held(Lock& lock, const Use& use) {
   stand(lock);
 }
 
-// It does not stand twice at one revision: what counts its numbers, the machine may have forgotten meanwhile.
+// A lock must not stand twice at one revision: the machine may have forgotten how many numbers it gave.
 void Locks::stand(Lock& lock) {
   if (lock.stood_at == lock.grant) return touch(lock);
   lock.stood_at = lock.grant;
@@ -197,14 +197,14 @@ void Locks::stand(Lock& lock) {
   if (lock.waited_since != 0) lock.waited_since = lock.since;
   lock.stands = machine_.grant(lock.name, epoch_, lock.grant);
   if (lock.stands) return consider_standing(lock);
-  wake(lock, clock_.boot_ms() + settings_.poll_ms);  // there may be no memory for it, or a process is stopped
+  wake(lock, clock_.boot_ms() + settings_.poll_ms);  // there may be no memory for it, or a process may be stopped
 }
 
 void Locks::consider_standing(Lock& lock) {
   const Use use = machine_.use(lock.name);
   if (use.grants > kGrantsMax / 2) return touch(lock);
   if (tell_why(lock, use)) return;
-  // Those that wait before the agent may yet need new numbers.
+  // Programs that wait before the agent may still need new numbers.
   if (lock.recalled) return wake(lock, clock_.boot_ms() + settings_.linger_ms);
   if (draining_) return recall(lock);
   if (lock.queue.unknown()) return look(lock);
@@ -227,8 +227,8 @@ void Locks::consider_idle(Lock& lock, const Use& use) {
   give(lock);
 }
 
-// A program gives its reason when it has the lock, which is after it was asked for. It is worth a request once the
-// program has stayed for a while.
+// A program sets its reason when it has the lock, so after the lock was requested. It is worth a request only if the
+// program keeps the lock for a while.
 bool Locks::tell_why(Lock& lock, const Use& use) {
   const Milliseconds now = clock_.boot_ms();
   if (use.grants != lock.why_of) {
@@ -262,7 +262,7 @@ void Locks::give(Lock& lock) {
   if (lock.queue.unknown()) return look(lock);
   if (!lock.queue.empty()) return transfer(lock);
   if (!draining_ && machine_.use(lock.name).waits && lock.grant < kRevisionEnd) {
-    lock.giving = false;  // those that it was for have left
+    lock.giving = false;  // the machines that it was for have left
     return consider_held(lock, machine_.use(lock.name));
   }
   if (lock.place != 0) return leave(lock);

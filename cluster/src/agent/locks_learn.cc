@@ -1,4 +1,4 @@
-// What answers, looks and rings tell about a lock.
+// What answers, looks and rings say about a lock.
 #include <algorithm>
 #include <utility>
 
@@ -43,14 +43,14 @@ void Locks::wait(Lock& lock, Revision place, Revision asked) {
   lock.asked = asked;
 }
 
-/// The lock is another's, or nobody's.
+/// Another machine has the lock, or nobody.
 void Locks::leave_held(Lock& lock) {
   lock.phase = Phase::absent;
   lock.stands = lock.recalled = lock.giving = lock.given_once = false;
   lock.waited_since = 0;
 }
 
-/// A note may come before the answer by which its grant is known.
+/// A note may arrive before the answer that makes its grant known.
 void Locks::take_note(Lock& lock) {
   if (!lock.note || lock.note->grant != lock.grant) return;
   lock.queue.note(lock.note->first);
@@ -74,7 +74,8 @@ void Locks::lost(Lock& lock) {
   lock.stood = false;
 }
 
-/// Of a lock of an earlier agent: if it stood, nothing that gives it away was sent; else it may have been (rule 3).
+/// For a lock of an earlier agent: if it stood, no transaction that gives it away was sent; otherwise one may have been
+/// (rule 3).
 void Locks::gain_seen(Lock& lock, const View& view) {
   Queue queue(view.lock->modified);
   queue.learn(view.waiters, view.complete);
@@ -92,8 +93,8 @@ void Locks::gain_seen(Lock& lock, const View& view) {
 
 void Locks::learn_held(Lock& lock, const View& view) {
   if (view.lock->modified != lock.grant) {
-    // This machine's own touch, or that of a later agent: what was sent before is void. If the lock was to be given,
-    // it is recalled once more, as a later agent may have let it stand.
+    // A touch by this machine or a later agent: it cancels what was sent before. If the lock was to be given away,
+    // recall it once more, because a later agent may have let it stand.
     lock.grant = view.lock->modified;
     lock.given_once = lock.giving = false;
   }
@@ -118,7 +119,7 @@ void Locks::take_bell(Lock& lock) {
   const Grant grant = *std::exchange(lock.bell, std::nullopt);
   if (lock.phase == Phase::held ? lock.bell_revision <= lock.grant : lock.bell_revision <= lock.asked) return;
   if (lock.phase != Phase::waiting || lock.unsure) {
-    lock.unsure = true;  // it is a hint only
+    lock.unsure = true;  // a bell is only a hint
     return;
   }
   Queue queue(lock.bell_revision);

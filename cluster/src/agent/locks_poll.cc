@@ -1,4 +1,4 @@
-// The look that bounds every wait: bells are hints, and a lost one must cost no more than a second.
+// Looks limit every wait: bells are hints, and a lost one must cost no more than a second.
 #include <algorithm>
 #include <utility>
 
@@ -8,10 +8,10 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Locks in one transaction: it may have 128 steps.
+/// Locks per transaction, which may have 128 steps.
 constexpr std::size_t kPolledMax = 128 / kLookSteps;
-/// Looks at so many locks that are under way at a time. More would be answered no sooner, and too late by a store that
-/// is busy. No row shows it: none has an agent with so many locks. engine_test.cc has.
+/// How many bulk looks run at once. More would not be answered sooner, and too late by a busy store. No row shows it,
+/// because none has an agent with so many locks; engine_test.cc does.
 constexpr std::size_t kLooksAtOnce = 8;
 
 }  // namespace
@@ -23,7 +23,7 @@ void Locks::poll() {
   for (const auto& [name, lock] : locks_)
     if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
   look_at_many(std::exchange(names, {}));
-  // Waiters find the holder, so its own look is a second line, and takes turns.
+  // Waiters find the holder, so the holder's own look is a second line of defence, and takes the locks in turns.
   const bool all = std::exchange(lost_unasked_, false);
   const std::size_t most = all ? locks_.size() : kPolledMax;
   auto next = locks_.upper_bound(polled_);
@@ -42,7 +42,7 @@ void Locks::poll() {
   look_at_many(names);
 }
 
-// An agent that follows another may have thousands to look at.
+// An agent that follows another may have thousands of locks to check.
 void Locks::look_at_many(const std::vector<LockName>& names) {
   for (std::size_t first = 0; first < names.size(); first += kPolledMax) {
     const std::size_t end = std::min(names.size(), first + kPolledMax);
@@ -60,16 +60,15 @@ void Locks::send_looks() {
   }
 }
 
-// What was sent when the lock was asked for is of the program that waited then, and a machine that is given a lock has
-// sent nothing. A lock that goes from hand to hand is not worth a request; one that the same program has at two looks
-// is.
+// The request for a lock described the program that waited then, and a machine that is given a lock has sent nothing. A
+// lock that changes hands quickly is not worth a request; one that the same program has at two looks is.
 bool Locks::tell_holder(Lock& lock) {
   if (!lock.stands) return false;
   if (!lock.recalled && machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
     recall(lock);  // its holder is dead, and nobody here wants it
     return true;
   }
-  if (!line_.empty()) return false;  // the store takes nothing new
+  if (!line_.empty()) return false;  // the store accepts nothing new
   Contender holder = machine_.holder(lock.name);
   const bool stays = holder.pid != 0 && holder == lock.seen;
   lock.seen = holder;
@@ -79,7 +78,7 @@ bool Locks::tell_holder(Lock& lock) {
   return true;
 }
 
-// It may wait for its turn, and some of the locks be gone or asked for by then.
+// It may wait before it is sent, and some of the locks may be gone or requested by then.
 void Locks::poll_many(const std::vector<LockName>& names) {
   Change change;
   std::vector<std::pair<LockName, std::uint64_t>> looked;
@@ -100,7 +99,7 @@ void Locks::poll_many(const std::vector<LockName>& names) {
   });
 }
 
-// Of locks that are known the next poll is as good; those of an earlier agent are looked at until they are.
+// For known locks the next poll is as good; those of an earlier agent are checked until they are known.
 void Locks::learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer) {
   const bool answered = answer.outcome == Outcome::answered;
   std::vector<LockName> again;

@@ -1,4 +1,4 @@
-// The transactions of a lock. One runs at a time: none is sent while the answer of another is to come.
+// The transactions of a lock. Only one runs at a time: none is sent while the answer to another is pending.
 #include <algorithm>
 #include <utility>
 
@@ -8,8 +8,8 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Between notes to one holder about one place in its queue. No row shows it: none has a holder that keeps a lock for
-/// as long.
+/// Pause between notes to one holder about one queue position. No row shows it, because none has a holder that keeps a
+/// lock for so long.
 constexpr Milliseconds kNoteAgainMax = 30'000;
 
 }  // namespace
@@ -106,7 +106,7 @@ void Locks::pause(Lock& lock) {
 
 void Locks::worked(Lock& lock) {
   lock.back_off = lock.paused = 0;
-  lock.refused = false;  // its place in the line is void
+  lock.refused = false;  // its position in the line is void
   if (!std::exchange(lock.tried, false)) return;
   line_back_off_ = 0;
   let_next();
@@ -124,7 +124,7 @@ void Locks::line_up(Lock& lock) {
   wake(lock, 0);
 }
 
-// It looks first: what was refused may be of no use any more, and what a waiter has to note depends on the holder.
+// Look first: what was refused may no longer be useful, and what a waiter has to note depends on the holder.
 void Locks::let_next() {
   while (!line_.empty()) {
     const LockName name = std::move(line_.front());
@@ -161,7 +161,7 @@ void Locks::transfer(Lock& lock) {
     if (again && !answer.found.empty() && !answer.found.front().empty())
       wait(asked, answer.found.front().front().created, answer.revision);
   });
-  lock.queue.forget(to);  // if it is refused, its lease may be dead
+  lock.queue.forget(to);  // if it is refused, that lease may be dead
 }
 
 void Locks::release(Lock& lock) {
@@ -169,7 +169,7 @@ void Locks::release(Lock& lock) {
   send(lock, protocol_.release(lock.name, lock.grant), [this](Lock& asked, const Answer& answer) {
     if (!answer.guarded) {
       learn(asked, protocol_.view(answer, 0));
-      // A key below the queue that is no machine's keeps the lock here.
+      // A key in the queue that belongs to no machine keeps the lock here.
       if (asked.phase == Phase::held && asked.queue.empty() && !asked.queue.unknown()) pause(asked);
       return;
     }
@@ -179,8 +179,8 @@ void Locks::release(Lock& lock) {
   });
 }
 
-// A holder has heard of this machine once the store has the note, unless its agent restarts, which looks by itself. To
-// note it again is a second line.
+// A holder knows about this machine once the store has the note, unless its agent restarts, and that checks by itself.
+// Repeating the note is a second line of defence.
 void Locks::note_holder(Lock& lock, const Record& held) {
   const Milliseconds now = clock_.boot_ms();
   const bool again = lock.noted == held.modified;

@@ -12,7 +12,7 @@ bool has_put(const std::vector<Step>& steps) {
   return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.kind == Step::Kind::put; });
 }
 
-// A lease that is gone, and a key that is too large, are no trouble of the store.
+// A lease that is gone, or a key that is too large, is no trouble of the store.
 constexpr std::array kTroubles{
     std::pair{Fault::no_space, Trouble::no_room},
     std::pair{Fault::no_leader, Trouble::no_leader},
@@ -55,7 +55,7 @@ std::function<void(const LeaseAnswer&)> MeasuredStore::noting(std::function<void
   };
 }
 
-// Transactions only: what etcd tells with leases is what one member knows, which may lag.
+// Transactions only: etcd answers lease requests from one member's knowledge, which may lag.
 void MeasuredStore::transact(Change change, std::function<void(const Answer&)> done) {
   auto judged = [this, before = newest_, times_back = times_back_, puts_then = has_put(change.then),
                  puts_otherwise = has_put(change.otherwise), done = std::move(done)](const Answer& answer) {

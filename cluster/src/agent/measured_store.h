@@ -1,5 +1,5 @@
-// A store that counts what is asked of another one and how long its answers take. It notices when that one has gone
-// back, and when it is in trouble.
+// A store that counts the requests to another store and measures its answers. It notices when that store was restored
+// to an earlier state, and when it is in trouble.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 
 namespace holdfast::agent {
 
-/// How long requests take: counts of those that took no longer than each of some times, as a page of metrics has them.
+/// A histogram of request times: counts of requests that took no longer than each bound, in the form that metrics need.
 class Latency {
  public:
-  /// In microseconds. A request within a store's own building takes some hundreds; one that took longer than the last
-  /// of them is in no bucket, but counts.
+  /// In microseconds. A request within one building takes some hundreds. A request that took longer than the last bound
+  /// is in no bucket, but in the total.
   static constexpr std::array<std::int64_t, 12> kBounds{250,    500,    1'000,   2'000,   5'000,   10'000,
                                                         20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
 
@@ -33,7 +33,7 @@ class Latency {
 
   std::uint64_t count() const noexcept { return count_; }
   std::int64_t sum_us() const noexcept { return sum_us_; }
-  /// How many took no longer than kBounds[index].
+  /// Returns how many took no longer than kBounds[index].
   std::uint64_t within(std::size_t index) const noexcept {
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i <= index; ++i) sum += counts_[i];
@@ -46,18 +46,19 @@ class Latency {
   std::array<std::uint64_t, kBounds.size()> counts_{};
 };
 
-/// They only grow.
+/// Counters only grow.
 struct StoreCounters {
-  std::uint64_t requests = 0;    // of all kinds; repetitions at other servers do not count
+  std::uint64_t requests = 0;    // of all kinds, without repetitions at other servers
   std::uint64_t refused = 0;     // the store said no
-  std::uint64_t unanswered = 0;  // it said nothing in time
+  std::uint64_t unanswered = 0;  // no answer in time
   std::uint64_t rings = 0;       // events of the watch
 };
 
 class MeasuredStore final : public Store {
  public:
-  /// `went_back`: runs when a transaction was answered with a smaller revision than one that was answered before it was
-  /// sent. A store does that only if it was put back to an earlier state. Takes both revisions, the larger one first.
+  /// `went_back`: called when a transaction was answered with a smaller revision than another that was answered before
+  /// it was sent. That happens only if the store was restored to an earlier state. Takes both revisions, the larger one
+  /// first.
   using WentBack = std::function<void(Revision, Revision)>;
 
   MeasuredStore(Store& store, const Clock& clock, WentBack went_back)
@@ -71,16 +72,16 @@ class MeasuredStore final : public Store {
   void watch(const std::string& key, std::function<void(const Record&)> rung) override;
 
   const StoreCounters& counters() const { return counters_; }
-  /// Of the requests that were answered or refused, from when they were sent; and how long they had waited for that.
+  /// Times of answered and refused requests since they were sent, and how long they had waited before.
   const Latency& latency() const { return latency_; }
   std::int64_t queued_us() const { return queued_us_; }
 
-  /// Why the last change was not made; none, as soon as another one is. A store that is full or denies writing answers
-  /// what only reads: that says nothing.
+  /// Returns why the last change failed; none as soon as another one succeeds. A store that is full or denies writing
+  /// still answers reads, so reads do not count.
   Trouble trouble() const { return trouble_; }
-  /// When that was last found out.
+  /// Returns when that was last determined.
   Milliseconds judged_ms() const { return judged_ms_; }
-  /// In its own words; empty without trouble.
+  /// Returns the store's own words; empty without trouble.
   const std::string& sentence() const { return sentence_; }
 
  private:
@@ -93,8 +94,8 @@ class MeasuredStore final : public Store {
   Store& store_;
   const Clock& clock_;
   const WentBack went_back_;
-  Revision newest_ = 0;           // of a transaction, since the store went back last
-  std::uint64_t times_back_ = 0;  // what was sent before that tells nothing
+  Revision newest_ = 0;           // of a transaction, since the store was last restored
+  std::uint64_t times_back_ = 0;  // answers to requests sent before that mean nothing
   Trouble trouble_ = Trouble::none;
   std::string sentence_;
   Milliseconds judged_ms_ = 0;

@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// What the next holder is told: no waiter may be missing among those that are told.
+/// What the next holder is told. No waiter may be missing between those that are listed.
 Grant grant_for(const LockName& name, const Queue& queue) {
   Grant grant{name, {queue.waiters().begin() + 1, queue.waiters().end()}, queue.complete()};
   if (grant.next.size() > kNextMax) {
@@ -35,7 +35,7 @@ View Protocol::view(const Answer& answer, std::size_t at) const {
   std::optional<LeaseId> first;
   for (const Record& place : queue) {
     const auto lease = keys_->waiter_of(place.key);
-    if (!lease) continue;  // no machine's
+    if (!lease) continue;  // belongs to no machine
     if (!first) first = lease;
     if (*lease != self_) view.waiters.push_back({place.created, *lease});
   }
@@ -131,7 +131,7 @@ Change Protocol::break_grant(const LockName& name, const View& view, bool tell) 
   Queue queue;
   queue.learn(std::move(waiters), view.complete);
   if (!queue.empty()) change = hand_over(name, lock.modified, queue.first(), grant_for(name, queue), {});
-  // One transaction puts a key once.
+  // One transaction can put a key only once.
   if (tell && lock.lease != 0 && (queue.empty() || queue.first().lease != lock.lease))
     change.then.push_back(Step::put(keys_->bell(lock.lease), write_ring(Broken{name, lock.modified}), lock.lease));
   return change;

@@ -1,4 +1,4 @@
-// The transactions of the protocol: each row of its table. R is the revision of a lock's key: of its last put.
+// The transactions of the protocol, one per row. R is the revision of a lock's key: of its last put.
 //
 //   step       if                                    then                                           else
 //   ask        create(l)=0, create(q/*)=0            put l                                          put q/me; look
@@ -12,8 +12,8 @@
 //   look       -                                     get l; get q/me; the first of q
 //   break      mod(l)=R, and of transfer or release  as they; put b/holder                          look
 //
-// Each acts once, however often it is repeated, but for ask: a late copy may leave this machine with a lock or a place
-// that it does not want. As soon as the agent learns of it, it gives it back (agent/locks.h).
+// Repeating a transaction has no further effect, except for ask: a late copy may leave this machine with a lock or a
+// queue position that it does not want. As soon as the agent learns of it, it gives it back (agent/locks.h).
 #pragma once
 
 #include <cstddef>
@@ -28,20 +28,20 @@
 
 namespace holdfast::agent {
 
-/// Waiters that a look reads; one more than a Grant tells of, as the first of them gets the lock.
-/// Rows: One contender on each machine.
+/// Waiters that a look reads; one more than a Grant lists, because the first of them gets the lock. Rows: One contender
+/// on each machine.
 inline constexpr std::int64_t kLookMax = 9;
 /// Steps of a look; a transaction of etcd has at most 128 steps.
 inline constexpr std::size_t kLookSteps = 3;
 
-/// What a look found.
+/// The result of a look.
 struct View {
   Revision revision = 0;
   std::optional<Record> lock;
-  std::optional<Record> own;    // this machine's place
+  std::optional<Record> own;    // this machine's queue entry
   std::vector<Waiter> waiters;  // the first of the other machines
-  Revision complete = 0;        // up to which they are all (agent/queue.h)
-  bool first = false;           // this machine is the first
+  Revision complete = 0;        // up to this revision `waiters` is complete (agent/queue.h)
+  bool first = false;           // this machine is the first in the queue
 
   bool held_by(LeaseId lease) const { return lock && lock->lease == lease; }
 };
@@ -54,9 +54,9 @@ class Protocol {
 
   Change ask(const LockName& name, const std::string& document) const;
   Change try_once(const LockName& name, const std::string& document) const;
-  /// `self` waits at `since` and is the first.
+  /// `self` has waited since `since` and is the first.
   Change note(const LockName& name, const Record& lock, Revision since) const;
-  /// To the first of the queue. `again`: this machine goes to its end.
+  /// Gives the lock to the first in the queue. `again`: this machine goes to the end of the queue.
   Change transfer(const LockName& name, Revision grant, const Queue& queue, bool again,
                   const std::string& document) const;
   Change release(const LockName& name, Revision grant) const;
@@ -64,12 +64,12 @@ class Protocol {
   Change claim(const LockName& name, Revision since, const std::string& document) const;
   Change touch(const LockName& name, Revision grant, const std::string& document) const;
   Change look(const LockName& name) const;
-  /// The grant of another machine, which the look has found. `tell`: puts its bell, too, which fails if it is
-  /// dead.
+  /// Breaks another machine's grant, which the look found. `tell`: also puts that machine's bell, which fails if its
+  /// lease is dead.
   Change break_grant(const LockName& name, const View& view, bool tell) const;
 
   void add_look(const LockName& name, std::vector<Step>& to, std::int64_t limit) const;
-  /// Of the look that begins with found[at].
+  /// Returns the result of the look that begins with found[at].
   View view(const Answer& answer, std::size_t at) const;
 
  private:

@@ -1,4 +1,4 @@
-// Questions of local programs that only the store can answer: is the lock still this machine's, where is it held, and
+// Questions of local programs that only the store can answer: does this machine still have the lock, who holds it; and
 // the order to break a grant.
 #pragma once
 
@@ -22,9 +22,9 @@ class Questions {
   void find_holder(const Query& query);
   void name_holder(const Query& query, const Record& lock);
   void break_lock(const Query& query, int round);
-  /// `tell`: the holder, which may be dead.
+  /// `tell`: notify the holder, which may be dead.
   void break_seen(const Query& query, const View& view, bool tell, int round);
-  /// Whether it was answered; else says so.
+  /// Returns whether the store answered; otherwise replies that it did not.
   bool answered(const Query& query, const Answer& answer);
   void reply(const Query& query, Reply::Code code, std::string sentence = {});
 

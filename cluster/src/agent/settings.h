@@ -1,4 +1,4 @@
-// What may be set about an agent, and its name for people.
+// The settings of an agent, and its name for people.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,19 @@ namespace holdfast::agent {
 
 struct Settings {
   std::int64_t ttl_s = 10;
-  /// Local programs keep a lock for so long after another machine is known to wait. Rows of these two: Eight
-  /// contenders.
+  /// How long local programs keep a lock after another machine is known to wait. Rows of these two: Eight contenders.
   Milliseconds slice_ms = 5;
-  /// And no longer than that in all, when another machine waits.
+  /// The limit of that in all.
   Milliseconds max_hold_ms = 50;
-  /// A lock that nobody uses or waits for goes back after this. Rows: requests for a lock that nobody has, and its
-  /// release.
+  /// An unused lock is given back after this. Rows: requests for a lock that nobody has, and its release.
   Milliseconds linger_ms = 200;
-  /// Each wait for another machine is bounded by a look this often, as no bell can be relied on. Rows:
-  /// What is asked of etcd.
+  /// How often each wait for another machine is checked, because bells are not reliable. Rows: What is asked of etcd.
   Milliseconds poll_ms = 1000;
   std::string host;
-  std::string machine;  // its boot id
+  std::string machine;  // the machine's boot id
 };
 
-/// Between repetitions of what failed: no row shows it.
+/// Pauses before repeating a failed request. No row shows them.
 inline constexpr Milliseconds kBackOffMin = 20;
 inline constexpr Milliseconds kBackOffMax = 1000;
 

@@ -1,8 +1,8 @@
-// What the agent asks of a cluster's store: a linearizable map of keys to values with leases, guarded transactions and
-// a watch on one key. Nothing here knows etcd (cluster/src/etcd), nor what the keys mean.
+// The agent's interface to a cluster's store: a linearizable map of keys to values with leases, guarded transactions
+// and a watch on one key. It knows neither etcd (cluster/src/etcd) nor the meaning of keys.
 //
-// Calls return at once; each callback runs later, once, from the loop of the agent, never from inside the call. One
-// thread. What is asked in great numbers waits for its turn to be sent; what keeps the session alive does not.
+// Calls return at once; each callback runs later, once, from the agent's loop, never from inside the call. One thread.
+// Bulk requests are queued before they are sent; requests that keep the session alive are not.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace holdfast::agent {
 
-/// The number of a change of the store; grows with each. 0: of a key that does not exist.
+/// The number of a change of the store, which grows with each. 0: the key does not exist.
 using Revision = std::int64_t;
 /// 0: none.
 using LeaseId = std::int64_t;
@@ -21,13 +21,13 @@ using LeaseId = std::int64_t;
 struct Record {
   std::string key;
   std::string value;
-  Revision created = 0;   // when the key was made
+  Revision created = 0;   // when the key was created
   Revision modified = 0;  // when it was last put
   LeaseId lease = 0;
 };
 
 /// A condition of a transaction: the revision in which the key, or every key with that prefix, was created or last
-/// changed. 0 for a prefix: there is none.
+/// changed. 0 for a prefix: there is no such key.
 struct Guard {
   enum class Of { created, modified };
   Of of = Of::created;
@@ -41,14 +41,14 @@ struct Guard {
   static Guard unchanged(std::string key, Revision revision) { return {Of::modified, std::move(key), revision, false}; }
 };
 
-/// One step of a transaction. Reads see what the steps before them did.
+/// One step of a transaction. Reads see the effects of earlier steps.
 struct Step {
   enum class Kind { put, erase, get, oldest };
   Kind kind = Kind::get;
-  std::string key;         // of `oldest`: the prefix
-  std::string value;       // of `put`
-  LeaseId lease = 0;       // of `put`
-  std::int64_t limit = 1;  // of `oldest`: so many keys with the prefix, in the order in which they were created; 0: all
+  std::string key;         // `oldest`: the prefix
+  std::string value;       // for `put`
+  LeaseId lease = 0;       // for `put`
+  std::int64_t limit = 1;  // `oldest`: how many keys to read, in the order of their creation; 0: all
 
   static Step put(std::string key, std::string value, LeaseId lease) {
     return {Kind::put, std::move(key), std::move(value), lease, 1};
@@ -58,22 +58,23 @@ struct Step {
   static Step oldest(std::string prefix, std::int64_t limit) { return {Kind::oldest, std::move(prefix), {}, 0, limit}; }
 };
 
-/// `then` if all guards hold, else `otherwise`; all of it or nothing.
+/// Does `then` if all guards hold, otherwise `otherwise`; all of it or nothing.
 struct Change {
   std::vector<Guard> guards;
   std::vector<Step> then;
   std::vector<Step> otherwise;
 
-  /// Goes before all that wait for their turn to be sent: the session itself depends on it.
+  /// Is sent before all queued requests: the session itself depends on it.
   bool urgent = false;
-  /// Asked when it is this change's turn to be sent. False: it is not sent, and its callback does not run. Empty: yes.
+  /// Called when this change is about to be sent. If it returns false, the change is not sent and its callback does not
+  /// run. Empty: send.
   std::function<bool()> wanted{};
 };
 
 enum class Outcome {
   answered,
   refused,  // nothing was done: see `fault`
-  unknown,  // no answer: it may have been done, be done later, or never
+  unknown,  // no answer: it may have been done, may be done later, or never
 };
 
 /// Why the store refused.
@@ -91,14 +92,14 @@ enum class Fault {
 struct Answer {
   Outcome outcome = Outcome::unknown;
   Fault fault = Fault::none;
-  std::string sentence;                    // for people, unless it was answered
-  Revision revision = 0;                   // of the store, at the answer; of a change: its own
-  bool guarded = false;                    // of a transaction: whether the guards held
-  std::vector<std::vector<Record>> found;  // of a transaction: of each get and oldest that ran, in their order
-  std::int64_t queued_us = 0;              // how long it waited here for its turn to be sent
+  std::string sentence;                    // for people; empty if answered
+  Revision revision = 0;                   // of the store, at the answer; for a change: its own
+  bool guarded = false;                    // for a transaction: whether the guards held
+  std::vector<std::vector<Record>> found;  // for a transaction: results of each get and oldest that ran, in order
+  std::int64_t queued_us = 0;              // how long it was queued here before it was sent
 };
 
-/// Whether the store refused what it would refuse of any key: it is full, has no leader, or denies changes.
+/// Returns whether the store refused what it would refuse for any key: it is full, has no leader, or denies changes.
 inline bool is_refused_to_all(const Answer& answer) {
   return answer.outcome == Outcome::refused && (answer.fault == Fault::no_space || answer.fault == Fault::no_leader ||
                                                 answer.fault == Fault::denied || answer.fault == Fault::other);
@@ -108,7 +109,7 @@ struct LeaseAnswer {
   Answer answer;
   LeaseId lease = 0;
   std::int64_t ttl_s = 0;         // 0: the lease is gone
-  std::vector<std::string> keys;  // of keys_of()
+  std::vector<std::string> keys;  // for keys_of()
 };
 
 class Store {
@@ -119,12 +120,12 @@ class Store {
   virtual void grant(std::int64_t ttl_s, std::function<void(const LeaseAnswer&)> done) = 0;
   virtual void keep_alive(LeaseId lease, std::function<void(const LeaseAnswer&)> done) = 0;
   virtual void revoke(LeaseId lease, std::function<void(const Answer&)> done) = 0;
-  /// The keys that hang on the lease, and the time that it has left.
+  /// Reads the keys attached to the lease, and its remaining time.
   virtual void keys_of(LeaseId lease, std::function<void(const LeaseAnswer&)> done) = 0;
 
-  /// Calls `rung` with each put of the key, and with a record of revision 0 when it is deleted. Events may be lost or
-  /// come late, also before the answer of the transaction that made them. The store renews the watch by itself; the
-  /// watch of another key replaces it.
+  /// Calls `rung` with each put of the key, and with a record of revision 0 when the key is deleted. Events may be lost
+  /// or late, or come before the answer to the transaction that caused them. The store renews the watch itself;
+  /// watching another key replaces it.
   virtual void watch(const std::string& key, std::function<void(const Record&)> rung) = 0;
 };
 

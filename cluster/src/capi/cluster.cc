@@ -1,4 +1,4 @@
-// Clusters: call one thing, map the result.
+// The C ABI of clusters: each function calls one thing and maps the result.
 #include "capi/handle.h"
 #include "gate/cluster_state.h"
 

@@ -1,4 +1,4 @@
-// Questions to the agent of a cluster: check the arguments, call one thing, map the result.
+// The C ABI of questions to a cluster's agent: each function checks its arguments, calls one thing and maps the result.
 #include "gate/question.h"
 
 #include <poll.h>
@@ -25,7 +25,7 @@ constexpr std::string_view kYes = "code=yes";
 constexpr std::string_view kUnavailable = "code=unavailable";
 constexpr std::string_view kUnsupported = "code=unsupported";
 
-/// The reason in an answer.
+/// Returns the reason in an answer.
 std::string sentence_of(std::string_view answer) {
   constexpr std::string_view kName = "\nsentence=";
   const std::size_t at = answer.find(kName);
@@ -34,7 +34,7 @@ std::string sentence_of(std::string_view answer) {
   return std::string(rest.substr(0, rest.find('\n')));
 }
 
-/// Waits for the answer, and reads it. Also: timeout, unavailable.
+/// Waits for the answer, and reads it. Also returns timeout, unavailable.
 Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, std::size_t& size) noexcept {
   constexpr double kLongest = 1e6;
   const std::uint64_t begin = platform::monotonic_ns();
@@ -48,7 +48,7 @@ Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, st
   }
 }
 
-/// The cluster of the dictionary; empty: it belongs to none. Nothing: it was removed.
+/// Returns the dictionary's cluster; empty: it belongs to none; nothing: it was removed.
 std::optional<std::string> cluster_of(Dictionary& dictionary) {
   const EpochGuard inside;
   const Segment* const segment = dictionary.segment();
@@ -89,8 +89,8 @@ int holdfast_answer(int fd, char* text, size_t* size) {
   });
 }
 
-// The store first: this machine has the lock without a pause for as long as the lease holds, so a lease that holds
-// after the answer did so when the store was read.
+// Ask the store first. This machine has the lock without a gap while the lease holds, so if the lease holds after the
+// answer, it held when the store was read.
 int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                          double seconds) {
   return guarded([&]() -> int {

@@ -68,7 +68,7 @@ std::optional<std::string> Auth::request_body(std::string& cause) const {
   const std::string& path = credentials_.password_file;
   const auto password = read_password(path, cause);
   if (!password) return std::nullopt;
-  // It was not when the agent began, and at the next start it is refused.
+  // The mode was right when the agent started, and the next start will refuse it.
   if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users (chmod o= " + path + ")");
   auto body = encode_credentials(credentials_.user, *password);
   if (!body) cause = "was not asked: the user and the password have to be UTF-8";
@@ -82,7 +82,7 @@ void Auth::end_later(Verdict failure) {
 }
 
 void Auth::answered(const Response& response) {
-  const auto transfer = std::move(transfer_);  // until here the response lives in it
+  const auto transfer = std::move(transfer_);  // the response lives in it until here
   if (!response.ended) {
     const Verdict failure{.cause = "does not answer: " + response.failure};
     return end(&failure);

@@ -1,5 +1,5 @@
-// The token of a user with a password. It is asked for when it is needed, and anew when a server does not know it: etcd
-// forgets tokens after five idle minutes, and when it is restarted.
+// The token of a user with a password. It is requested when needed, and again when a server does not know it: etcd
+// forgets tokens after five idle minutes, and when it restarts.
 #pragma once
 
 #include <functional>
@@ -15,28 +15,29 @@ namespace holdfast::etcd {
 
 struct Credentials {
   std::string user;           // empty: none
-  std::string password_file;  // its first line; read each time, so that a new password needs no restart
+  std::string password_file;  // the password is its first line, read each time, so that a new password needs no restart
 };
 
 class Auth {
  public:
-  /// Nothing, or why there is no token: then of `unknown`, nobody answered.
+  /// Nothing, or why there is no token; in a verdict of `unknown`, nobody answered.
   using Done = std::function<void(const Verdict* failure)>;
 
-  /// `complain`: told of what people have to know.
+  /// `complain`: receives what people must know.
   Auth(Loop& loop, Http& http, Credentials credentials, std::function<void(const std::string&)> complain);
   ~Auth();
   Auth(const Auth&) = delete;
   Auth& operator=(const Auth&) = delete;
 
   bool has_user() const noexcept { return !credentials_.user.empty(); }
-  /// Whether obtain() has to come before a request.
+  /// Returns whether obtain() is needed before a request.
   bool lacks_token() const noexcept { return has_user() && token_.empty() && !disabled_; }
-  /// Empty where the server's authentication is not enabled.
+  /// Empty if the server's authentication is not enabled.
   const std::string& token() const noexcept { return token_; }
-  /// A server did not take this one, or wants one.
+  /// A server refused this token, or requires one.
   void reject(const std::string& token);
-  /// Calls `done` later. One request at a time: all that come meanwhile wait for the same, whatever the endpoint.
+  /// Calls `done` later. Only one request runs at a time; callers that come in the meantime wait for the same one,
+  /// whatever their endpoint.
   void obtain(const std::string& endpoint, std::int64_t timeout_ms, Done done);
 
  private:
@@ -51,7 +52,7 @@ class Auth {
   const std::function<void(const std::string&)> complain_;
   std::string token_;
   bool disabled_ = false;
-  Verdict denial_;  // the last one, given again for a while: to check a password costs a server much time
+  Verdict denial_;  // the last one, returned again for a while: checking a password costs a server much time
   std::int64_t denied_until_ms_ = 0;
   std::vector<Done> waiting_;
   std::unique_ptr<Transfer> transfer_;

@@ -18,7 +18,7 @@ constexpr std::int64_t kRefusalEveryMs = 60'000;
 
 }  // namespace
 
-// A request until its end, over all its attempts.
+// A request until its end, over all attempts.
 class Client::Call {
  public:
   Call(Client& client, Request request, std::string path, Rank rank, Understand understand, Done done,
@@ -37,7 +37,7 @@ class Client::Call {
 
   Rank rank() const { return rank_; }
   bool is_wanted() const { return !wanted_ || wanted_(); }
-  /// Does the next thing towards an answer. Never ends the call at once.
+  /// Does the next step towards an answer. Never ends the call at once.
   void attempt() {
     const std::int64_t pause = client_.endpoints_.pause_ms(boottime_ms());
     if (pause > 0) {
@@ -60,7 +60,7 @@ class Client::Call {
   void authenticated(const Verdict* failure) {
     if (failure == nullptr) return send();
     Verdict verdict = *failure;
-    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // of the call itself nothing was sent
+    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // of the call itself, nothing was sent
     conclude(verdict);
   }
 
@@ -88,7 +88,7 @@ class Client::Call {
     conclude(judge_not_understood(response.body));
   }
 
-  // Streams bring errors in an answer of status 200. Some versions say nothing at all to a token that they do not know.
+  // A stream reports errors in an answer with status 200. Some versions report nothing at all for an unknown token.
   Verdict judge_not_understood(const std::string& body) {
     if (const auto error = decode_error(body)) return judge(*error, client_.auth_.has_user());
     client_.auth_.reject(token_);
@@ -137,7 +137,7 @@ class Client::Call {
   const Done done_;
   const Wanted wanted_;
   const std::int64_t asked_us_ = boottime_us();
-  std::int64_t sent_us_ = asked_us_;  // the last time
+  std::int64_t sent_us_ = asked_us_;  // the last attempt
   std::size_t attempts_left_;
   bool renewed_ = false;
   std::size_t endpoint_ = 0;
@@ -231,7 +231,7 @@ void Client::complain_of_refusal(Fault fault, const std::string& text) {
 }
 
 std::vector<std::string> Client::headers(const std::string& token) const {
-  // A server without a leader then says so at once instead of waiting for one.
+  // With this header, a server without a leader says so at once instead of waiting for one.
   std::vector<std::string> headers{"Grpc-Metadata-hasleader: true"};
   if (!token.empty()) headers.push_back("Authorization: " + token);
   return headers;

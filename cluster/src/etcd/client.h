@@ -1,11 +1,11 @@
-// A request to one of several endpoints of etcd, with a token where there is a user.
+// Sends a request to one of several etcd endpoints, with a token if there is a user.
 //
-// A request of which no server can have done anything is made anew at the other endpoints, once at each, and once with
-// a new token. All others end in `unknown`: to repeat them is left to the caller, as they may then be done twice.
+// If no server can have executed a request, it is repeated at the other endpoints, once at each, and once with a new
+// token. All others end as `unknown`: the caller decides about repeating them, because they may then be executed twice.
 //
-// A limited number of requests is under way, as each has a connection of its own; others wait for their turn. Those
-// that are urgent do not: a keepalive must not wait until thousands of locks have been asked for. One that nobody wants
-// any more when its turn comes is dropped.
+// A limited number of requests runs at once, because each has its own connection; others are queued. Urgent requests
+// are not: a keepalive must not wait until thousands of locks have been requested. A queued request that nobody wants
+// any more is dropped.
 #pragma once
 
 #include <algorithm>
@@ -28,30 +28,29 @@
 namespace holdfast::etcd {
 
 struct Options {
-  std::vector<std::string> endpoints;  // as "https://host:2379"; at least one
+  std::vector<std::string> endpoints;  // such as "https://host:2379"; at least one
   Tls tls;
   Credentials credentials;
-  std::int64_t timeout_ms = 1000;  // of one request at one endpoint
-  std::uint64_t seed = 0;          // of the pauses between attempts
-  /// Judges which store answers. None: each counts. It lives longer than the client.
+  std::int64_t timeout_ms = 1000;  // for one request at one endpoint
+  std::uint64_t seed = 0;          // for random pauses between attempts
+  /// Decides which store's answers count. Null: all do. Must outlive the client.
   Identity* identity = nullptr;
-  /// Told of what people have to know: the watch cannot be made, another endpoint is asked, requests are refused. May
-  /// be empty.
+  /// Receives what people must know: the watch fails, another endpoint is used, requests are refused. May be empty.
   std::function<void(const std::string& sentence)> complain;
 
-  /// So long that a keepalive can be repeated several times within a lease.
+  /// Short enough to repeat a keepalive several times within a lease.
   static std::int64_t timeout_for(std::int64_t ttl_s) { return std::min<std::int64_t>(1000, ttl_s * 1000 / 6); }
 };
 
 class Client {
  public:
-  /// Takes the body of an answer with status 200. False: that is no answer.
+  /// Takes the body of an answer with status 200. Returns false if it is not an answer.
   using Understand = std::function<bool(const std::string& body)>;
   using Done = std::function<void(const agent::Answer&)>;
   enum class Rank { ordinary, urgent };
-  /// Whether an ordinary request is still to be sent; empty: yes.
+  /// Returns whether an ordinary request should still be sent; empty: yes.
   using Wanted = std::function<bool()>;
-  /// Ordinary requests at one time. No row has as many.
+  /// The number of ordinary requests at once. No row has so many.
   static constexpr std::size_t kAtOnce = 64;
 
   Client(Loop& loop, Options options);
@@ -65,25 +64,25 @@ class Client {
   Auth& auth() noexcept { return auth_; }
   Endpoints& endpoints() noexcept { return endpoints_; }
 
-  /// Calls `done` once, later, unless the client ends before, or the request is dropped. If the answer was understood,
-  /// what it says beyond its outcome is for `understand` to keep, but for Answer::queued_us.
+  /// Calls `done` once, later, unless the client ends before or the request is dropped. If the answer was understood,
+  /// `understand` keeps all of it except the outcome and Answer::queued_us.
   void post(const std::string& path, std::string body, Rank rank, Understand understand, Done done, Wanted wanted = {});
-  /// Asks for a path without a body. Urgent.
+  /// Requests a path without a body. Urgent.
   void get(const std::string& path, Understand understand, Done done);
 
-  /// An endpoint did not do what it should, for so long: another is the current one, and `moved` is called.
+  /// An endpoint failed for so long: makes another the current one, and calls `moved`.
   void leave(std::size_t endpoint, const std::string& sentence, std::int64_t took_ms = 0);
   void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
-  /// It answered.
+  /// The endpoint answered.
   void worked(std::size_t endpoint);
-  /// Nothing, or that the endpoint is of another cluster than the known one: what it says does not count.
+  /// Returns nothing, or that the endpoint belongs to another cluster than the known one, so its answers do not count.
   std::optional<Verdict> judge_cluster(std::size_t endpoint, const std::string& text);
-  /// Tells a sentence once until something works.
+  /// Reports a sentence once until something works.
   void complain(const std::string& sentence);
-  /// Tells why requests are refused, once a minute, as long as they are. A lease that is gone is nothing to tell of.
+  /// Reports why requests are refused, once a minute while they are. A lease that is gone is not reported.
   void complain_of_refusal(agent::Fault fault, const std::string& sentence);
 
-  /// The headers that go with each request.
+  /// Returns the headers of each request.
   std::vector<std::string> headers(const std::string& token) const;
 
  private:
@@ -100,9 +99,9 @@ class Client {
   Endpoints endpoints_;
   std::function<void()> moved_;
   std::set<std::string> complaints_;
-  std::map<std::string, std::int64_t> refusals_;  // when each was told
+  std::map<std::string, std::int64_t> refusals_;  // when each was reported
   std::vector<std::unique_ptr<Call>> calls_;
-  std::size_t ordinary_ = 0;  // of them
+  std::size_t ordinary_ = 0;  // ordinary ones among them
   std::deque<std::unique_ptr<Call>> waiting_;
 };
 

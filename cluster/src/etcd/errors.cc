@@ -10,10 +10,10 @@ namespace {
 using agent::Fault;
 using agent::Outcome;
 
-// The messages, in 3.4 to 3.6, of which the code alone says too little. All are of requests that did nothing: what is
-// not here, and has a code that leaves it open, is unknown.
+// Messages of 3.4 to 3.6 whose code alone says too little. In all of these cases nothing was done; a message that is
+// not listed here, with an ambiguous code, is unknown.
 struct Known {
-  std::string_view message;  // a part of it
+  std::string_view message;  // a part of the message
   Fault fault;
   bool token = false;
   bool elsewhere = false;
@@ -22,7 +22,7 @@ constexpr std::array kKnown{
     Known{"requested lease not found", Fault::no_lease},
     Known{"database space exceeded", Fault::no_space},
     Known{"etcdserver: no leader", Fault::no_leader, false, true},
-    // Said by a member without a leader; a leader that drops what a member passed on says nothing.
+    // From a member without a leader; a leader that drops what a member passed on says nothing.
     Known{"raft proposal dropped", Fault::no_leader, false, true},
     Known{"not capable", Fault::no_leader, false, true},
     Known{"request is too large", Fault::too_large},
@@ -37,7 +37,7 @@ constexpr std::array kKnown{
     Known{"too many requests", Fault::other},
 };
 
-// Codes of gRPC that say that nothing was done.
+// gRPC codes which mean that nothing was done.
 enum : int { kInvalidArgument = 3, kNotFound = 5, kPermissionDenied = 7, kResourceExhausted = 8 };
 enum : int { kFailedPrecondition = 9, kOutOfRange = 11, kUnimplemented = 12, kUnauthenticated = 16 };
 
@@ -54,7 +54,7 @@ std::string shortened(const std::string& text) {
   return line;
 }
 
-// What is in front of etcd answers for it, or etcd before its gateway.
+// An answer from a proxy in front of etcd, or from etcd before its gateway.
 Verdict judge_plain(long status, const std::string& body) {
   Verdict verdict;
   verdict.cause = "answered " + std::to_string(status);
@@ -112,7 +112,7 @@ Verdict judge(long status, const std::string& body, bool has_user) {
 }
 
 Verdict judge_cancellation(const std::string& reason, bool has_user) {
-  // The code comes in words here: "rpc error: code = PermissionDenied desc = etcdserver: permission denied".
+  // The code is in words here: "rpc error: code = PermissionDenied desc = etcdserver: permission denied".
   const std::size_t desc = reason.find("desc = ");
   return judge(ServerError{0, desc == std::string::npos ? reason : reason.substr(desc + 7)}, has_user);
 }

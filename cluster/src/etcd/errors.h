@@ -1,4 +1,4 @@
-// What an error of etcd means for a request, and how people are told.
+// What an error of etcd means for a request, and its text for people.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@ struct Verdict {
   agent::Outcome outcome = agent::Outcome::unknown;
   agent::Fault fault = agent::Fault::other;
   bool token = false;      // a new token may help; nothing was done
-  bool elsewhere = false;  // another endpoint may do it; nothing was done here
-  std::string cause;       // for people; the sentence of which endpoint is the subject goes on with it
+  bool elsewhere = false;  // another endpoint may be able to do it; nothing was done here
+  std::string cause;       // for people; continues a sentence whose subject is the endpoint
 };
 
-/// Of an answer with a status other than 200. `has_user`: whether there is a user to get a token for.
+/// Judges an answer with a status other than 200. `has_user`: whether there is a user to get a token for.
 Verdict judge(long status, const std::string& body, bool has_user);
-/// Of an error inside an answer of status 200.
+/// Judges an error inside an answer with status 200.
 Verdict judge(const ServerError& error, bool has_user);
-/// Of a canceled watch: its reason.
+/// Judges the reason of a canceled watch.
 Verdict judge_cancellation(const std::string& reason, bool has_user);
 
-/// "etcd at ENDPOINT CAUSE"
+/// Returns "etcd at ENDPOINT CAUSE".
 std::string sentence(const std::string& endpoint, const std::string& cause);
 
 }  // namespace holdfast::etcd

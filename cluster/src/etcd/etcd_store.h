@@ -1,4 +1,4 @@
-// The store of the agent on etcd, through its JSON gateway.
+// The agent's store on etcd, through its JSON gateway.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace holdfast::etcd {
 
 class EtcdStore final : public agent::Store {
  public:
-  /// Begins nothing. When the store ends, its callbacks are not called any more; none of them may end it.
+  /// Starts nothing yet. When the store is destroyed, no more callbacks run; no callback may destroy it.
   EtcdStore(Loop& loop, Options options);
   ~EtcdStore() override;
 
@@ -25,7 +25,7 @@ class EtcdStore final : public agent::Store {
   void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
   void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
 
-  /// Asks each endpoint for its version. A question that is open ends without an answer.
+  /// Asks each endpoint for its version. A pending question ends without an answer.
   void versions(VersionQuestion::Done done);
 
  private:

@@ -11,11 +11,11 @@ namespace holdfast::etcd {
 
 namespace {
 
-// No answer of a server is as long, nor a line of a stream.
+// Longer than any answer, or line of a stream.
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
-// Handles that are kept for the next request. No row shows it: none has as many requests at one time.
+// Handles that are kept for later requests. No row shows it: none has so many requests at once.
 constexpr std::size_t kMostIdle = 8;
-// A connection over which nothing comes is probed, so that a stream notices a server that is gone.
+// A silent connection is probed, so that a stream notices a server that is gone.
 constexpr long kProbeAfterSeconds = 10;
 constexpr long kProbeEverySeconds = 5;
 
@@ -27,7 +27,7 @@ class Http::Handle final : public Transfer {
       : http_(http), request_(std::move(request)), line_(std::move(line)), done_(std::move(done)), curl_(take(http)) {
     for (const std::string& header : request_.headers) add_header(header);
     add_header("Content-Type: application/json");
-    add_header("Expect:");  // else a long body would wait for a leave that not every server gives
+    add_header("Expect:");  // otherwise a long body would wait for a permission that not every server sends
     configure();
     http_.loop_.add(curl_, [this](CURLcode code) { finish(code); });
   }
@@ -72,9 +72,9 @@ class Http::Handle final : public Transfer {
     set(CURLOPT_URL, request_.url.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
-    set(CURLOPT_PROXY, "");  // not that of the environment
+    set(CURLOPT_PROXY, "");  // ignore the environment's
     set(CURLOPT_NOSIGNAL, 1L);
-    // A request that has timed out does not wait for the thread that still looks up a name.
+    // A request that timed out does not wait for the thread that is still resolving a name.
     set(CURLOPT_QUICK_EXIT, 1L);
     set(CURLOPT_TCP_NODELAY, 1L);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -86,7 +86,7 @@ class Http::Handle final : public Transfer {
     set(line_ ? CURLOPT_CONNECTTIMEOUT_MS : CURLOPT_TIMEOUT_MS, static_cast<long>(request_.timeout_ms));
     set(CURLOPT_WRITEFUNCTION, &Handle::on_data);
     set(CURLOPT_WRITEDATA, this);
-    // A session that is taken up again shows no certificate: one that has expired meanwhile would pass.
+    // A resumed session shows no certificate: one that has expired in the meantime would pass.
     set(CURLOPT_SSL_SESSIONID_CACHE, 0L);
     if (!http_.tls_.ca.empty()) set(CURLOPT_CAINFO, http_.tls_.ca.c_str());
     if (!http_.tls_.certificate.empty()) set(CURLOPT_SSLCERT, http_.tls_.certificate.c_str());
@@ -94,8 +94,7 @@ class Http::Handle final : public Transfer {
     if (request_.method == Request::Method::post) configure_body();
   }
 
-  // The body comes from a callback, and goes back to its begin only as long as nothing of it was read: so libcurl
-  // cannot send a request twice.
+  // The body comes from a callback that rewinds only before anything was read, so libcurl cannot send a request twice.
   void configure_body() {
     set(CURLOPT_POST, 1L);
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
@@ -125,7 +124,7 @@ class Http::Handle final : public Transfer {
     return handle->response_.body.size() <= kLongestAnswer ? size * count : 0;
   }
 
-  // Lines are handed on by the loop: a callback that ends the transfer must not be called by libcurl.
+  // The loop passes lines on: libcurl must not call a callback that ends the transfer.
   void collect_lines() {
     std::string& rest = response_.body;
     std::size_t begin = 0;
@@ -146,7 +145,7 @@ class Http::Handle final : public Transfer {
     announced_ = false;
     std::vector<std::string> lines;
     lines.swap(lines_);
-    const Line line = line_;  // the callback may end this object
+    const Line line = line_;  // the callback may destroy this object
     for (const std::string& text : lines) {
       if (alive.expired()) return;
       line(text);
@@ -171,15 +170,15 @@ class Http::Handle final : public Transfer {
 
   std::string server() const { return request_.url.substr(0, request_.url.find('/', request_.url.find("://") + 3)); }
 
-  // The same words for the same cause, where libcurl's have times in them or speak of its inside.
+  // The same words for the same cause, where libcurl's words contain times or internals.
   std::string describe(CURLcode code) {
     if (code == CURLE_OPERATION_TIMEDOUT) return "nothing came within " + std::to_string(request_.timeout_ms) + " ms";
     long error = 0;
     ::curl_easy_getinfo(curl_, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error != 0) return std::generic_category().message(static_cast<int>(error));
     if (code == CURLE_SEND_FAIL_REWIND) return "it ended the connection before the answer";
-    // The answer to a request that should have come by TLS may be lost by the reset that follows it. A server that has
-    // answered before speaks as it is asked.
+    // The reply to a plain request that should have used TLS may be lost by the following reset. A server that has
+    // answered before speaks the requested protocol.
     if (code == CURLE_GOT_NOTHING || (code == CURLE_RECV_ERROR && error == ECONNRESET && response_.status == 0))
       return request_.url.starts_with("https:") || http_.answered_.contains(server())
                  ? "it ended the connection without an answer"

@@ -1,7 +1,7 @@
-// Requests over HTTP/1.1 and TLS, by libcurl. It knows nothing of etcd.
+// Requests over HTTP/1.1 and TLS, by libcurl. Independent of etcd.
 //
-// A request is sent once: libcurl would send it anew over another connection if a reused one ends before the answer,
-// and the first may have been carried out.
+// A request is sent once: libcurl would repeat it over another connection if a reused one ends before the answer,
+// although the first may have been executed.
 #pragma once
 
 #include <cstdint>
@@ -28,24 +28,24 @@ struct Request {
   std::string url;
   std::vector<std::string> headers;
   std::string body;
-  std::int64_t timeout_ms = 1000;  // from the start to the end of the answer; of a stream: to the connection
+  std::int64_t timeout_ms = 1000;  // until the end of the answer; for a stream: until the connection
 };
 
 struct Response {
-  bool ended = false;         // the server's answer is here whole
-  bool may_have_sent = true;  // else the server has nothing of the body
-  long status = 0;            // of HTTP; 0: none came
-  std::string body;           // of a stream, what followed the last line end
-  std::string failure;        // for people, unless it ended
+  bool ended = false;         // the server's answer is complete
+  bool may_have_sent = true;  // false: the server has no part of the body
+  long status = 0;            // HTTP status; 0: none arrived
+  std::string body;           // for a stream, the rest after the last line end
+  std::string failure;        // for people, unless `ended`
 };
 
-/// A request under way. Its end is the request's: then no callback is called any more.
+/// A running request. Destroying it ends the request: no more callbacks run.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 };
 
-/// Whether it is a URL of http or https, a host and, perhaps, a port: no path, and nothing secret that a log would
+/// Returns whether it is an http or https URL of a host and optionally a port: no path, and no secret that a log would
 /// show.
 bool is_endpoint(const std::string& url);
 
@@ -59,10 +59,10 @@ class Http {
   Http(const Http&) = delete;
   Http& operator=(const Http&) = delete;
 
-  /// The callback may end the transfer.
+  /// The callback may destroy the transfer.
   std::unique_ptr<Transfer> send(Request request, Done done);
-  /// Calls `line` with each line of an answer that goes on and on, then `done`. An answer with a status other than 200
-  /// comes to `done` whole.
+  /// Calls `line` with each line of an endless answer, then `done`. An answer with a status other than 200 comes to
+  /// `done` as a whole.
   std::unique_ptr<Transfer> stream(Request request, Line line, Done done);
 
  private:
@@ -71,8 +71,8 @@ class Http {
 
   Loop& loop_;
   const Tls tls_;
-  std::vector<CURL*> idle_;         // handles to be used again
-  std::set<std::string> answered_;  // servers, as "http://host:2379", that have ever answered
+  std::vector<CURL*> idle_;         // handles to reuse
+  std::set<std::string> answered_;  // servers that have ever answered, as "http://host:2379"
 };
 
 }  // namespace holdfast::etcd

@@ -1,13 +1,13 @@
-// Which store is the right one. Each member of etcd names its cluster, by an id that is made with it. Two clusters
-// would each give every lock to somebody, so an answer counts only if it is of the known one.
+// Decides which store is the right one. Each member of etcd names its cluster, by an id that is created with the
+// cluster. Two clusters would each grant every lock, so an answer counts only if it comes from the known cluster.
 //
-// The store becomes known when a majority of the configured endpoints names it. As these are its members, no other
-// store can have a majority of its own members at the same time. Another store takes its place in two ways only:
+// The store becomes known when a majority of the configured endpoints names it. Since these are its members, no other
+// store can have a majority of its own members among them at the same time. Another store replaces it only if
 //
 //   - a majority of several endpoints names it, or
 //   - a person says so; with one endpoint, this is the only way;
 //
-// and in both ways only after the lease time: no machine has a lock of the last store any more.
+// and in both cases only after the lease time, when no machine has a lock of the last store any more.
 #pragma once
 
 #include <cstddef>
@@ -21,27 +21,27 @@ namespace holdfast::etcd {
 
 class Identity {
  public:
-  /// What an endpoint has said counts for so long.
+  /// How long an endpoint's answer counts.
   static constexpr std::int64_t kFreshMs = 10'000;
 
-  /// `known`: the id that an earlier agent has kept; empty: none. `lease_ms`: after that no lease is left.
+  /// `known`: the id that an earlier agent has kept; empty: none. `lease_ms`: the time after which no lease is left.
   Identity(std::size_t endpoints, std::string known, std::int64_t lease_ms)
       : known_(std::move(known)), lease_ms_(lease_ms), words_(endpoints) {}
 
-  /// As etcd writes it in JSON: a decimal number. Empty: no store is known yet.
+  /// As in etcd's JSON: a decimal number. Empty: no store is known yet.
   const std::string& known() const noexcept { return known_; }
-  /// Takes what an endpoint says of itself; empty: it does not say. True: what else it says counts.
+  /// Takes an endpoint's id; empty: it gives none. Returns whether the rest of its answer counts.
   bool hear(std::size_t endpoint, std::string_view id, std::int64_t now_ms);
-  /// An endpoint that names another store than the known one.
+  /// Returns an endpoint that names another store than the known one.
   std::optional<std::size_t> stranger(std::int64_t now_ms) const;
-  /// What that endpoint has named; empty: nothing, or not lately.
+  /// Returns the id that the endpoint has named; empty: none, or not recently.
   std::string named(std::size_t endpoint, std::int64_t now_ms) const;
   std::size_t count(std::string_view id, std::int64_t now_ms) const;
   std::size_t majority() const noexcept { return words_.size() / 2 + 1; }
 
   enum class Accepted { done, later, unnamed, outvoted };
-  /// A person says that this is the store from now on. later: once hear() is called behind the lease time. unnamed: no
-  /// endpoint names it. outvoted: a majority names the known store.
+  /// A person accepts this store. later: takes effect at a hear() after the lease time. unnamed: no endpoint names it.
+  /// outvoted: a majority names the known store.
   Accepted accept(std::string_view id, std::int64_t now_ms);
 
  private:
@@ -65,12 +65,13 @@ class Identity {
   std::string known_;
   const std::int64_t lease_ms_;
   std::vector<Word> words_;  // by endpoint
-  Other elected_;            // a majority names it
-  Other seen_;               // some endpoint names it
+  Other elected_;            // named by a majority
+  Other seen_;               // named by some endpoint
   std::string accepted_;     // by a person
 };
 
-/// An id as etcd's log and etcdctl show it: 16 hexadecimal digits. What is no number stays as it is.
+/// Returns an id as etcd's log and etcdctl show it: 16 hexadecimal digits. Text that is no number is returned
+/// unchanged.
 std::string shown_id(std::string_view id);
 
 }  // namespace holdfast::etcd

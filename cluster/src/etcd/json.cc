@@ -24,7 +24,7 @@ constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 // --- requests -------------------------------------------------------------------------------------------
 
-// 64-bit numbers go as strings: a reader may take a JSON number for a double.
+// 64-bit numbers are sent as strings: a reader may take a JSON number for a double.
 std::string number(std::int64_t value) { return std::to_string(value); }
 
 Json encode(const Guard& guard) {
@@ -67,7 +67,7 @@ Json encode_all(const std::vector<Part>& parts) {
 
 // --- answers --------------------------------------------------------------------------------------------
 
-// What is of another kind than the answer should have. It never leaves this file.
+// Thrown if a part has another type than expected. It never leaves this file.
 struct Malformed {};
 
 Json parse(const std::string& text) {
@@ -82,7 +82,7 @@ const Json* find(const Json& object, const char* name) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// What has that name; `none`, which has the right type, where nothing has.
+/// Returns the member with that name; if there is none, `none`, which has the right type.
 const Json& find_typed(const Json& object, const char* name, const Json& none) {
   const Json* found = find(object, name);
   if (found == nullptr) return none;
@@ -132,7 +132,7 @@ std::string bytes(const std::string& base64) {
   return *std::move(decoded);
 }
 
-// Every answer of a server that does something has one; without it, the body is empty or another server's.
+// Every answer of a server that did something has one; without it, the body is empty or another server's.
 std::int64_t revision_of(const Json& answer) {
   const Json* header = find(answer, "header");
   if (header == nullptr) throw Malformed();
@@ -161,7 +161,7 @@ LeaseAnswer decode_lease(const Json& answer) {
   lease.answer.outcome = Outcome::answered;
   lease.answer.revision = revision_of(answer);
   lease.lease = number_in(answer, "ID");
-  lease.ttl_s = std::max<std::int64_t>(number_in(answer, "TTL"), 0);  // timetolive says -1 of a lease that is gone
+  lease.ttl_s = std::max<std::int64_t>(number_in(answer, "TTL"), 0);  // timetolive returns -1 for a lease that is gone
   for (const Json& key : list(answer, "keys")) {
     if (!key.is_string()) throw Malformed();
     lease.keys.push_back(bytes(key.get<std::string>()));
@@ -169,7 +169,7 @@ LeaseAnswer decode_lease(const Json& answer) {
   return lease;
 }
 
-// Of a cut stream the last line may be half.
+// If the stream is cut, the last line may be incomplete.
 const Json& result_of(const Json& line) {
   const Json* result = find(line, "result");
   if (result == nullptr || !result->is_object()) throw Malformed();
@@ -322,7 +322,7 @@ std::optional<ServerError> decode_error(const std::string& text) {
   auto error = unless_malformed([&] {
     const Json json = parse(text);
     const Json* inner =
-        find(json, "error");  // in the line of a stream it is an object, else 3.4 and 3.5 repeat the text
+        find(json, "error");  // in the line of a stream it is an object, otherwise 3.4 and 3.5 repeat the text
     const Json& object = inner != nullptr && inner->is_object() ? *inner : json;
     const auto code = find(object, "grpc_code") != nullptr ? number_in(object, "grpc_code") : number_in(object, "code");
     std::string message = text_in(object, "message");
@@ -338,7 +338,7 @@ bool ServerVersion::revokes_early() const {
   return version < std::tuple(3, 4, 31) || (version >= std::tuple(3, 5, 0) && version < std::tuple(3, 5, 13));
 }
 
-// Keys and values are base64 there, so only the header has that text.
+// Keys and values are base64, so only the header can contain that text.
 std::string_view cluster_in(std::string_view text) {
   constexpr std::string_view kBefore = R"("cluster_id":")";
   const std::size_t found = text.find(kBefore);

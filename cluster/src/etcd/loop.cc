@@ -16,7 +16,7 @@ namespace holdfast::etcd {
 
 namespace {
 
-// libcurl's own timeouts end this earlier.
+// libcurl's own timeouts are shorter.
 constexpr std::int64_t kLongestWaitMs = 60000;
 
 [[noreturn]] void fail(const char* call) { throw std::system_error(errno, std::generic_category(), call); }
@@ -126,7 +126,7 @@ void Loop::wait(std::int64_t longest_ms) {
   ::curl_multi_poll(multi_.get(), &extra, 1, timeout, nullptr);
 }
 
-// Lets the timerfd end at the first deadline.
+// Sets the timerfd to the first deadline.
 void Loop::arm() {
   const std::int64_t first = timers_.empty() ? 0 : std::max<std::int64_t>(timers_.begin()->first, 1);
   if (first == armed_for_) return;
@@ -157,7 +157,7 @@ void Loop::run_descriptors() {
 void Loop::run_timers() {
   if (timers_.empty()) return;
   const std::int64_t now = boottime_ms();
-  const TimerId newest = last_timer_;  // those made meanwhile wait for the next turn
+  const TimerId newest = last_timer_;  // new timers wait for the next turn
   for (auto timer = timers_.begin(); timer != timers_.end() && timer->first <= now;) {
     if (timer->second.first > newest) {
       ++timer;
@@ -176,7 +176,7 @@ void Loop::run_transfers() {
   while (const CURLMsg* message = ::curl_multi_info_read(multi_.get(), &left)) {
     if (message->msg != CURLMSG_DONE) continue;
     CURL* transfer = message->easy_handle;
-    const CURLcode code = message->data.result;  // the message ends with the removal
+    const CURLcode code = message->data.result;  // removal invalidates the message
     const auto found = transfers_.find(transfer);
     if (found == transfers_.end()) continue;
     const auto done = std::move(found->second);

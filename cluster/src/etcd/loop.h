@@ -1,6 +1,6 @@
-// The loop of the agent: one thread, file descriptors, timers, and the transfers of libcurl.
+// The agent's event loop: one thread, file descriptors, timers, and transfers of libcurl.
 //
-// Callbacks run from turn() only, and may call anything here.
+// Callbacks run only from turn(), and may call anything here.
 #pragma once
 
 #include <curl/curl.h>
@@ -23,32 +23,32 @@ class Loop {
   using Action = std::function<void()>;
   using TimerId = std::uint64_t;
 
-  /// Throws std::system_error if the kernel gives no descriptors.
+  /// Throws std::system_error if the kernel provides no descriptors.
   Loop();
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  /// Calls `ready` with the events of epoll(7) that the descriptor has. It stays the caller's.
-  /// REQUIRES: the descriptor is not watched yet, and is open until unwatch().
+  /// Calls `ready` with the events of epoll(7) for the descriptor, which the caller still owns. REQUIRES: the
+  /// descriptor is not watched yet, and stays open until unwatch().
   void watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready);
   void unwatch(int fd);
 
   /// Runs the action once, when boottime_ms() has reached the deadline; also right after a suspend.
   TimerId at(std::int64_t deadline_ms, Action action);
   TimerId after(std::int64_t delay_ms, Action action) { return at(boottime_ms() + delay_ms, std::move(action)); }
-  /// Nothing if the timer has run.
+  /// Does nothing if the timer has run.
   void cancel(TimerId timer);
   /// Runs the action in the next turn, or in this one.
   void post(Action action) { posted_.push_back(std::move(action)); }
 
-  /// Waits until something happens, or for so long, then runs what is due.
+  /// Waits until something happens, or for at most so long, then runs what is due.
   void turn(std::int64_t longest_ms);
-  /// Takes turns until stop().
+  /// Repeats turn() until stop().
   void run();
   void stop() noexcept { stopped_ = true; }
 
-  /// Starts a transfer. Calls `done` once, unless remove() comes first. The handle's CURLOPT_PRIVATE is the loop's.
+  /// Starts a transfer. Calls `done` once, unless remove() comes first. The loop owns the handle's CURLOPT_PRIVATE.
   void add(CURL* transfer, std::function<void(CURLcode)> done);
   void remove(CURL* transfer);
 
@@ -63,7 +63,7 @@ class Loop {
   void run_transfers();
 
   std::unique_ptr<CURLM, CURLMcode (*)(CURLM*)> multi_;
-  int epoll_ = -1;  // all descriptors in one, because curl_multi_poll() tells of no POLLHUP
+  int epoll_ = -1;  // one for all descriptors, because curl_multi_poll() does not report POLLHUP
   int clock_ = -1;  // a timerfd: poll(2) does not count the time of a suspend
   std::int64_t armed_for_ = 0;
   bool stopped_ = false;
@@ -71,7 +71,7 @@ class Loop {
   Timers timers_;
   std::unordered_map<TimerId, Timers::iterator> timer_of_;
   std::vector<Action> posted_;
-  // Shared: a callback that unwatches itself is still running.
+  // Shared, because a callback that unwatches itself is still running.
   std::unordered_map<int, std::shared_ptr<std::function<void(std::uint32_t)>>> descriptors_;
   std::unordered_map<CURL*, std::function<void(CURLcode)>> transfers_;
 };

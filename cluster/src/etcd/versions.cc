@@ -30,7 +30,7 @@ void VersionQuestion::answered(std::size_t endpoint, const Response& response) {
   answer.version ? ask_cluster(endpoint) : end_one();
 }
 
-// Needs no user either.
+// This needs no user either.
 void VersionQuestion::ask_cluster(std::size_t endpoint) {
   Request request;
   request.url = answers_[endpoint].url + "/v3/maintenance/status";

@@ -1,5 +1,5 @@
-// Which version of etcd each endpoint runs, and of which cluster it is. Members of one cluster may have different
-// versions, so each is asked.
+// Finds which version of etcd each endpoint runs, and to which cluster it belongs. Members of one cluster may have
+// different versions, so each is asked.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ struct EndpointVersion {
   std::string url;
   std::optional<ServerVersion> version;
   std::string trouble;  // why there is none
-  std::string cluster;  // its id; empty: it does not say
+  std::string cluster;  // its id; empty: not given
 };
 
-/// Asks all endpoints at once, without a user: that needs none.
+/// Asks all endpoints at once, without a user, because none is needed.
 class VersionQuestion {
  public:
   using Done = std::function<void(const std::vector<EndpointVersion>&)>;
-  /// Calls `done` once, later, unless the question ends before; it must not end the question.
+  /// Calls `done` once, later, unless the question is destroyed before; `done` must not destroy it.
   VersionQuestion(Client& client, Done done);
 
  private:

@@ -11,7 +11,7 @@ using agent::Outcome;
 
 namespace {
 
-/// A watch that ends sooner is as one that cannot be made: what is in front of the server may cut each.
+/// A watch that ends sooner counts as failed: a proxy in front of the server may cut every watch.
 constexpr std::int64_t kLastingMs = 1000;
 
 }  // namespace
@@ -32,7 +32,7 @@ void Watch::start(const std::string& key, std::function<void(const agent::Record
   begin_after(0);
 }
 
-// In the loop, because a callback of the transfer that ends here may be running.
+// From the loop, because a callback of the transfer that ends here may be running.
 void Watch::begin_after(std::int64_t delay_ms) {
   ++opening_;
   waits_ = true;
@@ -114,7 +114,7 @@ void Watch::ended(const Response& response) {
            .cause = response.ended ? "ended the watch" : "ended the watch: " + response.failure});
 }
 
-// Each ends this watch; a new one follows.
+// Any trouble ends this watch; a new one follows.
 void Watch::trouble(const Verdict& verdict) {
   if (verdict.token) client_.auth().reject(token_);
   const std::string text =

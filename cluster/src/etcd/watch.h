@@ -1,5 +1,5 @@
-// A watch of one key that is made again whenever it ends. It has no start revision: what happens while there is none is
-// lost, and compaction does not concern it.
+// A watch of one key that is renewed whenever it ends. It has no start revision: events between two watches are lost,
+// and compaction does not affect it.
 #pragma once
 
 #include <functional>
@@ -38,9 +38,9 @@ class Watch {
   std::string token_;
   Loop::TimerId timer_ = 0;
   std::unique_ptr<Transfer> transfer_;
-  std::uint64_t opening_ = 0;  // counts: what comes of an earlier one is not heard
+  std::uint64_t opening_ = 0;  // a counter: results of earlier watches are ignored
   bool waits_ = false;         // a new one begins soon
-  std::int64_t began_ms_ = 0;  // when the server said that it has begun; 0: not yet
+  std::int64_t began_ms_ = 0;  // when the server confirmed it; 0: not yet
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -13,10 +13,10 @@ namespace holdfast {
 
 namespace {
 
-/// Waiters that are looked at with the mutex held: some 20 µs. No row has so many. standing_test.cc bounds it.
+/// Waiters that are checked with the mutex held: some 20 µs. No row has so many. standing_test.cc bounds it.
 constexpr std::uint32_t kLookedAt = 4096;
 
-// Runs `operation(const LockEntry&) -> Code` on the lock. not_found if there is none.
+// Runs `operation(const LockEntry&) -> Code` on the lock. Returns not_found if there is none.
 template <class Operation>
 Code with_lock(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns,
                Operation&& operation) noexcept {
@@ -38,9 +38,9 @@ void stop_standing(const LockEntry& lock) noexcept { commit(standing_of(lock).st
 
 // --- for the agent ---
 
-// The base for numbers from `base` on. They never fall: where revisions begin anew, as in a store that was restored,
-// the lock goes on above its last ones when half of these are used up, which is when the agent asks for others. A base
-// that is none was overwritten.
+// Returns the base for numbers from `base` on. Numbers never fall: if revisions start again, as in a store that was
+// restored, the lock continues above its last numbers when half of them are used up, which is when the agent asks for
+// more. An invalid base was overwritten.
 static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base) noexcept {
   constexpr std::uint64_t kStep = std::uint64_t{1} << kGrantBits;
   const std::uint64_t last = fields.base.load(kRelaxed);
@@ -49,15 +49,15 @@ static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base
   return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
 }
 
-// Whether no other agent has taken this one's place. With the mutex held: one that has looked at the lock since then
-// is seen here.
+// Returns whether no other agent has replaced this one. With the mutex held, we see any agent that has checked the lock
+// since then.
 static bool attends(const LockEntry& lock) noexcept {
   const Token agent = Session(lock.segment).agent();
   return agent == kNobody || agent == lock.segment.world().token();
 }
 
-// Base and count before the commit: in another epoch they are looked at by nobody. In the same epoch the base only
-// rises, and the count falls behind it: whatever a death leaves of the two, no number is given twice.
+// Base and count are written before the commit: in another epoch nobody reads them. In the same epoch the base only
+// rises, and the count falls after it. So whatever a crash leaves of the two, no number is given twice.
 Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision,
            std::uint64_t patience_ns) noexcept {
   if (revision == 0 || revision > kRevisionMax) return Code::invalid;
@@ -92,8 +92,8 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
   return code;
 }
 
-// It does not stand from the first store on, so a death in between leaves a lock that nobody is granted. Waiters wait
-// on for the agent; watchers have seen the end of the grant.
+// The lock stops standing with the first store, so a crash in between leaves a lock that nobody is granted. Waiters go
+// on waiting for the agent; watchers have seen the end of the grant.
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
@@ -139,7 +139,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
 }
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves; no row shows it: none refuses any
+  constexpr std::uint32_t kWoken = 64;  // the rest check by themselves; no row shows it: none refuses any
   const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;
@@ -197,7 +197,7 @@ Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token
 
 namespace {
 
-/// The keys of locks that a walk meets and `is_meant(const LockFields&, const StandingFields&)` is true for.
+/// The keys of the visited locks for which `is_meant(const LockFields&, const StandingFields&)` is true.
 class FoundKeys {
  public:
   template <class Meant>
@@ -212,10 +212,10 @@ class FoundKeys {
     return 0;
   }
   std::size_t count() const { return keys_.size(); }
-  /// Forgets those after the first so many.
+  /// Keeps only the first `count`.
   void cut(std::size_t count) { keys_.resize(count); }
   std::vector<std::string> take() { return std::move(keys_); }
-  /// Each of them once.
+  /// Returns them without duplicates.
   std::vector<std::string> take_distinct() {
     std::sort(keys_.begin(), keys_.end());
     keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
@@ -226,8 +226,8 @@ class FoundKeys {
   std::vector<std::string> keys_;
 };
 
-/// Visits the entries of the bucket, up to the first that is damaged. False: its chain led into memory that this
-/// process did not know yet, so that some are missing.
+/// Visits the entries of the bucket, up to the first damaged one. Returns false if its chain led into memory that this
+/// process had not mapped yet, so that some are missing.
 template <class Visit>
 bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
   EntryView view{};
@@ -273,10 +273,10 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
 
 namespace {
 
-/// The same again and again, until all are visited. False: others have changed the shard each time.
+/// Repeats this until all are visited. Returns false if others changed the shard each time.
 template <class Visit>
 bool walk_whole_bucket(Shard& shard, std::uint32_t bucket, FoundKeys& found, Visit&& visit) {
-  constexpr int kTries = 10'000;  // of less than 1 µs
+  constexpr int kTries = 10'000;  // each takes less than 1 µs
   const std::size_t before = found.count();
   for (int i = 0; i < kTries; ++i) {
     const std::uint64_t start = shard.epoch();

@@ -1,15 +1,16 @@
 // Standing: whether this machine has a lock of a cluster, so that its processes may take it.
 //
 // A lock stands in an epoch of the session (gate/session.h): the agent says so when the store has given the lock to
-// this machine. While it stands, its processes hand it on among themselves as any lock. It no longer stands when the
-// deadline of the session passes, for all processes at the same moment, or when the agent withdraws it, which needs the
-// lock itself: as an ordinary fair waiter the agent lets the present holder and those before it finish.
+// this machine. While it stands, the machine's processes pass it on among themselves like any lock. It stops standing
+// when the session's deadline passes, for all processes at the same moment, or when the agent withdraws it. For that
+// the agent needs the lock itself: as an ordinary fair waiter it lets the present holder and earlier waiters finish.
 //
-// A lock that does not stand is granted to nobody, and its holder, if it has one, holds nothing: its machine has lost
-// the lock. Contenders queue, and tell the agent. The store of `standing` is the commit of all that the agent does.
+// A lock that does not stand is granted to nobody, and its holder, if there is one, holds nothing: its machine has lost
+// the lock. Contenders queue, and notify the agent. Everything that the agent does is committed by the store to
+// `standing`.
 //
-// Fencing numbers count from the base that the agent gives: the revision of the store in which this machine got the
-// lock. They rise over all machines, for each key.
+// Fencing numbers count from the base that the agent gives: the store's revision in which this machine got the lock.
+// They rise over all machines, for each key.
 #pragma once
 
 #include <cstdint>
@@ -29,19 +30,19 @@
 
 namespace holdfast {
 
-/// Grants that have a number of one base.
+/// Numbers of grants per base.
 inline constexpr int kGrantBits = 14;
 inline constexpr std::uint32_t kGrantsMax = (1U << kGrantBits) - 1;
-/// Fencing numbers stay below 2^53, so that a number of Lua holds them.
+/// Fencing numbers stay below 2^53, so that a Lua number can hold them.
 inline constexpr std::uint64_t kRevisionMax = (std::uint64_t{1} << (53 - kGrantBits)) - 1;
 
-/// What the gate keeps behind the fields of a lock (dict/gate.h).
+/// The gate's fields behind the fields of a lock (dict/gate.h).
 struct StandingFields {
   Word64 standing;    // the session's epoch in which this machine has the lock, and kStands; 0: it does not have it
-  Word64 base;        // fencing number that the numbers of its grants count from
-  Word64 refused_ns;  // when waiters were last sent away (CLOCK_MONOTONIC); 0: they were not
+  Word64 base;        // the fencing number from which its grants count
+  Word64 refused_ns;  // when waiters were last refused (CLOCK_MONOTONIC); 0: never
   Word32 grants;      // since `base`
-  Word32 refusal;     // why: a Code, from which it follows which they are
+  Word32 refusal;     // the reason, a Code, which decides which waiters are refused
 };
 static_assert(sizeof(StandingFields) == sizeof(GateFields));
 
@@ -52,67 +53,67 @@ inline const StandingFields& standing_fields(const GateFields& fields) noexcept 
   return reinterpret_cast<const StandingFields&>(fields);
 }
 
-/// What StandingFields::standing says of an epoch.
+/// Returns the value of StandingFields::standing for an epoch.
 constexpr std::uint64_t standing_in(std::uint16_t epoch) noexcept {
   constexpr std::uint64_t kStands = 1U << 16;
   return kStands | epoch;
 }
-/// Whether this machine has the lock in that session.
+/// Returns whether this machine has the lock in that session.
 inline bool stands_in(const StandingFields& fields, SessionWord now) noexcept {
   return !now.lost() && fields.standing.load(kAcquire) == standing_in(now.epoch());
 }
 
 // --- for the agent ---
 //
-// `patience_ns`: how long a call may wait for a process that is stopped inside the shard; then timeout, and nothing is
-// changed or known.
+// `patience_ns`: how long a call may wait for a process that is stopped inside the shard; then it returns timeout,
+// changes nothing and learns nothing.
 
 struct LockState {
   bool stands = false;
   bool held = false;
-  bool waited_for = false;   // by a process that waits for its turn
-  bool tried_for = false;    // by one that only tries
-  Token first = kNobody;     // the first process that waits
+  bool waited_for = false;   // by a process in the queue
+  bool tried_for = false;    // by a process that only tries
+  Token first = kNobody;     // the first waiting process
   std::uint32_t grants = 0;  // numbers given from the present base
 };
 
-/// Gives the lock to this machine: it stands in the epoch, with numbers from revision · 2^14. What was granted in
-/// another epoch ends; what was granted in this one stays. Wakes the first waiter. REQUIRES: the lock still stands from
-/// that revision (state_of_lock()), or never did: an entry that was made anew does not know which numbers it gave. ok,
-/// exists (a value), invalid (revision), not_owner (another agent attends the session by now), no_memory, too_large,
+/// Gives the lock to this machine: it stands in the epoch, with numbers from revision · 2^14. Grants of another epoch
+/// end; grants of this epoch stay. Wakes the first waiter. REQUIRES: the lock still stands from that revision
+/// (state_of_lock()), or never did: an entry that was created again does not know which numbers it gave. Returns ok,
+/// exists (a value), invalid (revision), not_owner (another agent serves the session now), no_memory, too_large,
 /// timeout, busy, removed, system.
 Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision,
            std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// Takes the lock from this machine and releases the lease, which is the agent's. Wakes nobody. not_owner: the agent
-/// does not hold it; also the codes of unlock().
+/// Takes the lock from this machine and releases the lease, which is the agent's. Wakes nobody. Returns not_owner if
+/// the agent does not hold it; also the codes of unlock().
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease,
               std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// The same if nobody holds it or waits for it, and ends a grant that has run out; else locked.
+/// Does the same if nobody holds it or waits for it, and ends an expired grant; otherwise returns locked.
 Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// Ends the agent's wait for a lock, and its lease if it has one; hands on what was granted to it. Else the lock would
-/// seem to be wanted here, or to be held.
+/// Ends the agent's wait for a lock, and its lease if it has one; passes on what was granted to it. Otherwise the lock
+/// would seem to be wanted or held here.
 Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& waiter, const Lease& lease,
                     std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// Ends the waits of those that only try, with `why`: elsewhere (another machine has the lock), or unavailable (the
-/// store does not answer); or all waits: unsupported (the store cannot have such a lock). Those that come later wait
-/// for the next answer.
+/// Ends the waits of processes that only try, with `why`: elsewhere (another machine has the lock), or unavailable (the
+/// store does not answer); or all waits: unsupported (the store cannot have such a lock). Later processes wait for the
+/// next answer.
 Code refuse(Dictionary& dictionary, std::string_view key, Code why,
             std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// The lock is not this machine's any more: nobody holds it from now on, nor is granted it.
+/// This machine no longer has the lock: from now on nobody holds it or is granted it.
 Code drop(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// not_found: there is no such lock, so it does not stand.
+/// Returns not_found if there is no such lock, so that it does not stand.
 Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
-/// The owners of the lock and of the waiters for it, `count` of them. too_large: there are more than fit. Also the
+/// Returns the owners of the lock and of its waiters, `count` of them. Returns too_large if they do not fit; also the
 /// codes of state_of_lock().
 Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token> users, std::size_t& count,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
-/// The keys that are waited for and do not stand, each once: a hint. `hashes`: of Session::take_wants(), or empty: look
-/// at all.
+/// Returns the keys that have waiters and do not stand, without duplicates: a hint. `hashes`: from
+/// Session::take_wants(), or empty: check all.
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes);
-/// The keys that stand in that epoch, all of them; nothing if they change too fast to be told.
+/// Returns all keys that stand in that epoch; nothing if they change too fast.
 std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, std::uint16_t epoch);
 
 }  // namespace holdfast

@@ -13,14 +13,14 @@ namespace holdfast {
 
 namespace {
 
-/// The process id of the agent; 0: it is dead, or there is none.
+/// Returns the agent's process id; 0: it is dead, or there is none.
 std::uint32_t living_agent(World& world, Token agent) noexcept {
   if (world.is_dead(agent)) return 0;
   const ProcessSlot* const slot = world.slot(agent);
   return slot != nullptr ? slot->pid.load(kRelaxed) : 0;
 }
 
-/// Behind "the store of the cluster NAME", by StoreTrouble.
+/// Completes "the store of the cluster NAME", by StoreTrouble.
 constexpr std::array<const char*, 6> kInWords{
     "",
     " does not answer",

@@ -1,4 +1,4 @@
-// The cluster of a dictionary, and whether the dictionary's locks are to be had there now.
+// The cluster of a dictionary, and whether its locks are available now.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace holdfast {
 
 struct ClusterState {
   std::string name;
-  std::uint32_t agent = 0;    // process id of the agent, in its own pid namespace; 0: there is none that may live
+  std::uint32_t agent = 0;    // the agent's process id, in its own pid namespace; 0: none may be alive
   std::uint16_t epoch = 0;    // of the session
   double seconds = 0;         // until the session ends; 0: it is lost
   std::uint64_t machine = 0;  // the lease; 0: none yet
 };
 
-/// unavailable, with `state` filled: there is no agent, or the session is lost. not_found: the dictionary is plain.
-/// Also: removed.
+/// Returns unavailable, with `state` filled in, if there is no agent or the session is lost; not_found if the
+/// dictionary is plain. Also: removed.
 Status find_cluster_state(Dictionary& dictionary, ClusterState& state);
 
 }  // namespace holdfast

@@ -1,10 +1,11 @@
-// Questions to the agent of a cluster, each a packet through a socket in the runtime directory, answered by one packet.
+// Questions to the agent of a cluster. A question is one packet through a socket in the runtime directory, and so is
+// its answer.
 //
-//   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break; of the agent itself:
+//   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break; for the agent itself:
 //                                                         status, accept (of the store with the id REVISION)
 //   answer     lines of NAME=VALUE; the first is code=yes, code=no or code=unavailable
 //
-// The other end may be slow, or gone: nothing here waits.
+// The other end may be slow or gone: nothing here waits.
 #pragma once
 
 #include <cstddef>
@@ -29,19 +30,21 @@ struct Question {
   std::string_view key;
 };
 
-/// The socket of the agent of that cluster.
+/// Returns the socket of that cluster's agent.
 std::string agent_socket(const RuntimeDirectory& directory, std::string_view cluster);
 
 std::string write_question(const Question& question);
-/// The fields are those of `packet`. False: it is none.
+/// Sets fields that point into `packet`. Returns false if it is not a question.
 bool read_question(std::string_view packet, Question& question) noexcept;
 
-/// Connected to the agent. unavailable: there is none.
+/// Connects to the agent. Returns unavailable if there is none.
 Expected<platform::FileDescriptor> connect_agent(const RuntimeDirectory& directory, std::string_view cluster);
-/// Sends the question. The descriptor is readable when the answer is there. unavailable: there is no agent.
+/// Sends the question. The descriptor becomes readable when the answer has arrived. Returns unavailable if there is no
+/// agent.
 Expected<platform::FileDescriptor> ask_agent(const RuntimeDirectory& directory, std::string_view cluster,
                                              const Question& question);
-/// Writes the answer to `text`, without a NUL. ok, timeout (it has not come yet), unavailable (the agent is gone).
+/// Writes the answer to `text`, without a NUL. Returns ok, timeout (it has not arrived yet), unavailable (the agent is
+/// gone).
 Code read_answer(int fd, char* text, std::size_t& size) noexcept;
 
 }  // namespace holdfast

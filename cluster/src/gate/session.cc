@@ -8,8 +8,8 @@ namespace holdfast {
 
 std::uint64_t boottime_ms() noexcept { return platform::boottime_ns() / kNsPerMs; }
 
-// Relaxed: nothing hangs on the order. A deadline that is read late is an older one, of the same lease, which ends
-// earlier; and after the loss of a session no lock stands in its epoch, whatever else is seen.
+// Relaxed: no order matters. A deadline that is read late is an older one of the same lease, which ends earlier. After
+// the loss of a session no lock stands in its epoch, whatever else is seen.
 SessionWord Session::now() const noexcept {
   SessionWord word{fields_.word.load(kRelaxed)};
   while (!word.lost() && boottime_ms() >= word.deadline_ms())
@@ -34,9 +34,9 @@ void Session::lose(std::uint16_t epoch) const noexcept {
     if (fields_.word.compare_exchange_weak(word.bits, word.as_lost().bits, kRelaxed)) return;
 }
 
-// The lease first, while the session is lost: an agent that adopts a session finds the lease of that epoch. But an
-// agent that was stopped in here writes its lease into the session of a later one. So an agent that adopts a session
-// asks the store what hangs on the lease, before it moves the deadline on (agent/keeper.h).
+// Writes the lease first, while the session is lost: an agent that adopts a session then finds the lease of that epoch.
+// But an agent that was stopped in here may write its lease into the session of a later one. So an agent that adopts a
+// session reads the keys attached to the lease from the store before it moves the deadline (agent/keeper.h).
 bool Session::begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease,
                     std::uint64_t deadline_ms) const noexcept {
   std::uint64_t expected = last.bits;
@@ -44,7 +44,7 @@ bool Session::begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease,
   if (!fields_.word.compare_exchange_strong(expected, next.as_lost().bits, kRelaxed)) return false;
   fields_.lease.store(lease, kRelaxed);
   expected = next.as_lost().bits;
-  // Release: pairs with the fence of lease().
+  // Release: pairs with the fence in lease().
   return fields_.word.compare_exchange_strong(expected, next.bits, std::memory_order_release, kRelaxed);
 }
 
@@ -53,17 +53,16 @@ std::uint64_t Session::lease() const noexcept {
   return fields_.lease.load(kRelaxed);
 }
 
-// The agent first: the waiter is a hint, which is wrong for a moment, and then corrected by the agent that has come to
-// stay. Acquire and release: an agent that sees another one here sees where else that one was before (agents take in
-// one dictionary after the other).
+// Writes the agent first: the waiter is a hint, which may be wrong for a moment until the remaining agent corrects it.
+// Acquire and release: an agent that sees another one here also sees where else that one has been (agents take
+// dictionaries over one by one).
 bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noexcept {
   if (!fields_.agent.compare_exchange_strong(before, agent, std::memory_order_acq_rel, kRelaxed)) return false;
   fields_.waiter.store(waiter, kRelaxed);
   return true;
 }
 
-// Relaxed: a sentence for people hangs on it, and the reason of a wait that was in vain. What was overwritten is mended
-// by the next note.
+// Relaxed: only a message and the reason of a failed wait depend on it. The next note repairs an overwritten value.
 void Session::note(StoreTrouble trouble) const noexcept {
   const auto number = static_cast<std::uint32_t>(trouble);
   if (fields_.trouble.load(kRelaxed) != number) fields_.trouble.store(number, kRelaxed);
@@ -83,7 +82,7 @@ std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const n
   return missed ? kWants + 1 : count;
 }
 
-// Release, here and for `missed`: the agent, which looks at the lock after it took the hint, sees the queued waiter.
+// Release, here and for `missed`: the agent, which checks the lock after it took the hint, sees the queued waiter.
 void Session::want(World& world, std::uint64_t hash) const noexcept {
   const std::uint64_t wanted = hash | kWantBit;
   Word64& place = fields_.wants[hash % kWants];

@@ -37,7 +37,7 @@ std::string read_text(const Json& value, std::string& to) {
   return {};
 }
 
-// An empty one would count as none: "ca": "" would be any CA of the system.
+// An empty name would count as none: "ca": "" would mean any CA of the system.
 std::string read_name(const Json& value, std::string& to) {
   if (std::string bad = read_text(value, to); !bad.empty()) return bad;
   return to.empty() ? "expected a string that is not empty" : "";
@@ -67,7 +67,7 @@ std::string read_flag(const Json& value, bool& to) {
   return {};
 }
 
-/// Reads a field into the configuration; the result says what is expected, or is empty.
+/// Reads a field into the configuration; returns what is expected, or an empty string.
 using Reader = std::function<std::string(const Json&, Config&)>;
 
 const std::map<std::string, Reader>& readers() {
@@ -97,10 +97,10 @@ std::string accepted_fields() {
 
 Status refuse(const std::string& source, const std::string& what) { return {Code::invalid, source + ": " + what}; }
 
-/// A file that this process can read, and that has a secret only if its group and others cannot.
+/// Checks that this process can read a file, and that other users cannot read a secret one.
 Status check_file(const std::string& path, bool secret) {
   struct stat info {};
-  // Opened first, so that the kernel says what is wrong; a directory can be opened, too.
+  // Open it first, so that the kernel reports the error; a directory can be opened, too.
   const platform::FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file || ::fstat(file.get(), &info) != 0)
     return {errno == ENOENT ? Code::not_found : Code::permission,
@@ -138,7 +138,7 @@ std::string this_boot() {
   return id;
 }
 
-/// A URL for a log: what stands before the name of the host may be a password.
+/// Returns a URL for a log: the part before the host's name may be a password.
 std::string without_secret(const std::string& url) {
   const std::size_t at = url.rfind('@');
   return at == std::string::npos ? url : "..." + url.substr(at);
@@ -163,7 +163,7 @@ Expected<Config> read_config(const std::string& cluster, const std::string& path
     return Status{text.status().code, "no configuration of cluster " + quote(cluster) + ": " + text.status().message};
   auto root = parse(*text, path);
   if (!root) return root.status();
-  // Behind the look at its content: nobody is told to close a file that is no configuration.
+  // Checked after the content: nobody is told to protect a file that is no configuration.
   if (const Status bad = check_file(path, true); !bad.ok())
     return Status{bad.code, "no configuration of cluster " + quote(cluster) + ": " + bad.message};
   Config config = default_config(cluster);

@@ -1,4 +1,4 @@
-// The dictionaries of one cluster in this world: found in the runtime directory, and as they are made.
+// The dictionaries of one cluster in this world: those in the runtime directory, and new ones as they are created.
 #pragma once
 
 #include <map>
@@ -16,28 +16,28 @@ class Dictionaries {
  public:
   Dictionaries(World& world, std::string cluster);
 
-  /// Readable when the directory has changed: call refresh(). -1: the kernel does not tell, so a change is found by
-  /// look_again().
+  /// Readable when the directory has changed: call refresh(). -1: the kernel does not notify, so look_again() finds
+  /// changes.
   int descriptor() const noexcept { return notice_.get(); }
-  /// Why it does not; empty if it does.
+  /// Returns why it does not; empty if it does.
   const std::string& trouble() const noexcept { return trouble_; }
-  /// Opens those that were made, and forgets those that were removed.
+  /// Opens new dictionaries, and forgets removed ones.
   void refresh();
-  /// Lets refresh() try again to open those that could not be opened. Call it once a second: that becomes rarer, as a
-  /// process that is stopped while it opens or makes one keeps others waiting.
+  /// Lets refresh() retry dictionaries that could not be opened. Call it once a second. It retries less and less often,
+  /// because a process that is stopped while it opens or creates one keeps others waiting.
   void look_again() noexcept;
 
-  /// By name. None of them is removed, as far as is known.
+  /// By name. None of them is known to be removed.
   const std::map<std::string, Dictionary*>& all() const noexcept { return all_; }
-  /// False: there may be others, which cannot be opened just now.
+  /// Returns false if there may be others that cannot be opened just now.
   bool complete() const noexcept { return !incomplete_; }
-  /// Null: there is none of that name.
+  /// Returns null if there is none with that name.
   Dictionary* find(const std::string& name) const;
 
  private:
   enum class Kind { ours, other, unknown };
   Kind kind_of(const std::string& file) const;
-  /// Null: it cannot be opened, or is not of the cluster after all.
+  /// Returns null if it cannot be opened, or does not belong to the cluster after all.
   Dictionary* attach(const std::string& name) const;
   void watch();
 
@@ -49,7 +49,7 @@ class Dictionaries {
   bool incomplete_ = false;
   int calls_ = 0;  // of look_again(), since one could not be opened
   std::map<std::string, Dictionary*> all_;
-  std::set<std::pair<std::string, ino_t>> others_;  // files that were looked at, and are of no interest
+  std::set<std::pair<std::string, ino_t>> others_;  // files that were read, and do not matter
 };
 
 }  // namespace holdfast::agent

@@ -31,20 +31,19 @@ constexpr int kUsageError = 2;
 const cli::Subcommand kCommandLine{"agent",
                                    "",
                                    "[CLUSTER]",
-                                   "Keeps the locks of a cluster for the programs of this machine.",
+                                   "Get the locks of a cluster for the programs of this machine.",
                                    R"(CLUSTER is the name of the cluster.
 
-It serves the programs of the same user, or of the same HOLDFAST_DIR. TERM ends it: if nobody
-holds a lock its lease ends with it, else the lease stays for the next agent.
+The agent serves the programs that use the same HOLDFAST_DIR, by default those of the same user.
+TERM ends it. If nobody holds a lock, its lease ends too; otherwise the next agent takes it over.
 
-Exit status: 0 after TERM, INT or HUP; 1 a fault, a second signal, or its runtime directory was
-removed: start it again; 2 the command line or the configuration is wrong; 3 another agent has
-taken over.)",
+Exit status: 0 after TERM, INT or HUP; 1 a fault, a second signal, or the runtime directory was
+removed: restart it; 2 invalid command line or configuration; 3 another agent has taken over.)",
                                    nullptr,
                                    kUsageError,
                                    "holdfast-agent"};
 
-/// What the command line says in place of the file.
+/// Values of the command line that replace the file's.
 struct Given {
   std::string cluster;
   std::string path;
@@ -92,26 +91,24 @@ std::string read_endpoints(const std::string& text, std::vector<std::string>& en
 
 void add_options(cli::Arguments& arguments, Given& given) {
   arguments.add_version("--version", kVersion);
-  arguments.add_file("--config", "Configuration; default: /etc/holdfast/CLUSTER.json", given.path);
-  arguments.add_value("--etcd", "URL", "Servers, separated by commas, in place of the file's", read_endpoints,
+  arguments.add_file("--config", "Read the configuration from FILE; default: /etc/holdfast/CLUSTER.json", given.path);
+  arguments.add_value("--etcd", "URL", "Use these servers, separated by commas, instead of the file's", read_endpoints,
                       given.endpoints);
-  arguments.add_value("--namespace", "PREFIX", "Of all keys at etcd; default: holdfast/CLUSTER",
+  arguments.add_value("--namespace", "PREFIX", "Prefix all keys in etcd with PREFIX; default: holdfast/CLUSTER",
                       [&](const std::string& prefix) {
                         given.space = prefix;
                         return std::string();
                       });
-  arguments.add_value("--ttl", "SECONDS",
-                      "Seconds after which others may have the locks of a lost machine; default: 10", read_ttl,
+  arguments.add_value("--ttl", "SECONDS", "Free the locks of a lost machine after SECONDS; default: 10", read_ttl,
                       given.ttl_s);
-  arguments.add_value(
-      "--state", "DIRECTORY",
-      "Where to keep which store the cluster has; default: $STATE_DIRECTORY, else the runtime directory",
-      [&](const std::string& path) {
-        given.state_directory = path;
-        return std::string(path.empty() ? "bad directory \"\": expected a path" : "");
-      });
-  arguments.add_flag("--drain", given.drains, "At TERM, wait until no lock is held, and get no new one");
-  arguments.add_flag("--standby", given.stands_by, "While another agent acts for this machine, wait for its end");
+  arguments.add_value("--state", "DIRECTORY",
+                      "Keep the id of the cluster's store here; default: $STATE_DIRECTORY, else the runtime directory",
+                      [&](const std::string& path) {
+                        given.state_directory = path;
+                        return std::string(path.empty() ? "bad directory \"\": expected a path" : "");
+                      });
+  arguments.add_flag("--drain", given.drains, "On TERM, get no new locks, and wait until none is held");
+  arguments.add_flag("--standby", given.stands_by, "Wait until any other agent of this machine has ended");
 }
 
 int run(int count, char** values) {
@@ -131,7 +128,7 @@ int run(int count, char** values) {
     return EXIT_FAILURE;
   }
   Signals signals;
-  if (given.stands_by) {  // it may wait for longer than a manager waits for a start
+  if (given.stands_by) {  // this may take longer than a manager waits for a start
     notify_manager("READY=1");
     notify_manager("STATUS=cluster " + config->cluster + ": waits for the end of the agent that acts for this machine");
     if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;

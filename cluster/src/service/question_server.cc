@@ -27,7 +27,7 @@ constexpr std::size_t kConnectionsMax = 256;
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
-// Of what has the name itself, which others may have put there. 0: it is no socket of this user.
+// Returns the inode of the file that has the name, which others may have put there. 0: it is not a socket of this user.
 std::uint64_t inode_of(const std::string& path) {
   struct stat info {};
   const bool is_ours = ::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode) && info.st_uid == ::geteuid();
@@ -54,8 +54,8 @@ std::string temporary_name() {
   return fmt::format("{}{:08x}", kTemporaryPrefix, static_cast<std::uint32_t>(platform::random_number()));
 }
 
-// Binds the socket to a new file of exactly that mode. The umask belongs to the whole process, which makes no other
-// file at the same time.
+// Binds the socket to a new file with exactly that mode. The umask is shared by the whole process, which creates no
+// other file at the same time.
 int bind_with_mode(int socket, const sockaddr_un& address, mode_t mode) {
   const mode_t before = ::umask(0);
   const int failed =
@@ -64,8 +64,8 @@ int bind_with_mode(int socket, const sockaddr_un& address, mode_t mode) {
   return failed ? -1 : 0;
 }
 
-// With `errno` if there is none. Nothing is changed once the file has a name: a member of the group may put a link
-// there at any time. So the mode admits every user: the directory is closed to all that are not of the group.
+// On failure sets `errno`. Change nothing once the file has a name, because a member of the group may put a link there
+// at any time. So the mode admits every user: the directory admits only the group.
 platform::FileDescriptor listening_socket(const std::string& path, const RuntimeDirectory& directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -109,8 +109,8 @@ bool QuestionServer::has_name() const noexcept { return inode_of(path_) == inode
 
 bool QuestionServer::is_replaced() const { return !has_name() && connect_agent(directory_, cluster_); }
 
-// Under another name first: so it is known which file is this one's, and there is a socket at any time. Only the agent
-// that comes last is asked: the name leads to it.
+// Binds under another name first: so we know which file is ours, and there is a socket at any time. Programs ask only
+// the latest agent: the name leads to it.
 bool QuestionServer::take_name() {
   const std::string made = directory_.path_of(temporary_name());
   platform::FileDescriptor listener = listening_socket(made, directory_);
@@ -145,7 +145,7 @@ void QuestionServer::listen(bool on) {
     listens_ = ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr) != 0;
 }
 
-// Beyond so many, or without a descriptor for another one, programs wait in the backlog until the next call.
+// Beyond this limit, or without a free descriptor, programs wait in the backlog until the next call.
 void QuestionServer::accept() {
   while (connections_.size() < kConnectionsMax) {
     platform::FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -179,11 +179,11 @@ std::vector<Query> QuestionServer::read() {
       answer(number, write_answer(reply));
     }
   }
-  accept();  // after the others: one that ends makes room
+  accept();  // last, because connections that end make room
   return queries;
 }
 
-// Also of one that did not wait for it.
+// Also for a program that did not wait for the answer.
 void QuestionServer::answer(std::uint64_t number, const std::string& text) {
   --under_way_;
   const auto found = connections_.find(number);

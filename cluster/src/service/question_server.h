@@ -14,7 +14,7 @@ namespace holdfast::agent {
 
 class QuestionServer {
  public:
-  /// Takes the place of an earlier agent's socket. Throws std::runtime_error if it cannot listen.
+  /// Replaces the socket of an earlier agent. Throws std::runtime_error if it cannot listen.
   QuestionServer(const RuntimeDirectory& directory, const std::string& cluster);
   ~QuestionServer();
   QuestionServer(const QuestionServer&) = delete;
@@ -22,13 +22,13 @@ class QuestionServer {
 
   /// Readable when read() has something to do.
   int descriptor() const noexcept { return poll_.get(); }
-  /// Whether programs that ask reach this one.
+  /// Returns whether programs that ask reach this one.
   bool has_name() const noexcept;
-  /// Whether they reach another one, which lives.
+  /// Returns whether they reach another one, which is alive.
   bool is_replaced() const;
-  /// Lets them reach this one from now on. False: it is not possible now.
+  /// Makes programs reach this one from now on. Returns false if that is impossible now.
   bool take_name();
-  /// Takes what has come: each question is given once. One that makes no sense ends its connection.
+  /// Reads what has arrived: each question is returned once. An invalid one ends its connection.
   std::vector<Query> read();
   /// Answers, and ends the connection. Does nothing if its other end is gone.
   void answer(std::uint64_t number, const std::string& text);
@@ -41,16 +41,16 @@ class QuestionServer {
   const RuntimeDirectory& directory_;
   const std::string cluster_;
   const std::string path_;
-  std::uint64_t inode_ = 0;  // of the file of its socket
+  std::uint64_t inode_ = 0;  // of its socket's file
   platform::FileDescriptor poll_;
   platform::FileDescriptor listener_;
   bool listens_ = false;
   std::uint64_t last_ = 0;
   std::map<std::uint64_t, platform::FileDescriptor> connections_;
-  std::size_t under_way_ = 0;  // questions that have no answer yet, also of connections that have ended
+  std::size_t under_way_ = 0;  // questions without an answer yet, including those whose connections have ended
 };
 
-/// A reply as the text of an answer.
+/// Formats a reply as an answer.
 std::string write_answer(const Reply& reply);
 
 }  // namespace holdfast::agent

@@ -32,10 +32,10 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Another agent acts for this machine now. A manager that starts services anew should not start this one.
+/// Another agent acts for this machine now. A service manager should not restart this one.
 constexpr int kSuperseded = 3;
 
-/// What a running agent tells. In a file with the time: journals and supervisors stamp lines themselves.
+/// Prints a message of a running agent. In a file with the time: journals and supervisors stamp lines themselves.
 void report(const std::string& sentence) {
   struct stat info {};
   const bool in_file = ::fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
@@ -65,7 +65,7 @@ etcd::Options store_options(const Config& config, etcd::Identity& identity) {
   return options;
 }
 
-/// Why no store is known yet, though endpoints name one; empty: none does.
+/// Returns why no store is known yet although endpoints name one; empty: none does.
 std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
                         Milliseconds now) {
   const etcd::EndpointVersion* silent = nullptr;
@@ -89,7 +89,7 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
 /// One agent, from its start to its end.
 class Service {
  public:
-  /// `known`: which store an earlier agent has kept in `memory`.
+  /// `known`: the store's id that an earlier agent has kept in `memory`.
   Service(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
           const std::string& known)
       : config_(config),
@@ -132,9 +132,9 @@ class Service {
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kLeaveMs = 500;
   static constexpr Milliseconds kAskAgainMs = 2000;
-  static constexpr Milliseconds kAskLaterMs = 60'000;  // a member, once the agent works
+  static constexpr Milliseconds kAskLaterMs = 60'000;  // for a member, once the agent works
 
-  // All members are asked again and again: another store may come, or go.
+  // All members are asked repeatedly: another store may appear or disappear.
   void ask_versions() {
     const bool is_time = clock_.boot_ms() >= next_look_ || identity_.stranger(clock_.boot_ms());
     if (begun_ && !is_time) {
@@ -144,8 +144,8 @@ class Service {
     store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
-  // A store that is away is waited for, and so is one that is too old, if that counts: it may be updated. A member that
-  // did not answer is asked again later.
+  // Waits for a store that is away, and for one that is too old if that matters: it may be updated. A member that did
+  // not answer is asked again later.
   void judge(const std::vector<etcd::EndpointVersion>& members) {
     const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
     const Milliseconds now = clock_.boot_ms();
@@ -186,7 +186,7 @@ class Service {
                     config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
   }
 
-  /// Keeps the one that is known from now on.
+  /// Keeps the id of the store that is known from now on.
   void remember() {
     const std::string& id = identity_.known();
     if (id == remembered_) return;
@@ -254,7 +254,7 @@ class Service {
           fmt::format("the runtime directory {} was removed or replaced: no program can reach this agent any "
                       "more; start the agent again",
                       directory_));
-    // A lock that is held there is valid until its deadline, and the next agent would not know of it.
+    // A lock that is held there is valid until its deadline, and the next agent would not know it.
     if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
       return leave(
           "the file of a dictionary was deleted: no program can open it while this agent has it; start the agent "
@@ -267,7 +267,7 @@ class Service {
     if (draining_ && engine_.drained()) give_back();
   }
 
-  /// Says once what changed: that a lease is lost, and why, and that there is one. Between two steps both may be.
+  /// Reports changes once: that a lease is lost and why, and that there is one. Both may happen between two steps.
   void tell() {
     const Keeper& keeper = engine_.keeper();
     if (std::exchange(told_losses_, keeper.losses()) != keeper.losses()) {
@@ -295,8 +295,8 @@ class Service {
     engine_.drain();
   }
 
-  // Another agent, which the manager starts, serves the directory that is there now. Locks that nobody holds are free
-  // for it at once; others have their holders in the old directory until the lease ends.
+  // The service manager starts another agent, which serves the present directory. It gets locks that nobody holds at
+  // once; the others have holders in the old directory until the lease ends.
   void leave(const std::string& sentence) {
     if (leaving_) return;
     leaving_ = true;
@@ -358,8 +358,8 @@ Signals::Signals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
-  ::signal(SIGPIPE, SIG_IGN);  // of report(), and of the libraries that speak with the store
-  ::signal(SIGXFSZ, SIG_IGN);  // to write beyond ulimit -f is an error then
+  ::signal(SIGPIPE, SIG_IGN);  // from report(), and from libraries that talk to the store
+  ::signal(SIGXFSZ, SIG_IGN);  // writing beyond ulimit -f is an error then
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -369,8 +369,8 @@ void Signals::take() {
   while (::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
 }
 
-// A connection over which nothing is asked: it ends with the other agent. One that has taken over from that one has a
-// socket of its own.
+// Keeps an idle connection, which ends with the other agent. An agent that has taken over from that one has its own
+// socket.
 bool await_vacancy(const RuntimeDirectory& directory, const std::string& cluster, const Signals& signals) {
   while (auto other = connect_agent(directory, cluster)) {
     std::array<pollfd, 2> both{{{other->get(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};

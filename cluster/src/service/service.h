@@ -1,4 +1,4 @@
-// A running agent: one, from its start to its end, for one world and one cluster.
+// A running agent, from its start to its end, for one world and one cluster.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace holdfast::agent {
 
-/// Writes a line on standard error in one write. A reader that is gone or does not read must not end the agent, or stop
-/// it: then nothing is said.
+/// Writes a line to standard error in one write. If the reader is gone or does not read, the line is dropped: it must
+/// not end or block the agent.
 void say(const std::string& sentence);
 
-/// TERM, INT and HUP as a descriptor, from its construction on. REQUIRES: there is one thread.
+/// TERM, INT and HUP as a descriptor, from its construction on. REQUIRES: there is only one thread.
 class Signals {
  public:
   Signals();
@@ -25,11 +25,11 @@ class Signals {
   platform::FileDescriptor fd_;
 };
 
-/// Waits until no other agent of the cluster acts for this world. False: a signal came before.
+/// Waits until no other agent of the cluster acts for this world. Returns false if a signal came before.
 bool await_vacancy(const RuntimeDirectory& directory, const std::string& cluster, const Signals& signals);
 
-/// Keeps the locks of the cluster until a signal, or until another agent does. The exit status.
-/// `known`: which store an earlier agent has kept in `memory`.
+/// Serves the locks of the cluster until a signal, or until another agent takes over. Returns the exit status. `known`:
+/// the store's id that an earlier agent has kept in `memory`.
 int serve(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
           const std::string& known);
 

@@ -22,15 +22,15 @@ namespace {
 
 static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevisionMax + 1);
 
-// Between looks for what no notice came of. Row: processor of an idle agent.
+// Interval of checks for anything that was not notified. Row: processor of an idle agent.
 constexpr Milliseconds kIdleMs = 1000;
-// Before a call is repeated that a stopped process has prevented: no row shows it.
+// Pause before repeating a call that a stopped process has prevented. No row shows it.
 constexpr Milliseconds kStuckMs = 50;
 constexpr std::size_t kUsersLookedAt = 64;
 
 Milliseconds now_ms() noexcept { return static_cast<Milliseconds>(boottime_ms()); }
 
-/// Whether the call was prevented, so that it has to be repeated.
+/// Returns whether the call was prevented, so that it must be repeated.
 constexpr bool is_stuck(Code code) noexcept {
   return code == Code::timeout || code == Code::busy || code == Code::system;
 }
@@ -40,20 +40,20 @@ constexpr Code code_of(Refusal why) noexcept {
   return why == Refusal::unavailable ? Code::unavailable : Code::unsupported;
 }
 
-// The two have the same values in the same order.
+// Both enums have the same values in the same order.
 static_assert(static_cast<int>(Trouble::draining) == static_cast<int>(StoreTrouble::draining));
 constexpr StoreTrouble in_memory(Trouble trouble) noexcept { return static_cast<StoreTrouble>(trouble); }
 
-/// The epochs of shared memory have 16 bits; 0 is of no lease.
+/// Epochs in shared memory have 16 bits; 0 means no lease.
 constexpr std::uint16_t narrow(Epoch epoch) noexcept { return static_cast<std::uint16_t>(epoch); }
 constexpr Epoch after(Epoch epoch) noexcept { return narrow(epoch + 1) != 0 ? narrow(epoch + 1) : 1; }
-/// They go round: the later one is the nearer one.
+/// Epochs wrap around: the nearer one is the later one.
 constexpr bool is_later(Epoch epoch, Epoch than) noexcept {
   return epoch != 0 && (than == 0 || static_cast<std::int16_t>(narrow(epoch - than)) > 0);
 }
 
-/// Adds the session of a dictionary to one of several: lost, if one of them is, or is another. One that has had none
-/// yet does not count.
+/// Combines the session of a dictionary with others: the result is lost if one of them is lost or differs. A dictionary
+/// without a session yet does not count.
 void add(Session& all, const Segment& segment) noexcept {
   const SessionWord word = holdfast::Session(segment).now();
   if (word.epoch() == 0) return;
@@ -87,7 +87,7 @@ SharedMachine::SharedMachine(World& world, const std::string& cluster)
   take_in_new();
 }
 
-// Its waiters are those of the dead, soon.
+// Its waiters will soon count as those of a dead process.
 SharedMachine::~SharedMachine() {
   for (const auto& [name, recall] : recalls_) parker_.close_waiter(recall.waiter);
   for (const auto& [name, recall] : leaves_) parker_.close_waiter(recall.waiter);
@@ -137,13 +137,13 @@ namespace {
 
 constexpr std::uint64_t kDropNs = 10'000'000;
 
-/// Begins a session in a dictionary that has none, or only a lost one. False: another agent has begun its own, or a
-/// process is stopped in the dictionary.
+/// Begins a session in a dictionary that has none, or only a lost one. Returns false if another agent has begun its
+/// own, or a process is stopped in the dictionary.
 bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& next) {
   const holdfast::Session session = holdfast::Session(segment);
   const SessionWord word = session.now();
   if (!word.lost()) return false;
-  // Of 65,535 epochs ago; or this dictionary alone has lost the session.
+  // From 65,535 epochs ago; or this dictionary alone has lost the session.
   const auto standing = standing_keys(dictionary, narrow(next.epoch));
   if (!standing) return false;
   for (const std::string& key : *standing)
@@ -162,13 +162,13 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   const Session next{.epoch = after(last), .lease = lease, .deadline = deadline, .lost = false};
   bool begun = true;
   each([&](Dictionary& dictionary, const Segment& segment) {
-    // If it is of that epoch already, a later agent is about to begin its own.
+    // If it has that epoch already, a later agent is about to begin its own session.
     if (begun) begun = holdfast::Session(segment).now().epoch() != next.epoch && begin_in(dictionary, segment, next);
   });
   if (!begun) return 0;
   alone_ = next;
   adopts_ = false;
-  unseen_until_ = 0;  // it is of another lease
+  unseen_until_ = 0;  // it belongs to another lease
   look_at_all_ = true;
   return next.epoch;
 }
@@ -176,7 +176,7 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
 bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
   if (superseded()) return false;
   const Session all = session();
-  // It may be later than it was seen: the dictionary with the earliest one may have been removed.
+  // The deadline may be later than it was when read: the dictionary with the earliest one may have been removed.
   if (all.lost || all.deadline < from) return false;
   bool renewed = true;
   each([&](const Dictionary&, const Segment& segment) {
@@ -195,7 +195,7 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
 void SharedMachine::end_all() {
   each([this](const Dictionary&, const Segment& segment) {
     const SessionWord word = holdfast::Session(segment).now();
-    // Acquire: pairs with attend(). If the session is a later agent's, its name is seen here.
+    // Acquire: pairs with attend(). If a later agent owns the session, its name is seen here.
     std::atomic_thread_fence(kAcquire);
     if (!word.lost() && holdfast::Session(segment).agent() == self_) holdfast::Session(segment).lose(word.epoch());
   });
@@ -218,8 +218,8 @@ void SharedMachine::note(Trouble trouble) {
   each([trouble](const Dictionary&, const Segment& segment) { holdfast::Session(segment).note(in_memory(trouble)); });
 }
 
-/// The session of the latest epoch. Dictionaries of an earlier one have been away, or an agent died before it came to
-/// them: nothing stands there.
+/// Returns the session with the latest epoch. Dictionaries with an earlier one have been away, or an agent died before
+/// it reached them: nothing stands there.
 Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   Epoch last = 0;
   for (const auto& [name, part] : parts)
@@ -230,17 +230,17 @@ Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   return all;
 }
 
-// Where there is no dictionary yet, the later agent is the one that is asked. Else it is the one that dictionaries
-// name: of two that start at once, another may have the name of the socket.
+// If there is no dictionary yet, the later agent is the one that programs ask. Otherwise it is the one that
+// dictionaries name: if two start at once, another may have the name of the socket.
 void SharedMachine::look_at_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
-  else if (!superseded() && !world_.directory().is_gone())  // else the name is in another world
+  else if (!superseded() && !world_.directory().is_gone())  // otherwise the name is in another world
     questions_.take_name();
 }
 
-// All are attended before the session of any is judged: a new one has none, whatever its name.
+// Attends all before judging the session of any: a new dictionary has none, whatever its name.
 void SharedMachine::take_in_new() {
   const std::map<std::string, Part> come = attend_new();
   if (alone_.epoch == 0 && parts_.empty()) alone_ = latest(come);
@@ -252,9 +252,9 @@ void SharedMachine::take_in_new() {
   std::erase_if(parts_, [this](const auto& one) { return dictionaries_.find(one.first) == nullptr; });
 }
 
-// It may name an agent that has ended. Where a later agent has taken this one's place, that is known from another
-// dictionary before this one names it, one of this turn included: so look at its name first. Then there is one of the
-// two left, whichever comes first to a dictionary.
+// It may name an agent that has ended. If a later agent has replaced this one, another dictionary shows it before this
+// dictionary names it, perhaps one from this turn: so check its name first. Then only one of the two remains, whichever
+// reaches a dictionary first.
 std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   std::map<std::string, Part> come;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
@@ -272,10 +272,10 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   return come;
 }
 
-// It may have the session of an agent that has ended, or none. If that is this agent's, which has adopted it without
-// this dictionary, what stands there was not counted: it ends. One of the same epoch for another lease is that of an
-// agent that began beside this one, and may be stopped while it makes a lock stand in that epoch: so the session ends
-// in all, and the next one is of another epoch.
+// It may have the session of an agent that has ended, or none. If this agent has adopted that session without this
+// dictionary, nobody counted what stands there: end it. The same epoch with another lease belongs to an agent that
+// started beside this one, and may be stopped while it makes a lock stand in that epoch: so end the session in all
+// dictionaries, and the next one has another epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment() != part.segment.get()) return false;
@@ -283,7 +283,7 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
   if (same && !word.lost() && adopts_) return true;
-  // Acquire: pairs with attend(), as in end_all(). A later agent's is left alone.
+  // Acquire: pairs with attend(), as in end_all(). A later agent's session is left alone.
   std::atomic_thread_fence(kAcquire);
   if (session.agent() != self_) return true;
   const bool is_of_both = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) != all.lease;
@@ -291,9 +291,9 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   return is_of_both || begin_in(*part.dictionary, *part.segment, all);
 }
 
-// A dictionary that is removed in order is marked before its file goes, so the mark is looked at last. One that was
-// deleted by hand stays in use by those that have it open, and as long as this agent is one of them nobody can make
-// another of that name.
+// A regular removal marks the dictionary before its file disappears, so check the mark last. A dictionary that was
+// deleted by hand stays in use by processes that have it open; while this agent is one of them, nobody can create
+// another one with that name.
 bool SharedMachine::is_file_gone() const {
   bool gone = false;
   each([&](const Dictionary& dictionary, const Segment& segment) {
@@ -351,7 +351,7 @@ void SharedMachine::read_mail() {
   }
 }
 
-// A lock that does not stand is nobody's here: its entry may have been evicted.
+// Nobody here has a lock that does not stand: its entry may have been evicted.
 bool SharedMachine::step(const LockName& name, Recall& recall) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr) return true;
@@ -371,12 +371,12 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   return false;
 }
 
-// Until it is withdrawn the lock stands, and would be that of the next local program if the agent died: so it must not
-// be given to another machine before.
+// Until it is withdrawn the lock stands, and would go to the next local program if the agent died: so it must not be
+// given to another machine before.
 bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recall& recall) {
   const Code code =
       budget_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
-  // A flush has ended the agent's grant: the lock may stand yet, and be a local program's.
+  // A flush has ended the agent's grant: the lock may still stand, and a local program may hold it.
   const bool again = code == Code::not_owner;
   recall.due = again ? 0 : now_ms() + kStuckMs;
   return !again && !is_stuck(code);
@@ -436,7 +436,7 @@ Contender SharedMachine::contender(Token token) const {
   return contender;
 }
 
-// The numbers of a lock that was evicted while it stood are not known any more: they count as used up.
+// The numbers of a lock that was evicted while it stood are unknown: count them as used up.
 Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
@@ -498,7 +498,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   if (dictionary == nullptr || superseded()) return false;
   const Session all = session();
   if (all.lost || all.epoch != epoch) return false;
-  // What was taken away, and could not be dropped yet, does not come back with the next grant.
+  // A lock that was taken away, and could not be dropped yet, does not come back with the next grant.
   if (drops_.contains(name)) drop(name);
   if (drops_.contains(name)) return false;
   const Code code = budget_.spend([&](std::uint64_t ns) {
@@ -507,7 +507,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   return code == Code::ok;
 }
 
-// What it would end then waits for the next look of the agent.
+// What it would end then waits for the agent's next look.
 void SharedMachine::refuse(const LockName& name, Refusal why) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr || superseded()) return;
@@ -540,7 +540,7 @@ void SharedMachine::drop(const LockName& name) {
   recalls_.erase(found);
 }
 
-// Nobody takes the lock meanwhile, as a drop is prevented only by what prevents that, too.
+// Nobody takes the lock in the meantime: whatever prevents the drop prevents that, too.
 void SharedMachine::drop_again() {
   if (superseded()) return;
   std::erase_if(drops_, [this](const LockName& name) {

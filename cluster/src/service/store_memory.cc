@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kIdMax = 20;  // digits of 64 bits
 
-/// The first of a list with colons.
+/// Returns the first path of a colon-separated list.
 std::string of_manager() {
   const char* const listed = std::getenv("STATE_DIRECTORY");
   const std::string_view list = listed != nullptr ? listed : "";
@@ -39,7 +39,7 @@ bool is_id(std::string_view text) {
 StoreMemory::StoreMemory(const std::string& configured, const std::string& runtime_directory,
                          const std::string& cluster) {
   directory_ = !configured.empty() ? configured : of_manager();
-  // Hidden, and no dictionary's, whatever the cluster's name.
+  // Hidden, and different from any dictionary's name, whatever the cluster's name.
   name_ = (directory_.empty() ? ".store-" : "store-") + cluster;
   if (directory_.empty()) directory_ = runtime_directory;
   path_ = directory_ + "/" + name_;
@@ -65,8 +65,8 @@ Expected<std::string> StoreMemory::read() const {
   return is_id(id) ? Expected<std::string>(id) : refuse(Code::invalid, "it has no id of a store");
 }
 
-// Under another name first: whenever the agent dies, there is the old file or the new one. The name is new, so that no
-// other user's file or link is written to.
+// Writes under another name first: whenever the agent dies, there is the old file or the new one. The name is new, so
+// that no other user's file or link is written to.
 Status StoreMemory::write(const std::string& id) const {
   const auto failure = [this] {
     return Status{Code::system, fmt::format("cannot keep which store the cluster has: {}: {}; a restart of this agent "
@@ -80,8 +80,8 @@ Status StoreMemory::write(const std::string& id) const {
       ::openat(directory.get(), made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return failure();
   const std::string line = id + "\n";
-  errno = ENOSPC;  // of a line that is written in part
-  // It is no secret, and the next agent in a directory of a group may be another user's.
+  errno = ENOSPC;  // for a line that is written partly
+  // It is no secret, and the next agent in a group's directory may run as another user.
   const bool written = ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
                        ::fchmod(file.get(), 0644) == 0 && ::fsync(file.get()) == 0 &&
                        ::renameat(directory.get(), made.c_str(), directory.get(), name_.c_str()) == 0 &&

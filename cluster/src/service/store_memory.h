@@ -1,4 +1,4 @@
-// Which store a cluster has: its id, kept in a file, so that an agent that is started again knows it.
+// Keeps the id of a cluster's store in a file, so that a restarted agent knows it.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace holdfast::agent {
 
 class StoreMemory {
  public:
-  /// In the state directory of the configuration, else in that of the service manager ($STATE_DIRECTORY), else in the
-  /// runtime directory, which the machine forgets when it boots.
+  /// In the state directory of the configuration, else in the service manager's ($STATE_DIRECTORY), else in the runtime
+  /// directory, which is empty after a boot.
   StoreMemory(const std::string& configured, const std::string& runtime_directory, const std::string& cluster);
 
   const std::string& path() const noexcept { return path_; }
-  /// The id, as decimal digits; empty: none is kept. A file that says anything else is an error.
+  /// Returns the id as decimal digits; empty: none is kept. A file with any other content is an error.
   Expected<std::string> read() const;
-  /// Replaces the file as a whole, and returns once it is on the disk.
+  /// Replaces the file as a whole, and returns once it is on disk.
   Status write(const std::string& id) const;
 
  private:

@@ -1,12 +1,12 @@
-// The command line of one command, by one rule for all of them.
+// Reads the command line of one command. All commands use the same rules.
 //
-// Options and words stand in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE", a flag
-// "-f" or "--flag", and "-fg" is two flags, as getopt(3) has them; names are not abbreviated, the last of a value that
-// is given twice counts, and a negative number is a word. What follows "--" are words. `run` and `lock` pass words on
-// to another program: nothing in those is an option.
+// Options and words may come in any order. An option is "-n VALUE", "-nVALUE", "--name VALUE" or "--name=VALUE"; a flag
+// is "-f" or "--flag", and "-fg" is two flags, as in getopt(3). Names cannot be abbreviated. If a value is given twice,
+// the last one counts. A negative number is a word, and so is everything after "--". `run` and `lock` pass words on to
+// another program: those are never options.
 //
-// A library was tried: CLI11 took half of the time that the command takes to compile, and what its rules do with "--",
-// "[a,b]" and "--flag=1" took more lines to undo than these rules take.
+// We tried a library, CLI11. It took half of the command's compile time, and undoing its rules for "--", "[a,b]" and
+// "--flag=1" took more lines than these rules.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ namespace holdfast::cli {
 
 class Arguments {
  public:
-  /// `given`: the words after the name of the command.
+  /// `given`: the words after the command's name.
   Arguments(const Subcommand& command, Words given);
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
-  /// `names`: "-w,--wait,--timeout", the short ones first.
+  /// `names`: "-w,--wait,--timeout", short names first.
   void add_flag(const char* names, bool& flag, const char* text);
-  /// `read`: takes the value; returns what is wrong with it, or nothing.
+  /// `read`: takes the value; returns what is wrong with it, or an empty string.
   using Read = std::function<std::string(const std::string&)>;
   void add_value(const char* names, const char* type, const char* text, Read read);
   void add_value(const char* names, const char* type, const char* text, std::string& value);
@@ -38,12 +38,12 @@ class Arguments {
                  std::string (*read)(const std::string& given, Value& to), Value& to) {
     add_value(names, type, text, [read, &to](const std::string& given) { return read(given, to); });
   }
-  /// What a number without sign and fraction may be.
+  /// The accepted range of a number without sign and fraction.
   struct Range {
     const char* what = "number";
     std::uint64_t least = 0;
     std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
-    const char* wrong = nullptr;  // the sentence about another; null: made of these
+    const char* wrong = nullptr;  // the message for other numbers; null: made from these limits
   };
   template <class Number>
   void add_number(const char* names, const char* type, const char* text, Number& to, Range range) {
@@ -54,37 +54,37 @@ class Arguments {
       return wrong;
     });
   }
-  /// A FILE, which an empty path is not.
+  /// Adds an option with a FILE, which must not be empty.
   void add_file(const char* names, const char* text, std::string& path);
-  /// An option that prints the version and ends.
+  /// Adds an option that prints the version and exits.
   void add_version(const char* names, const std::string& version);
 
-  /// Words that follow "--" are for another program.
+  /// Passes the words after "--" on to another program.
   void pass_on_from_dashes() { passes_on_ = PassesOn::from_dashes; }
-  /// The first word and all that follow are for another program; "--" may stand before them.
+  /// Passes the first word and everything after it on to another program; "--" may precede them.
   void pass_on_from_first_word() { passes_on_ = PassesOn::from_first_word; }
 
-  /// Reads the command line. Ends the command where that asks for help or is wrong. `names`: of the words.
+  /// Reads the command line. Ends the command after --help or an error. `names`: the names of the words.
   void parse(std::size_t least = 0, std::size_t most = 0, const std::vector<const char*>& names = {});
   const Words& given() const noexcept { return given_; }
   const Words& words() const noexcept { return words_; }
-  /// The word of that number; empty if it was not given.
+  /// Returns the word with this number; empty if it was not given.
   std::string word(std::size_t number) const { return number < words_.size() ? words_[number] : std::string(); }
   const Words& passed_on() const noexcept { return passed_on_; }
-  /// Whether "--" was given.
+  /// Returns whether "--" was given.
   bool has_dashes() const noexcept { return has_dashes_; }
 
-  /// Says what is wrong, and where help is; ends the command.
+  /// Prints what is wrong and how to get help; ends the command.
   [[noreturn]] void refuse(const std::string& reason) const;
 
  private:
   enum class PassesOn { nothing, from_dashes, from_first_word };
   struct Option {
     std::vector<std::string> names;
-    const char* type;  // of its value; null: a flag
+    const char* type;  // of its value; null for a flag
     const char* text;
     Read read;
-    std::function<std::string()> shown = {};  // for one that prints this and ends
+    std::function<std::string()> shown = {};  // for an option that prints this and exits
     std::string name() const;
   };
   using Word = Words::const_iterator;
@@ -110,7 +110,7 @@ class Arguments {
   bool has_dashes_ = false;
 };
 
-/// A line of help: a name, and its text in a column.
+/// Returns a line of help: a name, and its text in a column.
 std::string help_line(std::string_view name, std::string_view text);
 
 }  // namespace holdfast::cli

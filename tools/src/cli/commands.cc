@@ -12,7 +12,7 @@ namespace holdfast::cli {
 
 namespace {
 
-// As --help lists them. The name of one that belongs to a group has two words.
+// In the order of --help. A command of a group has two words in its name.
 const std::vector<const Subcommand*> kCommands{
     &kRun,
 #ifdef HOLDFAST_CLUSTER
@@ -40,9 +40,9 @@ std::string names_of_commands() {
 
 int run_without_command(const Words& words) {
   const std::string footer =
-      "Commands:\n" + list_of_commands() + "\n\"holdfast COMMAND --help\" tells more about a command.";
+      "Commands:\n" + list_of_commands() + "\nRun \"holdfast COMMAND --help\" for help on one command.";
   const Subcommand holdfast{
-      "", "", "COMMAND ...", "Cross-process locks and a shared dictionary for LuaJIT.", footer.c_str(), nullptr};
+      "", "", "COMMAND ...", "Locks and shared dictionaries for LuaJIT processes.", footer.c_str(), nullptr};
   Arguments arguments(holdfast, words);
   arguments.add_version("--version", holdfast_version());
   arguments.pass_on_from_first_word();
@@ -52,7 +52,7 @@ int run_without_command(const Words& words) {
       fmt::format("unknown command \"{}\"; accepted: {}", arguments.passed_on().front(), names_of_commands()));
 }
 
-/// Null if no command has that name.
+/// Returns null if no command has this name.
 const Subcommand* find(const std::string& name) {
   const auto found = std::find_if(kCommands.begin(), kCommands.end(),
                                   [&](const Subcommand* command) { return command->name == name; });

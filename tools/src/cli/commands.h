@@ -1,6 +1,5 @@
-// The commands. Each is one object at the end of the file that implements it, with all texts of its help; it is
-// declared here and has its row in commands.cc. `holdfast --help`, its own --help and the completion of bash follow
-// from that.
+// The commands. Each is one object at the end of the file that implements it, with all its help texts. It is declared
+// here and has a row in commands.cc. `holdfast --help`, its own --help and bash completion follow from these.
 #pragma once
 
 #include <string>
@@ -15,18 +14,18 @@ class Arguments;
 
 struct Subcommand {
   const char* name;         // "ls", "cluster status"
-  const char* summary;      // its line in the list of commands
+  const char* summary;      // its line in `holdfast --help`
   const char* usage;        // what follows "holdfast ls [OPTIONS]"
-  const char* description;  // a sentence
-  const char* footer;       // what else there is to say
-  /// Says which options there are, reads the command line, and does what it says. Returns the exit status. What ends
-  /// it before (--help, a wrong command line, a world that cannot be looked at) throws Exit.
+  const char* description;  // the first sentence of its --help
+  const char* footer;       // the text after the options
+  /// Declares the options, reads the command line and runs the command. Returns the exit status. Throws Exit if the
+  /// command ends early: after --help, a wrong command line, or a world that cannot be read.
   int (*run)(Arguments& arguments);
-  int usage_status = exit_status::kTrouble;  // where the command line is wrong
-  const char* program = "holdfast";          // that has it, as messages and the version name it
+  int usage_status = exit_status::kTrouble;  // for a wrong command line
+  const char* program = "holdfast";          // its program, as messages and the version show it
 };
 
-// By the file that has them.
+// Grouped by file.
 extern const Subcommand kCluster;                           // cluster/cluster_command.cc
 extern const Subcommand kHolders, kBreak, kAcceptNewStore;  // the same
 extern const Subcommand kClusterStatus;                     // cluster/status_command.cc
@@ -43,7 +42,7 @@ extern const Subcommand kDoctor;                            // look/doctor_comma
 extern const Subcommand kRun;                               // run/run_command.cc
 extern const Subcommand kServe;                             // serve/serve_command.cc
 
-/// Runs `holdfast WORDS...`. The exit status.
+/// Runs `holdfast WORDS...`. Returns the exit status.
 int run_command_line(const Words& words);
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// `holdfast get`, `holdfast keys`, `holdfast ttl`: values, for scripts.
+// `holdfast get`, `holdfast keys`, `holdfast ttl`: read values and keys.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -50,7 +50,7 @@ const char* type_in_words(int type) {
   }
 }
 
-/// Lines and tabs stay.
+/// Escapes unprintable bytes, except newlines and tabs.
 std::string for_terminal(const std::string& text) {
   std::string safe;
   std::size_t from = 0;
@@ -102,8 +102,8 @@ int run_get(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::something);
   bool bare = false;
   bool raw = false;
-  arguments.add_flag("-n,--no-newline", bare, "Print no newline behind the value");
-  arguments.add_flag("-r,--raw", raw, "Print a string as it is also on a terminal, and a table of Lua as bytes");
+  arguments.add_flag("-n,--no-newline", bare, "Print no newline after the value");
+  arguments.add_flag("-r,--raw", raw, "Print the stored bytes unchanged, also on a terminal; allows Lua tables");
   arguments.parse(2, 2, {"NAME", "KEY"});
   const std::string key = command.key();
   const Value got = get(command.open(KeyCommand::Does::look), key);
@@ -126,9 +126,9 @@ int run_keys(Arguments& arguments) {
   std::string typed;
   std::uint64_t left = ~std::uint64_t{0};
   bool null = false;
-  arguments.add_value("--prefix", "TEXT", "Only those that begin with TEXT", typed);
-  arguments.add_number("--max", "N", "At most so many; default: all", left, {});
-  arguments.add_flag("-0,--null", null, "Print each as it is, with a zero byte behind it");
+  arguments.add_value("--prefix", "TEXT", "Print only keys that begin with TEXT", typed);
+  arguments.add_number("--max", "N", "Print at most N keys; default: all", left, {});
+  arguments.add_flag("-0,--null", null, "Print keys unchanged, each followed by a zero byte");
   arguments.parse(1, 1, {"NAME"});
   const std::string prefix = command.plain(typed);
   holdfast_dict* const dict = command.open(KeyCommand::Does::look);
@@ -159,7 +159,7 @@ int run_keys(Arguments& arguments) {
 int run_ttl(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::something);
   bool force = false;
-  arguments.add_flag("-f,--force", force, "With SECONDS: also of a lock that is held, which ends then");
+  arguments.add_flag("-f,--force", force, "With SECONDS: also end a lock that is held");
   arguments.parse(2, 3, {"NAME", "KEY", "SECONDS"});
   const bool sets = arguments.words().size() > 2;
   double wanted = 0;
@@ -187,29 +187,29 @@ int run_ttl(Arguments& arguments) {
 const Subcommand kGet{"get",
                       "Print the value of a key",
                       "NAME KEY",
-                      "Prints the value of a key.",
-                      R"(A string is printed as it is, with a newline behind it; on a terminal, what is not printable
-as \xHH. A number is printed in full, a boolean as true or false; so is a key that is held as a
-lock.
+                      "Print the value of a key.",
+                      R"(A string is printed unchanged, followed by a newline. On a terminal, unprintable bytes are
+printed as \xHH. A number is printed in full, a boolean as true or false, and a held lock as
+true.
 
-Exit status: 0; 1 there is no such key; 2 trouble.)",
+Exit status: 0 success; 1 no such key; 2 error.)",
                       run_get};
 
 const Subcommand kKeys{"keys",
-                       "Print the keys of a dictionary",
+                       "List the keys of a dictionary",
                        "NAME",
-                       "Prints the keys of a dictionary, in no order.",
-                       R"(What is not printable is printed as \xHH, and a backslash as \\. A key that exists all the
-while is printed once.)",
+                       "List the keys of a dictionary, in no particular order.",
+                       R"(Unprintable bytes are printed as \xHH, and a backslash as \\. A key that exists during the
+whole listing is printed once.)",
                        run_keys};
 
 const Subcommand kTtl{"ttl",
                       "Print or set a key's time to live",
                       "NAME KEY [SECONDS]",
-                      "Prints how long a key lives yet, or sets it.",
-                      R"(Prints seconds, or "never". With SECONDS the key ends then, 0 for never.
+                      "Print or set a key's time to live.",
+                      R"(Prints the seconds that are left, or "never". With SECONDS, sets them; 0 means never.
 
-Exit status: 0; 1 there is no such key, or with SECONDS it is held as a lock; 2 trouble.)",
+Exit status: 0 success; 1 no such key, or with SECONDS the key is a held lock; 2 error.)",
                       run_ttl};
 
 }  // namespace holdfast::cli

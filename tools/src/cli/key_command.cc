@@ -14,8 +14,7 @@ namespace holdfast::cli {
 
 KeyCommand::KeyCommand(Arguments& arguments, WorldOptions::Prints prints)
     : arguments_(arguments), world_(arguments, prints) {
-  arguments.add_flag("-e,--escaped", escaped_,
-                     "Keys and values are typed as they are printed: \\xHH is a byte, \\\\ is \\");
+  arguments.add_flag("-e,--escaped", escaped_, "Read escapes in KEY and VALUE: \\xHH is a byte, \\\\ is \\");
 }
 
 holdfast_dict* KeyCommand::open(Does does) {
@@ -53,7 +52,7 @@ bool KeyCommand::may_be_held(const std::string& key) const {
 }
 
 std::string read_seconds(const std::string& text, double& seconds) {
-  constexpr double kMost = 1e10;  // holdfast.h: more is never
+  constexpr double kMost = 1e10;  // holdfast.h: longer is never
   seconds = inspect::number_of(text).value_or(-1);
   if (seconds >= 0 && seconds <= kMost) return {};
   return fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text));

@@ -1,4 +1,5 @@
-// What the commands on one key share: the dictionary and the key on the command line, and what has to be refused.
+// Shared by the commands for one key: reads the dictionary and the key from the command line, and checks for held
+// locks.
 #pragma once
 
 #include <string>
@@ -11,22 +12,23 @@ namespace holdfast::cli {
 
 class KeyCommand {
  public:
-  /// The first word of the command line is the NAME of a dictionary, and the next is rather a KEY.
+  /// The first word of the command line is the NAME of a dictionary, and the next is usually a KEY.
   KeyCommand(Arguments& arguments, WorldOptions::Prints prints);
 
   const WorldOptions& world() const noexcept { return world_; }
   std::string name() const { return arguments_.word(0); }
-  /// The word of that number as a key. Ends the command if it is none.
+  /// Returns the word with this number as a key. Ends the command if it is not a valid key.
   std::string key(std::size_t number = 1) const;
-  /// The text as it was typed, or what it stands for with --escaped.
+  /// Returns the text as typed, or unescaped with --escaped.
   std::string plain(const std::string& typed) const;
 
   enum class Does { look, change };
-  /// Opens the dictionary, in a world that it looks at or enters.
+  /// Opens the dictionary, and enters its world unless the command only reads.
   holdfast_dict* open(Does does);
   holdfast_dict* dict() const noexcept { return dict_; }
 
-  /// Whether a process that may live holds the key as a lock or as permits, or that cannot be told: says so, then.
+  /// Returns true, and says why, if a process that may be alive holds the key as a lock or permits, or if we cannot
+  /// find out.
   bool may_be_held(const std::string& key) const;
 
  private:
@@ -36,10 +38,10 @@ class KeyCommand {
   holdfast_dict* dict_ = nullptr;
 };
 
-/// Reads how long a key lives. Returns what is wrong with the text, or nothing.
+/// Reads a time to live. Returns what is wrong with the text, or an empty string.
 std::string read_seconds(const std::string& text, double& seconds);
 
-/// Ends the command because of the outcome of a call.
+/// Ends the command with the message for this error code.
 [[noreturn]] void fail_by(int code);
 
 }  // namespace holdfast::cli

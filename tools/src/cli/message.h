@@ -1,5 +1,5 @@
-// What the command says on standard error, and its end. A message is written at once, so that processes do not mix
-// theirs.
+// Messages on standard error, and the end of the command. Each message is one write, so that messages of several
+// processes do not mix.
 #pragma once
 
 #include <fmt/core.h>
@@ -11,42 +11,42 @@
 
 namespace holdfast::cli {
 
-/// As of grep: 1 is the answer no, 2 is trouble, a wrong command line included.
+/// As for grep: 1 is a negative answer, 2 is an error, including a wrong command line.
 namespace exit_status {
 inline constexpr int kYes = 0;
 inline constexpr int kNo = 1;
 inline constexpr int kTrouble = 2;
 }  // namespace exit_status
 
-/// Thrown to end the command, when everything is said.
+/// Thrown to end the command after all messages are printed.
 struct Exit {
   int status;
 };
 
-/// "SPEAKER: <text>"
+/// Prints "SPEAKER: <text>".
 void say_as(std::string_view speaker, std::string_view text);
 
-/// "holdfast: <text>"
+/// Prints "holdfast: <text>".
 template <class... Arguments>
 void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
 }
 
-/// Says why the answer is no, and returns that exit status.
+/// Prints why the answer is no, and returns that exit status.
 template <class... Arguments>
 int say_no(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
   return exit_status::kNo;
 }
 
-/// Says what the trouble is, and ends the command.
+/// Prints an error, and ends the command.
 template <class... Arguments>
 [[noreturn]] void fail(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
   throw Exit{exit_status::kTrouble};
 }
 
-/// Returns the value. Without one, ends the command with the sentence.
+/// Returns the value. If there is none, prints the error and ends the command.
 template <class T>
 T value_or_fail(Expected<T> outcome) {
   if (!outcome) fail("{}", outcome.status().message);

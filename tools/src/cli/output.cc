@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kGap = 2;  // between columns
 
-// Of a terminal, in the order of Style.
+// Escape codes of a terminal, in the order of Style.
 constexpr std::array<const char*, 6> kCodes{"", "1", "2", "31", "33", "32"};
 
 std::size_t terminal_width() {
@@ -61,7 +61,7 @@ std::string Output::styled(std::string_view text, Style style) const {
 
 void say_as(std::string_view speaker, std::string_view text) {
   const std::string line = fmt::format("{}: {}\n", speaker, text);
-  // There is no other place to tell of a failure.
+  // A failure cannot be reported anywhere else.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -99,7 +99,7 @@ std::string Table::text(const Output& output) const {
   return lines;
 }
 
-// No line is longer than the terminal is wide: the rest of it is cut off.
+// Lines are cut off at the width of the terminal.
 std::string Table::for_people(const Output& output) const {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {

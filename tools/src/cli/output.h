@@ -1,4 +1,4 @@
-// How results are printed: columns and colours for people, a line with tabs for each item where a program reads them.
+// Prints results: columns and colours for people, one line per item with tab-separated fields for programs.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace holdfast::cli {
 
 enum class Color { automatic, always, never };
-/// Nothing, or what is wrong with the word.
+/// Returns what is wrong with the word, or an empty string.
 std::string read_color(const std::string& when, Color& color);
 
 enum class Style { plain, bold, dim, red, yellow, green };
@@ -17,21 +17,21 @@ enum class Style { plain, bold, dim, red, yellow, green };
 struct Output {
   bool columns = false;  // for people
   bool colours = false;
-  std::size_t width = 0;  // of the terminal; 0: no limit
+  std::size_t width = 0;  // of the terminal; 0: unlimited
 
   std::string styled(std::string_view text, Style style) const;
 };
 
-/// For standard output. $NO_COLOR takes the colours away, unless they are wanted always.
+/// Settings for standard output. $NO_COLOR turns colours off, unless they are always wanted.
 Output output_for(Color color);
 
-/// Writes it to standard output. Ends the process quietly if nobody reads any more.
+/// Writes to standard output. Ends the process quietly if the reader is gone.
 void print(std::string_view text);
 
 struct Cell {
   std::string text;
   Style style = Style::plain;
-  std::string plain{};  // where a program reads it; empty: the text
+  std::string plain{};  // for programs; empty: the same text
 
   Cell(std::string shown, Style as = Style::plain)  // NOLINT(google-explicit-constructor): a row is a list of texts
       : text(std::move(shown)), style(as) {}
@@ -50,7 +50,7 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
   bool empty() const noexcept { return rows_.empty(); }
-  /// With titles for people; for programs a line for each row, its cells parted by tabs.
+  /// Returns columns with titles for people, or one line per row with tab-separated cells for programs.
   std::string text(const Output& output) const;
 
  private:
@@ -60,9 +60,9 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-/// Characters that the text takes on a terminal, if it is printable.
+/// Returns how many columns a printable text takes on a terminal.
 std::size_t width_of(std::string_view text) noexcept;
-/// The text, cut to so many characters, of which the last is "…" then.
+/// Returns the text cut to `width` characters, ending in "…" if anything was cut.
 std::string cut(const std::string& text, std::size_t width);
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// Where the Lua files and the shared library of this executable are: in a build tree or in an installed one.
+// Finds the Lua files and the shared library of this executable, in a build tree or an installed one.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ struct SearchPaths {
   std::string library;  // templates for package.cpath
 };
 
-/// Lua files of the trees that exist around the executable: <root>/lua for <root>/<build>/holdfast,
-/// <prefix>/share/lua/5.1 for <prefix>/bin/holdfast. Libraries beside the one that is loaded. May be empty.
+/// Returns the Lua files of the trees that exist around the executable: <root>/lua for <root>/<build>/holdfast, and
+/// <prefix>/share/lua/5.1 for <prefix>/bin/holdfast; and the libraries beside the loaded one. May be empty.
 SearchPaths search_paths();
 
-/// The user's value of LUA_PATH or LUA_CPATH (null: not set) comes first, with ";;" for the default as usual; then what
-/// belongs to the executable, then the default.
+/// Joins the user's LUA_PATH or LUA_CPATH (null: not set), in which ";;" stands for the default as usual, the
+/// executable's own path, and the default, in this order.
 std::string join_path(const char* user, const std::string& own, const std::string& defaults);
 
-/// The file of the libholdfast.so that this process has loaded; empty when that cannot be told.
+/// Returns the file of the libholdfast.so that this process has loaded; empty if unknown.
 std::string loaded_library();
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// JSON on standard output.
+// Prints JSON to standard output.
 #pragma once
 
 #include "cli/output.h"
@@ -6,7 +6,7 @@
 
 namespace holdfast::cli {
 
-/// Indented for people, a line for programs.
+/// Prints it indented for people, in one line for programs.
 inline void print_json(const inspect::Json& json, const Output& output) {
   print(inspect::to_text(json, output.columns ? inspect::Layout::indented : inspect::Layout::line) + "\n");
 }

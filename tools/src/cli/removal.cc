@@ -26,10 +26,11 @@ namespace {
 
 constexpr double kLookForUsers = 5;
 constexpr std::size_t kAnswerMost = 4096;
-/// Before what the judge says: an answer without an objection is no empty packet, which is the end.
+/// Prefix of the judge's answer: without it, an answer without an objection would be an empty packet, which means the
+/// end.
 constexpr const char* kJudged = "=";
 
-/// The first living process that holds something in it. The processes are read after the locks.
+/// Returns the first living process that holds something. REQUIRES: processes are read after the locks.
 std::string living_holder(const std::vector<inspect::Lock>& locks) {
   if (locks.empty()) return {};
   auto processes = inspect::Processes::read();
@@ -43,13 +44,13 @@ std::string living_holder(const std::vector<inspect::Lock>& locks) {
   return {};
 }
 
-/// Why nobody may end its locks. In a process that only looks.
+/// Returns why nobody may end its locks. Runs in a process that only reads.
 std::string objection_of_holders(const std::string& name) {
   auto directory = inspect::observe();
   if (!directory) return directory.status().message;
   auto dict = inspect::attach(name);
   if (!dict && dict.status().code == Code::not_found) return {};
-  // As for the library: without a use, what such a file says of processes means nothing.
+  // As in the library: if the dictionary is not in use, what such a file says about processes means nothing.
   if (!dict && inspect::is_of_another_world(*directory, name)) return {};
   if (!dict) return "its locks cannot be listed: " + dict.status().message;
   for (inspect::LockScan scan(*dict, name, ""); !scan.done();) {
@@ -62,7 +63,7 @@ std::string objection_of_holders(const std::string& name) {
   return {};
 }
 
-/// The processes that have it open: those of the world, else all that are seen.
+/// Returns the processes that have it open: those of the world, or if there are none, all that are visible.
 std::vector<inspect::Opener> users_of(const inspect::Dictionary& dictionary, const inspect::Openers& of_world,
                                       const WorldOptions& world, const std::string& directory,
                                       const inspect::Processes& processes) {
@@ -136,8 +137,8 @@ std::string use_in_words(const WorldOptions& world, const std::string& directory
                        inspect::in_words(**unseen));
   if (!of_world.complete())
     return "it cannot be told whether a process has it open, as this user may not look at all of them";
-  // A command of `holdfast lock` uses it, but has not mapped it. (The judge does: it is asked when all others are
-  // known.)
+  // A command of `holdfast lock` uses the dictionary, but has not mapped it. (So does the judge, which is asked when
+  // all others are known.)
   const std::string objection = judge.objection(name);
   return objection.empty() ? "a process that is not seen from here has it open" : objection;
 }

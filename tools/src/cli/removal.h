@@ -1,4 +1,4 @@
-// Why a dictionary must not be removed: processes that use it or hold locks in it, or that this cannot be told.
+// Decides whether a dictionary must not be removed, because processes use it, hold locks in it, or may do so.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace holdfast::cli {
 
-/// A dictionary that is to be removed.
+/// A dictionary to remove.
 struct Candidate {
   std::string name;
   inspect::SoleUse use = {};
-  std::string objection = {};  // empty: there is none, as far as it has been looked for
-  bool forced = false;         // it is not looked for
+  std::string objection = {};  // empty if none was found
+  bool forced = false;         // no check is made
 };
 
-/// Looks for living processes that hold locks, in a child, as a process that has entered a world cannot look from
-/// outside. Make it before this process enters.
+/// Looks for living processes that hold locks. It does so in a child, because a process that has entered a world cannot
+/// read it from outside. Create it before this process enters the world.
 class HolderJudge {
  public:
   HolderJudge();
   ~HolderJudge();
 
-  /// Why nobody may end the dictionary's locks, or "".
+  /// Returns why nobody may end the dictionary's locks, or "".
   std::string objection(const std::string& name) const;
 
  private:
@@ -31,12 +31,13 @@ class HolderJudge {
   pid_t child_ = 0;
 };
 
-/// Without an objection and use by others, nobody begins to use it as long as `use` is held; if it is not, there is no
-/// such dictionary. REQUIRES: this process has entered the world, and has not opened the dictionary.
+/// If there is no objection and nobody uses the dictionary, nobody can start to use it while `use` is held. If `use` is
+/// not held, there is no such dictionary. REQUIRES: this process has entered the world, and has not opened the
+/// dictionary.
 Candidate judge_removal(const std::string& name, const HolderJudge& judge);
 
-/// Of one that is in use: by which processes, as far as that can be seen, or the holder of a lock in it. The world is
-/// entered.
+/// Names the processes that use the dictionary, if they are visible, or the holder of a lock in it. REQUIRES: the world
+/// is entered.
 std::string use_in_words(const WorldOptions& world, const std::string& directory, const std::string& name,
                          const HolderJudge& judge);
 

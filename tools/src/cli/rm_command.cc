@@ -1,4 +1,4 @@
-// `holdfast rm` and `holdfast prune`: what is not wanted any more goes.
+// `holdfast rm` and `holdfast prune`: remove dictionaries, and free what is no longer needed.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace holdfast::cli {
 
 namespace {
 
-/// The exit status, of one that is not refused. `was_there`: before this process entered the world, which removes what
-/// a world without processes has left.
+/// Removes a dictionary that was not refused. Returns the exit status. `was_there`: the dictionary existed before this
+/// process entered the world, which removes what a world without processes has left.
 int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
-  // Another may have removed what was judged, and a third have made it anew.
+  // The dictionary that we judged may have been removed and created again by others.
   const bool is_judged = candidate.forced || candidate.use.still_has_name();
   const int code = is_judged ? holdfast_remove(name.data(), name.size()) : int{HOLDFAST_NOT_FOUND};
   if (code == HOLDFAST_OK || (code == HOLDFAST_NOT_FOUND && was_there)) return exit_status::kYes;
@@ -92,7 +92,7 @@ void print_pruned_json(const std::string& directory, const std::vector<Pruned>& 
 int run_rm(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::nothing);
   bool force = false;
-  arguments.add_flag("-f,--force", force, "Also one that is in use");
+  arguments.add_flag("-f,--force", force, "Also remove dictionaries that are in use");
   arguments.parse(1, HOLDFAST_KEY_MAX, {"NAME"});
   for (const std::string& name : arguments.words())
     if (const Status wrong = check_name(name); !wrong.ok()) arguments.refuse(wrong.message);
@@ -101,10 +101,10 @@ int run_rm(Arguments& arguments) {
   std::map<std::string, bool> was_there;
   for (const std::string& name : arguments.words()) was_there[name] = is_file_there(name);
   const HolderJudge judge;
-  // Before any is judged: the first process that enters a world removes what is left there.
+  // Enter before judging any: the first process that enters a world removes what is left there.
   const std::string directory = value_or_fail(inspect::enter());
   int status = exit_status::kYes;
-  // Each is closed to others while it is judged, so one at a time; and the processes that use it are found out
+  // Judge one at a time, because each is closed to others while it is judged. Find the processes that use it
   // afterwards.
   for (const auto& [name, there] : was_there) {
     Candidate candidate = force ? Candidate{.name = name, .forced = true} : judge_removal(name, judge);
@@ -152,21 +152,22 @@ int run_prune(Arguments& arguments) {
 const Subcommand kRm{"rm",
                      "Remove dictionaries",
                      "NAME...",
-                     "Removes dictionaries, with the locks in them.",
-                     R"(Refused for one that other processes have open or hold a lock in, and where that cannot be
-told: their locks in it would be lost. With --force they are told that it was removed, and the
-next one of its name is a new one.
+                     "Remove dictionaries, with the locks in them.",
+                     R"(A dictionary is not removed while another process has it open or holds a lock in it, or may do
+so, because these locks would be lost. With --force it is removed, and those processes get an
+error. The next dictionary with its name is a new one.
 
-Exit status: 0; 1 one of them was refused; 2 trouble.)",
+Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
                      run_rm};
 
 const Subcommand kPrune{"prune",
-                        "Free what has expired, and what dead processes have left",
+                        "Free what has expired or was left by dead processes",
                         "[NAME...]",
-                        "Frees what has expired and what dead processes have left, in all dictionaries.",
-                        R"(That is memory which would come free by itself when it is needed. It also finds damage and
-repairs it. Others wait meanwhile, for a few milliseconds for each MB. Dictionaries that are
-left of a world without processes go, unless they persist.)",
+                        "Free what has expired or was left by dead processes.",
+                        R"(Without NAME, all dictionaries are pruned. Such memory is also freed automatically when it is
+needed. prune finds and repairs damage, too.
+Other processes wait for a few milliseconds per MB in the meantime. If no process uses the
+runtime directory, its dictionaries are removed, unless they are persistent.)",
                         run_prune};
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// `holdfast set`, `holdfast del`, `holdfast incr`: changes of values, for scripts.
+// `holdfast set`, `holdfast del`, `holdfast incr`: change values.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 std::string read_number(const std::string& text, double& to) {
   const auto number = inspect::number_of(text);
-  // A counter that is nan or infinite stays so, and JSON cannot show it.
+  // A counter that becomes nan or infinite stays so, and JSON cannot show it.
   if (!number || !std::isfinite(*number))
     return fmt::format("bad number {}: expected a finite decimal number, as in 7, -2.5 or 1e6", quote(text));
   to = *number;
@@ -32,7 +32,7 @@ struct Stored {
   double number = 0;
 };
 
-/// What the text is as a value of its type; gives what is wrong with it, or nothing.
+/// Converts the text to a value of its type; returns what is wrong with it, or an empty string.
 std::string read_value(const std::string& text, Stored& value) {
   if (value.type == HOLDFAST_STRING) {
     value.bytes = text;
@@ -70,16 +70,17 @@ struct SetOptions {
 };
 
 void declare(Arguments& arguments, SetOptions& options) {
-  arguments.add_value("-t,--type", "TYPE", "string (default), number or boolean", read_type, options.value.type);
-  arguments.add_value("--exptime", "SECONDS", "The value ends after so long; default: never", read_seconds,
+  arguments.add_value("-t,--type", "TYPE", "Store a string (default), number or boolean", read_type,
+                      options.value.type);
+  arguments.add_value("--exptime", "SECONDS", "Expire the value after SECONDS; default: never", read_seconds,
                       options.exptime);
-  arguments.add_number("--flags", "N", "A number that is kept beside the value", options.flags,
+  arguments.add_number("--flags", "N", "Store the number N with the value", options.flags,
                        {.what = "flags", .most = std::numeric_limits<std::uint32_t>::max()});
-  arguments.add_flag("-a,--add", options.add, "Only if there is no value");
-  arguments.add_flag("-r,--replace", options.replace, "Only if there is a value");
-  arguments.add_flag("--safe", options.safe, "Remove no other value to make room");
+  arguments.add_flag("-a,--add", options.add, "Store only if the key has no value");
+  arguments.add_flag("-r,--replace", options.replace, "Store only if the key has a value");
+  arguments.add_flag("--safe", options.safe, "Evict no other value to make room");
   arguments.add_flag("--stdin", options.from_input, "Read the value from standard input");
-  arguments.add_flag("-f,--force", options.force, "Also over a lock that is held, which ends it");
+  arguments.add_flag("-f,--force", options.force, "Also overwrite, and so end, a lock that is held");
 }
 
 /// Reads the value from the command line or from standard input.
@@ -116,7 +117,7 @@ int run_set(Arguments& arguments) {
 int run_del(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::nothing);
   bool force = false;
-  arguments.add_flag("-f,--force", force, "Also end locks, and say nothing of keys that are not there");
+  arguments.add_flag("-f,--force", force, "Also end held locks, and ignore missing keys");
   arguments.parse(2, HOLDFAST_KEY_MAX, {"NAME", "KEY"});
   holdfast_dict* const dict = command.open(KeyCommand::Does::change);
   int status = exit_status::kYes;
@@ -139,9 +140,9 @@ int run_incr(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::something);
   std::optional<double> initial;
   double exptime = 0;
-  arguments.add_value("--init", "N", "What a missing key counts as",
+  arguments.add_value("--init", "N", "Create a missing key with the value N before adding",
                       [&](const std::string& text) { return read_number(text, initial.emplace()); });
-  arguments.add_value("--init-ttl", "SECONDS", "How long a key lives that this makes; default: without end",
+  arguments.add_value("--init-ttl", "SECONDS", "Expire a key that --init creates after SECONDS; default: never",
                       read_seconds, exptime);
   arguments.parse(2, 3, {"NAME", "KEY", "BY"});
   double by = 1;
@@ -173,25 +174,25 @@ int run_incr(Arguments& arguments) {
 const Subcommand kSet{"set",
                       "Store a value",
                       "NAME KEY VALUE",
-                      "Stores a value.",
-                      R"(Without VALUE, and with --stdin, it is read from standard input.
+                      "Store a value.",
+                      R"(With --stdin instead of VALUE, the value is read from standard input.
 
-Exit status: 0; 1 refused: there is a value (--add) or there is none (--replace), or the key is
-held as a lock; 2 trouble.)",
+Exit status: 0 success; 1 the key has a value (--add) or has none (--replace), or is a held
+lock; 2 error.)",
                       run_set};
 
 const Subcommand kDel{"del",
                       "Delete keys",
                       "NAME KEY...",
-                      "Deletes keys.",
-                      R"(Exit status: 0; 1 one of them was not there, or is held as a lock; 2 trouble.)",
+                      "Delete keys.",
+                      R"(Exit status: 0 success; 1 a key did not exist, or is a held lock; 2 error.)",
                       run_del};
 
 const Subcommand kIncr{"incr",
-                       "Add to a number",
+                       "Increment a number",
                        "NAME KEY [BY]",
-                       "Adds to a number, by default 1, and prints the sum.",
-                       R"(Exit status: 0; 1 there is no such key, and no --init; 2 trouble.)",
+                       "Add BY, by default 1, to a number, and print the sum.",
+                       R"(Exit status: 0 success; 1 no such key, without --init; 2 error.)",
                        run_incr};
 
 }  // namespace holdfast::cli

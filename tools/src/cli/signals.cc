@@ -43,7 +43,7 @@ SignalQueue::SignalQueue() {
     sigaction(signal, nullptr, &old);
     if (old.sa_handler == SIG_IGN) sigaddset(&ignored_, signal);
   }
-  // A parent may have left them ignored; ignored CHLD would have the kernel reap the workers itself.
+  // A parent may have left signals ignored. If CHLD is ignored, the kernel reaps the workers itself.
   for (const int signal : kHandled) set_disposition(signal, SIG_DFL);
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
@@ -63,7 +63,7 @@ void SignalQueue::become_worker() {
   for (const int signal : kLeftToMaster)
     set_disposition(signal, sigismember(&ignored_, signal) == 1 ? SIG_IGN : do_nothing);
   sigaction(SIGPIPE, &old_pipe_, nullptr);
-  // Last: what came since the fork meets the dispositions above.
+  // Unblock last: signals that came since the fork must meet the dispositions above.
   sigset_t mask = old_mask_;
   for (const int signal : kHandled) sigdelset(&mask, signal);
   sigprocmask(SIG_SETMASK, &mask, nullptr);

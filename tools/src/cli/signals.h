@@ -1,4 +1,4 @@
-// The master's signals, read from a descriptor instead of handled: none is lost and none interrupts.
+// Reads the master's signals from a descriptor instead of handling them: none gets lost and none interrupts.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -13,33 +13,33 @@ namespace holdfast::cli {
 
 class SignalQueue {
  public:
-  /// Blocks TERM, INT, QUIT, HUP and CHLD for good and collects them from now on. Ignores PIPE: a log that is gone must
-  /// not end the master. Throws std::system_error.
+  /// Blocks TERM, INT, QUIT, HUP and CHLD for good and collects them from now on. Ignores PIPE, because a broken log
+  /// pipe must not end the master. Throws std::system_error.
   SignalQueue();
 
-  /// Readable when next() has something.
+  /// Returns a descriptor that is readable when next() has something.
   int descriptor() const noexcept { return descriptor_.get(); }
   std::optional<signalfd_siginfo> next();
 
-  /// In a forked child: the signals as a program expects them, except that INT, QUIT and HUP do nothing. A terminal
-  /// sends those to the whole process group, and they are the master's to act on. Programs that the child executes get
+  /// For a forked child: restores the signals that a program expects, except that INT, QUIT and HUP do nothing. A
+  /// terminal sends those to the whole process group, but the master acts on them. Programs that the child executes get
   /// them as this program found them (nohup), so the others are caught instead of ignored.
   void become_worker();
 
-  /// Whether HUP was ignored when the program started (nohup).
+  /// Returns whether HUP was ignored when the program started (nohup).
   bool hangup_was_ignored() const noexcept { return sigismember(&ignored_, SIGHUP) == 1; }
 
  private:
   Descriptor descriptor_;
   sigset_t old_mask_;
   struct sigaction old_pipe_ {};
-  sigset_t ignored_;  // those of them that were ignored when the program started
+  sigset_t ignored_;  // those that were ignored when the program started
 };
 
-/// Ends this process by that signal, so that its parent sees why it ended. Calls only what a handler may call.
+/// Ends this process by that signal, so that its parent sees the reason. Async-signal-safe.
 [[noreturn]] void die_by(int signal);
 
-/// How a child has ended: "exited with status 1", "was killed by signal 9 (Killed)". `status` is waitpid's.
+/// Describes how a child ended: "exited with status 1", "was killed by signal 9 (Killed)". `status` comes from waitpid.
 std::string describe_end(int status);
 
 }  // namespace holdfast::cli

@@ -20,12 +20,12 @@ namespace holdfast::cli {
 namespace {
 
 struct User {
-  std::string login;  // empty: the system has no name for it, as for one of a container
+  std::string login;  // empty: the system has no name for it, for example a user of a container
   uid_t uid;
   gid_t gid;
 };
 
-/// By name or number.
+/// Finds a user by name or number.
 std::optional<User> find_user(const std::string& text) {
   constexpr std::uint64_t kUidMax = std::numeric_limits<uid_t>::max() - 1;
   const passwd* found = ::getpwnam(text.c_str());
@@ -60,7 +60,7 @@ std::string become_user(const std::string& name, const std::function<void(uid_t)
   if (before) before(uid);
   if (!take_groups(*user) || ::setresuid(uid, uid, uid) != 0)
     return fmt::format("cannot become user {}: {}", quote(name), std::strerror(errno));
-  ::prctl(PR_SET_DUMPABLE, 1);  // else /proc/self belongs to root
+  ::prctl(PR_SET_DUMPABLE, 1);  // otherwise /proc/self belongs to root
   return {};
 }
 

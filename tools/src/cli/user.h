@@ -1,4 +1,4 @@
-// Another user than the one that started the command.
+// Switches to another user than the one that started the command.
 #pragma once
 
 #include <sys/types.h>
@@ -8,12 +8,12 @@
 
 namespace holdfast::cli {
 
-/// What is wrong with the name or number; empty: there is such a user.
+/// Returns what is wrong with the name or number; empty if there is such a user.
 std::string check_user(const std::string& name);
 
-/// Becomes that user, by name or number, in its groups. All that root could do is given up: files of that user are
-/// judged and opened as by one of its own programs. What is wrong; empty: nothing is. `before` runs as root, if this is
-/// another user and may become it.
+/// Becomes that user, by name or number, with its groups. Gives up all rights of root: files are checked and opened as
+/// by any program of that user. Returns what is wrong, or an empty string. `before` runs as root, if this is another
+/// user and the switch is allowed.
 std::string become_user(const std::string& name, const std::function<void(uid_t)>& before = {});
 
 }  // namespace holdfast::cli

@@ -12,25 +12,25 @@ namespace holdfast::cli {
 
 namespace {
 
-/// For a look at all processes of the machine.
+/// For a scan of all processes of the machine.
 constexpr double kScanSeconds = 5;
 
 }  // namespace
 
 WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
-  arguments.add_value("--dir", "PATH", "The runtime directory; default: $HOLDFAST_DIR, or that of the user",
+  arguments.add_value("--dir", "PATH", "Use this runtime directory; default: $HOLDFAST_DIR, else the user's own",
                       [this](const std::string& path) {
                         directory_ = path;
                         return path.empty() ? std::string("bad directory \"\": expected a path") : std::string();
                       });
-  arguments.add_value("--user", "NAME", "Become that user first, to look into its world; for root",
+  arguments.add_value("--user", "NAME", "Switch to this user first, to use its runtime directory; needs root",
                       [this](const std::string& name) {
                         user_ = name;
                         return std::string();
                       });
   if (prints == Prints::nothing) return;
   arguments.add_flag("--json", json_, "Print JSON");
-  arguments.add_value("--color", "WHEN", "Columns and colours: always, never, or auto, on a terminal (default)",
+  arguments.add_value("--color", "WHEN", "Print columns and colours: always, never, or auto: on a terminal (default)",
                       [this](const std::string& when) { return read_color(when, color_); });
 }
 
@@ -52,7 +52,7 @@ inspect::Openers WorldOptions::openers(const std::string& directory, const std::
 void WorldOptions::apply() {
   if (!directory_.empty()) ::setenv("HOLDFAST_DIR", directory_.c_str(), 1);
   if (const std::string wrong = user_ ? become() : ""; !wrong.empty()) fail("{}", wrong);
-  // Files may be cut short by others while this process looks at them.
+  // Others may truncate files while this process reads them.
   static_cast<void>(holdfast_guard_sigbus());
 }
 

@@ -1,4 +1,4 @@
-// What all commands have that look at a world or change it: which one, as which user, and how to print.
+// Options of all commands that read or change a world: which world, as which user, and how to print.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@ namespace holdfast::cli {
 class WorldOptions {
  public:
   enum class Prints { nothing, something };
-  /// Adds --dir and --user, and --json and --color for what prints.
+  /// Adds --dir and --user, and for commands that print also --json and --color.
   WorldOptions(Arguments& arguments, Prints prints);
 
   bool json() const noexcept { return json_; }
   Output output() const { return output_for(color_); }
 
-  /// Becomes that user and chooses that directory; ends the command where that is not possible. Call it before anything
-  /// else of the library.
+  /// Becomes that user and chooses that directory; ends the command if that fails. Call it before anything else of the
+  /// library.
   void apply();
-  /// The same, and looks at the world. Returns its directory.
+  /// Does the same, and opens the world for reading. Returns its directory.
   std::string observe();
-  /// The same, and enters it.
+  /// Does the same, and enters the world.
   std::string enter();
 
-  /// Root looks at what processes have open before it becomes a user: those that have changed their own user, as the
-  /// workers of nginx have, are closed to it afterwards. Call it before.
+  /// Lets root check which files processes have open before it switches users: afterwards it cannot see processes that
+  /// have changed their own user, such as nginx's workers. Call it before apply().
   void want_openers() noexcept { wants_openers_ = true; }
-  /// What was seen then; else looks now, at these processes and for so long.
+  /// Returns what was seen then; otherwise checks these processes now, for at most so long.
   inspect::Openers openers(const std::string& directory, const std::vector<std::uint32_t>& pids, double seconds) const;
 
  private:

@@ -14,12 +14,12 @@ namespace holdfast::cli {
 
 namespace {
 
-// The program reads its command line, and has its own help.
+// The program parses its own command line, and has its own help.
 int run_agent(Arguments& arguments) { return become_agent(arguments.given()); }
 
 }  // namespace
 
-const Subcommand kAgent{"agent", "Keep the locks of a cluster for the programs of this machine", "", "", "", run_agent};
+const Subcommand kAgent{"agent", "Run the agent that gets a cluster's locks for this machine", "", "", "", run_agent};
 
 std::string agent_program() {
   std::error_code error;

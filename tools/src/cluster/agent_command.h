@@ -1,5 +1,5 @@
-// `holdfast agent`: becomes the program holdfast-agent, which lies beside this one. It is a program of its own, as it
-// needs libraries that no other part does.
+// `holdfast agent`: becomes the program holdfast-agent beside this one. That is a separate program, because it needs
+// libraries that nothing else does.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace holdfast::cli {
 
-/// Of that program, as tools/docs/holdfast.md has them.
+/// Exit statuses of that program, as in tools/docs/holdfast.md.
 namespace agent_status {
 inline constexpr int kWrongConfiguration = 2;
 inline constexpr int kSuperseded = 3;
 }  // namespace agent_status
 
-/// The path of that program.
+/// Returns the path of that program.
 std::string agent_program();
-/// A sentence about a program that cannot be run because of an errno value.
+/// Makes a message for a program that cannot be run because of an errno value.
 std::string why_no_agent(int error);
-/// Replaces this process. Returns only if that fails: the exit status, after a sentence.
+/// Replaces this process. Returns only on failure: the exit status, after a message.
 int become_agent(const Words& given);
 
 }  // namespace holdfast::cli

@@ -26,7 +26,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Of a store; it counts in signed numbers of 64 bits.
+/// A revision of a store, which counts in signed 64-bit numbers.
 constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
 
 std::string time_of(const std::string& milliseconds) {
@@ -38,7 +38,7 @@ std::string time_of(const std::string& milliseconds) {
   return text.data();
 }
 
-/// Numbers as numbers, what is not known as null.
+/// Numbers as numbers, unknown values as null.
 inspect::Json to_json(const std::string& dictionary, const std::string& key, Answer& answer) {
   inspect::Json holder;
   inspect::add_text(holder, "dictionary", dictionary);
@@ -61,7 +61,7 @@ std::string in_words(const std::string& key, Answer& answer) {
   if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
   // Others wrote these names.
   const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
-  // Of a key that a person has put at the store.
+  // The key was put into the store by hand.
   if (answer["machine"].empty())
     return fmt::format("{}: held by no machine: its key at the store has no lease; revision {}\n",
                        inspect::escaped(key), text("revision"));
@@ -88,7 +88,7 @@ int run_holders(Arguments& arguments) {
 int run_break(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::nothing);
   std::uint64_t revision = 0;
-  arguments.add_number("--revision", "N", "The revision of the grant to end; required", revision,
+  arguments.add_number("--revision", "N", "Break only the grant with this revision; required", revision,
                        {.what = "revision", .least = 1, .most = kRevisionMax});
   arguments.parse(2, 2, {"DICTIONARY", "KEY"});
   if (revision == 0) arguments.refuse("no --revision was given: \"holdfast cluster holders\" tells it");
@@ -99,7 +99,7 @@ int run_break(Arguments& arguments) {
   return exit_status::kYes;
 }
 
-/// As it is shown: 16 hexadecimal digits, or fewer.
+/// Parses an id as it is shown: up to 16 hexadecimal digits.
 std::optional<std::uint64_t> store_id(const std::string& text) {
   constexpr int kHexadecimal = 16;
   std::uint64_t id = 0;
@@ -127,7 +127,7 @@ int run_accept(Arguments& arguments) {
   return exit_status::kYes;
 }
 
-// The table of commands has those with a name.
+// Named subcommands have their own rows in the table of commands.
 int run_cluster(Arguments& arguments) {
   constexpr const char* kExpected = "expected status, holders, break or accept-new-store";
   arguments.parse(0, SIZE_MAX, {});
@@ -138,50 +138,48 @@ int run_cluster(Arguments& arguments) {
 }  // namespace
 
 const Subcommand kCluster{
-    "cluster",       "See and repair the locks of a cluster",
-    "SUBCOMMAND",    "Sees and repairs the locks of a cluster. The dictionaries are those of this machine.",
+    "cluster",       "Show and repair the locks of a cluster",
+    "SUBCOMMAND",    "Show and repair the locks of a cluster, by the dictionaries of this machine.",
     R"(Subcommands:
-  status            Whether this machine can have locks of the cluster
-  holders           Which machine holds a lock, as the store says
-  break             Take a lock from the machine that holds it
-  accept-new-store  Use the store that has replaced the known one
+  status            Show whether this machine can get locks of a cluster
+  holders           Show which machine holds a lock, according to the store
+  break             Take a lock away from the machine that holds it
+  accept-new-store  Accept a store that has replaced the known one
 
-"holdfast cluster SUBCOMMAND --help" tells more of each.)", run_cluster};
+Run "holdfast cluster SUBCOMMAND --help" for help on one of them.)", run_cluster};
 
 const Subcommand kHolders{"cluster holders",
-                          "Which machine holds a lock, as the store says",
+                          "Show which machine holds a lock, according to the store",
                           "DICTIONARY KEY",
-                          "Shows which machine holds a lock, as the store says now.",
-                          R"(Prints host, process, why, since when, machine and revision; or "free".
+                          "Show which machine holds a lock, according to the store.",
+                          R"(Prints host, process, reason, time of the grant, machine and revision; or "free".
 
-Exit status: 0; 2 trouble: there is no answer.)",
+Exit status: 0 success; 2 error: no answer.)",
                           run_holders};
 
-const Subcommand kBreak{
-    "cluster break",
-    "Take a lock from the machine that holds it",
-    "DICTIONARY KEY --revision N",
-    "Takes a lock from the machine that holds it.",
-    R"("holdfast cluster holders" tells the revision of the grant to a machine. No later one is ended by
-it. Programs of one machine hand the lock on without the store: the one that has it by then
-sees that it has lost it.
+const Subcommand kBreak{"cluster break",
+                        "Take a lock away from the machine that holds it",
+                        "DICTIONARY KEY --revision N",
+                        "Take a lock away from the machine that holds it.",
+                        R"("holdfast cluster holders" shows the revision of the grant. Later grants are not affected.
+Programs of one machine pass the lock on without the store: whichever has it when the grant is
+broken loses it.
 
-Exit status: 0; 1 refused: the lock has no grant of that revision; 2 trouble.)",
-    run_break};
+Exit status: 0 success; 1 the lock has no grant with that revision; 2 error.)",
+                        run_break};
 
 const Subcommand kAcceptNewStore{
     "cluster accept-new-store",
-    "Use the store that has replaced the known one",
+    "Accept a store that has replaced the known one",
     "CLUSTER ID",
-    "Uses the store that has replaced the known one.",
-    R"(An agent refuses etcd of another cluster than the one that it knows: two stores would each give
-every lock to somebody. Where the store was replaced on purpose, accept the new one on each
-machine. ID is its cluster id, as "holdfast cluster status" and the agent's log show it.
+    "Accept a store that has replaced the known one.",
+    R"(An agent refuses an etcd whose cluster id differs from the one it knows, because two stores would
+each grant every lock. If you replaced the store on purpose, accept the new one on each machine.
+ID is its cluster id, as "holdfast cluster status" and the agent's log show it.
 
-The agent uses the store once it has been there for the time of a lease, so that no machine has a
-lock of the last one.
+The agent uses the new store after one lease time, when no machine holds a lock of the old one.
 
-Exit status: 0; 1 refused: no endpoint names that store, or most name the known one; 2 trouble.)",
+Exit status: 0 success; 1 no endpoint names that store, or most name the known one; 2 error.)",
     run_accept};
 
 }  // namespace holdfast::cli

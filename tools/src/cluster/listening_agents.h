@@ -1,4 +1,4 @@
-// Agents that listen in the runtime directory, whether or not a dictionary of their cluster is there.
+// Agents that listen in the runtime directory, even if their cluster has no dictionary there.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace holdfast::cli {
 
-/// Clusters of which an agent listens here, in order: their dictionaries may be yet to be made.
+/// Returns the clusters whose agents listen here, sorted; their dictionaries may not exist yet.
 std::vector<std::string> listening_agents();
 
-/// What the agent of that cluster says of itself.
+/// Asks the agent of that cluster for its status.
 Expected<Answer> ask_listening_agent(const std::string& cluster, double seconds = kAnswerSeconds);
-/// Tells the agent of that cluster that the store with this id is the right one.
+/// Tells the agent of that cluster to accept the store with this id.
 Expected<Answer> accept_store(const std::string& cluster, std::uint64_t id);
 
 }  // namespace holdfast::cli

@@ -29,17 +29,17 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Of the agent's own queue, what is worth a word.
+/// Shorter times in the agent's queue are not shown.
 constexpr double kQueuedMs = 1;
 
-/// A dictionary of a cluster, and why no lock of it can be had; empty: it can.
+/// A dictionary of a cluster, and why its locks are unavailable; empty: they are available.
 struct Member {
   std::string dictionary;
   holdfast_cluster state{};
   std::string trouble;
 };
 
-/// The agent of a cluster here. Without an answer, why there is none.
+/// The agent of a cluster here; if it did not answer, why.
 struct Agent {
   Answer answer;
   std::string trouble;
@@ -63,7 +63,8 @@ Agent agent_of(const Expected<Answer>& answer) {
   return answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};
 }
 
-/// Adds the dictionary; false if it is plain. The agent may take long to answer, so its state is that of afterwards.
+/// Adds the dictionary; returns false if it is plain. Reads its state after the agent has answered, which may take
+/// long.
 bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview) {
   Member member{name, {}, {}};
   int code = holdfast_cluster_state(dict, &member.state);
@@ -78,14 +79,14 @@ bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview
   return true;
 }
 
-/// Adds those of clusters without a dictionary here.
+/// Adds agents whose clusters have no dictionary here.
 void add_listening_agents(Overview& overview) {
   for (const std::string& cluster : listening_agents())
     if (!overview.agents.contains(cluster)) overview.agents[cluster] = agent_of(ask_listening_agent(cluster));
 }
 
-/// The dictionary of that name; without one, those of the world that belong to clusters. There are none before there is
-/// a world: an agent may be the first to come. But a directory that was named has to be there.
+/// Reads the dictionary with that name, or all that belong to clusters. There are none before there is a world, because
+/// an agent may be the first process. But a directory that was named must exist.
 Expected<Overview> look(const std::string& name) {
   Overview overview;
   if (const auto world = inspect::observe(); !world) {
@@ -104,7 +105,7 @@ Expected<Overview> look(const std::string& name) {
   }
   auto names = inspect::dictionary_names();
   if (!names) return names.status();
-  for (const std::string& one : *names)  // one that has just been removed is none of them
+  for (const std::string& one : *names)  // a dictionary that has just been removed is skipped
     if (auto dict = inspect::attach(one)) add_member(one, *dict, overview);
   add_listening_agents(overview);
   return overview;
@@ -118,7 +119,7 @@ void say_that_there_is_none(const Overview& overview) {
       fmt::join(clusters, ", "));
 }
 
-/// Whether locks can be had: of each dictionary, and where there is yet only an agent.
+/// Returns whether locks are available: of each dictionary, and of each agent without a dictionary.
 bool is_all_well(const Overview& overview) {
   const bool members_are = std::all_of(overview.members.begin(), overview.members.end(),
                                        [](const Member& member) { return member.trouble.empty(); });
@@ -135,7 +136,7 @@ bool is_all_well(const Overview& overview) {
 
 // --- as text ---
 
-/// By their bounds in microseconds, how many requests were answered within them.
+/// Maps a bound in microseconds to the number of requests that were answered within it.
 std::map<std::uint64_t, std::uint64_t> latency_of(const Answer& answer) {
   constexpr std::string_view kName = "latency_us_";
   std::map<std::uint64_t, std::uint64_t> within;
@@ -145,7 +146,7 @@ std::map<std::uint64_t, std::uint64_t> latency_of(const Answer& answer) {
   return within;
 }
 
-/// The time within which that part of the requests was answered.
+/// Returns the time within which that part of the requests was answered.
 std::string time_within(const Answer& answer, double part) {
   const double wanted = static_cast<double>(number(answer, "latency_count")) * part;
   for (const auto& [bound, count] : latency_of(answer))
@@ -153,7 +154,7 @@ std::string time_within(const Answer& answer, double part) {
   return "more than 1 s";
 }
 
-/// How long requests waited for their turn in the agent, on average.
+/// Returns how long requests waited in the agent, on average.
 double queued_ms(const Answer& answer) {
   const auto count = static_cast<double>(number(answer, "latency_count"));
   return count == 0 ? 0 : static_cast<double>(number(answer, "queue_us_sum")) / count / 1e3;
@@ -165,7 +166,7 @@ std::string agent_in_words(const Answer& answer) {
   text += fmt::format("  agent: up for {}; locks here {}, waited for {}; sessions lost {}",
                       inspect::duration_in_words(static_cast<double>(of("up_ms")) / 1e3), of("locks_here"),
                       of("locks_wanted"), of("sessions_lost"));
-  // All that use it share their locks.
+  // All agents with the same namespace share their locks.
   if (const auto space = answer.find("namespace"); space != answer.end())
     text += fmt::format("; namespace {}", inspect::escaped(space->second));
   text += '\n';
@@ -281,16 +282,16 @@ int run_status(Arguments& arguments) {
 
 const Subcommand kClusterStatus{
     "cluster status",
-    "Whether this machine can have locks of the cluster",
+    "Show whether this machine can get locks of a cluster",
     "[DICTIONARY]",
-    "Shows whether this machine can have locks of the cluster.",
-    R"(Shows one dictionary, or all that belong to clusters: the cluster, its agent here, how long
-the session of this machine lasts, and what the agent has done.
+    "Show whether this machine can get locks of a cluster.",
+    R"(For DICTIONARY, or for every dictionary that belongs to a cluster, prints the cluster, its agent
+on this machine, how long the machine's session lasts, and the agent's counters.
 
-An agent that listens here is shown also before there is a dictionary of its cluster.
+A running agent is also shown before its cluster has a dictionary here.
 
-Exit status: 0; 1 of one of them no lock can be had, or there is neither dictionary nor agent;
-2 trouble.)",
+Exit status: 0 success; 1 locks of one of them are unavailable, or there is neither a dictionary
+nor an agent; 2 error.)",
     run_status};
 
 }  // namespace holdfast::cli

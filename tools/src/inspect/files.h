@@ -1,5 +1,5 @@
-// The files of a runtime directory, from outside: what their first bytes and the file system say of them. Opens none as
-// a dictionary, takes no lock and changes nothing, whatever is in them.
+// The files of a runtime directory from outside: what their headers and the file system say about them. Opens none as a
+// dictionary, takes no lock and changes nothing, whatever the files contain.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +30,7 @@ struct WorldFile {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t bytes_taken = 0;  // of the file system
+  std::uint64_t bytes_taken = 0;  // in the file system
   std::uint32_t mode = 0;
   uid_t owner = 0;
   gid_t group = 0;
@@ -38,7 +38,8 @@ struct WorldFile {
   bool is_directory = false;
   std::uint32_t links = 0;
 
-  // From the header. Without `is_holdfast` nothing of it is known, with another layout what stands before `retired`.
+  // From the header. Without `is_holdfast` all of it is unknown; in another layout, the fields before `retired` are
+  // known.
   bool is_holdfast = false;
   std::uint32_t layout = 0;
   Kind kind = Kind::other;
@@ -48,55 +49,56 @@ struct WorldFile {
   std::uint32_t made_mode = 0;
   std::uint64_t made_bytes = 0;
   std::uint64_t made_inode = 0;
-  std::string world;  // its id, as hexadecimal digits
+  std::string world;  // the world's id in hexadecimal
   std::uint32_t shards = 0;
   std::string mutex;  // "futex", "spin", "file"
 
   bool has_our_layout() const noexcept;
 };
 
-/// "temporary", "kept" or "persistent": how long its dictionary lives.
+/// Returns "temporary", "kept" or "persistent": how long its dictionary lives.
 const char* life_in_words(const WorldFile& file) noexcept;
-/// Whether a process has it open, or uses it over exec; true if that is not known.
+/// Returns whether a process has it open, or uses it over exec; true if unknown.
 bool is_in_use(const std::string& directory, const WorldFile& file);
 
 /// A file by which a program uses a dictionary over exec (world/kept_file.h).
 struct KeptUse {
   std::uint64_t byte = 0;   // name_byte() of world/name_use.h
-  std::uint64_t inode = 0;  // of the file that says so; 0 if it cannot be read
+  std::uint64_t inode = 0;  // of the file that records the use; 0 if it cannot be read
 };
-/// Those that count: uses for which the kernel does not say whether they have ended, too. `byte`: of one dictionary's
-/// file; 0: all. Nothing if the directory cannot be read.
+/// Returns the uses that count, including those whose end the kernel does not report. `byte`: of one dictionary's file;
+/// 0: all. Returns nothing if the directory cannot be read.
 std::optional<std::vector<KeptUse>> read_kept_uses(const std::string& directory, std::uint64_t byte = 0);
-/// Whether a program uses it over exec; true if that is not known.
+/// Returns whether a program uses it over exec; true if unknown.
 bool is_use_kept(const std::string& directory, const WorldFile& file);
-/// Whether any use was ever kept in the world of the directory: else programs do not look at such files.
+/// Returns whether any use was ever kept in the directory's world: otherwise programs do not read such files.
 bool was_any_use_kept(const std::string& directory);
 
-/// The layout that this library reads and writes.
+/// Returns the layout that this library reads and writes.
 std::uint32_t our_layout() noexcept;
 
-/// What the file system says, or what the header says besides. The kernel's work to close a file grows with its users.
+/// Read only the file system's status, or the header, too. The kernel's work to close a file grows with its number of
+/// users.
 enum class Read { status, header };
 
-/// One file; `is_regular` is false if there is none.
+/// Reads one file; `is_regular` is false if it does not exist.
 WorldFile read_file(const std::string& directory, const std::string& name, Read what = Read::header);
-/// The file of a dictionary.
+/// Reads the file of a dictionary.
 WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary, Read what = Read::header);
-/// All of them by name, but for what is not born yet (.new-*), and for what programs keep over exec (hold-*, use-*).
+/// Reads all files, sorted by name. Omits files that are not published yet (.new-*) or kept over exec (hold-*, use-*).
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
-/// The dictionaries that files are named for, in order. It opens none: some may be no dictionaries of this world.
+/// Returns the dictionaries for which there are files, sorted. Opens none: some may not be dictionaries of this world.
 Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);
-/// What the process table keeps of each file of names in use: note_of_name_file() (world/name_file.h), or anything.
+/// Returns what the process table records about each name file: note_of_name_file() (world/name_file.h), or any value.
 std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory);
-/// Whether the file has another table of processes than the one beside it.
+/// Returns whether the file belongs to another process table than the one in its directory.
 bool is_of_another_world(const std::string& directory, const std::string& dictionary);
-/// Whether it is of no process: of a world that was here before, and not kept for the next.
+/// Returns whether no process uses it, and it belongs to an earlier world that did not keep it for the next.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
-/// Whether programs that come are refused it, as processes use it that entered by another table of processes, which was
-/// removed or replaced. `world`: of the table that is there; empty if none is.
+/// Returns whether new programs cannot open it, because processes use it that entered by another process table, which
+/// was removed or replaced. `world`: the id in the present table; empty if there is none.
 bool is_used_by_another_world(const std::string& directory, const WorldFile& file, const std::string& world);
-/// Dictionaries that processes use though their table of processes is missing. None where there is one.
+/// Returns the dictionaries that processes use although their process table is missing. Empty if there is a table.
 std::vector<std::string> dictionaries_without_table(const std::string& directory);
 
 }  // namespace holdfast::inspect

@@ -19,15 +19,15 @@ constexpr std::size_t kMostFindings = 10;
 
 std::string in_words(const Lock& lock) { return escaped(lock.dictionary) + " " + escaped(lock.key); }
 
-/// Then the look at the files says so, and which processes use it.
+/// Then the check of files reports it, with the processes that use it.
 bool is_of_another_layout(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [](const WorldFile& file) {
     return file.kind == WorldFile::Kind::processes && !file.has_our_layout();
   });
 }
 
-/// Before the first process there is no world in the directory of the user: all is well. One that was named should be
-/// there.
+/// Before the first process, the user's directory has no world, which is no problem. A directory that was named should
+/// have one.
 Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
   if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
   return {Severity::note, "",
@@ -35,7 +35,7 @@ Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
           "name another directory by --dir, or another user by --user"};
 }
 
-/// What stands in the way of a look at the world, where the file that is the reason has a finding of its own.
+/// Drops a finding about the world if the file that causes it has its own finding.
 void drop_what_files_tell(const WorldSnapshot& snapshot, Findings& findings) {
   const bool is_told = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
     return one.severity == Severity::error && one.subject == kProcessTable;
@@ -45,7 +45,8 @@ void drop_what_files_tell(const WorldSnapshot& snapshot, Findings& findings) {
     std::erase_if(findings, [&](const Finding& one) { return one.subject.empty() && one.sentence.starts_with(begin); });
 }
 
-// Only where each waits for the end of a command that it started: processes of many tasks may go on.
+// Reports a deadlock only if each command waits for the end of a command that it started: processes with many tasks may
+// go on.
 void check_waits(WorldSnapshot& snapshot, Findings& findings) {
   std::vector<Lock> locks;
   for (const Dictionary& dictionary : snapshot.dictionaries)
@@ -82,7 +83,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
     return snapshot;
   }
   auto dictionaries = look_at_dictionaries(snapshot.directory, {});
-  auto processes = Processes::read();  // afterwards: what these have made was not left by others
+  auto processes = Processes::read();  // read afterwards: what these processes made was not left by others
   if (!processes || !dictionaries) {
     const Status& why = processes ? dictionaries.status() : processes.status();
     findings.push_back(finding_of(Severity::error, "", why.message));
@@ -90,7 +91,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
   }
   snapshot.processes = std::move(*processes);
   snapshot.dictionaries = std::move(*dictionaries);
-  // One that went with the last process was not left by it.
+  // A dictionary that disappeared with its last process was not left behind.
   std::erase_if(snapshot.dictionaries,
                 [&](const Dictionary& one) { return was_removed_since(snapshot.directory, one); });
   snapshot.entered = true;

@@ -1,4 +1,4 @@
-// What is wrong with a world: what `holdfast doctor` says. Each check reads only.
+// What is wrong with a world, for `holdfast doctor`. All checks only read.
 #pragma once
 
 #include <functional>
@@ -13,54 +13,54 @@
 
 namespace holdfast::inspect {
 
-/// warning: it works, and somebody should look at it. error: something does not work, or was lost.
+/// warning: it works, and somebody should check it. error: something does not work, or was lost.
 enum class Severity { note, warning, error };
 /// "note", "warning", "error".
 const char* severity_in_words(Severity severity) noexcept;
 
 struct Finding {
   Severity severity = Severity::note;
-  std::string subject;   // a file, a dictionary, a process; empty: the world
-  std::string sentence;  // what is so
-  std::string advice;    // what to do, if there is something
+  std::string subject;   // a file, a dictionary or a process; empty: the world
+  std::string sentence;  // what is wrong
+  std::string advice;    // what to do; may be empty
 };
 using Findings = std::vector<Finding>;
 
-/// A finding of a sentence of the library, which may have advice behind its last semicolon.
+/// Makes a finding from a message of the library, which may have advice after its last semicolon.
 Finding finding_of(Severity severity, const std::string& subject, const std::string& sentence);
 
-/// All that the checks look at, gathered once.
+/// All data that the checks need, gathered once.
 struct WorldSnapshot {
   std::string directory;
   std::vector<WorldFile> files;
-  Openers openers;       // of all processes of the machine that may be looked at
-  bool entered = false;  // the rest is known: the world could be looked at
+  Openers openers;       // of all visible processes of the machine
+  bool entered = false;  // the world could be read, so the rest is known
   Processes processes;
   std::vector<Dictionary> dictionaries;
 };
 
-/// Which processes have the files of that directory open.
+/// Finds which processes have the files of that directory open.
 using LookAtOpeners = std::function<Openers(const std::string& directory)>;
 
-/// Gathers what there is, and adds what stands in the way of more.
+/// Gathers the data, and adds findings for what could not be read.
 WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings);
 
-/// Adds what is wrong with it. The worst stand first.
+/// Adds what is wrong with the world. Returns the findings with the worst first.
 Findings check_health(WorldSnapshot& snapshot, Findings findings);
 
-/// Of findings that check_health() gave; note: all is well.
+/// Returns the severity of the worst finding; note: no problems. REQUIRES: findings of check_health().
 Severity worst_of(const Findings& findings) noexcept;
 
-// health_files.cc: files that are none, of another layout or another world, cut short, open to others; and the room in
-// the file system.
+// health_files.cc: checks for files that are not holdfast's, belong to another layout or world, are truncated or open
+// to others; and the room in the file system.
 void check_files(const WorldSnapshot& snapshot, Findings& findings);
 void check_room(const WorldSnapshot& snapshot, Findings& findings);
-// health_processes.cc: places that are taken, processes that are stopped, and whether any lives.
+// health_processes.cc: checks process slots, stopped processes, and whether any is alive.
 void check_processes(WorldSnapshot& snapshot, Findings& findings);
-// health_dictionaries.cc: damage, mutexes, what the dead hold, how full it is, its cluster.
+// health_dictionaries.cc: checks damage, mutexes, locks of dead processes, fill level and cluster.
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings);
 
-/// Whether holdfast_flush_expired would mend something: damage, or what the dead hold.
+/// Returns whether holdfast_flush_expired would repair something: damage, or what dead processes hold.
 bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot);
 
 }  // namespace holdfast::inspect

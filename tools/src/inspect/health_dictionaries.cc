@@ -13,7 +13,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr double kFull = 0.95;  // of what values can have
+constexpr double kFull = 0.95;  // of the space for values
 constexpr const char* kRepair = "\"holdfast doctor --repair\" puts it in order";
 
 struct HeldByDead {
@@ -43,7 +43,7 @@ Expected<HeldByDead> find_held_by_dead(const Dictionary& dictionary, WorldSnapsh
   return found;
 }
 
-/// Adds findings about one dictionary.
+/// Checks one dictionary.
 class Examination {
  public:
   Examination(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings)
@@ -65,7 +65,7 @@ class Examination {
     findings_.push_back({severity, subject(), sentence, advice});
   }
 
-  /// One fault shows in many ways: the first to find it knows best what it is.
+  /// One fault shows in many ways; the finding of the first check describes it best.
   bool is_told(Severity least, const std::string& of) const {
     return std::any_of(findings_.begin(), findings_.end(),
                        [&](const Finding& one) { return one.severity >= least && one.subject == of; });
@@ -123,7 +123,8 @@ class Examination {
       return;
     }
     if (held->keys == 0) return;
-    // What waits should have it by now. Without a waiter it is free: `holdfast lock --no-fork` always ends so.
+    // A waiter should have got the lock by now. Without a waiter this is normal: `holdfast lock --no-fork` always ends
+    // so.
     add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
                     held->waited_for != 0 ? fmt::format(", {} of them waited for", held->waited_for) : ""),
@@ -162,7 +163,7 @@ class Examination {
           Severity::error,
           fmt::format("belongs to the cluster {}, and has no session at the store: no lock of it can be had", cluster),
           kLook);
-    // What this machine has by now, it keeps while its session lasts.
+    // This machine keeps the locks that it has while its session lasts.
     add(Severity::error, fmt::format("belongs to the cluster {}, and no new lock of it can be had: {}", cluster, why),
         kLook);
   }
@@ -178,7 +179,7 @@ class Examination {
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings) {
   const std::size_t known = findings.size();
   Examination(dictionary, snapshot, findings).run();
-  if (was_removed_since(snapshot.directory, dictionary)) findings.resize(known);  // in the middle of it
+  if (was_removed_since(snapshot.directory, dictionary)) findings.resize(known);  // while it was checked
 }
 
 bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot) {

@@ -31,7 +31,7 @@ std::string named(const std::vector<std::uint32_t>& pids) {
   return text;
 }
 
-/// The commands that hold locks in the file of that byte, over exec: they do not have it open.
+/// Returns the commands that hold locks over exec in the file of that byte: they do not have it open.
 std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byte) {
   const auto uses = read_kept_uses(snapshot.directory, byte);
   if (!uses || uses->empty()) return {};
@@ -40,7 +40,7 @@ std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byt
   return fmt::format("{} locks in it: pid {}", pids.size() == 1 ? "this has" : "these have", named(pids));
 }
 
-/// What uses the file of that byte, for a sentence.
+/// Describes what uses the file of that byte.
 std::string users(const WorldSnapshot& snapshot, const WorldFile& file, std::uint64_t byte) {
   const auto& pids = snapshot.openers.of(file.inode);
   std::string commands = commands_with_locks(snapshot, byte);
@@ -55,7 +55,7 @@ std::string users(const WorldSnapshot& snapshot, const WorldFile& file) {
   return users(snapshot, file, name_byte(file.name, file.inode));
 }
 
-/// Whether processes of another version use the world: then none of its files is replaced.
+/// Returns whether processes of another version use the world: then none of its files is replaced.
 bool is_kept_by_another_version(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [&](const WorldFile& file) {
     return file.name == kProcessTable && file.is_holdfast && !file.has_our_layout() &&
@@ -81,7 +81,7 @@ Finding other_layout(const WorldSnapshot& snapshot, const WorldFile& file) {
 
 constexpr const char* kStartAgain = "end these processes, or start them again together";
 
-/// `world`: of the table of processes; empty if that is missing.
+/// `world`: the id in the process table; empty if the table is missing.
 void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std::string& world, Findings& findings) {
   if (file.world == world) return;
   const std::string sentence = "is of another world, as its table of processes was removed or replaced";
@@ -94,7 +94,7 @@ void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std
                                                    : "the next process that opens it replaces it"});
 }
 
-/// Reports a missing table under its file name, as other findings about that file are dropped then.
+/// Reports a missing table under its file name, because other findings about that file are dropped then.
 void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
   if (!dictionaries_without_table(snapshot.directory).empty())
     findings.push_back({Severity::error, kProcessTable,
@@ -102,14 +102,14 @@ void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
                         "end the processes that have dictionaries open, or start them again together"});
 }
 
-/// Says how to remove a file that holdfast did not make, or cannot read any more.
+/// Says how to remove a file that holdfast did not create, or can no longer read.
 std::string how_to_remove(const WorldFile& file) {
   if (file.name == kProcessTable) return "end all processes that use the directory, and remove this file";
   if (file.is_directory) return "move it elsewhere: no command of holdfast removes a directory";
   return fmt::format("\"holdfast rm --force {}\" removes it", escaped(file.dictionary));
 }
 
-/// What is wrong with a file of our layout.
+/// Checks a file of our layout.
 void check_file(const WorldFile& file, Findings& findings) {
   const auto add = [&](Severity severity, const std::string& sentence, const std::string& advice) {
     findings.push_back({severity, file.name, sentence, advice});
@@ -132,7 +132,7 @@ void check_file(const WorldFile& file, Findings& findings) {
     add(Severity::error, fmt::format("has {} names: it is refused", file.links), "remove the other hard links");
 }
 
-/// Files of names in use: without one that was made, nobody knows which names are.
+/// Checks the name files: if one that was created is missing, nobody knows which names are in use.
 void check_name_files(const Names& names, Findings& findings) {
   for (const auto& [number, is_missing] : names.unsound())
     findings.push_back({Severity::error, name_file_name(number),
@@ -142,7 +142,7 @@ void check_name_files(const Names& names, Findings& findings) {
                                    : "end all processes that use the directory, and remove what has this name"});
 }
 
-/// The name of a file that was deleted while it was mapped, if a process that did not make it has it open.
+/// Returns the name of a file that was deleted while mapped, if a process that did not create it has it open.
 std::string deleted_name(const WorldSnapshot& snapshot, std::uint64_t byte) {
   for (const auto& [inode, name] : snapshot.openers.deleted())
     if (name_byte(name, inode) == byte) return name;
@@ -162,7 +162,7 @@ void check_lost_names(const WorldSnapshot& snapshot, const Names& names, Finding
   }
 }
 
-/// Kept dictionaries that no process uses: nobody may need them any more, and they take memory.
+/// Reports kept dictionaries that no process uses: they take memory, and perhaps nobody needs them.
 void check_leftovers(const WorldSnapshot& snapshot, Findings& findings) {
   std::string names;
   std::size_t count = 0;
@@ -220,7 +220,7 @@ void check_files(const WorldSnapshot& snapshot, Findings& findings) {
   check_leftovers(snapshot, findings);
 }
 
-// Large dictionaries take their memory as they use it, so that it may be missing later.
+// Large dictionaries take their memory as they use it, so they may run out of it later.
 void check_room(const WorldSnapshot& snapshot, Findings& findings) {
   struct statvfs system {};
   if (::statvfs(snapshot.directory.c_str(), &system) != 0) return;

@@ -24,7 +24,7 @@ void check_places(std::size_t taken, Findings& findings) {
                         "give programs that share nothing a directory of their own (HOLDFAST_DIR)"});
 }
 
-// A process that waits for long takes an inotify instance of its user (wait/death_watch.h).
+// A process that waits for long takes one of its user's inotify instances (wait/death_watch.h).
 void check_instances(std::size_t living, Findings& findings) {
   std::size_t most = 0;
   if (!(std::ifstream("/proc/sys/fs/inotify/max_user_instances") >> most) || living <= most) return;
@@ -35,7 +35,7 @@ void check_instances(std::size_t living, Findings& findings) {
                       "raise fs.inotify.max_user_instances (sysctl)"});
 }
 
-// They are counted for the whole world, and told by each dictionary.
+// These counts are for the whole world, and every dictionary returns them.
 void check_counts(const WorldSnapshot& snapshot, Findings& findings) {
   const auto first = std::find_if(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
                                   [](const Dictionary& dictionary) { return dictionary.trouble.empty(); });
@@ -85,7 +85,7 @@ void check_processes(WorldSnapshot& snapshot, Findings& findings) {
                         "look again; if it stays so, locks that they held stay held"});
   if (!living.empty()) return;
   const std::string left = dictionaries_that_end(snapshot);
-  // A command of `holdfast lock --no-fork` always ends so, and any last process for a moment.
+  // A command of `holdfast lock --no-fork` always ends so, and any last process does for a moment.
   if (!left.empty())
     findings.push_back({Severity::note, "", "no process is in this world, and these dictionaries are left: " + left,
                         "the next process that enters removes them; so does \"holdfast prune\""});

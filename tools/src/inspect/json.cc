@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kIndent = 2;
 
-/// The point of time so many seconds ago, as RFC 3339 in UTC.
+/// Returns the time so many seconds ago, as RFC 3339 in UTC.
 std::string time_ago(double seconds) {
   const auto then = static_cast<std::time_t>(static_cast<double>(std::time(nullptr)) - seconds);
   std::tm parts{};
@@ -58,7 +58,7 @@ std::string to_text(const Json& json, Layout layout) {
   const bool for_people = layout == Layout::indented;
   std::string text = json.dump(for_people ? kIndent : -1, ' ', for_people, Json::error_handler_t::replace);
   if (!for_people) return text;
-  // The one control character that JSON does not escape. It stands in strings only.
+  // DEL is the one control character that JSON does not escape. It occurs only in strings.
   for (std::size_t at = 0; (at = text.find('\x7F', at)) != std::string::npos;) text.replace(at, 1, "\\u007f");
   return text;
 }

@@ -1,5 +1,5 @@
-// What is held and waited for in a world: what `holdfast locks` shows. Gathered without a mutex, and without asking for
-// a process that does not hold or wait.
+// Locks with their holders and waiters, for `holdfast locks`. Read without a mutex. Asks only for processes that hold
+// or wait.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace holdfast::inspect {
 struct Lock {
   std::string dictionary;
   std::string key;
-  std::string trouble;  // why it cannot be told what holds it; empty if it can
-  /// Those that have held it longest, at most kHoldersShown; without one the key is only waited for.
+  std::string trouble;  // why its holder is unknown; empty if it is known
+  /// Those that have held it longest, at most kHoldersShown. Empty if the key only has waiters.
   std::vector<holdfast_holder> holders;
   std::uint32_t holder_count = 0;
-  /// In the order of their queue, then those that watch; at most kWaitersShown.
+  /// In queue order, then those that only watch; at most kWaitersShown.
   std::vector<holdfast_waiter> waiters;
   std::uint32_t waiter_count = 0;
 
@@ -28,29 +28,29 @@ struct Lock {
   static constexpr std::uint32_t kWaitersShown = 4096;
 };
 
-/// "lock", "rwlock", "semaphore"; "-" if nothing holds it.
+/// Returns "lock", "rwlock" or "semaphore"; "-" if nobody holds it.
 const char* kind_in_words(const Lock& lock) noexcept;
-/// How it is held: "lock", "read", "write", "3 permits".
+/// Returns how it is held: "lock", "read", "write", "3 permits".
 std::string share_in_words(const holdfast_holder& holder);
-/// Its token; "-" while it is about to take the lock and has none yet.
+/// Returns its token; "-" while it is about to take the lock and has none yet.
 std::string token_in_words(const holdfast_holder& holder);
 
 enum class Which { all, waited_for };
 
-/// Adds the dictionary's locks of which the keys begin with `prefix`, at most `max` in all; stops then. A status where
-/// a part of it cannot be looked at: what was found is there; `removed`: nothing of it is.
+/// Adds the dictionary's locks whose keys begin with `prefix`, until there are `max` in all. Returns an error if a part
+/// of it cannot be read, and keeps what was found; after `removed` nothing is kept.
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
                     std::vector<Lock>& locks);
-/// The same, of a dictionary that is open.
+/// Does the same for an open dictionary.
 Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
                     std::size_t max, std::vector<Lock>& locks);
 
-/// A look at all locks of a dictionary, in parts that take some milliseconds at most.
+/// Reads all locks of a dictionary, in parts that take some milliseconds at most.
 class LockScan {
  public:
   LockScan(holdfast_dict* dict, std::string name, std::string prefix)
       : dict_(dict), name_(std::move(name)), prefix_(std::move(prefix)) {}
-  /// Adds those of the next part, until there are `max` in all.
+  /// Adds the locks of the next part, until there are `max` in all.
   Status next(Which which, std::size_t max, std::vector<Lock>& locks);
   bool done() const noexcept { return done_; }
 
@@ -62,15 +62,15 @@ class LockScan {
   bool done_ = false;
 };
 
-/// A holder that may live, of those that are there to see; null if there is none.
+/// Returns a holder that may be alive; null if there is none among those that were read.
 const holdfast_holder* living_holder(const Lock& lock, Processes& processes);
-/// Why it cannot be told of each holder whether it lives; empty if it can.
+/// Returns why we do not know of each holder whether it is alive; empty if we do.
 std::string trouble_of_holders(const Lock& lock);
 
-/// Looks at one key.
+/// Reads one key.
 Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std::string& key);
 
-/// Forgets waiters of dead processes, and locks that then nobody holds or waits for.
+/// Removes waiters of dead processes, and locks that then have neither holders nor waiters.
 void drop_dead_waiters(std::vector<Lock>& locks, Processes& processes);
 
 }  // namespace holdfast::inspect

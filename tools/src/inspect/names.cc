@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
 constexpr useconds_t kPauseUs = 10'000;
-/// Locks of a file that are looked at.
+/// The limit of locks to read per file.
 constexpr std::size_t kMost = 100000;
 
-/// The bytes that are locked, in no order. The kernel names any one lock of a range, which then splits the range.
+/// Returns the locked bytes, unsorted. The kernel reports any one lock of a range, which then splits the range.
 std::vector<std::uint64_t> locked_bytes(int file) {
   std::vector<std::uint64_t> bytes;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges{{kNameLocks, kEnd}};
@@ -35,7 +35,7 @@ std::vector<std::uint64_t> locked_bytes(int file) {
     lock.l_len = static_cast<off_t>(end - begin);
     if (begin >= end || ::fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) continue;
     const auto byte = static_cast<std::uint64_t>(lock.l_start);
-    if (byte < begin || byte >= end || lock.l_len != 1) continue;  // no process of holdfast locks so
+    if (byte < begin || byte >= end || lock.l_len != 1) continue;  // not a lock of holdfast
     bytes.push_back(byte);
     ranges.emplace_back(begin, byte);
     ranges.emplace_back(byte + 1, end);
@@ -97,7 +97,7 @@ Names Names::look(const std::string& directory, const std::vector<WorldFile>& fi
         ::open(fmt::format("{}/{}", directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (opened.get() < 0) continue;
     const std::vector<std::uint64_t> locked = locked_bytes(opened.get());
-    const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // noted before it lost its name
+    const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // read before the file lost its name
     for (const std::uint64_t byte : locked)
       if (!named.contains(byte) && !removed.contains(byte)) names.lost_.push_back(byte);
   }
@@ -106,7 +106,8 @@ Names Names::look(const std::string& directory, const std::vector<WorldFile>& fi
   return names;
 }
 
-// A removal in order deletes these files before the name goes. One that stays refuses the name, whatever the notes say.
+// A regular removal deletes these files before the name. A file that remains makes the name unusable, whatever the
+// notes say.
 void Names::add_lost_uses(const std::vector<KeptUse>& uses, const std::set<std::uint64_t>& named) {
   for (const KeptUse& use : uses)
     if (!named.contains(use.byte) && std::find(lost_.begin(), lost_.end(), use.byte) == lost_.end())

@@ -1,5 +1,5 @@
-// Which processes have which files of a runtime directory mapped, as /proc tells. It takes some 50 to 200 µs for each
-// process, as all that it has mapped is listed; so the time is bounded.
+// Finds which processes have which files of a runtime directory mapped, from /proc. This takes some 50 to 200 µs per
+// process, because the kernel lists all mappings, so the time is limited.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace holdfast::inspect {
 
 class Openers {
  public:
-  /// Looks at these processes, for about so many seconds. `directory`: the runtime directory.
+  /// Reads these processes, for about so many seconds. `directory`: the runtime directory.
   static Openers read(const std::string& directory, const std::vector<std::uint32_t>& pids, double seconds);
 
-  /// The pids that have that file, in order.
+  /// Returns the sorted pids that have that file mapped.
   const std::vector<std::uint32_t>& of(std::uint64_t inode) const;
-  /// Names of files of dictionaries that were deleted or moved while these processes had them mapped, by inode. A
-  /// process that has made its file knows it by no name.
+  /// Returns the names of dictionary files that were deleted or moved while these processes had them mapped, by inode.
+  /// A process that created its file has no name for it.
   const std::map<std::uint64_t, std::string>& deleted() const noexcept { return deleted_; }
-  /// Whether all were looked at: some may be closed to this user, or time was over.
+  /// Returns whether all processes were read: some may be inaccessible to this user, or time ran out.
   bool complete() const noexcept { return in_time_ && closed_.empty(); }
-  /// What is asked concerns these processes only: that others are closed does not matter.
+  /// Limits the result to these processes: inaccessible others no longer matter for complete().
   void limit_to(const std::vector<std::uint32_t>& pids);
 
  private:
@@ -35,7 +35,8 @@ class Openers {
   bool in_time_ = true;
 };
 
-/// Which of these processes have such a file of the directory open, in order. Looks for about so many seconds.
+/// Returns the sorted pids among these that have such a file of the directory open. Takes at most about so many
+/// seconds.
 std::vector<std::uint32_t> pids_that_keep(const std::string& directory, const std::vector<KeptUse>& uses,
                                           const std::vector<std::uint32_t>& pids, double seconds);
 

@@ -1,4 +1,4 @@
-// What /proc tells of a process.
+// Reads /proc for information about a process.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@ namespace holdfast::inspect {
 struct ProcStat {
   char state = '?';  // as in ps: R, S, D, T, t, Z, X
   std::uint32_t parent = 0;
-  double age = 0;  // seconds since the process began
+  double age = 0;  // seconds since the process started
   std::string program;
 
   bool is_stopped() const noexcept { return state == 'T' || state == 't'; }  // also by a debugger
 };
 
-/// Nothing if there is no such process.
+/// Returns nothing if there is no such process.
 std::optional<ProcStat> read_stat(std::uint32_t pid);
 
-/// The processes of other pid namespaces that are seen from here: namespace and pid there, to pid here.
+/// Returns the visible processes of other pid namespaces: maps namespace and pid there to pid here.
 std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_pids();
 
-/// All pids here.
+/// Returns all pids as seen here.
 std::vector<std::uint32_t> all_pids();
 
-/// The field of that number, from 0 on, of a line in which a blank parts them; empty if there is none.
+/// Returns the field with that number, from 0, of a line whose fields are separated by a blank; empty if missing.
 std::string_view field_of(std::string_view line, int number);
 
-/// The whole file; nothing if it cannot be read.
+/// Returns the whole file; nothing if it cannot be read.
 std::optional<std::string> read_whole(const std::string& path);
 
 }  // namespace holdfast::inspect

@@ -17,10 +17,10 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// For answers of the kernel, in all; and where /proc cannot decide.
+/// Limits the time of all answers of the kernel, if /proc can decide instead; and of each answer if it cannot.
 constexpr double kPatience = 0.01;
 constexpr double kLongPatience = 0.1;
-/// The clocks of a process's begin and of its entry differ by so much at most.
+/// The clocks of a process's start and of its entry differ by at most this.
 constexpr double kClockSlack = 0.1;
 
 std::uint64_t own_pid_namespace() {
@@ -43,7 +43,7 @@ const std::string& own_host() {
 
 Life life_of(const ProcStat& stat) { return stat.is_stopped() ? Life::stopped : Life::alive; }
 
-/// REQUIRES: its place is kept. /proc may hide processes of others, but not that there is one.
+/// REQUIRES: its slot is kept. /proc may hide other users' processes, but not that a process exists.
 bool has_ended(std::uint32_t pid, const std::optional<ProcStat>& stat) {
   if (stat) return stat->state == 'Z' || stat->state == 'X';
   return pid != 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
@@ -79,7 +79,7 @@ Expected<Processes> Processes::read() {
   return processes;
 }
 
-/// Adds those that are not known yet.
+/// Adds processes that are not known yet.
 Status Processes::read_places() {
   std::vector<holdfast_process> found(HOLDFAST_PROCESSES_MAX);
   std::uint32_t count = 0;
@@ -87,7 +87,7 @@ Status Processes::read_places() {
   if (code != HOLDFAST_OK) return {static_cast<Code>(code), holdfast_error()};
   found.resize(std::min<std::size_t>(count, found.size()));
   foreign_read_ = false;
-  // Those that came last win where a pid has come again.
+  // If a pid was reused, the process that came last wins.
   std::sort(found.begin(), found.end(),
             [](const holdfast_process& one, const holdfast_process& other) { return one.entered > other.entered; });
   for (const holdfast_process& process : found) {
@@ -138,19 +138,19 @@ void Processes::judge(Known& known) {
   process.life = fits ? life_of(*stat) : has_ended(process.pid_here, stat) ? Life::ended : Life::alive;
 }
 
-/// A place is given to another process once the one before is dead, and its tokens grow.
+/// A slot is given to another process once the previous one is dead; tokens only grow.
 bool Processes::has_successor(std::uint64_t token) const {
   const auto next = known_.upper_bound(token);
   return next != known_.end() && slot_of(next->first) == slot_of(token) && next->second.process.pid != 0;
 }
 
-/// Of a token that no place had: its process is gone, or has entered since.
+/// For a token that no slot had: its process is gone, or has entered since.
 void Processes::meet(std::uint64_t token) {
   const auto is_dead = [&] { return token == kNobody || holdfast_process_lives(token) == HOLDFAST_NOT_FOUND; };
   bool dead = has_successor(token) || is_dead();
   if (!dead) static_cast<void>(read_places());
   if (known_.contains(token)) return;
-  dead = dead || is_dead();  // it may have left again meanwhile
+  dead = dead || is_dead();  // it may have left again in the meantime
   Known& known = known_[token];
   known.process.token = token;
   known.process.life = dead ? Life::dead : Life::unknown;

@@ -1,12 +1,12 @@
-// The processes of a world as people know them: by pid here, program, host, and whether they live.
+// The processes of a world as people know them: pid here, program, host, and whether they are alive.
 //
-// The world goes on while it is looked at: a holder may have entered after its processes were read. So a token that is
-// not known is looked up once more, and nothing is called dead unless its place has another process or the kernel says
-// so. The order of looks at processes and at locks does not matter.
+// The world changes while we read it: a holder may have entered after we read the processes. So an unknown token is
+// looked up once more, and a process counts as dead only if its slot has another process or the kernel says so. It does
+// not matter whether processes or locks are read first.
 //
-// What a process says of itself is in its place in the world. Whether it lives is asked of the kernel, which answers in
-// a microsecond, or in milliseconds where a thousand processes have a hundred dictionaries open each. So the time for
-// that is bounded; behind the bound /proc decides: the process with that pid is the one that entered, if it is older.
+// A process describes itself in its slot of the world. The kernel knows whether it is alive. It answers in a
+// microsecond, or in milliseconds if a thousand processes have a hundred dictionaries open each, so the time for that
+// is limited. After that /proc decides: the process with that pid is the one that entered, if it is older.
 #pragma once
 
 #include <cstdint>
@@ -19,47 +19,48 @@
 
 namespace holdfast::inspect {
 
-/// stopped: by a signal, or by a debugger. It lives, and does not run. ended: it is gone, and others keep what it held,
-/// as what a command of `holdfast lock --no-fork` has left running.
+/// stopped: alive, but suspended by a signal or a debugger. ended: gone, while others keep what it held, for example
+/// processes that a command of `holdfast lock --no-fork` left running.
 enum class Life { alive, stopped, dead, unknown, ended };
 /// "alive", "stopped", "dead", "unknown", "ended".
 const char* life_in_words(Life life) noexcept;
 
 struct Process {
   std::uint64_t token = 0;
-  std::uint32_t pid = 0;       // as it counts itself; 0: nothing is known of it, as after its end
-  std::uint32_t pid_here = 0;  // in this process's pid namespace; 0: it is not seen from here
+  std::uint32_t pid = 0;       // its own pid; 0: nothing is known about it, as after its end
+  std::uint32_t pid_here = 0;  // in this process's pid namespace; 0: not visible from here
   std::string program;
-  std::string host;  // of the machine or container; empty if it is that of this process
+  std::string host;  // of the machine or container; empty if the same as this process's
   std::uint32_t worker = 0;
   bool is_worker = false;
   double entered = 0;  // seconds since then
   Life life = Life::unknown;
 
   std::uint32_t shown_pid() const noexcept { return pid_here != 0 ? pid_here : pid; }
-  /// Else its pid may be that of another process now.
+  /// Otherwise its pid may belong to another process now.
   bool is_there() const noexcept { return life != Life::dead && life != Life::ended; }
 };
 
-/// "pid 4711 (backup.sh)", with "on HOST" and "dead", "stopped" or "ended" where that is so.
+/// Returns "pid 4711 (backup.sh)", followed by "on HOST", "dead", "stopped" or "ended" if that applies.
 std::string in_words(const Process& process);
-/// What parts that from the rest of a sentence: a comma behind "dead", "stopped" or "ended".
+/// Returns the separator before the rest of a sentence: a comma after "dead", "stopped" or "ended".
 const char* comma_after(const Process& process) noexcept;
 
 class Processes {
  public:
-  /// Of the world that this process looks at. NOT_FOUND and others as holdfast_processes.
+  /// Reads the processes of the world that this process observes. Returns NOT_FOUND and other errors of
+  /// holdfast_processes.
   static Expected<Processes> read();
 
-  /// The process with that token, also if it has entered since. Its life is found out now.
+  /// Returns the process with that token, even if it has entered since. Checks now whether it is alive.
   const Process& of(std::uint64_t token);
-  /// Those that live, by pid.
+  /// Returns the living processes, sorted by pid.
   std::vector<const Process*> living();
-  /// Places that are taken, of HOLDFAST_PROCESSES_MAX.
+  /// Returns the number of used slots, of HOLDFAST_PROCESSES_MAX.
   std::size_t taken() { return living().size(); }
-  /// The pids here of all that may live, at no cost.
+  /// Returns the pids here of all processes that may be alive, at no cost.
   std::vector<std::uint32_t> pids() const;
-  /// The name of the program with that pid here; empty if it is not known.
+  /// Returns the name of the program with that pid here; empty if unknown.
   const std::string& program_of(std::uint32_t pid) const;
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return now > before ? now - before : 0; }
 
-/// The dictionary as it was; one of zeros if it is another one now, and itself if that is not known.
+/// Returns the dictionary's earlier state; zeros if it is another dictionary now, and `now` itself if that is unknown.
 const DictionaryLook& earlier(const Snapshot& before, const DictionaryLook& now) {
   static const DictionaryLook fresh;
   for (const DictionaryLook& look : before.dictionaries)
@@ -18,7 +18,7 @@ const DictionaryLook& earlier(const Snapshot& before, const DictionaryLook& now)
   return fresh;
 }
 
-/// The waits that ended in the interval.
+/// Returns the waits that ended in the interval.
 holdfast_histogram difference(const holdfast_histogram& before, const holdfast_histogram& now) {
   holdfast_histogram between{};
   between.struct_size = sizeof between;
@@ -56,7 +56,7 @@ std::string key_of(const holdfast_contended& contended) {
           std::min<std::size_t>(contended.key_length, HOLDFAST_CONTENDED_KEY_MAX)};
 }
 
-/// By the bytes of the key that are kept.
+/// By the recorded bytes of the key.
 using Contention = std::map<std::string, double>;
 
 Contention contention_of(const DictionaryLook& before, const DictionaryLook& now, double seconds) {

@@ -1,4 +1,4 @@
-// What happened between two snapshots of a world: pure functions of the two.
+// Computes what happened between two snapshots of a world. Pure functions of the two.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace holdfast::inspect {
 
-/// Of one dictionary; each rate is for one second.
+/// Rates of one dictionary, per second.
 struct DictionaryRates {
   const DictionaryLook* look = nullptr;
-  std::optional<double> hit_ratio;  // of the reads of the interval; nothing without one
+  std::optional<double> hit_ratio;  // of the reads of the interval; nothing without reads
   double reads = 0;
   double grants = 0;
   double evictions = 0;
@@ -22,16 +22,16 @@ struct DictionaryRates {
   std::optional<double> p99_wait;
 };
 
-/// Of one key that is held, waited for, or was asked for in vain in the interval.
+/// Rates of one key that is held, waited for, or was refused in the interval.
 struct LockRates {
   const Lock* lock = nullptr;  // null: it is free at the moment
   std::string dictionary;
   std::string key;          // its first HOLDFAST_CONTENDED_KEY_MAX bytes if it is free
-  double longest_wait = 0;  // seconds, of those that wait
+  double longest_wait = 0;  // seconds, over the present waiters
   double contention = 0;    // waits and refusals
 };
 
-/// Of the world, in `seconds`. Points into the later snapshot.
+/// Rates of the world over `seconds`. Points into the later snapshot.
 struct Rates {
   double seconds = 0;
   double reads = 0;
@@ -43,8 +43,8 @@ struct Rates {
   double operations() const noexcept { return reads + grants; }
 };
 
-/// A dictionary that `before` has not, or that was made anew, has rates of all that it counts since it was made, as
-/// that was in the interval; a count that went back has a rate of 0.
+/// If `before` lacks a dictionary, or it was created again, its rates are based on all that it counted since its
+/// creation, as if within the interval. A count that decreased has a rate of 0.
 Rates rates_of(const Snapshot& before, const Snapshot& now);
 
 }  // namespace holdfast::inspect

@@ -36,7 +36,7 @@ void look_at_times(holdfast_dict* dict, DictionaryLook& look) {
     look.contended.assign(keys.begin(), keys.begin() + std::min<std::size_t>(count, keys.size()));
 }
 
-/// Adds it with its locks, unless it is gone.
+/// Adds the dictionary with its locks, unless it is gone.
 void add_dictionary(const std::string& name, Snapshot& snapshot) {
   const Dictionary found = look_at(snapshot.directory, name, Read::status);
   if (found.is_gone) return;

@@ -1,8 +1,8 @@
-// Whether any process uses a dictionary: one that has opened it, or a forked child that only reads and has no place
-// among the processes of the world. Those that only look (holdfast_observe) do not count.
+// Finds whether any process uses a dictionary. A process that opened it counts, and so does a forked child that only
+// reads and has no slot in the world. Processes that only look (holdfast_observe) do not count.
 //
-// Each use is a shared record lock on the file (world/file_use.h), so an exclusive one proves that there is none, and
-// keeps others out as long as it is held: they wait for it, up to 5 s. A process that holds a lock in the dictionary
+// Each use is a shared record lock on the file (world/file_use.h). So an exclusive lock proves that there is no use,
+// and while it is held it keeps others out: they wait for it, up to 5 s. A process that holds a lock in the dictionary
 // need not use it: the command of `holdfast lock` does not.
 #pragma once
 
@@ -13,18 +13,18 @@
 namespace holdfast::inspect {
 
 struct SoleUse {
-  /// Whether the file that is held is still the dictionary's.
+  /// Returns whether the held file is still the dictionary's.
   bool still_has_name() const noexcept;
   void close() { held.reset(); }
 
   Descriptor held = {};  // keeps others out until it is closed
   std::string path = {};
   bool is_used = false;      // by another process
-  std::string trouble = {};  // why that cannot be told; empty if it can, or if there is no file to be seen
+  std::string trouble = {};  // why it is unknown; empty if it is known, or if there is no visible file
 };
 
-/// Tries for some milliseconds: a process that is about to open it may be refused, or end. This process must not have
-/// opened it.
+/// Tries for some milliseconds: a process that is about to open it may be refused, or end. REQUIRES: this process has
+/// not opened it.
 SoleUse take_sole_use(const std::string& directory, const std::string& dictionary);
 
 }  // namespace holdfast::inspect

@@ -1,4 +1,4 @@
-// What people read and type: keys, sizes, times, counts.
+// Text that people read and type: keys, sizes, times, counts.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace holdfast::inspect {
 
-/// The text with every byte that is not printable as \xHH, and a backslash as \\: safe on a terminal, without tabs and
-/// newlines, and reversible. Letters of UTF-8 stay.
+/// Returns the text with unprintable bytes as \xHH and a backslash as \\: safe on a terminal, without tabs and
+/// newlines, and reversible. UTF-8 letters stay.
 std::string escaped(std::string_view text);
-/// As escaped(), but a backslash stays: for a sentence that has parts which are escaped already.
+/// The same as escaped(), except that backslashes stay: for a sentence with parts that are escaped already.
 std::string without_controls(std::string_view sentence);
-/// The reverse of escaped(); nothing if a backslash is followed by anything else.
+/// Reverses escaped(); returns nothing if a backslash is followed by anything else.
 std::optional<std::string> unescaped(std::string_view text);
 
 bool is_utf8(std::string_view text) noexcept;
@@ -28,15 +28,15 @@ std::string bytes_in_words(std::uint64_t bytes);
 /// "97.3 %"; "-" without any.
 std::string share_in_words(std::uint64_t part, std::uint64_t whole);
 
-/// A number without an exponent if it is whole, else the shortest that reads back the same.
+/// Returns a whole number without an exponent; otherwise the shortest text that reads back the same.
 std::string number_in_words(double number);
 
 /// "1 process", "3 processes".
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many);
 
-/// The number that the whole text is.
+/// Parses the whole text as a number.
 std::optional<double> number_of(const std::string& text);
-/// The same for one without a sign and a fraction.
+/// The same for a number without sign and fraction.
 std::optional<std::uint64_t> whole_number_of(std::string_view text);
 
 }  // namespace holdfast::inspect

@@ -11,7 +11,7 @@ namespace {
 
 using What = WaitLine::What;
 
-/// The lines so far: of those that are too deep or too many only the number is kept.
+/// The lines so far. Lines that are too deep or too many are only counted.
 class Lines {
  public:
   void add(WaitLine line) {
@@ -28,7 +28,7 @@ class Lines {
   }
 
   std::vector<WaitLine> take() {
-    std::uint64_t open = 0;  // bit i: a line of depth i was seen, and none of less depth since then
+    std::uint64_t open = 0;  // bit i: a line of depth i was seen, and no shallower line since then
     for (std::size_t i = lines_.size(); i > 0; --i) {
       WaitLine& line = lines_[i - 1];
       const std::uint64_t own = std::uint64_t{1} << line.depth;
@@ -44,7 +44,7 @@ class Lines {
   std::uint64_t rest_ = 0;
 };
 
-/// A search in depth, with a stack of its own: chains may be longer than the thread's stack is deep.
+/// A depth-first search with its own stack: chains may be longer than the thread's stack is deep.
 class Forest {
  public:
   Forest(const std::vector<Lock>& locks, const Ancestors& ancestors) : locks_(locks), ancestors_(ancestors) {
@@ -69,18 +69,18 @@ class Forest {
  private:
   using Owners = std::vector<std::uint64_t>;
 
-  /// A lock on the path from the root to the line at hand.
+  /// A lock on the path from the root to the present line.
   struct Step {
     const Lock* lock = nullptr;
-    std::uint64_t holder = 0;     // below one of its waits the lock is shown; 0: it is a root
+    std::uint64_t holder = 0;     // the lock is shown below one of its waits; 0: it is a root
     std::size_t last_direct = 0;  // the last step up to here that is below a wait of the holder itself
-    std::size_t waiters = 0;      // that were shown
-    Owners owners;                // those that wait by the last of these, of which the locks come next
-    std::size_t owner = 0;        // the place among them
-    std::size_t held = 0;         // the place among the locks of that one
+    std::size_t waiters = 0;      // shown so far
+    Owners owners;                // those that wait by the last shown waiter, whose locks come next
+    std::size_t owner = 0;        // index in `owners`
+    std::size_t held = 0;         // index in that owner's locks
   };
 
-  /// The process itself, and those that it is a child of.
+  /// Returns the process itself and the processes that are its ancestors.
   Owners those_that_wait_with(const holdfast_waiter& waiter) const {
     Owners owners{waiter.owner};
     const auto found = ancestors_.find(waiter.owner);
@@ -121,7 +121,8 @@ class Forest {
     }
   }
 
-  /// The next lock of those that wait by the waiter that was shown last. Each has its locks below one waiter only.
+  /// Goes to the next lock of those that wait by the last shown waiter. The locks of each are shown below one waiter
+  /// only.
   bool go_deeper() {
     Step& step = path_.back();
     for (; step.owner < step.owners.size(); ++step.owner, step.held = 0) {
@@ -155,7 +156,7 @@ class Forest {
       const std::vector<std::size_t>& steps = steps_of_[owner];
       const bool direct = owner == waiter.owner;
       const auto found = std::find_if(steps.rbegin(), steps.rend(), [&](std::size_t at) {
-        // A task that waits for another of its process.
+        // A task that waits for another task of its process.
         return !direct || !(at == here || (at + 1 == here && step.holder == owner));
       });
       if (found == steps.rend()) continue;
@@ -169,10 +170,10 @@ class Forest {
   const Ancestors& ancestors_;
   std::map<std::uint64_t, std::vector<const Lock*>> held_by_;
   std::set<std::uint64_t> waiting_;
-  std::set<std::uint64_t> expanded_;  // holders of which the locks are shown below one of their waits
+  std::set<std::uint64_t> expanded_;  // holders whose locks are shown below one of their waits
   std::set<const Lock*> shown_;
   std::vector<Step> path_;
-  std::map<std::uint64_t, std::vector<std::size_t>> steps_of_;  // by holder: where on the path its locks are
+  std::map<std::uint64_t, std::vector<std::size_t>> steps_of_;  // by holder: the positions of its locks on the path
   Lines lines_;
 };
 

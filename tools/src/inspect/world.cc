@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kOtherWays = "; name another one by --dir, or that of another user by --user";
 
-/// Explains that there is no table of processes.
+/// Explains why there is no process table.
 Status no_world(const std::string& why) {
   if (dictionaries_without_table(directory_to_be()).empty()) return {Code::not_found, why + kOtherWays};
   return {Code::system, directory_to_be() +
@@ -28,7 +28,7 @@ Status no_world(const std::string& why) {
 
 Status failure(int code) { return {static_cast<Code>(code), sentence(code)}; }
 
-// The table of processes is made by the first process of a world.
+// The first process of a world creates its process table.
 Expected<std::string> directory_or_why() {
   const char* const directory = holdfast_directory();
   if (directory != nullptr) return std::string(directory);
@@ -81,7 +81,7 @@ Status no_such_dictionary(const std::string& name) {
   constexpr std::size_t kShown = 20;
   std::string text = "there is no dictionary " + quote_name(name) + " in " + directory_to_be();
   auto names = dictionary_names();
-  if (names) std::erase(*names, name);  // another may have made or removed it since it was looked for
+  if (names) std::erase(*names, name);  // another process may have created or removed it in the meantime
   if (!names || names->empty()) return {Code::not_found, text + ", nor any other"};
   text += "; there are: ";
   for (std::size_t i = 0; i < names->size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + quote_name((*names)[i]);

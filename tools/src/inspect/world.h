@@ -1,4 +1,4 @@
-// The world of the runtime directory that the environment names, for a process that only looks at it.
+// The world of the runtime directory in the environment, for a process that only reads it.
 #pragma once
 
 #include <sys/types.h>
@@ -11,23 +11,24 @@
 
 namespace holdfast::inspect {
 
-/// Looks at the world, without entering it: gives its directory. not_found, permission and others, with a sentence.
+/// Opens the world for reading, without entering it. Returns its directory; or not_found, permission and other errors,
+/// with a message.
 Expected<std::string> observe();
-/// Enters it, for what changes something: gives its directory. Makes none that is missing.
+/// Enters the world, to change something. Returns its directory. Creates none if it is missing.
 Expected<std::string> enter();
 
-/// Whether that is the one of the user, as no other was named.
+/// Returns whether it is the user's default directory, because no other was named.
 bool is_default_directory();
-/// The directory that will be looked at: for that user.
+/// Returns the directory that will be used for that user.
 std::string directory_to_be(uid_t user = ::geteuid());
 
-/// The names of the world's dictionaries, in order.
+/// Returns the names of the world's dictionaries, sorted.
 Expected<std::vector<std::string>> dictionary_names();
 
-/// "there is no dictionary "x"; there are: a, b".
+/// Makes the message "there is no dictionary "x"; there are: a, b".
 Status no_such_dictionary(const std::string& name);
 
-/// The sentence of the last call, or the text of its code.
+/// Returns the message of the last call, or the text of its code.
 std::string sentence(int code);
 
 }  // namespace holdfast::inspect

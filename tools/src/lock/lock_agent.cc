@@ -23,8 +23,8 @@ namespace holdfast::cli {
 
 namespace {
 
-/// For an agent to start, and for its store to answer; with -n and -w, no longer than is to be waited, but for as long
-/// as an agent takes that finds all in order.
+/// Time for an agent to start and for its store to answer. With -n and -w it is limited by the wait, but not below the
+/// time that a healthy agent takes to start.
 constexpr double kStartSeconds = 10;
 constexpr double kLeastSeconds = 2;
 constexpr double kStopSeconds = 5;
@@ -38,7 +38,7 @@ void LockAgent::ensure(holdfast_dict* dict) {
   if (state.agent == 0 && (pid_ == 0 || has_ended())) start();
 }
 
-// A wait for ever goes on in the child, which says what it waits for; this one is for the agent only.
+// An unlimited wait continues in the child, which reports what it waits for; here we wait only for the agent.
 int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   const bool is_bounded = options_.timeout != kForEver;
   const double deadline = holdfast_now() + (is_bounded ? std::max(options_.timeout, kLeastSeconds) : kStartSeconds);
@@ -46,7 +46,7 @@ int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   while (holdfast_cluster_state(dict, &state) != HOLDFAST_OK) {
     if (!is_bounded && state.agent != 0) return 0;
     if (has_ended() && !gave_way_ && state.agent == 0) {
-      // It may have been another's turn in that very moment.
+      // Another agent may have taken over in that very moment.
       holdfast_cluster_state(dict, &state);
       if (state.agent == 0) return complain();
     }
@@ -96,7 +96,7 @@ bool LockAgent::has_ended() {
   return true;
 }
 
-// In a session of its own: what a terminal sends is for the command, and the agent is there to its end.
+// Starts it in its own session: signals typed at a terminal are for the command, and the agent must outlive it.
 void LockAgent::start() {
   if (!options_.verbose) messages_ = Descriptor(::memfd_create("messages of the agent", MFD_CLOEXEC));
   pid_ = ::fork();
@@ -111,7 +111,7 @@ void LockAgent::start() {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(nothing, STDOUT_FILENO);
   if (messages_.get() >= 0) ::dup2(messages_.get(), STDERR_FILENO);
-  close_between(STDERR_FILENO + 1, ~0U);  // nobody waits for the end of what this process has inherited
+  close_between(STDERR_FILENO + 1, ~0U);  // nobody must wait for the end of inherited descriptors
   std::vector<std::string> arguments{options_.cluster};
   if (!options_.agent_config.empty()) arguments.insert(arguments.end(), {"--config", options_.agent_config});
   std::_Exit(become_agent(arguments));

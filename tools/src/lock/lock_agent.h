@@ -1,4 +1,4 @@
-// The agent that `holdfast lock --agent` starts where none runs.
+// The agent that `holdfast lock --agent` starts if none runs.
 #pragma once
 
 #include <sys/types.h>
@@ -14,23 +14,24 @@ class LockAgent {
  public:
   LockAgent(const LockOptions& options, const PassedSignals& signals) : options_(options), signals_(signals) {}
 
-  /// Starts one unless one attends the dictionary, or has been started and is about to. Call it from time to time: one
-  /// that another process had started may have ended.
+  /// Starts an agent unless one serves the dictionary, or has been started and is about to. Call it from time to time:
+  /// an agent that another process had started may have ended.
   void ensure(holdfast_dict* dict);
-  /// The same, and waits until the cluster is to be had, or, where the wait for the lock has no end, until there is an
-  /// agent. The exit status, 0 if so; all else was said, unless a signal() has come.
+  /// Does the same, and waits until the cluster is available; if the wait for the lock is unlimited, only until there
+  /// is an agent. Returns the exit status, 0 on success; messages have been printed, unless a signal() has arrived.
   int ensure_and_wait(holdfast_dict* dict);
-  /// The one that ended the wait, and is to end this process; 0: none has.
+  /// Returns the signal that ended the wait and is to end this process; 0: none.
   int signal() const noexcept { return signal_; }
-  /// Ends it, if it was started here. Another process that needs one starts its own then, in time for its locks.
+  /// Ends the agent if it was started here. Another process that needs one then starts its own, in time to keep its
+  /// locks.
   void stop();
 
  private:
   bool has_ended();
-  /// For a moment. 0: none has come that would end a process.
+  /// Waits for a moment. Returns a signal that would end a process; 0: none.
   int await_signal() const;
   void start();
-  /// What the agent has said so far.
+  /// Prints the agent's messages so far.
   void pass_messages_on() const;
   int complain() const;
 
@@ -38,8 +39,8 @@ class LockAgent {
   const PassedSignals& signals_;
   pid_t pid_ = 0;
   int signal_ = 0;
-  bool gave_way_ = false;  // the one that has ended, to another agent
-  Descriptor messages_;    // a file in memory with what it says, unless that is said at once
+  bool gave_way_ = false;  // the agent that ended, in favour of another one
+  Descriptor messages_;    // memory file with its messages, unless they are printed at once
 };
 
 }  // namespace holdfast::cli

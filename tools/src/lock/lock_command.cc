@@ -1,4 +1,4 @@
-// `holdfast lock`: runs a command that holds a lock.
+// `holdfast lock`: runs a command while holding a lock.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -41,10 +41,10 @@ namespace holdfast::cli {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-/// How often to look whether the lock is still held, where it can be lost.
+/// How often to check that the lock is still held, if it can be lost.
 constexpr double kLookSeconds = 0.2;
 
-/// How often a child that waits for its parent looks whether that is stopped.
+/// How often a child that waits for its parent checks whether the parent is stopped.
 constexpr int kLookAtParentMs = 50;
 
 // --- the child ---
@@ -58,8 +58,8 @@ void await_parent() {
   while (is_parent_stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(kLookAtParentMs));
 }
 
-/// The parent says a word for each hold that it has got, once the guard is there that ends the hold whatever becomes of
-/// the parent.
+/// The parent acknowledges each hold that it receives, once the guard runs that will end the hold even if the parent
+/// dies.
 enum class Answer { guarded, stopped, gone };
 
 Answer await_answer(int channel, int look_ms) {
@@ -70,8 +70,8 @@ Answer await_answer(int channel, int look_ms) {
   return ::recv(channel, &word, 1, 0) == 1 ? Answer::guarded : Answer::gone;
 }
 
-/// Takes the lock, and waits until it is guarded. A parent that is stopped starts no guard, for as long as somebody
-/// pleases; so others get the lock meanwhile. Nothing if it is held and guarded, else the exit status.
+/// Takes the lock, and waits until it is guarded. A stopped parent starts no guard, possibly for a long time; so others
+/// get the lock in the meantime. Returns nothing if the lock is held and guarded, otherwise the exit status.
 std::optional<int> take_guarded(LockTaker& taker, int channel) {
   for (;;) {
     if (const auto status = taker.take()) return status;
@@ -88,23 +88,24 @@ std::optional<int> take_guarded(LockTaker& taker, int channel) {
       taker.give_back();
       answer = await_answer(channel, -1);
     }
-    if (answer == Answer::gone) return lock_status::kSystem;  // what it holds ends with it
+    if (answer == Answer::gone) return lock_status::kSystem;  // its hold ends with this process
   }
 }
 
-/// In the process that becomes the command. `channel` is -1 without a parent. Returns if there is nothing to become.
+/// Runs in the process that becomes the command. `channel` is -1 without a parent. Returns only if the command does not
+/// start.
 int take_and_become(const LockOptions& options, int channel) {
   LockTaker taker(options);
   const auto refused = channel >= 0 ? take_guarded(taker, channel) : taker.take();
   if (refused) return *refused;
   int status = channel >= 0 ? taker.confirm() : 0;
   if (status == 0) status = taker.become_command();
-  // It has given the lock back itself, which the parent must not take for a loss.
+  // The child has given the lock back itself; the parent must not take this for a loss.
   if (channel >= 0) send_given_back(channel);
   return status;
 }
 
-/// The parent: passes signals on, sees whether the lock is lost, and ends the hold with the command.
+/// The parent: passes signals on, notices if the lock is lost, and ends the hold with the command.
 class Wrapper {
  public:
   explicit Wrapper(const LockOptions& options) : options_(options), agent_(options, signals_) {}
@@ -138,7 +139,7 @@ class Wrapper {
   }
 
   void start() {
-    // From now on: the agent that this one found may end while the command still waits for the lock.
+    // Check from now on: the agent that we found may end while the command still waits for the lock.
     if (options_.agent) look_at_ = holdfast_now() + kLookSeconds;
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
@@ -149,7 +150,7 @@ class Wrapper {
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (command_ > 0) return;
-    // A wait ends with this process; the command does not.
+    // A waiting child ends with this process; a running command does not.
     follow_master(self, SIGKILL);
     signals_.restore();
     channel_.reset();
@@ -163,7 +164,7 @@ class Wrapper {
     ::poll(both.data(), both.size(), timeout);
   }
 
-  /// All that has come.
+  /// Receives everything that has arrived.
   void receive() {
     while (channel_.get() >= 0) {
       Word word = receive_word(channel_.get());
@@ -188,7 +189,7 @@ class Wrapper {
     if (!grant_.in_cluster && options_.exptime > 0) look_at_ = end_;
   }
 
-  /// The command has begun, and the lock was not given back before.
+  /// The command has started: it did not give the lock back before.
   bool runs() const { return hold_ && !given_back_ && channel_.get() < 0; }
 
   void note_session() {
@@ -198,8 +199,8 @@ class Wrapper {
     epoch_ = state.epoch;
   }
 
-  // The kernel sends what is typed at a terminal to the whole process group, so to the command as well. That a terminal
-  // has hung up it tells the leader of the session alone.
+  // The kernel sends terminal signals to the whole process group, so to the command as well. Only the session leader
+  // gets a hang-up.
   bool has_come_to_command(const signalfd_siginfo& info) const {
     if (info.ssi_signo == SIGHUP && ::getsid(0) == ::getpid()) return false;
     return info.ssi_code == SI_KERNEL && ::getpgid(command_) == ::getpgrp();
@@ -222,13 +223,13 @@ class Wrapper {
         status_ = status;
         return;
       }
-      // As the shell that waits for this process expects of a job.
+      // A shell that waits for this process as its job expects it to stop and continue with the command.
       if (is_stop_of_job(WSTOPSIG(status)) && PassedSignals::stop_here()) ::kill(command_, SIGCONT);
     }
   }
 
-  // STOP is meant for the command alone, and continues it alone, unless the job in front of a terminal
-  // stops itself so.
+  // STOP is meant for the command alone, and only the command is continued, unless the terminal's foreground job stops
+  // itself this way.
   static bool is_stop_of_job(int signal) {
     if (signal != SIGSTOP) return true;
     const Descriptor terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
@@ -242,11 +243,11 @@ class Wrapper {
     if (options_.agent) agent_.ensure(dict_);
     if (!runs() || lost_ || is_held()) return;
     lost_ = true;
-    ::kill(command_, SIGTERM);  // before a word of it, which may take time
+    ::kill(command_, SIGTERM);  // before printing, which may take time
     say("{}; the command gets TERM", reason_of_loss());
   }
 
-  // Not before it is needed: it takes a place in the world.
+  // Attach only when needed: it takes a slot in the world.
   bool attach() {
     const std::string& name = options_.dictionary;
     return dict_ != nullptr || holdfast_attach(name.data(), name.size(), &dict_) == HOLDFAST_OK;
@@ -258,7 +259,7 @@ class Wrapper {
     std::uint32_t waiters = 0;
     const int code = holdfast_holders(dict_, options_.key.data(), options_.key.size(), holders.data(),
                                       static_cast<std::uint32_t>(holders.size()), &count, &waiters);
-    if (code == HOLDFAST_TIMEOUT || code == HOLDFAST_BUSY) return true;  // it is not known; look again
+    if (code == HOLDFAST_TIMEOUT || code == HOLDFAST_BUSY) return true;  // unknown; check again
     if (code != HOLDFAST_OK) return false;
     return std::any_of(holders.begin(), holders.begin() + std::min<std::ptrdiff_t>(count, std::ssize(holders)),
                        [&](const holdfast_holder& holder) {
@@ -270,7 +271,7 @@ class Wrapper {
     const std::string key = quote(options_.key);
     holdfast_cluster state{};
     const bool in_cluster = grant_.in_cluster;
-    // Of a dictionary that is gone, the cluster is not known either.
+    // If the dictionary is gone, its cluster is unknown, too.
     if (is_removed()) return removed();
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} is lost: {}", key, holdfast_error());
@@ -281,8 +282,8 @@ class Wrapper {
     return key + " was taken away: its grant was ended by another process";
   }
 
-  // The lock is given back as its holder would do it, so that a waiter is told and nobody finds the dead; then the hold
-  // ends also in what the command has left behind.
+  // Gives the lock back as its holder would, so that a waiter is notified and nobody finds a dead holder. Then ends the
+  // hold also for processes that the command left behind.
   void end_hold() {
     receive();
     if (!hold_) return;
@@ -291,7 +292,7 @@ class Wrapper {
     guard_.end();
   }
 
-  // Others may have released the lock meanwhile, or removed its dictionary.
+  // Others may have released the lock in the meantime, or removed its dictionary.
   void give_back() {
     const std::string& name = options_.dictionary;
     int code = dict_ != nullptr ? HOLDFAST_OK : holdfast_attach(name.data(), name.size(), &dict_);
@@ -316,7 +317,7 @@ class Wrapper {
     if (lost_) return lock_status::kLost;
     if (WIFEXITED(status_)) return WEXITSTATUS(status_);
     const int signal = WTERMSIG(status_);
-    // What was meant for this process has ended the command in its place.
+    // A signal meant for this process has ended the command instead.
     if (sigismember(&received_, signal) == 1) {
       const rlimit none{0, 0};
       ::setrlimit(RLIMIT_CORE, &none);
@@ -330,13 +331,13 @@ class Wrapper {
   LockAgent agent_;
   LockGuard guard_;
   pid_t command_ = 0;
-  Descriptor channel_;  // until the command has begun, or never will
+  Descriptor channel_;  // closed when the command has started, or never will
   Grant grant_{};
   std::optional<Hold> hold_;
   bool given_back_ = false;  // by the child, before the command began
   holdfast_dict* dict_ = nullptr;
-  std::uint32_t epoch_ = 0;  // of the cluster's session that the lock is of; 0: it is not known
-  double end_ = kNever;      // of its exptime
+  std::uint32_t epoch_ = 0;  // the epoch of the cluster session that granted the lock; 0: unknown
+  double end_ = kNever;      // when its exptime is over
   double look_at_ = kNever;
   bool lost_ = false;
   bool ended_ = false;
@@ -344,13 +345,13 @@ class Wrapper {
   sigset_t received_{};
 };
 
-// For an agent and the command as well: what they do with holdfast is of the same world, wherever they go.
+// Makes the path absolute, so that an agent and the command use the same world in any working directory.
 void export_directory(const std::string& option) {
   const char* const given = option.empty() ? std::getenv("HOLDFAST_DIR") : option.c_str();
   if (given == nullptr || *given == '\0') return;
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error);
-  // Where that is not to be had, the library says so of a relative path. One that is absolute stays as it is.
+  // If that fails, the library reports a relative path. An absolute path stays as it is.
   ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
 }
 
@@ -361,7 +362,7 @@ int run_lock(Arguments& arguments) {
     say("{}", wrong);
     return lock_status::kSystem;
   }
-  // Files may be cut short by others while a wait looks at them. The command does not inherit it.
+  // Others may truncate files during a wait. The command does not inherit this.
   static_cast<void>(holdfast_guard_sigbus());
   try {
     return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
@@ -374,20 +375,20 @@ int run_lock(Arguments& arguments) {
 }  // namespace
 
 const Subcommand kLock{"lock",
-                       "Run a command that holds a lock, as flock does",
+                       "Run a command while holding a lock, like flock",
                        "[DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
                        "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
                        "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
-                       "Runs a command that holds a lock.",
-                       R"(The lock is held as long as the command runs, also if `holdfast lock` is killed. The
-command finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is made where there is none.
-A KEY that begins with "-" stands behind "--", as in: holdfast lock -n -- -key COMMAND
+                       "Run a command while holding a lock.",
+                       R"(The lock is held as long as the command runs, even if `holdfast lock` is killed. The command
+finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
+Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
 
-Exit status: that of the command, 128 + n if signal n ended it; else
-   1  another has the lock, or the time is over (see -E)
-  64  the command line is wrong          73  the dictionary cannot be opened
-  69  the command cannot be run          75  no agent or no store of the cluster
-  71  the system refused                 76  the lock was lost while the command ran)",
+Exit status: the command's, or 128 + n if signal n killed it; otherwise
+   1  the lock is held, or the wait timed out (see -E)
+  64  invalid command line               73  the dictionary cannot be opened
+  69  the command cannot be run          75  no agent, or it cannot reach the store
+  71  a system call failed               76  the lock was lost while the command ran)",
                        run_lock,
                        lock_status::kUsage};
 

@@ -23,11 +23,11 @@ namespace holdfast::cli {
 
 namespace {
 
-/// How long a parent that runs has to end the hold, and how often to look whether it does.
+/// How long a running parent has to end the hold, and how often to check.
 constexpr int kParentMs = 1000;
 constexpr int kLookAtParentEveryMs = 10;
 
-/// It keeps nothing else open, so that no pipe and no file system waits for it.
+/// Keeps nothing else open, so that no pipe and no file system waits for the guard.
 void close_all_but(std::array<int, 5> kept) noexcept {
   std::sort(kept.begin(), kept.end());
   unsigned next = 0;
@@ -40,7 +40,7 @@ void close_all_but(std::array<int, 5> kept) noexcept {
   close_between(next, ~0U);
 }
 
-/// Until the parent has ended, or is stopped and would keep waiters waiting.
+/// Waits until the parent has ended, or is stopped and would keep waiters waiting.
 void await_parent(int parent) {
   const pid_t pid = ::getppid();
   pollfd ended{parent, POLLIN, 0};
@@ -51,7 +51,8 @@ void await_parent(int parent) {
   }
 }
 
-/// Only KILL and STOP reach it, and no terminal does: what ends the command and its parent must not end it first.
+/// Only KILL and STOP can reach the guard, and terminals cannot: whatever ends the command and its parent must not end
+/// the guard first.
 [[noreturn]] void guard(int child, int parent, Hold& hold, std::atomic<bool>& acts, const std::string& key) {
   sigset_t all;
   sigfillset(&all);
@@ -65,7 +66,7 @@ void await_parent(int parent) {
   pollfd ended{child, POLLIN, 0};
   while (::poll(&ended, 1, -1) <= 0) continue;
   await_parent(parent);
-  acts.store(true, std::memory_order_release);  // pairs with has_acted(): before anybody can have the lock
+  acts.store(true, std::memory_order_release);  // pairs with has_acted(): before anybody can get the lock
   hold.end();
   std::_Exit(EXIT_SUCCESS);
 }

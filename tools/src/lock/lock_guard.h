@@ -1,5 +1,5 @@
-// The process that ends a hold when the command has ended, whatever became of all others. A living parent gives the
-// lock back as its holder would, so it has a moment to come first.
+// A process that ends a hold when the command has ended, even if all other processes are gone. A living parent gives
+// the lock back as its holder would, so the guard lets it act first.
 #pragma once
 
 #include <sys/types.h>
@@ -17,19 +17,20 @@ class LockGuard {
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
-  /// Guards a child that has this hold, instead of one that it has had before. False if that is not possible: then only
-  /// the caller and the command are left to end the hold. REQUIRES: the child is not reaped yet.
+  /// Guards a child that has this hold, instead of the guard's previous hold. Returns false on failure: then only the
+  /// caller and the command can end the hold. REQUIRES: the child is not reaped yet.
   bool start(pid_t child, Hold& hold, const std::string& key);
-  /// Whether it has come before its parent: then the lock may be another's, though nobody took it away.
+  /// Returns whether the guard acted before its parent: then another process may have the lock, though nobody took it
+  /// away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }
-  /// For the parent that has ended the hold itself. Leaves no zombie to a parent that does not reap.
+  /// Called by a parent that has ended the hold itself. Leaves no zombie to a parent that does not reap.
   void end() const;
 
  private:
   bool share_memory();
 
   pid_t pid_ = 0;
-  std::atomic<bool>* acts_ = nullptr;  // in memory that both have, for as long as they live
+  std::atomic<bool>* acts_ = nullptr;  // in memory shared by both processes
 };
 
 }  // namespace holdfast::cli

@@ -14,7 +14,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Scripts use descriptors of one or two digits by number, and a lock must not be closed by `exec 3>file`.
+/// Scripts use descriptors of one or two digits by number; `exec 3>file` must not close a lock.
 constexpr int kFirstDescriptor = 512;
 
 constexpr std::size_t kDescriptors = 3;
@@ -47,9 +47,9 @@ void Hold::prove_life(const std::array<int, 2>& fds) {
 }
 
 void Hold::use_dictionary(const std::array<int, 2>& fds) {
-  // What it used before is closed only now: the dictionary may be the same.
+  // Close the previous use only now: the dictionary may be the same.
   use_ = out_of_the_way(fds[0]);
-  Descriptor none(fds[1]);  // one tells it all
+  Descriptor none(fds[1]);  // the first one is enough
 }
 
 void Hold::inherit() const {
@@ -57,7 +57,7 @@ void Hold::inherit() const {
     if (fd >= 0) ::fcntl(fd, F_SETFD, 0);
 }
 
-// The keeper's last: it tells those that wait.
+// The keeper ends last: it notifies waiters.
 void Hold::end() {
   for (Descriptor* const one : {&life_, &use_, &keeper_})
     if (one->get() >= 0) holdfast_end_hold(one->release());
@@ -67,7 +67,7 @@ void send_hold(int channel, const Grant& grant, const Hold& hold) {
   Packet packet;
   packet.grant = grant;
   std::array<int, kDescriptors> fds = hold.descriptors();
-  // Only the last may be missing.
+  // Only the last descriptor may be missing.
   const auto count = static_cast<std::size_t>(std::find(fds.begin(), fds.end(), -1) - fds.begin());
   cmsghdr* const header = CMSG_FIRSTHDR(&packet.message);
   header->cmsg_level = SOL_SOCKET;

@@ -1,4 +1,5 @@
-// What the child of `holdfast lock` tells its parent: the grant, and the descriptors by which all that have them hold.
+// What the child of `holdfast lock` sends to its parent: the grant, and the descriptors that hold it while any process
+// has them.
 #pragma once
 
 #include <array>
@@ -14,25 +15,25 @@ struct Grant {
   bool in_cluster = false;
 };
 
-/// The proof that the holder lives, and what tells others that its dictionary is in use. Both are needed: processes
-/// that do not find the dictionary in use make a new one, with nobody in it. The command inherits these two. The third
-/// proves the life once more, to programs of other versions and to processes that cannot open files of the world any
-/// more; it is for processes of this program only, as it is a way into the world.
+/// The first descriptor proves that the holder is alive, the second that its dictionary is in use. Both are needed:
+/// processes that do not find the dictionary in use create a new one, with no holders. The command inherits these two.
+/// The third proves the holder's life to programs of other versions, and to processes that can no longer open files of
+/// the world. It stays in processes of this program, because it gives access to the world.
 class Hold {
  public:
-  /// Takes them from holdfast_hold_with_keeper, and from holdfast_use_over_exec.
+  /// Takes them from holdfast_hold_with_keeper and holdfast_use_over_exec.
   void prove_life(const std::array<int, 2>& fds);
   void use_dictionary(const std::array<int, 2>& fds);
 
-  /// -1 for what there is not.
+  /// -1 for a missing one.
   std::array<int, 3> descriptors() const { return {life_.get(), keeper_.get(), use_.get()}; }
-  /// Of the table of processes.
+  /// The descriptor of the process table.
   int keeper() const { return keeper_.get(); }
-  /// What this process becomes has what is meant for it.
+  /// Lets the program that this process becomes inherit its descriptors.
   void inherit() const;
-  /// Nobody holds by them any more, wherever else they are open.
+  /// Ends the hold, in every process that has the descriptors open.
   void end();
-  /// This process does not hold by them any more.
+  /// Closes the descriptors in this process.
   void close() { *this = Hold(); }
 
  private:
@@ -43,8 +44,8 @@ class Hold {
   Descriptor use_;
 };
 
-/// What comes from the child. given_back: it does not hold now, and the command has not begun. ended: nothing more
-/// comes; with a hold, the command has begun.
+/// A message of the child. given_back: it does not hold now, and the command has not started. ended: no more messages;
+/// with a hold, the command has started.
 struct Word {
   enum class Kind { none, held, given_back, ended };
   Kind kind = Kind::none;
@@ -52,10 +53,10 @@ struct Word {
   Hold hold{};
 };
 
-/// To a parent that may be gone: then it has no use of it.
+/// Sends to a parent that may be gone, and ignores that.
 void send_hold(int channel, const Grant& grant, const Hold& hold);
 void send_given_back(int channel);
-/// Does not wait.
+/// Returns without waiting.
 Word receive_word(int channel);
 
 }  // namespace holdfast::cli

@@ -46,7 +46,7 @@ class LockParser {
     arguments_.parse();
     names_ = arguments_.words();
     Words command = arguments_.passed_on();
-    // Without a name before them, the dashes end the options: names follow, and then the command behind other dashes.
+    // Without a name before it, "--" ends the options: names follow, then another "--" and the command.
     has_command_ = arguments_.has_dashes();
     if (names_.empty() && has_command_) take_names(command);
     options_.command = std::move(command);
@@ -58,8 +58,8 @@ class LockParser {
   }
 
  private:
-  /// Takes the names that stand before the command. Behind dashes without others, a word with a dash is the key, and
-  /// the command follows. Any other word is rather the command of somebody who forgot the key.
+  /// Takes the names before the command. If there is no second "--", a word that begins with a dash is the key, and the
+  /// command follows. Any other word is probably the command of a user who forgot the key.
   void take_names(Words& words) {
     const auto dashes = std::find(words.begin(), words.end(), "--");
     auto names_end = dashes;
@@ -75,52 +75,54 @@ class LockParser {
   }
 
   void add_flags() {
-    arguments_.add_flag("-s,--shared", options_.shared, "Share the lock with others that ask for it so");
-    arguments_.add_flag("-x,-e,--exclusive", exclusive_, "Have the lock alone (default)");
-    arguments_.add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Do not wait: end if another has the lock");
+    arguments_.add_flag("-s,--shared", options_.shared,
+                        "Take a shared lock, which other --shared holders can have too");
+    arguments_.add_flag("-x,-e,--exclusive", exclusive_, "Take an exclusive lock (default)");
+    arguments_.add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Fail instead of waiting if the lock is held");
     arguments_.add_flag("-o,--close", options_.close,
-                        "The command does not inherit the descriptors that hold the lock; then only the processes\nof "
+                        "Do not pass the descriptors that hold the lock on to the command: only the processes of\n"
                         "holdfast lock hold it");
     arguments_.add_flag("-F,--no-fork", options_.no_fork,
-                        "Become the command, without a parent: the lock ends with the last process that has\n"
-                        "inherited it");
-    arguments_.add_flag("-u,--unlock", unlock_, "Refused: the lock ends with the command");
-    arguments_.add_flag("-q,--quiet", options_.quiet, "Say nothing where another has the lock, nor while it waits");
-    arguments_.add_flag("--verbose", options_.verbose, "Say how long it took to get the lock, and what is run");
+                        "Become the command instead of starting it: the lock is held until the last process that\n"
+                        "inherited it exits");
+    arguments_.add_flag("-u,--unlock", unlock_, "Not supported: the lock ends with the command");
+    arguments_.add_flag("-q,--quiet", options_.quiet, "Print no message while waiting, or when the lock is held");
+    arguments_.add_flag("--verbose", options_.verbose, "Print how long it took to get the lock, and the command");
     arguments_.add_flag("--agent", options_.agent,
-                        "Have an agent of the cluster while the command runs; start one if there is none");
+                        "Run the cluster's agent while the command runs, unless one runs already");
   }
 
   void add_values() {
-    arguments_.add_value("-w,--wait,--timeout", "SECONDS", "Wait for so long at most; 0 as -n", read_seconds, timeout_);
-    arguments_.add_number("-E,--conflict-exit-code", "STATUS", "Exit status if the lock is not had; default: 1",
-                          options_.conflict, {.what = "status", .most = kStatusMax});
-    arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND by the shell, $SHELL or /bin/sh",
+    arguments_.add_value("-w,--wait,--timeout", "SECONDS", "Wait at most SECONDS; 0 is the same as -n", read_seconds,
+                         timeout_);
+    arguments_.add_number("-E,--conflict-exit-code", "STATUS",
+                          "Exit with STATUS if -n or -w ends without the lock; default: 1", options_.conflict,
+                          {.what = "status", .most = kStatusMax});
+    arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND in a shell: $SHELL, else /bin/sh",
                          [this](const std::string& line) { return note_shell(line); });
-    arguments_.add_value("--exptime", "SECONDS", "End the lock after so long, and the command by TERM; default: never",
-                         read_seconds, exptime_);
-    arguments_.add_value("--why", "TEXT", "What others are told when they ask for the lock", read_why, options_.why);
-    arguments_.add_value("--dir", "PATH", "The runtime directory; default: $HOLDFAST_DIR, or that of the user",
+    arguments_.add_value("--exptime", "SECONDS",
+                         "Release the lock after SECONDS, and send TERM to the command; default: never", read_seconds,
+                         exptime_);
+    arguments_.add_value("--why", "TEXT", "Show TEXT to others who want the lock", read_why, options_.why);
+    arguments_.add_value("--dir", "PATH", "Use this runtime directory; default: $HOLDFAST_DIR, else the user's own",
                          [this](const std::string& path) {
                            options_.directory = path;
                            return std::string(path.empty() ? "bad directory \"\": expected a path" : "");
                          });
-    arguments_.add_value("--user", "NAME", "Become that user first, with the command; for root",
+    arguments_.add_value("--user", "NAME", "Switch to this user first, also for the command; needs root",
                          [this](const std::string& name) {
                            options_.user = name;
                            return std::string();
                          });
-    arguments_.add_value("--cluster", "NAME", "The cluster of which all machines share the lock",
-                         [this](const std::string& name) {
-                           options_.cluster = name;
-                           return std::string(name.empty() ? "an empty name of a cluster" : "");
-                         });
-    arguments_.add_file("--agent-config",
-                        "Configuration of the agent that --agent starts; default: /etc/holdfast/NAME.json",
+    arguments_.add_value("--cluster", "NAME", "Lock on all machines of this cluster", [this](const std::string& name) {
+      options_.cluster = name;
+      return std::string(name.empty() ? "an empty name of a cluster" : "");
+    });
+    arguments_.add_file("--agent-config", "Configure the agent of --agent by FILE; default: /etc/holdfast/NAME.json",
                         options_.agent_config);
   }
 
-  // When it is read, and not at the end, it is known which words stand before it.
+  // Called while reading the line, when the words before the option are known.
   std::string note_shell(const std::string& line) {
     if (by_shell_) return "expected once";
     by_shell_ = true;
@@ -129,7 +131,8 @@ class LockParser {
     return {};
   }
 
-  /// Words on both sides of -c COMMAND: the later ones were meant for the command, and must not pass for a key.
+  /// Finds a word after -c COMMAND when there was one before: it was meant for the command, and must not be taken for a
+  /// key.
   std::string stray_word() const {
     if (words_before_shell_ == 0 || names_.size() <= words_before_shell_) return {};
     return "unexpected " + quote(names_[words_before_shell_]) +
@@ -144,7 +147,7 @@ class LockParser {
     if (options_.key.empty() || options_.key.size() > HOLDFAST_KEY_MAX)
       return fmt::format("bad key of {} bytes: expected 1 to {}", options_.key.size(), int{HOLDFAST_KEY_MAX});
     options_.dictionary = names_.size() == 2 ? names_.front() : kDefaultDictionary;
-    // The dictionary is a part of the lock's name at the store, and is either local or of one cluster.
+    // The dictionary is a part of the lock's name in the store, and is either local or belongs to one cluster.
     if (names_.size() == 1 && !options_.cluster.empty()) options_.dictionary += "." + options_.cluster;
     const Status name = check_name(options_.dictionary);
     return name.ok() ? std::string() : name.message;
@@ -188,7 +191,7 @@ class LockParser {
   Arguments& arguments_;
   LockOptions options_;
   Words names_;
-  bool has_command_ = false;  // it follows dashes
+  bool has_command_ = false;  // after "--"
   bool by_shell_ = false;
   std::string shell_;
   std::size_t words_before_shell_ = 0;

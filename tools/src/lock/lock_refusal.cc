@@ -18,10 +18,10 @@ namespace {
 std::string reason_in_words(const std::string& why) { return why.empty() ? why : ": " + quote(why, HOLDFAST_WHY_MAX); }
 
 std::string process_in_words(const std::string& pid, const std::string& program) {
-  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, inspect::escaped(program));  // its own words
+  return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, inspect::escaped(program));  // its own name
 }
 
-/// Also where it is, and that it is stopped, which is why nobody gets on.
+/// Also says where the holder runs, and whether it is stopped, because then nobody gets the lock.
 std::string holder_in_words(const holdfast_holder& holder) {
   const char* const program = holder.program;
   auto processes = inspect::Processes::read();
@@ -31,7 +31,7 @@ std::string holder_in_words(const holdfast_holder& holder) {
   return inspect::in_words(process) + inspect::comma_after(process);
 }
 
-/// Negative where the clock of the machine that has noted the time is ahead of this one's.
+/// Negative if the clock of the machine that recorded the time is ahead of ours.
 double seconds_since(const std::string& wall_ms) {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);

@@ -1,4 +1,4 @@
-// What `holdfast lock` says of those that have the lock.
+// What `holdfast lock` prints about the holders of a lock.
 #pragma once
 
 #include <string>
@@ -9,10 +9,11 @@
 
 namespace holdfast::cli {
 
-/// "\"nightly\" is held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", as far as it is known.
+/// Returns "\"nightly\" is held by pid 4711 (backup.sh) for 3 min: \"weekly full\"", without parts that are unknown.
 std::string refusal(holdfast_dict* dict, const LockOptions& options);
 
-/// The same of another machine of the cluster: what the agent has answered to HOLDFAST_ASK_HOLDER; empty: nothing.
+/// Returns the same for a holder on another machine of the cluster, from the agent's answer to HOLDFAST_ASK_HOLDER;
+/// empty: unknown.
 std::string refusal_elsewhere(const LockOptions& options, const Answer& answer);
 
 }  // namespace holdfast::cli

@@ -27,7 +27,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// What -n allows the agent, which needs a round trip, and a process that is stopped inside the dictionary.
+/// How long -n waits for the agent, which needs a round trip, or for a process that is stopped inside the dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
 /// For an answer that needs no store.
@@ -50,7 +50,7 @@ off_t bytes_of(int fd) {
   return ::fstat(fd, &info) == 0 ? info.st_size : 0;
 }
 
-/// Whether the dictionary is of the cluster that was asked for; says what is wrong.
+/// Returns whether the dictionary belongs to the requested cluster; otherwise says what is wrong.
 bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   if (options.cluster.empty()) return true;
   holdfast_cluster state{};
@@ -62,12 +62,12 @@ bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   return false;
 }
 
-/// Whether no agent is there that could get a lock soon: then -n need not wait.
+/// Returns true if no agent could get a lock soon: then -n need not wait.
 bool has_no_agent(holdfast_dict* dict) {
   holdfast_cluster state{};
   if (holdfast_cluster_state(dict, &state) != HOLDFAST_UNAVAILABLE || state.agent != 0 || state.seconds > 0)
     return false;
-  // One that has just been started may not have noticed the dictionary yet.
+  // An agent that has just started may not have noticed the dictionary yet.
   int fd = -1;
   if (holdfast_ask(dict, HOLDFAST_ASK_STATUS, nullptr, 0, 0, &fd) != HOLDFAST_OK) return true;
   ::close(fd);
@@ -78,17 +78,17 @@ bool has_no_agent(holdfast_dict* dict) {
 
 holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   const std::string& name = options.dictionary;
-  constexpr std::uint64_t kAnySize = 0;  // programs that use the dictionary may ask for one
+  constexpr std::uint64_t kAnySize = 0;  // programs that use the dictionary may request one
   const holdfast_options wanted{kAnySize, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0,
                                 options.cluster.empty() ? nullptr : options.cluster.c_str()};
   holdfast_dict* dict = nullptr;
-  // An existing one may have any size. It may come to be between the two calls.
+  // An existing dictionary may have any size. It may be created between the two calls.
   int code = holdfast_attach(name.data(), name.size(), &dict);
   if (code == HOLDFAST_NOT_FOUND) code = holdfast_open(name.data(), name.size(), &wanted, &dict);
   std::string error = error_or_text(code);
   if (code == HOLDFAST_MISMATCH) {
     code = holdfast_attach(name.data(), name.size(), &dict);
-    // One that is not there was deleted while in use, as the sentence before says.
+    // If it is missing, it was deleted while in use, as the earlier message says.
     if (code != HOLDFAST_NOT_FOUND) error = error_or_text(code);
   }
   status = lock_status::kCannotOpen;
@@ -111,8 +111,8 @@ std::optional<int> LockTaker::take() {
   begin_with_a_kind();
   if (start_ == 0 || options_.timeout == 0) start_ = holdfast_now();
   if (const auto status = wait_for_lock(wait)) return status;
-  // The dictionary may have been removed while it waited, and made anew: that is another file. One that was deleted by
-  // hand cannot be marked again; what enter() has got still tells of it.
+  // While we waited, the dictionary may have been removed and created again as another file. If it was deleted by hand,
+  // it cannot be marked again; what enter() got still identifies it.
   use_dictionary();
   if (options_.verbose) say("getting lock took {:.6f} seconds", holdfast_now() - start_);
   if (!options_.why.empty())
@@ -143,7 +143,7 @@ int LockTaker::open() {
     say("{}", error_or_text(used));
     return lock_status::kCannotOpen;
   }
-  // It may belong to one by $HOLDFAST_CLUSTER, or as its other programs have made it.
+  // It may belong to a cluster by $HOLDFAST_CLUSTER, or because other programs created it so.
   holdfast_cluster state{};
   const int code = holdfast_cluster_state(dict_, &state);
   if (code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE) options_.cluster = static_cast<const char*>(state.name);
@@ -165,18 +165,18 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   const bool tries = options_.timeout == 0;
   const double patience = tries ? kAskSeconds : options_.timeout;
   const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start_ + patience;
-  constexpr double kLeastWaitSeconds = 0.001;  // not 0, which is no limit
+  constexpr double kLeastWaitSeconds = 0.001;  // not 0, which means no limit
   if (options_.timeout > 0) wait.timeout = std::max(deadline - holdfast_now(), kLeastWaitSeconds);
   for (;;) {
     int code = attempt(wait);
-    // In a cluster it may be held on behalf of this attempt: by the agent, which has just got it.
+    // In a cluster, the agent may hold it on behalf of this attempt: it has just got the lock.
     const bool held_here = in_cluster() && tries && code == HOLDFAST_LOCKED && is_held_here();
     if (held_here) code = attempt(wait);
     if (code == HOLDFAST_OK) return std::nullopt;
     if (code == HOLDFAST_REMOVED) {
       if (const int status = open()) return status;
       begin_with_a_kind();
-      continue;  // in the one that takes its place
+      continue;  // in the dictionary that replaced it
     }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     if (code == HOLDFAST_LOCKED && make_way(wait)) continue;
@@ -201,7 +201,7 @@ int LockTaker::attempt(holdfast_wait& wait) {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
   if (tries_here()) {
-    // Between attempts, while a process that is stopped inside the dictionary keeps them out.
+    // Between attempts, while a process that is stopped inside the dictionary blocks them.
     constexpr double kTrySleepSeconds = 0.01;
     wait.sleep = kTrySleepSeconds;
     return try_once();
@@ -211,7 +211,7 @@ int LockTaker::attempt(holdfast_wait& wait) {
                                options_.exptime, &wait, &lease_);
 }
 
-// An attempt that does not wait counts as one, and not as a wait that was in vain.
+// Counts an attempt without waiting as an attempt, and not as a failed wait.
 int LockTaker::try_once() {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
@@ -231,9 +231,9 @@ bool LockTaker::is_shared() const {
   return code == HOLDFAST_OK && used > 0;
 }
 
-// A request for a lock does not queue behind readers, nor one of a reader behind a lock, and neither takes what a dead
-// process has of the other kind. So a writer asks as one where there are readers, and a dead holder's lock is released.
-// True: attempt again at once.
+// A request for a lock does not queue behind readers, and a reader does not queue behind a lock; neither takes over
+// what a dead process holds of the other kind. So ask as a writer if there are readers, and release a dead holder's
+// lock. Returns true to try again at once.
 bool LockTaker::make_way(const holdfast_wait& wait) {
   if (in_cluster()) return false;
   const char* const key = options_.key.data();
@@ -258,7 +258,7 @@ bool LockTaker::make_way(const holdfast_wait& wait) {
 }
 
 int LockTaker::refuse() {
-  // What a process of this machine holds is held, as long as the session lasts.
+  // What a process of this machine holds stays held while the session lasts.
   holdfast_cluster state{};
   if (in_cluster() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE &&
       (state.seconds == 0 || !is_held_here()))
@@ -268,14 +268,14 @@ int LockTaker::refuse() {
   return options_.conflict;
 }
 
-// Those that only try are told that another machine has the lock (HOLDFAST_ELSEWHERE); those that wait ask for it.
-// Without a word of the store nothing is known.
+// For attempts without waiting, reports that another machine has the lock (HOLDFAST_ELSEWHERE); waits request the lock.
+// Without an answer of the store, nothing is known.
 int LockTaker::refuse_elsewhere() const {
   if (options_.timeout == 0) {
     return fail_unavailable(
         fmt::format("the store of cluster {} has not answered for {:g} s", options_.cluster, kAskSeconds));
   }
-  // Its time is over; a store that is slow is given a part of it once more.
+  // The wait is over; give a slow store a part of that time again.
   const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, patience);
   if (!answer) {
@@ -286,7 +286,7 @@ int LockTaker::refuse_elsewhere() const {
   return options_.conflict;
 }
 
-// An agent notes the trouble of its store after it has refused a lock for it, and before it answers the next question.
+// An agent records a store error after it has refused a lock for it, and before it answers the next question.
 std::string LockTaker::trouble_of_agent() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_STATUS, "", 0, kAskAgentSeconds);
   if (!answer && answer.status().code == Code::timeout) return answer.status().message;
@@ -311,12 +311,12 @@ int LockTaker::fail(int code) const {
     return options_.conflict;
   }
   if (code == HOLDFAST_UNSUPPORTED) return fail_for_length();
-  // The reason is that of the cluster; the attempt itself has none.
+  // The cluster has the reason; the attempt itself has none.
   if (code == HOLDFAST_UNAVAILABLE) {
     return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }
   say("cannot lock {}: {}", quote(options_.key), error_or_text(code));
-  const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // nobody can open a dictionary then
+  const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // then nobody can open a dictionary
   return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 
@@ -326,7 +326,7 @@ int LockTaker::fail_unavailable(const std::string& otherwise) const {
   return lock_status::kUnavailable;
 }
 
-// The agent knows how long a key may be: the store has it with the names of the namespace and of the dictionary.
+// The agent knows how long a key may be: the store prefixes it with the namespace and the dictionary's name.
 int LockTaker::fail_for_length() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
   const bool is_told = !answer && answer.status().code == Code::unsupported;
@@ -336,7 +336,7 @@ int LockTaker::fail_for_length() const {
   return lock_status::kUsage;
 }
 
-// A wait for a cluster that cannot be reached goes on, as it may be reached later; but not without a word.
+// A wait for an unreachable cluster continues, because it may be reached later; but it is reported.
 void LockTaker::complain_of_cluster(double waited) {
   if (options_.quiet || complained_ || !in_cluster() || options_.timeout == 0 || waited < kComplainAfterSeconds) return;
   holdfast_cluster state{};

@@ -28,7 +28,7 @@ void change_mask(int how, int signal, sigset_t* before = nullptr) {
   sigprocmask(how, &set, before);
 }
 
-/// Takes the signal back if it is pending.
+/// Discards the signal if it is pending.
 void discard(int signal) {
   const sigset_t set = set_of(signal);
   const timespec at_once{};
@@ -45,16 +45,16 @@ bool is_ignored(int signal) {
 PassedSignals::PassedSignals() {
   sigset_t set;
   sigemptyset(&set);
-  // A blocked signal is kept although it is ignored.
+  // A blocked signal is kept even if it is ignored.
   for (const int signal : kPassed)
     if (!is_ignored(signal)) sigaddset(&set, signal);
   sigaddset(&set, SIGCHLD);
-  // If it is ignored, the kernel reaps the child.
+  // If CHLD is ignored, the kernel reaps the child.
   struct sigaction reap {};
   reap.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &reap, nullptr);
   sigprocmask(SIG_BLOCK, &set, &before_);
-  // What this process says may find no reader, and must not end it before its work is done.
+  // A message that nobody reads must not end this process before its work is done.
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &pipe_);
@@ -73,18 +73,19 @@ void PassedSignals::restore() const noexcept {
   sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
-// A stop signal discards a CONT that is pending, and CONT a stop signal. So CONT is delivered before TSTP is raised,
-// and noted: one that came early, as from a program that continues at once what it has stopped, is not lost.
+// A stop signal discards a pending CONT, and CONT discards a pending stop signal. So CONT is delivered and recorded
+// before TSTP is raised. A CONT that comes early, for example from a program that continues at once what it has
+// stopped, is not lost.
 bool PassedSignals::stop_here() noexcept {
   is_continued = 0;
   struct sigaction note {};
   note.sa_handler = [](int) { is_continued = 1; };
-  sigaction(SIGCONT, &note, nullptr);  // for good: to set the default one again would discard a CONT as well
+  sigaction(SIGCONT, &note, nullptr);  // for good: restoring the default would discard a CONT, too
   sigset_t before;
   change_mask(SIG_UNBLOCK, SIGCONT, &before);
   raise(SIGTSTP);  // blocked
   if (is_continued == 0)
-    change_mask(SIG_UNBLOCK, SIGTSTP);  // it stops here, unless CONT has come by now
+    change_mask(SIG_UNBLOCK, SIGTSTP);  // it stops here, unless CONT has arrived by now
   else
     discard(SIGTSTP);
   sigprocmask(SIG_SETMASK, &before, nullptr);

@@ -1,4 +1,4 @@
-// Signals of a process that waits for another in its place, and passes on what it gets.
+// Signals of a process that waits for another one, and passes on what it gets.
 #pragma once
 
 #include <sys/signalfd.h>
@@ -12,19 +12,20 @@ namespace holdfast::cli {
 
 class PassedSignals {
  public:
-  /// Collects TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT and CHLD from now on; those that were ignored (nohup)
-  /// stay so, but for CHLD. Ignores PIPE. Throws std::system_error.
+  /// Collects TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT and CHLD from now on. Signals that were ignored
+  /// (nohup) stay ignored, except CHLD. Ignores PIPE. Throws std::system_error.
   PassedSignals();
 
-  /// Readable when next() has something.
+  /// Returns a descriptor that is readable when next() has something.
   int descriptor() const noexcept { return descriptor_.get(); }
   std::optional<signalfd_siginfo> next() const;
 
-  /// In a forked child: signals are as they were found.
+  /// For a forked child: restores the signals.
   void restore() const noexcept;
 
-  /// Stops this process as a terminal would, until it is continued. Takes that CONT, also one that came before it
-  /// stopped: then it does not. False if there was none, as where the kernel lets no terminal stop it.
+  /// Stops this process as a terminal would, until it is continued. Consumes that CONT; if it arrived before the stop,
+  /// the process does not stop. Returns false if there was none, for example because the kernel lets no terminal stop
+  /// this process.
   static bool stop_here() noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// `holdfast release`: ends a grant that its holder does not end.
+// `holdfast release`: releases a lock that its holder does not release.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ int refuse(const std::string& key, const inspect::Lock& lock, std::uint64_t toke
 int run_release(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::nothing);
   std::uint64_t token = 0;
-  arguments.add_number("-t,--token", "N", "The token of the grant to end; required", token,
+  arguments.add_number("-t,--token", "N", "Release only the grant with this token; required", token,
                        {.least = 1, .wrong = "bad token {}: expected a number above 0"});
   arguments.parse(2, 2, {"NAME", "KEY"});
   if (token == 0) arguments.refuse("no --token was given: \"holdfast locks\" tells it");
@@ -59,16 +59,15 @@ int run_release(Arguments& arguments) {
 
 }  // namespace
 
-const Subcommand kRelease{
-    "release",
-    "End a grant that its holder does not end",
-    "NAME KEY --token N",
-    "Ends the grant of a lock or of permits that has the token N, whichever process has it.",
-    R"("holdfast locks" tells the token, which is the fencing number of the grant. No later grant is
-ended by it. The holder is not told: it learns when it renews or unlocks, and whatever checks
-tokens refuses it from the next grant on.
+const Subcommand kRelease{"release",
+                          "Release a lock that its holder does not release",
+                          "NAME KEY --token N",
+                          "Release the lock or the permits that have the token N, whichever process holds them.",
+                          R"("holdfast locks" shows the token, which is the grant's fencing number. Later grants are not
+affected. The holder is not notified: its next renewal or unlock fails, and whatever checks
+tokens refuses it once the next grant has been seen.
 
-Exit status: 0; 1 refused: the key is not held with that token; 2 trouble.)",
-    run_release};
+Exit status: 0 success; 1 the key is not held with that token; 2 error.)",
+                          run_release};
 
 }  // namespace holdfast::cli

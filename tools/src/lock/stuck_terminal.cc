@@ -27,7 +27,7 @@ int pending_end() {
   return 0;
 }
 
-// Calls what a handler may call, and nothing else.
+// Async-signal-safe.
 extern "C" void look_whether_to_end(int /*number*/) {
   const int error = errno;
   const int number = signal_that_ends != 0 ? static_cast<int>(signal_that_ends) : pending_end();

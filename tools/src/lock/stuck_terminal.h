@@ -1,19 +1,19 @@
-// A terminal that takes nothing, stopped by Ctrl-S or read by nobody, keeps a writer in write(2).
+// A terminal that accepts no output, because of Ctrl-S or because nobody reads it, blocks a writer in write(2).
 #pragma once
 
 #include <termios.h>
 
 namespace holdfast::cli {
 
-/// A write to standard output would not wait.
+/// Returns whether a write to standard output would not block.
 bool terminal_takes_output() noexcept;
 
-/// ncurses begins a write again after every signal, so that nothing but KILL would end a process on such a terminal.
-/// While this lives, INT, TERM, HUP and QUIT end it there, within a second: with the terminal's modes as they
-/// were, and by that signal. They must be blocked. One at a time; it uses ALRM.
+/// ncurses restarts a write after every signal, so only KILL would end a process on such a terminal. While this object
+/// lives, INT, TERM, HUP and QUIT end the process within a second, by that signal and with the terminal's modes
+/// restored. They must be blocked. Only one object at a time; it uses ALRM.
 class StuckTerminal {
  public:
-  /// `ended_by`: the signal that ends the process already; 0: none yet.
+  /// `ended_by`: the signal that is ending the process; 0: none yet.
   explicit StuckTerminal(const termios& before, int ended_by = 0) noexcept;
   ~StuckTerminal();
   StuckTerminal(const StuckTerminal&) = delete;

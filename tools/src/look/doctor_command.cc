@@ -1,4 +1,4 @@
-// `holdfast doctor`: what is wrong with a world, in sentences, and its repair.
+// `holdfast doctor`: reports what is wrong with a world, and repairs it.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ Style style_of(Severity severity) {
   return severity == Severity::warning ? Style::yellow : Style::dim;
 }
 
-/// Gathers what there is, and adds what stands in the way of more.
+/// Gathers the data, and adds findings for what could not be read.
 WorldSnapshot gather(const WorldOptions& world, Findings& findings) {
   return inspect::gather(
       [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
@@ -49,8 +49,7 @@ int status_of(const Findings& findings) {
   return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
 }
 
-/// Agents that refuse a store: the rest of the examination asks nobody, and sees of that at most that there is no
-/// session.
+/// Reports agents that refuse a store: no other check asks an agent; they see at most that there is no session.
 void look_at_stores(Findings& findings) {
   constexpr double kPatience = 1;
   for (const std::string& cluster : listening_agents()) {
@@ -74,7 +73,7 @@ void look_at_stores(Findings& findings) {
 
 // --- repair ---
 
-// This process only looks, for good. So another one does it: `holdfast prune`, as the user that this one has become.
+// This process can only read. So another one repairs: `holdfast prune`, as the user that this process has become.
 bool prune(const std::vector<std::string>& names) {
   const pid_t child = ::fork();
   if (child < 0) return false;
@@ -104,7 +103,7 @@ std::vector<std::string> names_to_repair(WorldSnapshot& snapshot) {
 void repair(WorldSnapshot& snapshot, Findings& findings) {
   const std::vector<std::string> names = names_to_repair(snapshot);
   if (names.empty() || prune(names)) return;
-  // One that was removed meanwhile needs none.
+  // A dictionary that was removed in the meantime needs no repair.
   if (!names_to_repair(snapshot).empty()) findings.push_back({Severity::error, "", "the repair did not succeed", ""});
 }
 
@@ -133,7 +132,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
 int run_doctor(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool repairs = false;
-  arguments.add_flag("--repair", repairs, "Put in order what can be");
+  arguments.add_flag("--repair", repairs, "Repair what can be repaired");
   arguments.parse();
   world.want_openers();
   world.apply();
@@ -158,13 +157,13 @@ int run_doctor(Arguments& arguments) {
 }  // namespace
 
 const Subcommand kDoctor{"doctor",
-                         "Say what is wrong with a world, and repair it",
+                         "Diagnose and repair a runtime directory",
                          "",
-                         "Looks over a world, and says what is wrong with it and what to do.",
-                         R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
-"holdfast prune" does, in the dictionaries that need it, and looks again.
+                         "Report problems in a runtime directory, and what to do about each.",
+                         R"(Without --repair it only reads, and takes no locks. --repair runs "holdfast prune" on the
+dictionaries that need it, and checks again.
 
-Exit status: 0 all is well; 1 warnings; 2 errors.)",
+Exit status: 0 no problems, or notes only; 1 warnings; 2 errors.)",
                          run_doctor};
 
 }  // namespace holdfast::cli

@@ -23,7 +23,7 @@ using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
 
-/// More are of no use to people, and to a program only if it asks for them.
+/// People cannot use more, and programs can ask for more.
 constexpr std::size_t kMostByDefault = 10000;
 
 struct Wanted {
@@ -36,8 +36,8 @@ struct SeenLocks {
   std::string directory;
   std::vector<Lock> locks;
   Processes processes;
-  inspect::Ancestors ancestors;       // of those that wait
-  std::set<std::string> in_clusters;  // dictionaries of which other machines may hold the locks
+  inspect::Ancestors ancestors;       // of the waiters
+  std::set<std::string> in_clusters;  // dictionaries whose locks other machines may hold
   bool in_trouble = false;
 };
 
@@ -208,9 +208,9 @@ int run_locks(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   Wanted wanted;
   arguments.add_flag("-w,--waiting", wanted.waiting,
-                     "Only what is waited for, as trees: which process waits for which");
-  arguments.add_value("--prefix", "TEXT", "Only keys that begin with TEXT", wanted.prefix);
-  arguments.add_number("--max", "N", "At most so many keys; default: 10000", wanted.max, {.least = 1});
+                     "Show only contended locks, as trees: which process waits for which");
+  arguments.add_value("--prefix", "TEXT", "Show only keys that begin with TEXT", wanted.prefix);
+  arguments.add_number("--max", "N", "Show at most N keys; default: 10000", wanted.max, {.least = 1});
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   SeenLocks seen = look(world, arguments.words(), wanted);
   if (world.json())
@@ -225,13 +225,13 @@ int run_locks(Arguments& arguments) {
 }  // namespace
 
 const Subcommand kLocks{"locks",
-                        "List what is held and waited for",
+                        "List locks with their holders and waiters",
                         "[NAME...]",
-                        "Lists what processes hold or wait for: locks, rwlocks, semaphores.",
-                        R"(On a terminal it prints columns, else a line for each holder with tabs between dictionary,
-key, kind, share, token, pid, program, host, state, seconds held, seconds left, waiters and
-reason; "-" is nothing. Keys are printed with \xHH for each byte that is not printable.
-Of a dead holder, the lock is free to the next that asks for it.)",
+                        "List the locks, rwlocks and semaphores that processes hold or wait for.",
+                        R"(A terminal gets columns. Anything else gets one line per holder with tab-separated fields:
+dictionary, key, kind, share, token, pid, program, host, state, seconds held, seconds left,
+waiters, reason; "-" means none. Unprintable bytes of a key are printed as \xHH.
+The lock of a dead holder goes to the next process that asks for it.)",
                         run_locks};
 
 }  // namespace holdfast::cli

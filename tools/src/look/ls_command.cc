@@ -22,11 +22,11 @@ using inspect::Dictionary;
 using inspect::Opener;
 using inspect::Users;
 
-/// To find out which processes have the dictionaries open, and as long for those that hold or wait for locks in them;
-/// without --processes, and with.
+/// Time limit for finding the processes that have the dictionaries open, and again for those that hold or wait for
+/// locks in them; without --processes, and with it.
 constexpr double kShortLook = 0.01;
 constexpr double kLongLook = 30;
-/// Dictionaries as full as this are shown so.
+/// Dictionaries at least this full are highlighted.
 constexpr double kFull = 0.9;
 
 struct ShownOpeners {
@@ -191,7 +191,7 @@ void print_lines(const std::vector<Line>& lines, const Output& output) {
 int run_ls(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool all_processes = false;
-  arguments.add_flag("-p,--processes", all_processes, "Look for all processes, however long that takes");
+  arguments.add_flag("-p,--processes", all_processes, "Find all processes, however long that takes");
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
   SeenDictionaries seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
@@ -227,18 +227,18 @@ int run_stat(Arguments& arguments) {
 const Subcommand kLs{"ls",
                      "List dictionaries",
                      "[NAME...]",
-                     "Lists the dictionaries of a world: how full they are, and which processes use them.",
-                     R"(On a terminal it prints columns, else a line for each dictionary with tabs between name,
-bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble. Processes
-use a dictionary that have it open, or hold or wait for a lock in it. Without --processes they
-are looked for some 100ths of a second; "+" says that there may be more.)",
+                     "List the dictionaries of a runtime directory, with their usage and their processes.",
+                     R"(A terminal gets columns. Anything else gets one line per dictionary with tab-separated fields:
+name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble.
+A process uses a dictionary if it has it open, or holds or waits for a lock in it. Without
+--processes the search stops after some 20 ms; "+" means that there may be more.)",
                      run_ls};
 
 const Subcommand kStat{"stat",
                        "Show one dictionary in detail",
                        "NAME",
-                       "Tells all there is to tell of a dictionary.",
-                       "tools/docs/holdfast.md says what each line counts.",
+                       "Show one dictionary in detail.",
+                       "tools/docs/holdfast.md explains each line.",
                        run_stat};
 
 }  // namespace holdfast::cli

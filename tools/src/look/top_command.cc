@@ -30,11 +30,12 @@ struct Wanted {
   std::optional<std::string> column;
   std::string filter;
   bool batch = false;
-  std::uint64_t count = 0;  // 0: without end
+  std::uint64_t count = 0;  // 0: unlimited
 };
 
 void add_options(Arguments& arguments, Wanted& wanted) {
-  arguments.add_value("-d,--delay", "SECONDS", "Between two looks; default: 2, or more, to take 1 % of a core at most",
+  arguments.add_value("-d,--delay", "SECONDS",
+                      "Refresh every SECONDS; default: 2, or longer to stay within 1 % of a core",
                       [&](const std::string& text) {
                         const auto seconds = inspect::number_of(text);
                         if (!seconds || !(*seconds >= kShortestDelay && *seconds <= kLongestDelay))
@@ -49,10 +50,9 @@ void add_options(Arguments& arguments, Wanted& wanted) {
                         if (find_column(text)) return std::string();
                         return fmt::format("bad column {}: expected one of {}", quote(text), names_of_columns());
                       });
-  arguments.add_value("--filter", "TEXT", "Only what has TEXT in its name, key or holder", wanted.filter);
-  arguments.add_flag("-b,--batch", wanted.batch, "Print text; default unless standard output is a terminal");
-  arguments.add_number("-n,--count", "COUNT", "Print so many times, then end; with --batch", wanted.count,
-                       {.least = 1});
+  arguments.add_value("--filter", "TEXT", "Show only rows with TEXT in their name, key or holder", wanted.filter);
+  arguments.add_flag("-b,--batch", wanted.batch, "Print text; the default unless standard output is a terminal");
+  arguments.add_number("-n,--count", "COUNT", "With --batch: exit after COUNT refreshes", wanted.count, {.least = 1});
 }
 
 // --- batch ---
@@ -138,7 +138,7 @@ int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::
 #endif
 }
 
-/// Ends the command if one is not there.
+/// Ends the command if a named dictionary does not exist.
 void require(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto dict = inspect::attach(name);
@@ -172,13 +172,13 @@ int run_top(Arguments& arguments) {
 }  // namespace
 
 const Subcommand kTop{"top",
-                      "Show locks and rates live, on the whole screen",
+                      "Monitor locks and rates, full screen",
                       "[NAME...]",
-                      "Shows a world as it lives: locks with holders and waiters, rates.",
-                      R"(On a terminal it fills the screen: F1 tells of the keys, q ends it. Else, or with --batch,
-it prints both tables again and again. A program gets a line for each thing, tabs between
-what begins with "world", "lock" or "dictionary", or with --json an object for each look;
-tools/docs/holdfast.md has the fields.)",
+                      "Monitor a runtime directory: locks with their holders and waiters, and rates.",
+                      R"(On a terminal it fills the screen: F1 shows the keys, q quits. Elsewhere, or with --batch, it
+prints both tables repeatedly. A program gets tab-separated lines that begin with "world",
+"lock" or "dictionary", or with --json one object per refresh; tools/docs/holdfast.md
+describes the fields.)",
                       run_top};
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
-// What `holdfast top --batch --json` prints: one look at a world as an object.
+// The output of `holdfast top --batch --json`: one object per refresh.
 #pragma once
 
 #include "inspect/json.h"
@@ -6,7 +6,7 @@
 
 namespace holdfast::cli {
 
-/// Rows are those of the tables, in their order.
+/// Rows come from the tables, in the same order.
 inspect::Json to_json(const TopView& view);
 
 }  // namespace holdfast::cli

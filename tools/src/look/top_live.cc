@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
 
-/// Signals are read as what is typed is, so that none comes in the middle of a drawing.
+/// Reads signals like keys, so that none interrupts drawing.
 class Signals {
  public:
   Signals() {
@@ -39,7 +39,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int file() const noexcept { return file_.get(); }
-  /// 0: there is none.
+  /// Returns 0 if there is none.
   int next() const {
     signalfd_siginfo info{};
     return ::read(file_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
@@ -50,7 +50,7 @@ class Signals {
   inspect::Descriptor file_;
 };
 
-/// Lets the signal do what it does to a process that does not care.
+/// Lets the signal have its default effect.
 void suffer(int number) {
   sigset_t one;
   sigset_t before;
@@ -67,7 +67,7 @@ class Live {
   Live(TopView& view, const std::string& directory, const std::vector<std::string>& names, bool colours)
       : view_(view), directory_(directory), names_(names), screen_(colours) {}
 
-  /// The signal that ended it; 0: a key did, or the terminal is gone.
+  /// Returns the signal that ended it; 0: a key did, or the terminal is gone.
   int run() {
     look();
     while (!over_) {
@@ -83,7 +83,7 @@ class Live {
   bool terminal_is_gone() const noexcept { return gone_; }
 
  private:
-  // The first two looks are close to each other: there is something to see soon.
+  // The first two refreshes follow each other quickly, so that rates appear soon.
   void look() {
     constexpr double kFirstInterval = 0.25;
     auto seen = inspect::take_snapshot(directory_, names_);
@@ -96,7 +96,7 @@ class Live {
 
   void wait() {
     constexpr double kMilli = 1000;
-    due_ = std::min(due_, holdfast_now() + view_.pace().delay());  // it may have been shortened
+    due_ = std::min(due_, holdfast_now() + view_.pace().delay());  // the delay may have been shortened
     const double left = std::max(0.0, due_ - holdfast_now());
     pollfd files[] = {{STDIN_FILENO, POLLIN, 0}, {signals_.file(), POLLIN, 0}};
     const int ready = ::poll(files, 2, view_.paused() ? -1 : static_cast<int>(left * kMilli) + 1);
@@ -113,7 +113,7 @@ class Live {
       any = true;
       over_ = !view_.press(press.key, press.text, screen_.page());
     }
-    // Input without a key is the end of it, or a part of one: an end stays.
+    // Input without a key is end of file, or part of a key; end of file stays.
     constexpr int kMost = 100;
     empty_ = has_keys_ && !any ? empty_ + 1 : 0;
     if (empty_ > kMost) over_ = gone_ = true;

@@ -1,4 +1,4 @@
-// The loop of `holdfast top` on a terminal: looks, draws, keys and signals, one after the other in one thread.
+// The loop of `holdfast top` on a terminal: reads the world, draws, and handles keys and signals, all in one thread.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace holdfast::cli {
 
-/// Until it is quit. The exit status; after TERM, HUP and QUIT the process ends by that signal instead.
+/// Runs until the user quits. Returns the exit status; after TERM, HUP and QUIT the process ends by that signal
+/// instead.
 int run_top_live(TopView& view, const std::string& directory, const std::vector<std::string>& names, bool colours);
 
 }  // namespace holdfast::cli

@@ -18,7 +18,7 @@ using inspect::Process;
 using inspect::Rates;
 using inspect::Snapshot;
 
-constexpr double kFull = 0.9;  // dictionaries as full as this are shown so
+constexpr double kFull = 0.9;  // dictionaries at least this full are highlighted
 
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
@@ -57,7 +57,7 @@ Style style_of(const Process& process) {
 
 // --- locks ---
 
-/// "backup.sh 4711", with what is unusual of it.
+/// Returns "backup.sh 4711", with anything unusual about it.
 std::string holder_in_words(const Process& process, std::uint32_t count) {
   if (process.pid == 0) return "gone";
   std::string text = fmt::format("{} {}", or_dash(inspect::escaped(process.program)), process.shown_pid());
@@ -67,7 +67,7 @@ std::string holder_in_words(const Process& process, std::uint32_t count) {
   return text;
 }
 
-/// Of a program that reads: pid, program, state.
+/// Returns pid, program and state for programs.
 std::string holder_for_programs(const Process& process) {
   return fmt::format("{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
                      inspect::life_in_words(process.life));
@@ -126,7 +126,7 @@ bool is_before(const TopCell& one, const TopCell& other, bool is_number) {
   return is_number ? one.number > other.number : one.text < other.text;
 }
 
-/// What is equal in the column is sorted by the others that were asked for: locks by waiters, wait, hold, contention.
+/// Rows that are equal in the column are sorted by the default columns: locks by waiters, wait, hold, contention.
 void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   const std::vector<TopColumn>& columns = columns_of(pane);
   std::vector<std::size_t> then{order.column, 5, 6, 4, 7, 0, 1};

@@ -1,5 +1,5 @@
-// The two tables of `holdfast top`: locks and dictionaries, as rows of texts that are safe to print, with what they are
-// sorted by.
+// The two tables of `holdfast top`, locks and dictionaries, as rows of texts that are safe to print, with their sort
+// keys.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,22 @@ enum class TopPane { locks, dictionaries };
 struct TopColumn {
   const char* name;  // for --sort
   const char* title;
-  std::size_t width;   // at most on a screen, unless there is more room than all need
-  int importance;      // where the screen is narrow, the least important are left out
-  bool right = false;  // a number: sorted with the largest first
-  bool grows = false;  // takes what is left of the line, and its `width` before less important columns are shown
+  std::size_t width;   // at most, unless all columns fit with room to spare
+  int importance;      // on a narrow screen, the least important columns are left out
+  bool right = false;  // a number: the largest is sorted first
+  bool grows = false;  // takes the rest of the line, and its `width` before less important columns are shown
 };
 
 struct TopCell {
   std::string text;
-  double number = 0;  // what it is sorted by in a column of numbers
+  double number = 0;  // sort key in a column of numbers
   Style style = Style::plain;
   std::string plain{};  // for programs; empty: the text
 };
 
 struct TopRow {
   std::vector<TopCell> cells;
-  std::size_t source = 0;  // its place among the rates
+  std::size_t source = 0;  // index among the rates
 };
 
 const std::vector<TopColumn>& columns_of(TopPane pane);
@@ -42,25 +42,25 @@ struct TopOrder {
   bool inverted = false;
 };
 
-/// The column with that name, and where it is.
+/// Finds the column with that name.
 std::optional<std::pair<TopPane, std::size_t>> find_column(const std::string& name);
-/// "waiters, wait, ...": those of both panes.
+/// Returns "waiters, wait, ...": the columns of both panes.
 std::string names_of_columns();
-/// That which a pane is sorted by at first.
+/// Returns the column by which a pane is sorted at first.
 std::size_t first_column_of(TopPane pane);
 
-/// Those in which a name, a key, a program or a reason has the text, whatever its case, in that order.
+/// Returns the sorted rows in which a name, a key, a program or a reason contains the text, ignoring case.
 std::vector<TopRow> rows_of(TopPane pane, const inspect::Snapshot& snapshot, const inspect::Rates& rates,
                             const std::string& filter, TopOrder order);
-/// Whether one of its texts has that text, whatever its case.
+/// Returns whether one of the row's texts contains that text, ignoring case.
 bool has_text(TopPane pane, const TopRow& row, const std::string& text);
 
-/// What the head says, line by line.
+/// Returns the lines of the head.
 std::vector<std::string> head_of(const inspect::Snapshot& snapshot, const inspect::Rates& rates);
-/// All that is known of one lock, line by line.
+/// Returns all that is known about one lock, line by line.
 std::vector<std::string> details_of(const inspect::Snapshot& snapshot, const inspect::LockRates& lock);
 
-/// "1234", "12.3", "0.25": a rate in few characters.
+/// Returns a rate in few characters: "1234", "12.3", "0.25".
 std::string rate_in_words(double rate);
 
 }  // namespace holdfast::cli

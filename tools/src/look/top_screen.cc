@@ -22,7 +22,7 @@
 #include "base/name.h"
 #include "lock/stuck_terminal.h"
 
-// The terminal header has macros of names that are used here.
+// The terminal header defines macros with names that are used here.
 #undef lines
 #undef columns
 #undef tab
@@ -31,7 +31,7 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr int kLowScreen = 9;  // below this the head is left out
+constexpr int kLowScreen = 9;  // the head is left out on lower screens
 constexpr std::size_t kHead = 4;
 constexpr std::size_t kGap = 1;
 
@@ -54,7 +54,7 @@ const char* const kHelp[] = {
     "P50, P99: of the waits that ended in the last interval.",
 };
 
-/// One character of UTF-8, taken from the text, which is valid.
+/// Takes one UTF-8 character from the text, which must be valid.
 wchar_t next_character(std::string_view& text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const std::size_t bytes = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
@@ -65,7 +65,7 @@ wchar_t next_character(std::string_view& text) {
   return static_cast<wchar_t>(code);
 }
 
-/// A text of escaped(), as the locale can show it: so many columns of the terminal at most.
+/// A text of escaped(), as the locale can show it, limited to a number of terminal columns.
 struct Shown {
   std::wstring text;
   std::size_t width = 0;
@@ -138,7 +138,7 @@ std::size_t width_on_screen(std::string_view text) {
   return width;
 }
 
-/// What each column needs for its title, with the mark of the order, and for its texts.
+/// Returns the width that each column needs for its title, with the sort mark, and for its texts.
 std::vector<std::size_t> needs_of(TopView& view) {
   const std::vector<TopColumn>& columns = columns_of(view.pane);
   std::vector<std::size_t> needs;
@@ -150,8 +150,8 @@ std::vector<std::size_t> needs_of(TopView& view) {
   return needs;
 }
 
-/// What is left of the line goes to the column that grows, as far as it needs it, then to others that are cut; what
-/// none needs, to the first again, so that numbers stand at the right.
+/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are cut. What
+/// nobody needs goes to the growing column, so that numbers are at the right edge.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
   const auto give = [&](std::size_t i, std::size_t most) {
@@ -166,7 +166,7 @@ void share(std::size_t left, const std::vector<TopColumn>& columns, const std::v
     if (columns[i].grows && widths[i] != 0) give(i, left);
 }
 
-/// The columns that fit, and how wide each is; 0: left out.
+/// Returns the width of each column that fits; 0: left out.
 std::vector<std::size_t> widths_of(TopView& view, std::size_t width) {
   const std::vector<TopColumn>& columns = columns_of(view.pane);
   const std::vector<std::size_t> needs = needs_of(view);
@@ -180,7 +180,7 @@ std::vector<std::size_t> widths_of(TopView& view, std::size_t width) {
     std::size_t least = columns.size();
     for (std::size_t i = 0; i < columns.size(); ++i)
       if (widths[i] != 0 && (least == columns.size() || columns[i].importance < columns[least].importance)) least = i;
-    if (least == columns.size() || widths[least] == sum - kGap) break;  // one stays, and is cut
+    if (least == columns.size() || widths[least] == sum - kGap) break;  // at least one stays, and is cut
     sum -= widths[least] + kGap;
     widths[least] = 0;
   }
@@ -332,7 +332,7 @@ TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
   ::set_escdelay(kEscapeMilliseconds);
 }
 
-// A terminal that takes nothing, stopped by Ctrl-S or gone, would keep endwin for ever.
+// A terminal that accepts no output, stopped by Ctrl-S or gone, would block endwin for ever.
 TopScreen::~TopScreen() {
   const StuckTerminal stuck(parts_->before, parts_->ended_by);
   if (terminal_takes_output()) ::endwin();
@@ -363,7 +363,7 @@ void TopScreen::draw(TopView& view, const std::string& message) {
 
 bool TopScreen::read(TopPress& press) {
   wint_t code = 0;
-  const StuckTerminal stuck(parts_->before);  // what was not drawn is drawn before a key is read
+  const StuckTerminal stuck(parts_->before);  // pending output is drawn before a key is read
   const int kind = ::get_wch(&code);
   if (kind == ERR) return false;
   press.key = kind == KEY_CODE_YES ? key_of_function(code) : key_of_character(code);

@@ -1,4 +1,4 @@
-// The terminal of `holdfast top`, by ncurses: draws the view, reads keys, and gives the terminal back as it was.
+// The terminal of `holdfast top`, by ncurses: draws the view, reads keys, and restores the terminal.
 #pragma once
 
 #include <termios.h>
@@ -18,24 +18,24 @@ struct TopPress {
 
 class TopScreen {
  public:
-  /// Takes the terminal of standard input and output. Throws a sentence if it cannot be driven.
+  /// Takes over the terminal of standard input and output. Throws a message if it cannot be used.
   explicit TopScreen(bool colours);
   ~TopScreen();
   TopScreen(const TopScreen&) = delete;
   TopScreen& operator=(const TopScreen&) = delete;
 
-  /// `message`: in place of the last line; empty: keys.
+  /// `message`: replaces the last line; empty: the line of keys.
   void draw(TopView& view, const std::string& message);
-  /// The next key that was typed; false if there is none.
+  /// Reads the next key; returns false if there is none.
   bool read(TopPress& press);
-  /// Rows of a table that fit.
+  /// Returns the number of table rows that fit.
   std::size_t page() const noexcept;
-  /// The terminal has another size.
+  /// Adapts to a new terminal size.
   void resize();
-  /// Gives the terminal back, for as long as the process is stopped; takes it again.
+  /// Restores the terminal while the process is stopped, then takes it over again.
   void leave();
   void come_back();
-  /// The process will end by this signal.
+  /// Announces that this signal will end the process.
   void end_by(int signal) noexcept;
 
  private:

@@ -13,7 +13,7 @@ double used_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SE
 }  // namespace
 
 TopView::TopView(TopPace pace) : pace_(pace) {
-  pace_.note_look(used_seconds());  // what starting took is not the price of a look
+  pace_.note_look(used_seconds());  // the cost of starting is not the cost of a refresh
   for (const TopPane each : {TopPane::locks, TopPane::dictionaries})
     orders[static_cast<std::size_t>(each)].column = first_column_of(each);
 }
@@ -93,7 +93,7 @@ void TopView::act(TopKey key, const std::string& typed) {
     case TopKey::enter:
       open_details();
       break;
-    case TopKey::escape:  // not the end: over a slow line, the begin of an arrow key may look like it
+    case TopKey::escape:  // does not quit: over a slow line, the start of an arrow key may look like it
       filter.clear();
       arrange();
       break;
@@ -125,7 +125,7 @@ void TopView::begin(Prompt prompt) {
   typed_ = prompt == Prompt::filter ? filter : "";
 }
 
-// A search moves with each character. Escape: as it was, and without a filter.
+// A search moves with each character. Escape restores the view, without a filter.
 void TopView::press_in_prompt(TopKey key, const std::string& typed) {
   if (key == TopKey::enter || key == TopKey::escape) {
     if (prompt_ == Prompt::filter) filter = key == TopKey::enter ? typed_ : "";
@@ -146,7 +146,7 @@ void TopView::edit(TopKey key, const std::string& typed) {
   constexpr std::size_t kMost = 256;
   if (key == TopKey::text && typed_.size() + typed.size() <= kMost) typed_ += typed;
   if (key != TopKey::backspace) return;
-  while (!typed_.empty()) {  // a whole character
+  while (!typed_.empty()) {  // removes a whole character
     const auto last = static_cast<unsigned char>(typed_.back());
     typed_.pop_back();
     if ((last & 0xC0) != 0x80) break;

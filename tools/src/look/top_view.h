@@ -1,4 +1,4 @@
-// What the person before `holdfast top` has chosen, and what keys do to it. It knows no terminal.
+// The state of `holdfast top` that the user has chosen, and how keys change it. Independent of the terminal.
 #pragma once
 
 #include <array>
@@ -45,11 +45,11 @@ class TopView {
   const TopPace& pace() const noexcept { return pace_; }
   TopOrder& order() noexcept { return orders[static_cast<std::size_t>(pane)]; }
 
-  /// Takes what was seen, and makes rows of it and of what was seen before.
+  /// Takes a new snapshot, and computes rows from it and the previous one.
   void show(inspect::Snapshot now);
-  /// `typed`: the characters, in UTF-8, of TopKey::text. `page`: rows that fit. False: it is over.
+  /// `typed`: the characters of TopKey::text, in UTF-8. `page`: rows that fit. Returns false to quit.
   bool press(TopKey key, const std::string& typed, std::size_t page);
-  /// Lets `page` rows be seen, with the chosen one among them.
+  /// Scrolls so that `page` rows are visible, with the chosen row among them.
   void fit(std::size_t page);
 
   const inspect::Snapshot& snapshot() const noexcept { return now_; }
@@ -61,7 +61,7 @@ class TopView {
   Shows shows() const noexcept { return shows_; }
   Prompt prompt() const noexcept { return prompt_; }
   const std::string& typed() const noexcept { return typed_; }
-  /// Of the lock that was chosen; a sentence if it is gone.
+  /// Returns the details of the chosen lock; a sentence if it is gone.
   std::vector<std::string> details() const;
 
  private:

@@ -1,4 +1,4 @@
-// How long to wait before a worker that died is started again: a broken script must not use up the machine.
+// How long to wait before a dead worker is restarted: a broken script must not use up the machine.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ class Backoff {
 
   static constexpr Duration kFirst{100};
   static constexpr Duration kLongest{5000};
-  /// A worker that lived as long as this was sound: the next wait is the first again.
+  /// After a life of this length, the next wait is the shortest again.
   static constexpr Duration kSoundLife{10000};
 
   template <class Lived>

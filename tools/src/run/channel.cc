@@ -23,7 +23,7 @@ constexpr int kNudge = SIGURG;
 constexpr int kFirstSleepMs = 1;
 constexpr int kLongestSleepMs = 1000;
 
-// Globals, because the thread outlives every scope: exit() may run while it reads. The flags carry no other data, so
+// Globals, because the thread outlives every scope: exit() may run while it reads. The flags publish no other data, so
 // every access is relaxed.
 std::atomic<bool> requested{false};  // set by the thread
 std::atomic<bool> expected{false};   // set by the script
@@ -47,7 +47,7 @@ bool must_nudge() noexcept {
          !noticed.load(std::memory_order_relaxed);
 }
 
-/// A nudge between the script's question and its sleep is lost, hence more than one.
+/// A nudge between the script's check and its sleep has no effect, so it is repeated.
 void* listen_loop(void* /*unused*/) {
   int sleep_ms = kFirstSleepMs;
   for (;;) {
@@ -88,12 +88,12 @@ ExitRequest listen_to_master(Descriptor worker_end) {
   main_thread = pthread_self();
   struct sigaction nudge {};
   nudge.sa_handler = do_nothing;
-  nudge.sa_flags = SA_RESTART;  // reads and writes of the script go on; sleeps end all the same
+  nudge.sa_flags = SA_RESTART;  // the script's reads and writes are restarted; sleeps still end
   sigaction(kNudge, &nudge, nullptr);
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  // The new thread inherits the mask: there is no instant at which it could take a signal from the script.
+  // The new thread inherits the mask, so it can never take a signal from the script.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

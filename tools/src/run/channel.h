@@ -1,7 +1,7 @@
 // The channel from the master to one worker: a socket pair with records of fixed size.
 //
-// A command asks for something. The end of the channel tells that the master is gone, in whatever way, because only the
-// master holds the other descriptor.
+// Records are commands. End of file means that the master is gone, for whatever reason, because only the master holds
+// the other descriptor.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace holdfast::cli {
 
 enum class Command : std::uint32_t {
-  quit = 1,  // end when the work in hand is done
+  quit = 1,  // end when the current work is done
 };
 
 struct ChannelPair {
@@ -22,21 +22,21 @@ struct ChannelPair {
 /// Throws std::system_error.
 ChannelPair make_channel();
 
-/// A failure is ignored: the worker is gone.
+/// Ignores failure: the worker is gone then.
 void send_command(const Descriptor& master_end, Command command) noexcept;
 
-/// The question whether this worker is to end, as the script asks it.
+/// Lets the script ask whether this worker should end.
 class ExitRequest {
  public:
-  /// Whether Command::quit came.
+  /// Returns whether Command::quit has arrived.
   bool ask() noexcept;
-  /// Call it when the script begins to ask: from then on Command::quit cuts sleeps of the main thread short until the
-  /// script has asked again.
+  /// Call it when the script begins to check: from then on Command::quit interrupts sleeps of the main thread until the
+  /// script has checked again.
   void expect_question() noexcept;
 };
 
-/// Starts the thread that reads the channel as long as the process lives. It blocks every signal and touches nothing of
-/// the script. When the master is gone it ends the process at once. To be called once, by the main thread. Throws
+/// Starts the thread that reads the channel while the process lives. The thread blocks every signal and touches nothing
+/// of the script. It ends the process at once when the master is gone. Call it once, from the main thread. Throws
 /// std::system_error.
 ExitRequest listen_to_master(Descriptor worker_end);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kVariable = "HOLDFAST_DICTS";
 
-/// Null if there is none of that name.
+/// Returns null if there is none with that name.
 const Declaration* find(const std::vector<Declaration>& declarations, std::string_view name) {
   const auto found = std::find_if(declarations.begin(), declarations.end(),
                                   [name](const Declaration& declaration) { return declaration.name == name; });

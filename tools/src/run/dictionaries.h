@@ -1,4 +1,4 @@
-// Dictionaries declared in advance: --dict NAME=SIZE[:largest=VALUE] and $HOLDFAST_DICTS.
+// Dictionaries that are opened in advance: --dict NAME=SIZE[:largest=VALUE] and $HOLDFAST_DICTS.
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace holdfast::cli {
 
-/// A declaration of a size that a dictionary can have.
+/// Parses a declaration; its size must be one that a dictionary can have.
 Expected<Declaration> read_declaration(std::string_view text);
 
-/// $HOLDFAST_DICTS, empty when it is not set.
+/// Parses $HOLDFAST_DICTS; empty if it is not set.
 Expected<std::vector<Declaration>> environment_declarations();
 
-/// Both lists; for a name in both, that of `options` counts. A name that is twice in one list must have the same size
-/// and largest value.
+/// Merges both lists; `options` takes precedence for a name in both. If a name is twice in one list, both must have the
+/// same size and largest value.
 Expected<std::vector<Declaration>> merge_declarations(const std::vector<Declaration>& environment,
                                                       const std::vector<Declaration>& options);
 
 /// Writes them to $HOLDFAST_DICTS, for the library in this process and its children.
 void export_declarations(const std::vector<Declaration>& declarations);
 
-/// Enters the world and opens each, so that they live as long as this process does.
+/// Enters the world and opens each dictionary, so that they live as long as this process.
 Status open_declarations(const std::vector<Declaration>& declarations);
 
 }  // namespace holdfast::cli

@@ -53,7 +53,7 @@ int Master::run() {
   return failed_ ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-// In a child, because a fork of a process that has used Lua would carry its state along.
+// Compile in a child: a process that has used Lua would pass its state on when it forks.
 bool Master::script_compiles() {
   const pid_t child = ::fork();
   if (child < 0) {
@@ -84,7 +84,7 @@ bool Master::start_worker(int number) try {
 
 void Master::become_worker(int number, ChannelPair channel) {
   follow_master(pid_, SIGTERM);
-  // A copy of a channel's upper end that stayed open here would hide the master's death from the other workers.
+  // If our end of the channel stayed open here, the other workers would not notice the master's death.
   channel.master.reset();
   for (Worker& worker : workers_) worker.channel.reset();
   signals_.become_worker();

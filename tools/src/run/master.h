@@ -28,7 +28,8 @@ class Master {
  public:
   explicit Master(const RunOptions& options);
 
-  /// Until the last worker has ended. 0 if all succeeded, else 1. Ends the process by the signal that stopped it.
+  /// Runs until the last worker has ended. Returns 0 if all succeeded, otherwise 1. Ends the process by the signal that
+  /// stopped it.
   int run();
 
  private:
@@ -42,11 +43,11 @@ class Master {
     pid_t pid;
     Descriptor channel;
     Time started;
-    bool retired = false;    // told to quit after a reload: not started again
-    bool discarded = false;  // the master ends it: do not report how it ends
+    bool retired = false;    // told to quit after a reload: not restarted
+    bool discarded = false;  // the master ends it: its end is not reported
   };
 
-  /// What is known about one worker number over the lives of its processes.
+  /// The state of one worker number over several processes.
   struct Place {
     Backoff backoff;
     std::optional<Time> respawn_at;
@@ -82,7 +83,7 @@ class Master {
   SignalQueue signals_;
   RunAgents agents_;
   Phase phase_ = Phase::running;
-  std::vector<Worker> workers_;  // those that live
+  std::vector<Worker> workers_;  // the living ones
   std::vector<Place> places_;    // by number
   std::optional<Time> kill_at_;
   int stop_signal_ = 0;

@@ -50,7 +50,7 @@ bool RunAgents::start(Agent& agent) {
   return false;
 }
 
-// In a session of its own: what a terminal sends is for the workers, which need their locks to the end.
+// Run it in its own session: signals typed at a terminal are for the workers, which need their locks to the end.
 void RunAgents::become(const Agent& agent) {
   follow_master(master_, SIGTERM);
   ::setsid();

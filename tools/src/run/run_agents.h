@@ -1,5 +1,5 @@
-// The agents of `holdfast run --agent`: one for each cluster that was named, for as long as the master runs. Where
-// another agent acts already, as that of systemd, it stands by.
+// The agents of `holdfast run --agent`: one for each named cluster, while the master runs. If another agent is active
+// already, such as systemd's, ours stands by.
 #pragma once
 
 #include <sys/types.h>
@@ -22,21 +22,21 @@ class RunAgents {
 
   RunAgents(const RunOptions& options, SignalQueue& signals);
 
-  /// False, after a sentence: they cannot be run.
+  /// Returns false, after an error message, if they cannot run.
   bool start();
   enum class End { none, started_again, hopeless };
-  /// What follows from the end of that child. none: it is no agent. hopeless: its configuration is wrong, as was said.
+  /// Handles the end of a child. none: it is not an agent. hopeless: its configuration is wrong, which it has reported.
   End on_end(pid_t child, int status);
-  /// Starts again what is due.
+  /// Restarts agents that are due.
   void act_on_time(Time now);
   std::optional<Time> next_deadline() const;
-  /// Ends them, and waits for that. Call it when the workers have ended: they need their locks no longer.
+  /// Ends them, and waits for that. Call it when the workers have ended and no longer need their locks.
   void stop();
 
  private:
   struct Agent {
     std::string cluster;
-    pid_t pid = 0;  // 0: it does not run
+    pid_t pid = 0;  // 0: not running
     Time started;
     std::optional<Time> again_at;
     Backoff backoff;

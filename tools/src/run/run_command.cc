@@ -1,4 +1,4 @@
-// `holdfast run`: a Lua script in several worker processes.
+// `holdfast run`: runs a Lua script in several worker processes.
 #include <fmt/core.h>
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ namespace holdfast::cli {
 namespace {
 
 int run_master(const RunOptions& options) try {
-  // The workers inherit the guard. If it cannot be installed, they run without it, as any host does.
+  // The workers inherit the guard. If it cannot be installed, they run without it, like any host.
   static_cast<void>(holdfast_guard_sigbus());
   export_declarations(options.dictionaries);
   if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {
@@ -37,18 +37,18 @@ int run_run(Arguments& arguments) { return run_master(read_run_options(arguments
 const Subcommand kRun{"run",
                       "Run a Lua script in several worker processes",
                       "SCRIPT [ARGUMENTS...]\n       holdfast run [OPTIONS] -e CODE [-- ARGUMENTS...]",
-                      "Runs a Lua script in several worker processes.",
-                      R"(SCRIPT runs once in every worker. Arguments after it are in the table arg.
+                      "Run a Lua script in several worker processes.",
+                      R"(SCRIPT runs once in every worker. Its arguments are in the table arg.
 With -e, the arguments of CODE follow "--".
-In the script, require "resty.holdfast.worker" tells id(), count() and exiting().
+In the script, require "resty.holdfast.worker" has id(), count() and exiting().
 
 Signals to the master:
   TERM, INT  stop the workers at once; a second one kills them
   QUIT       let the workers finish
-  HUP        start new workers with the script as it is now, let the old ones finish
+  HUP        read the script again, start new workers, let the old ones finish
 
-Exit status: 0 all workers succeeded, 1 a worker failed, 2 the command line is wrong;
-ended by TERM or INT, the master ends by that signal.)",
+Exit status: 0 all workers succeeded; 1 a worker failed; 2 invalid command line.
+If TERM or INT stops the master, it dies of that signal.)",
                       run_run};
 
 }  // namespace holdfast::cli

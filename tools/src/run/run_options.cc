@@ -50,13 +50,13 @@ std::string read_agent(const std::string& text, std::vector<std::string>& agents
   return {};
 }
 
-/// As lines of one script: a second one sees the local variables of the first.
+/// Joins the parts as lines of one script, so that a second line sees the local variables of the first.
 std::string read_code(const std::string& text, std::optional<std::string>& code) {
   code = code ? *code + "\n" + text : text;
   return {};
 }
 
-/// Why the file cannot be run; empty if it can. Workers read it one by one, so a pipe will not do.
+/// Returns why the file cannot be run; empty if it can. Each worker reads it, so it cannot be a pipe.
 std::string judge_script(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0) return fmt::format("cannot read the script \"{}\": {}", path, std::strerror(errno));
@@ -68,22 +68,22 @@ std::string judge_script(const std::string& path) {
 
 void add_options(Arguments& arguments, RunOptions& options) {
   arguments.pass_on_from_first_word();
-  arguments.add_value("-e", "CODE", "Run CODE instead of a script; may be repeated, each is a line of one script",
-                      read_code, options.script.code);
-  arguments.add_number("--workers", "N", "Number of workers; default: the number of processors", options.workers,
+  arguments.add_value("-e", "CODE", "Run CODE instead of a script; may be repeated to add lines", read_code,
+                      options.script.code);
+  arguments.add_number("--workers", "N", "Start N workers; default: the number of processors", options.workers,
                        {.least = 1, .most = kWorkersMax, .wrong = kWrongWorkers});
   arguments.add_value("--dict", "NAME=SIZE", "Open a shared dictionary, as in --dict my_locks=1m; may be repeated",
                       read_dictionary, options.dictionaries);
-  arguments.add_value("--agent", "CLUSTER", "Have an agent of the cluster, as long as the workers run; may be repeated",
+  arguments.add_value("--agent", "CLUSTER", "Run this cluster's agent while the workers run; may be repeated",
                       read_agent, options.agents);
-  arguments.add_file("--agent-config", "Configuration of that agent; default: /etc/holdfast/CLUSTER.json",
+  arguments.add_file("--agent-config", "Configure that agent by FILE; default: /etc/holdfast/CLUSTER.json",
                      options.agent_config);
-  arguments.add_value("--grace", "SECONDS", "Time from TERM to KILL when workers are stopped; default: 5", read_grace,
+  arguments.add_value("--grace", "SECONDS", "When stopping, send KILL this long after TERM; default: 5", read_grace,
                       options.grace);
-  arguments.add_flag("--respawn", options.respawn, "Start a worker again when it fails");
+  arguments.add_flag("--respawn", options.respawn, "Restart a worker when it fails");
 }
 
-/// Empty, or what is wrong.
+/// Returns what is wrong, or an empty string.
 std::string read_script(const Arguments& arguments, Script& script) {
   script.arguments = arguments.passed_on();
   if (script.code) {
@@ -98,7 +98,7 @@ std::string read_script(const Arguments& arguments, Script& script) {
   return judge_script(script.path);
 }
 
-/// The same, for what the options are together.
+/// The same for the combination of options.
 std::string judge(RunOptions& options) {
   const auto environment = environment_declarations();
   if (!environment) return environment.status().message;

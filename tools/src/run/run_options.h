@@ -1,4 +1,4 @@
-// The command line of `holdfast run`.
+// Reads the command line of `holdfast run`.
 #pragma once
 
 #include <chrono>
@@ -11,17 +11,17 @@
 
 namespace holdfast::cli {
 
-/// As many processes as can be in a runtime directory, but for the command itself.
+/// The number of processes in a runtime directory, less the command itself.
 inline constexpr int kWorkersMax = 1023;
 inline constexpr double kGraceMax = 86400;
 
 struct RunOptions {
   int workers = 1;
-  std::vector<Declaration> dictionaries;  // of --dict and $HOLDFAST_DICTS
+  std::vector<Declaration> dictionaries;  // from --dict and $HOLDFAST_DICTS
   std::vector<std::string> agents;        // the clusters
-  std::string agent_config;               // a file; empty: that of the cluster
+  std::string agent_config;               // a file; empty: the cluster's default
   bool respawn = false;
-  std::chrono::duration<double> grace{5};  // from the polite end of a worker to the forced one
+  std::chrono::duration<double> grace{5};  // from TERM to KILL
   Script script;
 };
 

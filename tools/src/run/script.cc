@@ -28,7 +28,7 @@ int open_libraries(lua_State* state) {
   return 0;
 }
 
-/// The value that the package library gives package.path and package.cpath when no environment variable is set.
+/// Returns the value that the package library gives package.path and package.cpath if no environment variable is set.
 std::string package_field(lua_State* state, const char* name) {
   lua_getglobal(state, "package");
   lua_getfield(state, -1, name);
@@ -52,7 +52,7 @@ void set_search_paths(lua_State* state) {
                     join_path(::secure_getenv("LUA_CPATH"), own.library, package_field(state, "cpath")));
 }
 
-/// Leaves the environment's paths out, so that the package library has its defaults only.
+/// Ignores the environment's paths, so that the package library has its defaults only.
 bool open_libraries_without_paths(lua_State* state) {
   lua_pushboolean(state, 1);
   lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");
@@ -62,8 +62,8 @@ bool open_libraries_without_paths(lua_State* state) {
   return opened;
 }
 
-// The module resty.holdfast.channel, which resty.holdfast.worker looks for: {exiting = function}. A C function, because
-// LuaJIT may take the load of an FFI pointer, volatile or not, out of a loop.
+// The module resty.holdfast.channel, which resty.holdfast.worker looks for: {exiting = function}. It is a C function,
+// because LuaJIT may hoist the load of an FFI pointer, volatile or not, out of a loop.
 
 int exiting(lua_State* state) {
   auto* request = static_cast<ExitRequest*>(lua_touserdata(state, lua_upvalueindex(1)));
@@ -102,7 +102,7 @@ void set_arguments(lua_State* state, const Script& script) {
   lua_setglobal(state, "arg");
 }
 
-/// Makes a string of the error value and adds where it was raised.
+/// Converts the error value to a string and adds a traceback.
 int add_traceback(lua_State* state) {
   if (lua_tostring(state, 1) == nullptr) {
     if (luaL_callmeta(state, 1, "__tostring") == 0 || lua_tostring(state, -1) == nullptr)
@@ -122,7 +122,8 @@ std::string pop_message(lua_State* state) {
   return message;
 }
 
-/// Calls what lies under its `count` arguments on the stack and leaves `results` values there. Whether it returned.
+/// Calls the function below its `count` arguments on the stack and leaves `results` values there. Returns whether it
+/// succeeded.
 bool call(lua_State* state, int count, int results, const std::string& speaker) {
   const int handler = lua_gettop(state) - count;
   lua_pushcfunction(state, add_traceback);
@@ -133,7 +134,7 @@ bool call(lua_State* state, int count, int results, const std::string& speaker) 
   return error == 0;
 }
 
-/// Leaves the compiled script on the stack, or what is wrong with it.
+/// Leaves the compiled script on the stack, or the error.
 bool load(lua_State* state, const Script& script) {
   if (script.code) return luaL_loadbuffer(state, script.code->data(), script.code->size(), "=-e") == 0;
   return luaL_loadfile(state, script.path.c_str()) == 0;
@@ -153,14 +154,14 @@ bool run_chunk(lua_State* state, const Script& script, const std::string& speake
   return call(state, count, 0, speaker);
 }
 
-/// What the scheduler's run() says: true, or nil and how many tasks failed. Each failure was reported before.
+/// Reads the result of the scheduler's run(): true, or nil and how many tasks failed. Each failure was reported before.
 bool scheduler_succeeded(lua_State* state, const std::string& speaker) {
   const bool ok = lua_toboolean(state, -2) != 0;
   if (!ok) say("{}: {}", speaker, pop_message(state));
   return ok;
 }
 
-/// Runs the tasks that the script has left. Nothing is done when it has not loaded the scheduler.
+/// Runs the tasks that the script has left. Does nothing if it has not loaded the scheduler.
 bool run_scheduler(lua_State* state, const std::string& speaker) {
   lua_getfield(state, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(state, -1, "resty.holdfast.scheduler");

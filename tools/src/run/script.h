@@ -1,4 +1,4 @@
-// A Lua script and the LuaJIT state that it runs in.
+// A Lua script and the LuaJIT state in which it runs.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace holdfast::cli {
 
 struct Script {
-  std::string path;                 // of its file; "-e" if there is none but only code
+  std::string path;                 // of its file; "-e" for code from the command line
   std::optional<std::string> code;  // from the command line
   std::vector<std::string> arguments;
 };
@@ -18,8 +18,8 @@ struct Script {
 /// Compiles the script without running it. Reports errors on standard error.
 bool compiles(const Script& script);
 
-/// Runs the script to its end, then the tasks that it left in the scheduler. An error goes to standard error, headed by
-/// `speaker`, with its traceback. Returns the exit status of the process.
+/// Runs the script to its end, then the tasks that it left in the scheduler. Prints an error with its traceback to
+/// standard error, after `speaker`. Returns the exit status of the process.
 int run_script(const Script& script, const std::string& speaker, ExitRequest request);
 
 }  // namespace holdfast::cli

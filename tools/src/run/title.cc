@@ -12,11 +12,11 @@ namespace holdfast::cli {
 
 namespace {
 
-// Where the kernel has put the command line, and right behind it the environment. The kernel shows what is there up to
-// the end of the command line, or, if that is no zero byte any more, up to the first one.
+// The memory of the command line, followed by the environment. The kernel shows its content up to the end of the
+// command line; if that is no longer a zero byte, up to the first zero byte.
 std::span<char> room;
 
-/// Whether `text` lies right at `end`. If so, moves `end` behind it.
+/// Returns whether `text` starts at `end`; if so, moves `end` behind it.
 bool follows(const char* text, const char*& end) noexcept {
   if (text != end) return false;
   end += std::strlen(text) + 1;
@@ -33,14 +33,14 @@ void make_room_for_title(int count, char** values) noexcept {
   const char* const begin = end;
   char** last = environ;
   while (*last != nullptr && follows(*last, end)) ++last;
-  // Others keep pointers to these strings: the copy is never freed.
+  // Others keep pointers to these strings, so the copy is never freed.
   static char* copy = nullptr;
   const auto size = static_cast<std::size_t>(end - begin);
   copy = static_cast<char*>(std::malloc(size + 1));  // NOLINT(cppcoreguidelines-no-malloc): for good, or not at all
   if (copy == nullptr) return;
   std::copy(begin, end, copy);
   for (char** variable = environ; variable != last; ++variable) *variable = copy + (*variable - begin);
-  // The C library names the program in messages of its own.
+  // The C library uses this name in its messages.
   char* const name = ::strdup(program_invocation_name);
   if (name == nullptr) return;
   program_invocation_short_name = name + (program_invocation_short_name - program_invocation_name);

@@ -1,4 +1,4 @@
-// What ps(1) shows of this process.
+// Sets what ps(1) shows for this process.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace holdfast::cli {
 /// Call it once, before there are threads.
 void make_room_for_title(int count, char** values) noexcept;
 
-/// Shows the title instead of the command line, cut to the room there is. Each process has its own, also after fork.
+/// Shows the title instead of the command line, cut to the available room. Each process has its own, also after fork.
 void set_title(const std::string& title) noexcept;
 
 }  // namespace holdfast::cli

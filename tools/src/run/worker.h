@@ -18,7 +18,7 @@ struct WorkerPlace {
 /// not return.
 [[noreturn]] void be_worker(const WorkerPlace& place, const Script& script, Descriptor channel);
 
-/// Makes the kernel send `signal` to this process when the master dies; ends it if the master is dead.
+/// Makes the kernel send `signal` to this process when the master dies; ends it if the master is dead already.
 void follow_master(pid_t master, int signal);
 
 }  // namespace holdfast::cli

@@ -13,15 +13,15 @@ namespace holdfast::serve {
 
 class Address {
  public:
-  /// A number and a port; 0 is any port that is free. "localhost" is 127.0.0.1. No other names: what a name resolves
-  /// to may change. A status with a sentence.
+  /// Parses an IP address and a port; port 0 is any free port. "localhost" is 127.0.0.1. Other names are refused,
+  /// because a name may resolve to another address later. Returns an error with a message.
   static Expected<Address> parse(const std::string& text);
 
-  /// Only programs of this machine reach it.
+  /// Returns whether only programs of this machine can reach it.
   bool is_loopback() const noexcept;
-  /// "127.0.0.1:9145", "[::1]:9145".
+  /// Returns "127.0.0.1:9145" or "[::1]:9145".
   std::string text() const;
-  /// The socket listens. Then the port is the one that was chosen.
+  /// Opens the listening socket. Sets the port to the one that was chosen.
   Expected<inspect::Descriptor> listen();
 
  private:

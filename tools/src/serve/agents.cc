@@ -1,4 +1,4 @@
-// Questions to the agents of clusters. One that is stopped, or that has much to do, costs a second and its own counts.
+// Questions to the agents of clusters. An agent that is stopped or busy costs a second, and its counts are missing.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ std::vector<Question> ask_all(View& view) {
   return questions;
 }
 
-/// True if there is no more to wait for.
+/// Returns true if there is nothing more to wait for.
 bool read_answer(const Question& question, AgentView& agent) {
   std::array<char, HOLDFAST_ANSWER_MAX> text{};
   std::size_t size = text.size();

@@ -39,7 +39,7 @@ std::string text(const Json& json) { return inspect::to_text(json, inspect::Layo
 
 void add_dictionaries(View& view, Documents& documents) {
   ListDocument all(head(view), "dictionaries");
-  std::size_t size = 0;  // of those of one dictionary
+  std::size_t size = 0;  // of the entries of one dictionary
   for (const DictionaryView& one : view.dictionaries) {
     const auto users = inspect::users_of(one.dictionary, view.openers, view.processes);
     const Json json = inspect::to_json(one.dictionary, users);
@@ -116,7 +116,8 @@ void add_contention(const View& view, Documents& documents) {
   documents["contention"] = std::move(keys).text();
 }
 
-/// A part of the metrics would be a wrong answer: so histograms are left out where all is too much, or else everything.
+/// Incomplete metrics would be wrong. So histograms are left out if everything is too large, and if that is not enough,
+/// all.
 void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   constexpr std::pair<const char*, MetricsFormat> kFormats[] = {{"metrics", MetricsFormat::prometheus},
                                                                 {"openmetrics", MetricsFormat::openmetrics}};
@@ -133,7 +134,7 @@ void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   }
 }
 
-/// Adds the count of refused dictionaries, for an alert, where nothing else can be read.
+/// Adds the count of refused dictionaries, for an alert, if nothing else can be read.
 void add_lost_dictionaries(std::uint32_t keys, Documents& documents) {
   View view;
   view.unreadable = inspect::dictionaries_without_table(inspect::directory_to_be()).size();
@@ -155,7 +156,7 @@ Documents look_at_world(std::uint32_t keys) {
   add_locks(*view, documents);
   add_histograms(*view, documents);
   add_contention(*view, documents);
-  add_metrics(*view, keys, documents);  // the last: it may drop what others need
+  add_metrics(*view, keys, documents);  // last, because it may drop what others need
   return documents;
 }
 

@@ -1,4 +1,4 @@
-// What there is to see of a world, as the texts that requests get. Made by a process that does nothing else.
+// The state of a world as the texts that requests get. A separate process makes them.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace holdfast::serve {
 
-/// By name: "metrics", "openmetrics", "dictionaries", "dictionary/NAME", "locks", "histograms", "contention"; of the
-/// doctor "doctor". With "error", a sentence, where the world cannot be looked at; then there is nothing else, but for
-/// metrics that count the dictionaries which programs are refused. With kTooLarge if some are left out since they would
-/// be larger than kDocumentMax.
+/// By name: "metrics", "openmetrics", "dictionaries", "dictionary/NAME", "locks", "histograms", "contention"; from the
+/// doctor "doctor". If the world cannot be read, "error" has a message; then there are no other documents, except
+/// metrics that count the dictionaries which programs are refused. kTooLarge is present if some documents are left out
+/// because they would exceed kDocumentMax.
 using Documents = std::map<std::string, std::string>;
 inline constexpr const char* kTooLarge = "too large";
 
-/// `keys`: of each dictionary so many with the most contention are among the metrics.
+/// `keys`: how many of the most contended keys of each dictionary are among the metrics.
 Documents look_at_world(std::uint32_t keys);
 Documents ask_doctor();
 

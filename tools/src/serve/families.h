@@ -1,4 +1,4 @@
-// Families of metrics and their text, as Prometheus and OpenMetrics have it.
+// Families of metrics, as text for Prometheus and OpenMetrics.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Family {
 /// Names and values.
 using Labels = std::vector<std::pair<const char*, std::string>>;
 
-/// The counts up to bounds, in seconds, and of all.
+/// The counts up to each bound in seconds, and in total.
 struct Folded {
   std::vector<std::pair<double, std::uint64_t>> within;
   std::uint64_t count = 0;
@@ -31,11 +31,11 @@ class Metrics {
  public:
   void add(const std::string& family, const Labels& labels, double value);
   void add(const std::string& family, const Labels& labels, Folded value);
-  /// The families in this order; those without a sample are left out.
+  /// Returns the families in this order, without those that have no sample.
   std::string text(const std::vector<Family>& families, MetricsFormat format) const;
 
  private:
-  // By the text of the labels, which is their order.
+  // By the text of the labels, which is also their order.
   std::map<std::string, std::map<std::string, double>> numbers_;
   std::map<std::string, std::map<std::string, Folded>> histograms_;
 };

@@ -22,7 +22,7 @@ namespace holdfast::serve {
 
 namespace {
 
-/// Cuts a text off; false if it is not whole.
+/// Cuts a text off; returns false if it is incomplete.
 bool cut(std::string_view& from, std::string_view& text) {
   std::uint64_t size = 0;
   if (from.size() < sizeof size) return false;
@@ -42,7 +42,7 @@ void write_all(int pipe, const char* bytes, std::size_t size) {
   }
 }
 
-/// A length and the bytes.
+/// Writes a length and the bytes.
 void write_text(int pipe, const std::string& text) {
   const auto size = static_cast<std::uint64_t>(text.size());
   write_all(pipe, reinterpret_cast<const char*>(&size), sizeof size);
@@ -56,11 +56,11 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * kMicro;
 }
 
-/// In the child.
+/// Runs in the child.
 [[noreturn]] void tell(const Gatherer::Gather& gather, int pipe, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  // The port and the connections are the parent's alone.
+  // Only the parent may have the port and the connections.
   inspect::close_between(STDERR_FILENO + 1, static_cast<unsigned>(pipe) - 1);
   inspect::close_between(static_cast<unsigned>(pipe) + 1, ~0U);
   Documents documents;
@@ -107,7 +107,7 @@ void Gatherer::start() {
   coming_ = {};
 }
 
-/// So that what comes is there once only, but for one document.
+/// Takes whole documents at once, so that at most one document is in memory twice.
 void Gatherer::take_whole() {
   std::string_view rest = received_;
   std::string_view name;
@@ -138,7 +138,7 @@ void Gatherer::finish() {
   while (::wait4(child_, nullptr, 0, &used) < 0 && errno == EINTR) continue;
   child_ = 0;
   pipe_.reset();
-  // A process that was ended early says nothing, or a part.
+  // A process that was ended early sends nothing, or a part.
   const bool whole = !coming_.empty() && received_.empty();
   latest_ =
       std::make_shared<Texts>(whole ? std::move(coming_) : failure("the look at the world did not come to its end"));

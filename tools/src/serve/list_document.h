@@ -1,4 +1,4 @@
-// A document of JSON that is a list: it takes items as long as there is room.
+// A JSON document that is a list: it takes items while there is room.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace holdfast::serve {
 
-/// Bytes of a document. A server keeps two generations of eight at most, and what slow readers have yet to take.
+/// Bytes of a document. A server keeps at most two generations of eight documents, and what slow readers have not read
+/// yet.
 inline constexpr std::size_t kDocumentMax = std::size_t{3} << 20;
 /// Bytes of a key in it.
 inline constexpr std::size_t kKeyShown = 1024;
@@ -17,11 +18,11 @@ class ListDocument {
  public:
   /// `head`: the fields before the list.
   ListDocument(const inspect::Json& head, const char* name) : text_(inspect::to_text(head, inspect::Layout::line)) {
-    text_.back() = ',';  // instead of the brace
+    text_.back() = ',';  // replaces the brace
     text_ += inspect::to_text(name, inspect::Layout::line) + ":[";
   }
 
-  /// Without room for it, it and all that follow are left out.
+  /// If there is no room, leaves out this item and all that follow.
   void add(const inspect::Json& item) {
     if (truncated_) return;
     const std::string text = inspect::to_text(item, inspect::Layout::line);
@@ -43,7 +44,7 @@ class ListDocument {
   bool truncated_ = false;
 };
 
-/// The beginning of a key that is too long; of UTF-8, without a part of a character.
+/// Returns the beginning of a key that is too long, without a partial UTF-8 character.
 inline std::string beginning_of(const std::string& key) {
   if (key.size() <= kKeyShown) return key;
   std::size_t end = kKeyShown;

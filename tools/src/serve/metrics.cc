@@ -13,7 +13,7 @@ namespace {
 
 #include "serve/families.inc"
 
-/// What agents of clusters are asked for.
+/// The counts that agents of clusters are asked for.
 const std::vector<Family> kAgentFamilies{
     {"holdfast_agent_up", "gauge", "1 if the agent of the cluster answers."},
     {"holdfast_agent_uptime_seconds", "gauge", "Time since the start of the agent."},
@@ -40,7 +40,7 @@ std::vector<Family> families() {
   return all;
 }
 
-/// The counts up to each bound. A bucket of the library that lies across a bound counts with the next one.
+/// Returns the counts up to each bound. A bucket of the library that spans a bound counts with the next one.
 Folded fold(const holdfast_histogram& histogram) {
   Folded folded;
   std::uint32_t at = 0;
@@ -76,7 +76,7 @@ void add_counts(const DictionaryView& view, Metrics& metrics) {
   };
   const Labels labels{{"dictionary", view.dictionary.name}};
   for (const auto& [name, value] : values) metrics.add(std::string("holdfast_") + name, labels, value);
-  // A part of them would be a wrong number.
+  // An incomplete list would give a wrong number.
   if (view.locks_listed) metrics.add("holdfast_lock_waiters", labels, as_double(view.waiters));
 }
 
@@ -130,7 +130,7 @@ void add_agent(const std::string& cluster, const AgentView& agent, Metrics& metr
   if (!agent.answered) return;
   for (const auto& [name, value] : agent.fields) {
     const double number = std::strtod(value.c_str(), nullptr);
-    // A family that the text does not have stays out of it.
+    // A family that the answer lacks is left out.
     if (name == "up_ms")
       metrics.add("holdfast_agent_uptime_seconds", labels, number * kMilli);
     else if (name.starts_with("locks_"))

@@ -1,4 +1,5 @@
-// The metrics, with the families of lua/resty/holdfast/prometheus.lua and its labels: one dashboard serves both.
+// The metrics, with the same families and labels as lua/resty/holdfast/prometheus.lua, so that one dashboard works for
+// both.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +13,10 @@ namespace holdfast::serve {
 
 enum class MetricsFormat { prometheus, openmetrics };
 
-/// `keys`: of each dictionary so many with the most contention.
+/// `keys`: how many of the most contended keys of each dictionary to include.
 std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat format);
 
-/// As far as it was kept.
+/// Returns the recorded beginning of the key.
 inline std::string key_of(const holdfast_contended& contended) {
   const auto kept = std::min<std::size_t>(contended.key_length, sizeof contended.key);
   return {static_cast<const char*>(contended.key), kept};

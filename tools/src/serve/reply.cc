@@ -33,7 +33,7 @@ const char* reason(int status) {
   return "";
 }
 
-// Nothing from elsewhere, no code or style in the page itself, and no frame around it.
+// Nothing from other hosts, no inline code or style, and no frame around the page.
 constexpr const char* kAlways =
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"

@@ -1,4 +1,4 @@
-// What requests get: the texts of replies, and where documents are found.
+// Replies to requests, and where their documents come from.
 #pragma once
 
 #include <string>
@@ -18,11 +18,11 @@ struct Place {
 };
 Place find(const Request& request);
 
-/// Why the request is refused; with status 200 it is not.
+/// Returns why the request is refused; status 200: it is not.
 Reply judge(const Request& request, const Place& place, const Settings& settings);
 
 Reply refusal(int status, const std::string& sentence);
-/// What is sent before the body.
+/// Returns what is sent before the body.
 std::string head_of(const Reply& reply);
 
 }  // namespace holdfast::serve

@@ -25,7 +25,7 @@ std::string_view trimmed(std::string_view text) noexcept {
   return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-/// The line up to its end, which is cut off with it.
+/// Cuts off the next line and returns it.
 std::string_view next_line(std::string_view& rest) noexcept {
   const std::size_t end = std::min(rest.find("\r\n"), rest.size());
   const std::string_view line = rest.substr(0, end);
@@ -33,7 +33,8 @@ std::string_view next_line(std::string_view& rest) noexcept {
   return line;
 }
 
-/// The target without "http://HOST", as one that takes this server for a proxy has it. Nothing if it is none.
+/// Returns the target without "http://HOST", which a client sends that takes this server for a proxy. Nothing if it is
+/// invalid.
 std::string_view path_of(std::string_view target, std::string& host) {
   constexpr std::string_view kScheme = "http://";
   if (!is_same_word(target.substr(0, kScheme.size()), kScheme)) return target;
@@ -83,7 +84,7 @@ std::optional<Request> parse_request(std::string_view received) {
     if (!field->empty() && field != &request.accept) return std::nullopt;
     *field = trimmed(line.substr(colon + 1));
   }
-  // RFC 9112, 3.2.2: it counts, whatever the field says.
+  // RFC 9112, 3.2.2: the target's host takes precedence over the field.
   if (!named_host.empty()) request.host = named_host;
   return request;
 }
@@ -108,7 +109,7 @@ bool is_authorized(std::string_view authorization, std::string_view token) noexc
   const std::string_view given = trimmed(authorization.substr(blank));
   unsigned different = is_same_word(authorization.substr(0, blank), "Bearer") ? 0U : 1U;
   different |= given.size() == token.size() ? 0U : 1U;
-  // As long as the token, whatever was given.
+  // Always compares as many bytes as the token has, to take constant time.
   for (std::size_t i = 0; i < token.size(); ++i) {
     const char c = i < given.size() ? given[i] : '\0';
     different |= static_cast<unsigned>(static_cast<unsigned char>(c) ^ static_cast<unsigned char>(token[i]));

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kDefaultAddress = "127.0.0.1:9145";
 
-// Nothing is to be kept: this process holds nothing, and its children end with it.
+// There is nothing to clean up: this process holds nothing, and its children end with it.
 void end_at_once(int /*signal*/) { ::_exit(exit_status::kYes); }
 
 void end_by_signals() {
@@ -40,7 +40,7 @@ struct Wanted {
 [[noreturn]] void serve(const Wanted& wanted, WorldOptions& world) {
   auto address = value_or_fail(serve::Address::parse(wanted.listen));
   serve::Settings settings{address.is_loopback(), {}, wanted.keys};
-  // What root may read and listen on, it does before it becomes another user.
+  // Read the token and listen while still root, before switching to another user.
   if (!wanted.token_file.empty()) settings.token = value_or_fail(serve::read_token(wanted.token_file));
   if (!settings.is_loopback && settings.token.empty())
     fail("{} is reached from other machines: give a token by --token-file, or listen on 127.0.0.1",
@@ -56,11 +56,12 @@ struct Wanted {
 int run_serve(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::nothing);
   Wanted wanted;
-  arguments.add_value("--listen", "ADDRESS", "Number and port; default: 127.0.0.1:9145. Port 0: any that is free",
+  arguments.add_value("--listen", "ADDRESS",
+                      "Listen on this IP address and port; default: 127.0.0.1:9145. Port 0: any free port",
                       wanted.listen);
-  arguments.add_file("--token-file", "Ask for the token in FILE: Authorization: Bearer TOKEN", wanted.token_file);
-  arguments.add_number("--keys", "N", "Metrics of the N keys with the most contention, 0 to 64; default: 0",
-                       wanted.keys, {.most = HOLDFAST_CONTENDED_MAX});
+  arguments.add_file("--token-file", "Require the token in FILE, as Authorization: Bearer TOKEN", wanted.token_file);
+  arguments.add_number("--keys", "N", "Add metrics for the N most contended keys, 0 to 64; default: 0", wanted.keys,
+                       {.most = HOLDFAST_CONTENDED_MAX});
   arguments.parse();
   serve(wanted, world);
 }
@@ -69,13 +70,13 @@ int run_serve(Arguments& arguments) {
 
 const Subcommand kServe{
     "serve",
-    "Serve metrics, JSON and a page over HTTP",
+    "Serve metrics, JSON and a web page over HTTP",
     "",
-    "Serves what there is in a world over HTTP: metrics, JSON, and a page to look at.",
+    "Serve the state of a runtime directory over HTTP: metrics, JSON and a web page.",
     R"(/metrics is for Prometheus, /api/v1/ has the JSON of ls, stat, locks and doctor, / is the page.
-It only looks, as these commands do, and takes at most 1 % of a core.
+The server only reads, as these commands do, and uses at most 1 % of a core.
 
-Programs of this machine reach it. Another address than loopback needs a token.)",
+By default only programs on this machine can connect. Any address but loopback needs a token.)",
     run_serve};
 
 }  // namespace holdfast::cli

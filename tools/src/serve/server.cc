@@ -22,22 +22,22 @@ namespace holdfast::serve {
 namespace {
 
 constexpr std::size_t kConnectionsMax = 256;
-// Seconds: for a request to come, for a reply to be taken, for the other side to close.
+// Seconds for a request to arrive, for a reply to be taken, and for the other side to close.
 constexpr double kReadPatience = 5;
 constexpr double kWritePatience = 30;
 constexpr double kClosePatience = 1;
-// For a look at the world, and for the doctor, which looks at all memory.
+// For reading the world, and for the doctor, which reads all memory.
 constexpr double kWorldPatience = 10;
 constexpr double kDoctorPatience = 120;
-// Of a core, together less than a hundredth with what the requests take.
+// Parts of a core; together with the requests less than 1 %.
 constexpr double kWorldPart = 0.008;
 constexpr double kDoctorPart = 0.001;
-/// Without descriptors, until the next accept.
+/// How long to wait with the next accept if there are no descriptors left.
 constexpr double kPause = 0.1;
-/// Bytes that the system keeps of a reply: by itself it takes megabytes for each reader that does not read.
+/// Send buffer in bytes: by default the kernel takes megabytes for each reader that does not read.
 constexpr int kSendBuffer = 32768;
 
-/// One for all.
+/// One copy for all connections.
 Text text_of(const PageFile& file) {
   static std::map<const PageFile*, Text> texts;
   Text& text = texts[&file];
@@ -53,7 +53,8 @@ Server::Server(Settings settings, inspect::Descriptor listener)
       world_([keys = settings_.keys] { return look_at_world(keys); }, kWorldPatience, kWorldPart),
       doctor_(ask_doctor, kDoctorPatience, kDoctorPart) {
 #ifdef __GLIBC__
-  // Memory of large texts goes back to the system at once. By itself the limit grows with what is freed.
+  // Return memory of large texts to the system at once. By default malloc raises this limit with the sizes that are
+  // freed.
   constexpr int kLargeText = 1 << 17;
   ::mallopt(M_MMAP_THRESHOLD, kLargeText);
 #endif
@@ -69,7 +70,7 @@ void Server::run() {
     std::vector<Connection*> those;
     for (Connection& one : connections_) {
       const short events = one.step == Step::writes ? POLLOUT : POLLIN;
-      // Of one that waits for a document, nothing is of interest.
+      // A connection that waits for a document is not polled.
       polled.push_back({one.step == Step::awaits ? -1 : one.socket.get(), events, 0});
       those.push_back(&one);
     }
@@ -106,7 +107,7 @@ void Server::accept_all() {
   }
 }
 
-/// The connection that has been silent for longest goes, or that which takes its reply most slowly.
+/// Closes the connection that has been silent for longest, or takes its reply most slowly.
 void Server::make_room() {
   auto found = std::find_if(connections_.begin(), connections_.end(),
                             [](const Connection& one) { return one.step == Step::reads || one.step == Step::closes; });
@@ -115,7 +116,7 @@ void Server::make_room() {
 }
 
 std::size_t count_to_drop(const std::vector<Text>& texts, const std::function<bool(const Text&)>& is_new) {
-  // From the last on: those that came last stay.
+  // Count from the last: the newest connections stay.
   std::set<Text> kept;
   std::size_t size = 0;
   for (std::size_t i = texts.size(); i > 0; --i) {
@@ -205,7 +206,7 @@ void Server::answer_from(Connection& connection, const Texts& texts) {
 void Server::answer_waiting(const Gatherer& source) {
   for (Connection& one : connections_)
     if (one.step == Step::awaits && one.source == &source) answer_from(one, *source.latest());
-  drop_readers_of_old_texts();  // those before these are old now
+  drop_readers_of_old_texts();  // the texts before these are old now
 }
 
 void Server::send(Connection& connection, const Reply& reply) {
@@ -229,7 +230,7 @@ void Server::write(Connection& connection) {
     if (sent < 0) return connection.socket.reset();
     connection.written += static_cast<std::size_t>(sent);
   }
-  // What was sent beside the request is read to its end: a close before would take the reply away.
+  // Read the rest of the input before closing: closing earlier would discard the reply.
   ::shutdown(connection.socket.get(), SHUT_WR);
   connection.head = {};
   connection.body = {};

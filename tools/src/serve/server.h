@@ -1,6 +1,5 @@
-// The server: one thread, one poll. Connections, what they may send and how long they may take are bounded, and none
-// waits for another: a silent one takes a place until its time is over, or until its place is needed. All send from one
-// copy of a text.
+// The server: one thread, one poll. Connections, their input and their time are limited, and none waits for another: a
+// silent connection keeps its slot until its time is over or the slot is needed. All send from one copy of a text.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +17,8 @@ namespace holdfast::serve {
 
 struct Settings {
   bool is_loopback = true;
-  std::string token;       // empty: none is wanted
-  std::uint32_t keys = 0;  // of each dictionary, among the metrics
+  std::string token;       // empty: none is required
+  std::uint32_t keys = 0;  // contended keys of each dictionary, among the metrics
 };
 
 struct Reply {
@@ -28,11 +27,10 @@ struct Reply {
   Text body;
 };
 
-/// What the connections keep of texts that are no longer new: without a limit, readers that are slow would keep one of
-/// each second.
+/// The limit for old texts that connections still send: otherwise slow readers would keep one for each second.
 inline constexpr std::size_t kOldTextsMax = std::size_t{6} << 20;
-/// Of texts that connections have yet to send, in the order of their coming; null: of none. How many connections, from
-/// the first on, must go, so that those texts that `is_new` does not have are within the limit.
+/// Takes the texts that connections still have to send, in the order in which they connected; null: none. Returns how
+/// many connections, from the first on, must be closed so that texts for which `is_new` is false stay within the limit.
 std::size_t count_to_drop(const std::vector<Text>& texts, const std::function<bool(const Text&)>& is_new);
 
 class Server {
@@ -49,7 +47,7 @@ class Server {
     Step step = Step::reads;
     std::string received{};
     Request request{};
-    Gatherer* source = nullptr;  // while it awaits
+    Gatherer* source = nullptr;  // while it waits for documents
     std::string document{};
     std::string head{};
     Text body{};

@@ -1,4 +1,4 @@
-// The secret that requests have to bring.
+// The secret that requests must send.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace holdfast::serve {
 
-/// The token in that file, without the newline behind it: 16 to 512 printable characters without blanks. Refused, with
-/// a sentence, if others than its owner may read or write the file.
+/// Reads the token without the newline after it: 16 to 512 printable characters without blanks. Returns an error with a
+/// message if anyone but its owner may read or write the file.
 Expected<std::string> read_token(const std::string& path);
 
 }  // namespace holdfast::serve

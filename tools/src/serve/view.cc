@@ -34,7 +34,7 @@ void read_cluster(DictionaryView& view) {
   view.is_available = code == HOLDFAST_OK;
 }
 
-/// Keeps those that are waited for by most, then those that are held longest.
+/// Keeps the locks with most waiters, then those that are held longest.
 void keep_some(View& view) {
   const auto held = [](const inspect::Lock& lock) { return lock.holders.empty() ? 0 : lock.holders.front().held; };
   std::stable_sort(view.locks.begin(), view.locks.end(), [&](const inspect::Lock& one, const inspect::Lock& other) {
@@ -43,8 +43,8 @@ void keep_some(View& view) {
   if (view.locks.size() > kLocksShown) view.locks.resize(kLocksShown);
 }
 
-/// Counts the dictionary's locks, without waiters that died, and adds them to those of the view. False if it was
-/// removed meanwhile.
+/// Counts the dictionary's locks, without waiters that died, and adds them to the view. Returns false if it was removed
+/// in the meantime.
 bool read_locks(DictionaryView& of, View& view) {
   const std::size_t room = kLocksMost - view.lock_count;
   std::vector<inspect::Lock> locks;
@@ -78,7 +78,7 @@ Expected<View> gather_view() {
   auto dictionaries = inspect::look_at_dictionaries(view.directory, {});
   if (!dictionaries) return dictionaries.status();
   view.openers = inspect::Openers::read(view.directory, view.processes.pids(), kLookAtProcesses);
-  view.dictionaries.reserve(dictionaries->size());  // a view has 35 KB
+  view.dictionaries.reserve(dictionaries->size());  // a view takes 35 KB
   for (inspect::Dictionary& dictionary : *dictionaries) {
     DictionaryView& one = view.dictionaries.emplace_back();
     one.dictionary = std::move(dictionary);

@@ -1,4 +1,4 @@
-// What is gathered of a world, once for all documents.
+// The data about a world, gathered once for all documents.
 #pragma once
 
 #include <array>
@@ -18,24 +18,24 @@ namespace holdfast::serve {
 
 inline constexpr std::size_t kKinds = 3;  // holdfast_held
 inline constexpr std::array<const char*, kKinds> kKindNames{"lock", "rwlock", "semaphore"};
-/// Locks that are described. More are counted; those that are waited for come first.
+/// How many locks are described; further ones are only counted. Locks with waiters come first.
 inline constexpr std::size_t kLocksShown = 1000;
 
-/// What one dictionary has beyond what `holdfast stat` shows.
+/// What is shown about one dictionary in addition to `holdfast stat`.
 struct DictionaryView {
   inspect::Dictionary dictionary;
   std::array<holdfast_histogram, kKinds> waited{};
   std::array<holdfast_histogram, kKinds> held{};
   std::vector<holdfast_contended> contended;  // the worst first
-  bool locks_listed = false;                  // whether the next two count all
+  bool locks_listed = false;                  // the next two are complete
   std::array<std::uint64_t, kKinds> holds{};  // keys that are held, by kind
   std::uint64_t waiters = 0;
   bool in_cluster = false;
-  bool is_available = false;  // new locks of the cluster
+  bool is_available = false;  // the cluster grants new locks
   holdfast_cluster cluster{};
 };
 
-/// The counts of the agent of a cluster, by name; without an answer it is silent.
+/// The counts of a cluster's agent, by name; silent: it did not answer.
 struct AgentView {
   bool answered = false;
   std::map<std::string, std::string> fields;
@@ -50,12 +50,12 @@ struct View {
   std::vector<inspect::Lock> locks;  // at most kLocksShown
   std::uint64_t lock_count = 0;      // of all
   std::map<std::string, AgentView> agents;
-  std::size_t unreadable = 0;  // dictionaries that programs that come are refused
+  std::size_t unreadable = 0;  // dictionaries that new programs cannot open
 };
 
 Expected<View> gather_view();
 
-/// Asks the agents of all clusters that the dictionaries belong to, and waits at most a second for all of them.
+/// Asks the agents of all clusters that have dictionaries here, and waits at most a second in total.
 void ask_agents(View& view);
 
 }  // namespace holdfast::serve

@@ -13,7 +13,7 @@ export function bar(part) {
     ` ${percent(part)}`);
 }
 
-// The points of one quantity (0 to 1, or null where it is not known) as lines.
+// Draws the points of one quantity (0 to 1, or null if unknown) as lines.
 function lines(points, value, x, y) {
   const parts = [];
   let open = false;
@@ -40,7 +40,7 @@ export function trend(points, value, name) {
   return svg("svg", { width, height, "aria-hidden": "true" }, svg("path", { class: name, d: path }));
 }
 
-// Occupancy and hit ratio of one dictionary.
+// Draws the occupancy and hit ratio of one dictionary.
 export function chart(points) {
   const width = 1200, height = 190, left = 44, right = 1192, top = 10, bottom = 160;
   const y = part => bottom - part * (bottom - top);
@@ -59,10 +59,10 @@ export function chart(points) {
 
 // --- waits as a heat map ---
 
-// Ends of the rows, in seconds.
+// Upper bounds of the rows, in seconds.
 export const BOUNDS = [1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, Infinity];
 const COLUMNS = 80;
-// Waits per second, from which a colour on.
+// Waits per second from which each colour starts.
 const STEPS = [1e-9, 1, 10, 100, 1000];
 
 const shade = rate => STEPS.filter(step => rate >= step).length;
@@ -76,7 +76,7 @@ export function rowsOf(histogram) {
   return counts;
 }
 
-// columns: { time, seconds, counts }, the newest last.
+// columns: { time, seconds, counts }, newest last.
 export function heat(columns) {
   const width = 1200, cell = 14, high = 16, left = 74;
   const shown = columns.slice(-COLUMNS);

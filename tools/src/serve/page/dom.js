@@ -1,4 +1,4 @@
-// Elements. All text is set as text: names and keys come from shared memory, and may be anything.
+// Creates elements. All text is set as text, because names and keys come from shared memory and may be anything.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -16,7 +16,7 @@ export const html = (name, attributes = {}, ...children) => fill(document.create
 export const svg = (name, attributes = {}, ...children) =>
   fill(document.createElementNS(SVG, name), attributes, children);
 
-// A row of a table: texts, numbers { number }, elements, with a class where there is one.
+// Creates a table row of texts, numbers { number } and elements, with an optional class.
 export function row(cells, attributes = {}) {
   return html("tr", attributes, ...cells.map(cell => {
     if (cell instanceof Node) return html("td", {}, cell);

@@ -1,15 +1,15 @@
-// Which process waits for which: holders, to the left of the locks that they hold, to the left of those that wait. What
-// a command started stands to the left of it: the command waits for its end.
+// Draws which process waits for which: holders on the left, then the locks that they hold, then the waiters. A process
+// that a command started is to the left of the command, which waits for its end.
 
 import { cut, processInWords, seconds, svg } from "./dom.js";
 
 const LOCKS = 24, WAITERS = 5, HOLDERS = 3, LABEL = 30;
 const LETTER = 7, WIDE_LETTER = 13, HIGH = 24, DOWN = 32, MARGIN = 8, CHANNEL = 56, LANE = 7;
-const SMALLEST = 0.6;  // of its size, as which it can still be read
+const SMALLEST = 0.6;  // scale at which it is still readable
 
 const nameOf = process => `${process.host ?? ""} ${process.pid_is_here} ${process.pid ?? Math.random()}`;
 
-// Each process once, however many of its tasks wait.
+// Returns each process once, however many of its tasks wait.
 function byProcess(waiters) {
   const found = new Map();
   for (const waiter of waiters) {
@@ -21,7 +21,7 @@ function byProcess(waiters) {
 }
 
 // Nodes: { name, of: the process, label, title, kind, before: edges from the right, after: edges to the left }. Tasks
-// that wait for what their own process holds have a node of their own: they wait for a task, not for the process.
+// that wait for a lock of their own process have a node of their own: they wait for a task, not for the process.
 function build(locks) {
   const nodes = new Map();
   const node = (name, make) => {
@@ -65,8 +65,8 @@ function build(locks) {
   return [...nodes.values()];
 }
 
-// Marks the edges that are part of a circle of two processes or more; "certain" where each of them waits once. One that
-// waits more than once has tasks, of which another may go on. Tasks of one process wait for each other as they like.
+// Marks the edges of a circle of two processes or more: "certain" if each of them waits once. A process that waits more
+// than once has several tasks, and others may go on. Waits between tasks of one process are ignored.
 function markCircles(nodes, locks) {
   const waits = new Map();
   for (const waiter of locks.flatMap(lock => lock.waiters))
@@ -99,7 +99,7 @@ function markCircles(nodes, locks) {
   }
 }
 
-// Columns from the left, rows so that each stands beside what waits for it.
+// Assigns columns from the left, and rows so that each node is beside the nodes that wait for it.
 function arrange(nodes) {
   let rows = 0;
   const place = (node, column) => {
@@ -120,7 +120,7 @@ function arrange(nodes) {
   return rows;
 }
 
-// Where the columns are: each as wide as its longest label.
+// Returns the positions of the columns: each is as wide as its longest label.
 function measure(nodes) {
   const columns = [];
   for (const node of nodes) {
@@ -136,8 +136,8 @@ function measure(nodes) {
   return { columns, width: x };
 }
 
-// An edge to the next column is a curve between the two. Any other leaves its column, goes along below all boxes, and
-// comes up before the column that it leads to: it crosses no box.
+// Draws an edge. An edge to the next column is a curve. Any other leaves its column, runs below all boxes, and comes up
+// before its target column, so it crosses no box.
 function path(edge, columns, y, lanes) {
   const from = columns[edge.from.column], to = columns[edge.to.column];
   const x1 = from.x, y1 = y(edge.from), x2 = to.x + to.wide + 2, y2 = y(edge.to);
@@ -165,7 +165,7 @@ function draw(nodes, rows) {
   });
   const arrow = svg("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7,
     markerUnits: "userSpaceOnUse", orient: "auto" }, svg("path", { class: "arrow", d: "M0 0L8 4L0 8z" }));
-  // Without edges that go along, there is nothing in the first channel and in the last.
+  // Without edges that run below the boxes, the first and the last channel are empty.
   const side = lanes.count > 0 ? 0 : CHANNEL - MARGIN;
   const height = lanes.top + lanes.count * LANE + MARGIN / 2;
   const picture = svg("svg", { viewBox: `${side} 0 ${width - 2 * side} ${height}`, role: "img",
@@ -176,7 +176,7 @@ function draw(nodes, rows) {
   return picture;
 }
 
-// The picture, and what it leaves out; nothing if nobody waits.
+// Returns the picture, and how much it leaves out; nothing if nobody waits.
 export function graph(locks) {
   const waited = locks.filter(lock => lock.waiter_count > 0);
   if (waited.length === 0) return null;

@@ -1,4 +1,4 @@
-// Asks the server, keeps the points over time, and shows all of it.
+// Polls the server, keeps the points over time, and shows everything.
 
 import { bar, BOUNDS, chart, heat, legend, rowsOf, trend } from "./charts.js";
 import { bytes, count, find, html, percent, processInWords, row, seconds, show } from "./dom.js";
@@ -9,8 +9,8 @@ const POINTS = 600;
 const HOT = 50, ROWS = 300;
 
 const points = new Map();   // by dictionary: { time, used, hits }
-const columns = new Map();  // by dictionary, "" is all: { time, seconds, counts }
-const before = new Map();   // by dictionary: what was counted at the last look
+const columns = new Map();  // by dictionary, "" for all: { time, seconds, counts }
+const before = new Map();   // by dictionary: counts at the last poll
 let chosen = null;
 let paused = false;
 let timer = 0;
@@ -110,7 +110,7 @@ function dictionaryRow(one) {
   return cells;
 }
 
-// The focus stays where it is, though the rows are new.
+// Keep the focus, although the rows are new.
 function showDictionaries(dictionaries) {
   const focused = document.activeElement?.dataset?.name;
   const part = find("filter").value.toLowerCase();
@@ -152,7 +152,7 @@ function showLocks(locks) {
     holder.why ?? ""])), "nothing is held");
 }
 
-// A wait is counted among the hottest when it has ended.
+// A wait is counted for the hottest locks when it has ended.
 function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
@@ -180,7 +180,7 @@ function showTimes(histograms) {
 }
 
 function showDoctor(doctor) {
-  const time = new Date(doctor.time * 1000).toLocaleTimeString();  // a look may be minutes old
+  const time = new Date(doctor.time * 1000).toLocaleTimeString();  // may be minutes ago
   find("doctor-note").textContent = doctor.status === "ok" ? `all is well, as of ${time}` : `as of ${time}`;
   find("findings").replaceChildren(...doctor.findings.map(one => html("li", {},
     html("p", {}, html("strong", { class: one.severity === "error" ? "bad" : one.severity === "warning" ? "odd" : "" },
