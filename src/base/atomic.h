@@ -1,8 +1,8 @@
-// Orderings that the shared structures rely on, named by what they are for.
+// Named memory orderings for the shared structures.
 //
-// There are two kinds of observers: other processors, which need real ordering, and processes that look at a segment
-// after this one was killed. A killed process leaves a prefix of its stores in program order, so for the second kind it
-// is enough that the compiler keeps that order.
+// Two kinds of observers matter. Other processors need real ordering. A process that inspects a segment after this one
+// was killed does not: a killed process leaves a prefix of its stores in program order, so it is enough that the
+// compiler keeps that order.
 #pragma once
 
 #include <atomic>
