@@ -308,8 +308,7 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
     // Stamp the copy with the present epoch: readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
-    if (block.was_unowned)
-      release_word(lock_at(to));  // only now: before, it was not linked. The old one stays taken over
+    if (block.was_unowned) release_word(lock_at(to));  // only now that it is linked. The old one stays taken over
   }
   shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;
