@@ -67,7 +67,7 @@ class ClockSweep {
 
     bool is_lock() const noexcept { return kind != Kind::free && view.type == EntryType::lock; }
   };
-  /// What the next lap may remove: unused entries; used ones too; the key's own one too.
+  /// Selects what the next lap may remove: unused entries; used ones too; the key's own one too.
   enum class Pass { cold, warm, own };
 
   bool look(std::uint32_t at, Block& block) noexcept;

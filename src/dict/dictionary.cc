@@ -30,7 +30,8 @@ Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   return present_.get();
 }
 
-// The dictionary was removed. From here on no call finds the segment, and retire() waits for calls that have found it.
+// The dictionary was removed. From here on no call finds the segment; its memory stays for the calls that have found
+// it.
 void Dictionary::let_go(const Segment& removed) noexcept {
   const std::uint32_t why = removed.header().file.retired.load(kRelaxed);
   const platform::ForkGuard no_fork;

@@ -179,7 +179,7 @@ class Dictionary {
     LockWord abandoned{LockWord::kNone};  // the same, once its owner was found dead
     std::uint64_t end_ns = 0;             // when to give up waiting for it; 0: it is the first time
   };
-  /// What has blocked an attempt at an operation.
+  /// The blockers of an attempt at an operation.
   struct Blockers {
     UnsettledGrant unsettled;
     bool crowded = false;  // as the arena reports, here and below

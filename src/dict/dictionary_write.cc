@@ -321,7 +321,7 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
 // are now free. Takes the mutex only if a search seems to succeed. If removing a few blocks is enough, touches only
 // these.
 Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept {
-  // The fraction of the arena from which a full sweep is worth its time. No row has so many locks; reclaimer_test.cc
+  // The fraction of the arena from which a full sweep is worth its time. No row has that many locks; reclaimer_test.cc
   // has.
   constexpr std::uint32_t kMany = 16;
   const Shortage shortage = blockers.shortage;

@@ -71,8 +71,8 @@ void HolderList::add_shortcuts(std::uint32_t block) noexcept {
   for (std::uint32_t level = 1; level <= levels; ++level) commit(shortcuts_[level - 1], block);
 }
 
-// Whether the number at `next` shows that `sequence`, before it, was overwritten: it is larger, though smaller than the
-// last. If the number behind it fits both, the larger one is in doubt, which comes next.
+// Whether the number at `next` shows that `sequence`, before it, was overwritten: it is larger than `sequence`, though
+// smaller than the last one. If the number after it fits both, the larger one is in doubt, and it comes next.
 bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
   EntryView next{};
   EntryView behind{};

@@ -15,7 +15,7 @@
 
 namespace holdfast {
 
-/// The names in order. A dictionary that is made or removed in the meantime may be among them. Opens none.
+/// The names, sorted. A dictionary that is made or removed in the meantime may be among them. Opens none.
 Expected<std::vector<std::string>> dictionary_names(World& world);
 
 class Registry {

@@ -63,7 +63,7 @@ struct EntryView {
   Word64* value() const noexcept { return reinterpret_cast<Word64*>(entry + 1) + padded(key_length) / 8; }
   /// REQUIRES: type is list.
   ListFields& list() const noexcept { return *reinterpret_cast<ListFields*>(value()); }
-  /// REQUIRES: type is list. Without the mutex, its parts may be of different moments.
+  /// REQUIRES: type is list. Without the mutex, its parts may come from different moments.
   ListEnds list_ends() const noexcept { return ListEnds::of(list().word.load(kRelaxed), entry->flags.load(kRelaxed)); }
   /// REQUIRES: type is lock.
   LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }

@@ -135,7 +135,7 @@ Since Statistics::measured(Since now, bool rested) noexcept {
   return {Since::of(platform::monotonic_ns()).bits | how};
 }
 
-// Of several at once, only one may count.
+// Simultaneous calls may count as one.
 void Statistics::note_look() noexcept {
   const std::uint32_t looks = looks_.load(kRelaxed) + 1;
   looks_.store(looks, kRelaxed);

@@ -44,7 +44,7 @@ constexpr std::uint64_t end_of_bucket(std::uint32_t bucket) noexcept {
   return (kBucketsPerDoubling + within + 1) << doubling;
 }
 
-/// What can be held.
+/// Kinds of things to hold.
 enum class HeldKind : std::uint32_t { lock = 0, rwlock = 1, semaphore = 2 };
 inline constexpr std::uint32_t kHeldKinds = 3;
 

@@ -101,7 +101,7 @@ class WaitQueue {
   /// For watchers: adds the watcher as the last, or refreshes it. `grant`: the fencing number that it watches. Returns
   /// its position, as add().
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
-  /// For watchers: whether the first one watches another grant than `current`; 0 if there is none at present.
+  /// For watchers: whether the first one watches another grant than `current` (0: none at present).
   bool is_first_of_another(std::uint64_t current) const noexcept;
   /// Whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`; false if there are
   /// more than `max`.

@@ -87,7 +87,7 @@ class UsedBuckets {
   std::array<Batch, 2> batches_;
 };
 
-/// What a walk does with an entry that has a key. Returns the granules of other blocks that it walked.
+/// The function that a walk calls for each entry that has a key. Returns the granules of other blocks that it walked.
 template <class Visit>
 concept EntryVisit = requires(Visit visit, const EntryView& view) {
   { visit(view) } -> std::same_as<std::uint32_t>;

@@ -79,7 +79,7 @@ Blocker blocker_of_permits(const Watch& watch) noexcept {
   return {owner, task, sequence, expiry_ms(end)};
 }
 
-// Of the records that a peek reads, as in may_purge().
+// Reads the first records only, as may_purge() does.
 std::uint64_t end_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   std::uint64_t end = kNever;

@@ -109,7 +109,7 @@ struct PermitsEntry {
   /// The largest fencing number of a record that counts; 0: there is none.
   std::uint64_t newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept;
 
-  /// Adds a filled holder record. REQUIRES: `holder.expiry` is of this epoch.
+  /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to this epoch.
   void add(std::uint32_t block, const Holder& holder) const noexcept;
   /// Records the holder with which a new entry was made.
   void note_first(std::uint32_t block, const Holder& holder) const noexcept;

@@ -103,7 +103,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   // Acquire: read the count after the word, so that the owner's count from before the word (take()) is seen.
   std::atomic_thread_fence(std::memory_order_acquire);
-  // If the word was given back before the section ended, it is no longer `seen`.
+  // A word given back before the end of the section is no longer `seen`.
   return count_inside(*world_, owner_of(seen)) == 0;
 }
 

@@ -32,8 +32,9 @@ class DeathWatch {
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
 
-  /// What the thread calls, without the mutex. started: from now on notices arrive. refused: they do not, and the
-  /// thread ends. look: some process may have died. idle: kIdleNs have passed. Returns whether the thread continues.
+  /// The function that the thread calls, without the mutex. started: from now on notices arrive. refused: they do not,
+  /// and the thread ends. look: some process may have died. idle: kIdleNs have passed. Returns whether the thread
+  /// continues.
   enum class Event { started, refused, look, idle };
   using Round = bool (*)(World& world, Event event) noexcept;
 

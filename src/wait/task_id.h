@@ -11,7 +11,7 @@ namespace holdfast {
 inline constexpr std::uint32_t kNoTask = 0;  // unknown
 inline constexpr std::uint32_t kTaskBits = 20;
 
-/// What a waiting task may hold. everything: all that its Lua state holds, because nothing else of that state runs
+/// Says what a waiting task may hold. everything: all that its Lua state holds, because nothing else of that state runs
 /// while it waits.
 enum class HoldsLocks { nothing = 0, something = 1, everything = 2 };
 

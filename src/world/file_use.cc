@@ -234,7 +234,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
       if (file->header().persist != kTemporary) continue;
     }
     if (has_kept_files && is_use_kept(directory, name_byte(name, file->id.inode))) continue;
-    // What cannot be removed is left to the next process that finds none present. Do not wait here for a stopped
+    // A file that cannot be removed is left to the next process that finds none present. Do not wait here for a stopped
     // process: others wait for the table's lock, which the caller holds.
     if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;
   }

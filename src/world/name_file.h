@@ -49,7 +49,7 @@ bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& na
 /// Allows new files from now on. REQUIRES: the process table's record lock, and no other process present.
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
 
-/// What the process table records of a file. 0: nothing.
+/// The process table's record of a file. 0: nothing.
 constexpr std::uint64_t note_of_name_file(std::uint64_t inode) noexcept {
   constexpr std::uint64_t kInodes = std::uint64_t{1} << 36;
   return seal(inode % kInodes + 1);

@@ -132,7 +132,7 @@ bool name_program(std::string_view name) noexcept;
 /// Whether a process with that generation keeps its life across exec.
 constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
 
-/// What keeps a process alive across exec. Either descriptor is enough, as long as it is open anywhere.
+/// Two descriptors that keep a process alive across exec. Either is enough, as long as it is open anywhere.
 struct KeptLife {
   platform::FileDescriptor program;  // for the program: it gives no access to the world (world/kept_file.h)
   platform::FileDescriptor keeper;   // of the table, with the locks on the slot and for presence; never for a program

@@ -118,10 +118,11 @@ struct OpenedFile {
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page->data()); }
 };
 
-/// Opens `name`. Refuses, with a message about found and expected, anything but a regular file of the directory's owner
-/// with one link, no more permissions than it was created with, of `kind`, kLayoutVersion, and the size in its header.
-/// not_found if there is none, or if it has lost its name in the meantime. An unused file of another version of this
-/// library is retired here and reported as not_found. world/file_use.h decides whether the content still counts.
+/// Opens `name`. It must be a regular file of the directory's owner with one link, no more permissions than it was
+/// created with, of `kind`, kLayoutVersion, and the size in its header; otherwise the message says what was found and
+/// expected. not_found if there is none, or if it has lost its name in the meantime. An unused file of another version
+/// of this library is retired here and reported as not_found. world/file_use.h decides whether the content still
+/// counts.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 /// The same, but retires nothing: a file of another version of this library is corrupt. Opens a process table for
