@@ -20,7 +20,7 @@ inline constexpr auto kRelaxed = std::memory_order_relaxed;
 inline constexpr auto kAcquire = std::memory_order_acquire;
 inline constexpr auto kRelease = std::memory_order_release;
 
-/// Makes an operation visible: an acquire load that reads `value` sees all stores before it, and no later store of this
+/// Makes an operation visible. An acquire load that reads `value` sees all stores before it. No later store of this
 /// thread moves before it, so a crash leaves either none of what follows or the commit itself.
 template <class T, class V>
 inline void commit(std::atomic<T>& where, V value) noexcept {

@@ -63,7 +63,7 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
   if (!world) return world.status();
   auto handle = Dictionary::open(**world, name, options);
   if (!handle) return handle.status();
-  const platform::ForkGuard no_fork;  // a child must not find the map in the middle of a change
+  const platform::ForkGuard no_fork;  // a child must not find a half-changed map
   return (dictionaries_[name] = std::move(*handle)).get();
 }
 

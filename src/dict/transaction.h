@@ -41,7 +41,7 @@ class Transaction {
   const Key& key() const noexcept { return key_; }
   std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
 
-  /// Looks the key up, and takes over its lock (dict/lock_word.h). False on damage. REQUIRED before all that follows.
+  /// Looks the key up, and takes over its lock (dict/lock_word.h). False on damage. REQUIRED before all calls below.
   bool find() noexcept {
     if (!shard_.find(key_, position_)) [[unlikely]]
       return false;

@@ -63,7 +63,8 @@ bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
          shard_.entry(block).flags.load(kRelaxed) == waiter.number;
 }
 
-// A queue leads out of its waiters: forgets it and has the shard repaired, which frees the blocks.
+// Called when a queue leads to a block that is no waiter: drops the queue and has the shard repaired, which frees the
+// blocks.
 std::uint32_t WaitQueue::give_up() noexcept {
   ends_.head.store(0, kRelaxed);
   ends_.tail.store(0, kRelaxed);

@@ -225,7 +225,7 @@ constinit SpinInterval spin_interval;
 
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept {
-  constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no row shows it, as of kSpinBesideTasks
+  constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no row shows it, as with kSpinBesideTasks
   if (MutexlessSection::is_inside()) return Polled::over;
   const EpochGuard inside;
   const LockRef found = find_cold(dictionary.segment(), key);

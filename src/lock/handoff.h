@@ -4,15 +4,15 @@
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
 // first of them, once, and leaves the lock to the fastest: a wake-up takes longer than many a critical section, and
 // otherwise each section would cost one. But later requests overtake the first of the queue at most kOvertakesMax
-// times, and not at all once it has been the first for kOvertakeNs: then the lock is granted to it, to be claimed
-// within claim_ns(). So a waiter that finds k others waiting gets its turn after these k and at most kOvertakesMax * (k
-// + 1) others; if the lock is held for longer than kOvertakeNs, after these k and one other. A fair request overtakes
-// no waiter, and nothing overtakes a fair waiter once it is the first: if all are fair, the order is strict.
+// times, and not at all once it has been the first for kOvertakeNs. Then the lock is granted to it, and it must claim
+// it within claim_ns(). So a waiter that finds k others waiting gets its turn after these k and at most kOvertakesMax *
+// (k + 1) others; if the lock is held for longer than kOvertakeNs, after these k and one other. A fair request
+// overtakes no waiter, and nothing overtakes a fair waiter once it is the first: if all are fair, the order is strict.
 //
-// A lock that is granted to an absent waiter is idle until it comes. So the above is for prompt waiters. If its loop is
-// known to take longer than kPromptNs to come (wait/promptness.h), a waiter stands aside in the meantime: it is woken
-// and keeps its position, but others overtake it, and the turn goes to the first behind it that does not stand aside.
-// Its own turn is
+// A lock that is granted to an absent waiter is idle until the waiter comes. So the above is for prompt waiters. A
+// waiter stands aside in the meantime if its loop is known to take longer than kPromptNs to come (wait/promptness.h).
+// It is woken and keeps its position, but others overtake it, and the turn goes to the first behind it that does not
+// stand aside. Its own turn is
 // - when it comes: it is present, polls for a moment for the next release, and that is granted to it;
 // - before it comes: once it has been the first for kShare times as long as it still needs, so that at most one part in
 //   kShare of the time is lost.

@@ -1,9 +1,9 @@
 // Ends holds and waits, of locks and permits alike: unlock, break, renew, adopt, leave; and late releases.
 //
 // Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
-// shard. They serve callers that do not come again (holdfast_unlock_for_certain). A thread tries again until each lease
-// is given back or lost, then it ends. If no thread can be started, the next call that finds something held tries them.
-// A forked child inherits the records of its parent's leases: it drops each at the first attempt, which is refused with
+// shard. They serve callers that will not retry (holdfast_unlock_for_certain). A thread tries again until each lease is
+// given back or lost, then it ends. If no thread can be started, the next call that finds something held tries them. A
+// forked child inherits the records of its parent's leases: it drops each at the first attempt, which is refused with
 // not_owner.
 #pragma once
 
@@ -31,8 +31,8 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
 /// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// The same for a caller that does not come again: clears the lease, unless there is no memory. What is refused now is
-/// given back later (LateReleases).
+/// The same for a caller that will not retry: clears the lease, unless there is no memory. What is refused now is given
+/// back later (LateReleases).
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
