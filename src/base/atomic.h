@@ -1,8 +1,8 @@
-// Orderings that the shared structures rely on, named by what they are for.
+// Named memory orderings for the shared structures.
 //
-// There are two kinds of observers: other processors, which need real ordering, and processes that look at a segment
-// after this one was killed. A killed process leaves a prefix of its stores in program order, so for the second kind it
-// is enough that the compiler keeps that order.
+// Two kinds of observers matter. Other processors need real ordering. A process that inspects a segment after this one
+// was killed does not: a killed process leaves a prefix of its stores in program order, so it is enough that the
+// compiler keeps that order.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ inline constexpr auto kRelaxed = std::memory_order_relaxed;
 inline constexpr auto kAcquire = std::memory_order_acquire;
 inline constexpr auto kRelease = std::memory_order_release;
 
-/// Makes an operation visible: an acquire load that reads `value` sees all stores before it, and no later store of this
+/// Makes an operation visible. An acquire load that reads `value` sees all stores before it. No later store of this
 /// thread moves before it, so a crash leaves either none of what follows or the commit itself.
 template <class T, class V>
 inline void commit(std::atomic<T>& where, V value) noexcept {

@@ -1,6 +1,6 @@
-// Names the places where two steps of a protocol meet, so that a test can stop or kill a process between them.
+// Names the points between two steps of a protocol, so that a test can stop or kill a process there.
 //
-// Compiled only into tests/interleave. In every other build, the library's included, the macro is nothing.
+// The macro is compiled only into tests/interleave. In every other build, including the library, it does nothing.
 #pragma once
 
 #ifdef HOLDFAST_FAILPOINTS

@@ -1,4 +1,4 @@
-// Names of gates (dict/gate.h), which are names of clusters to those that use them.
+// Names of gates (dict/gate.h). Users know them as names of clusters.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace holdfast {
 
-/// Bytes of a name.
+/// Longest name in bytes.
 inline constexpr std::size_t kClusterNameMax = 63;
 
-/// A cluster's name is a file's, and a part of a key at the store, as it stands: 1 to kClusterNameMax letters, digits,
-/// '-', '_' and '.', of which the first is no '.'.
+/// Checks a cluster's name: 1 to kClusterNameMax letters, digits, '-', '_' and '.', the first not a '.'. The name is
+/// used unchanged as a file name and as a part of a key in the store.
 Status check_cluster_name(std::string_view name);
 
-/// The cluster of the dictionary in "dictionary=cluster,dictionary=cluster", with names as in parse_declaration().
-/// not_found: it has none; invalid: a part of the text is malformed, or names two clusters for one dictionary.
+/// Finds the dictionary's cluster in "dictionary=cluster,dictionary=cluster", with names as in parse_declaration().
+/// not_found: it has none. invalid: a part of the text is malformed, or names two clusters for one dictionary.
 Expected<std::string> find_cluster(std::string_view declarations, std::string_view dictionary);
-/// The same in $HOLDFAST_CLUSTER; empty: it has none.
+/// The same in $HOLDFAST_CLUSTER; empty if it has none.
 Expected<std::string> declared_cluster(std::string_view dictionary);
 
 }  // namespace holdfast

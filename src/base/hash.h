@@ -1,4 +1,4 @@
-// Hash of keys: XXH3 with the segment's random seed, so that no one can choose keys that collide.
+// Hash of keys: XXH3 with the segment's random seed, so that nobody can choose keys that collide.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace holdfast {
 
-/// Upper half picks the shard, lower half the bucket; the lower half is kept in the entry.
+/// The upper half picks the shard, the lower half the bucket. The entry keeps the lower half.
 inline std::uint64_t hash_key(const char* key, std::size_t length, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(key, length, seed);
 }

@@ -27,7 +27,7 @@ std::uint64_t unit_of(char c) noexcept {
   }
 }
 
-// Ends the name, or is most likely a slip, as in "a=1m, b=1m". decode_percents() judges a '%'.
+// Ends the name or is most likely a typing error, as in "a=1m, b=1m". decode_percents() checks a '%'.
 bool is_written_otherwise(char c) noexcept { return static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == ','; }
 
 Status bad_size(std::string_view text, const char* what) {

@@ -1,4 +1,4 @@
-// Texts that people write: sizes and declarations of dictionaries.
+// Parses texts that people write: sizes and declarations of dictionaries.
 #pragma once
 
 #include <cstdint>
@@ -9,34 +9,34 @@
 
 namespace holdfast {
 
-/// The largest dictionary: with the usual shards, an arena has at most 2^20 granules (dict/geometry.cc).
+/// Largest dictionary: with the default number of shards, an arena has at most 2^20 granules (dict/geometry.cc).
 inline constexpr std::uint64_t kSizeMax = std::uint64_t{1} << 40;
 inline constexpr const char* kSizeMaxText = "1024g";
-/// Of a dictionary for which nobody has asked for a size. Its memory is taken as it is used.
+/// Size of a dictionary when the user gives none. Its memory is allocated as it is used.
 inline constexpr std::uint64_t kSizeDefault = std::uint64_t{8} << 20;
 
-/// "12345", "100k", "1m", "8g": factors of 1024, either case. At least 1, at most kSizeMax. `what`: as messages call
-/// it.
+/// Parses "12345", "100k", "1m", "8g": factors of 1024, either case; from 1 to kSizeMax. Error messages call the number
+/// `what`.
 Expected<std::uint64_t> parse_size(std::string_view text, const char* what = "size");
 
 struct Declaration {
   std::string name;
-  std::string size;  // as written, with the largest value
+  std::string size;  // as written, including the largest value
   std::uint64_t bytes = 0;
-  std::uint64_t largest = 0;  // bytes of the largest value; 0: as it comes
+  std::uint64_t largest = 0;  // largest value in bytes; 0: not given
 };
 
-/// "my_locks=1m" or "pages=500m:largest=200m". In the name every %XX is a byte: write ',', '=', '%', blanks and control
-/// characters so.
+/// Parses "my_locks=1m" or "pages=500m:largest=200m". In the name, every %XX is one byte. Commas, '=', '%', blanks and
+/// control characters must be written this way.
 Expected<Declaration> parse_declaration(std::string_view text);
 
-/// The name of a dictionary as parse_declaration() reads it.
+/// Parses a dictionary's name as parse_declaration() does.
 Expected<std::string> parse_name(std::string_view written);
-/// The next item of a list with commas, which is cut from `rest`. None is empty but at the end.
+/// Cuts the next item of a comma-separated list from `rest`. Skips empty items; returns an empty one at the end.
 std::string_view next_item(std::string_view& rest);
 
-/// The declaration of `name` in "name=size,name=size"; the last one counts. not_found: it is not declared; invalid: a
-/// part of the text is malformed.
+/// Finds the declaration of `name` in "name=size,name=size". The last one counts. not_found: it is not declared.
+/// invalid: a part of the text is malformed.
 Expected<Declaration> find_declaration(std::string_view declarations, std::string_view name);
 
 }  // namespace holdfast

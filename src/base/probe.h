@@ -1,8 +1,8 @@
-// Static probes for tracers such as bpftrace (USDT, provider "holdfast"): a nop in the code, and a note in the library
-// that says where it is and where its arguments are. docs/tracing.md lists them.
+// Static probes for tracers such as bpftrace (USDT, provider "holdfast"). A probe is a nop in the code, and a note in
+// the library with its address and the locations of its arguments. docs/tracing.md lists them.
 //
-// Nothing is evaluated where the header of SystemTap was missing at build, so arguments must have no effects. Names of
-// dictionaries are C strings, keys are pointer and length.
+// Arguments must have no side effects: if SystemTap's header was missing at build time, they are not evaluated. A
+// dictionary's name is a C string; a key is a pointer and a length.
 #pragma once
 
 #if HOLDFAST_PROBES

@@ -1,4 +1,4 @@
-// Units and the end of time: times are those of CLOCK_MONOTONIC, in ns or ms as the name says.
+// Units of time. All times are CLOCK_MONOTONIC, in ns or ms as the name says.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The name of one process in one world, never reused; and what is known about the life of a process.
+// The token: the name of one process in one world, never reused. Liveness: what is known about the life of a process.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ constexpr Token make_token(std::uint32_t slot, std::uint64_t generation) noexcep
 }
 constexpr std::uint32_t slot_of(Token token) noexcept { return static_cast<std::uint32_t>(token >> kSlotShift) - 1; }
 constexpr std::uint64_t generation_of(Token token) noexcept { return token & kGenerationMask; }
-inline constexpr std::uint64_t kNeverUsed = 0;  // generation of a slot
+inline constexpr std::uint64_t kNeverUsed = 0;  // a slot's generation
 
-/// The 31 bits of a token that a mutex has room for: slot + 1, and the lower bits of the generation.
+/// The 31 bits of a token that fit into a mutex: slot + 1, and the lower bits of the generation.
 inline constexpr int kOwnerSlotShift = 20;
 inline constexpr std::uint64_t kOwnerGenerationMask = (std::uint64_t{1} << kOwnerSlotShift) - 1;
 inline constexpr std::uint64_t kOwnerMask = 0x7FFFFFFF;
@@ -29,12 +29,12 @@ constexpr std::uint32_t owner_bits(Token token) noexcept {
 constexpr std::uint32_t slot_of_owner(std::uint32_t bits) noexcept { return (bits >> kOwnerSlotShift & 0x7FF) - 1; }
 constexpr std::uint64_t generation_of_owner(std::uint32_t bits) noexcept { return bits & kOwnerGenerationMask; }
 
-/// Whether a process lives. unknown: the kernel cannot be asked. Report that, and take nothing over.
+/// Whether a process lives. unknown: the kernel cannot be asked; report this, and take nothing over.
 ///
-/// The proof is the record lock on its slot (world/process_table.h), which ends with its memory map. So a killed
-/// process counts as alive until the kernel has freed its memory: 0.2 to 0.3 s for each GB, longer with a core dump. A
-/// child of vfork or posix_spawn that has not called exec yet uses the same memory and keeps it, too. A pidfd is no
-/// earlier.
+/// The proof of life is the record lock on the process's slot (world/process_table.h), which ends with its memory map.
+/// So a killed process counts as alive until the kernel has freed its memory: 0.2 to 0.3 s for each GB, longer with a
+/// core dump. A child of vfork or posix_spawn that has not called exec yet shares the memory and also keeps the lock. A
+/// pidfd reports the end no earlier.
 enum class Liveness { dead, alive, unknown };
 
 }  // namespace holdfast

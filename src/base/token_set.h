@@ -1,4 +1,4 @@
-// A bounded set of processes.
+// A bounded set of process tokens.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,12 @@
 
 namespace holdfast {
 
-/// A few processes, each once. More than there is room for are left out.
+/// Holds each token once. Drops tokens when it is full.
 class TokenSet {
  public:
   static constexpr std::size_t kMax = 64;
 
-  TokenSet() noexcept =
-      default;  // leaves the rest of tokens_ alone: this is on the path of every attempt that is refused
+  TokenSet() noexcept = default;  // does not clear tokens_: every refused attempt runs this
   void clear() noexcept { count_ = 0; }
   bool empty() const noexcept { return count_ == 0; }
   bool full() const noexcept { return count_ == kMax; }

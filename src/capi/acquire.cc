@@ -20,14 +20,14 @@ using namespace holdfast::capi;
 
 namespace {
 
-/// Bytes of a holdfast_request in the first version that has one.
+/// Size in bytes of the first version of holdfast_request.
 constexpr std::size_t kFirstSize = offsetof(holdfast_request, why) + sizeof(const char*);
 static_assert(sizeof(holdfast_request) == kFirstSize);
-/// More than any version will have.
+/// Larger than any version will be.
 constexpr std::size_t kLargestSize = 4096;
 
-/// Ok, with what the host's version of the struct says. What it does not have yet is 0; what this library does not know
-/// must be.
+/// Ok, with the fields of the host's version of the struct. Fields that it lacks are 0; fields that this library does
+/// not know must be 0.
 int read_request(const holdfast_request& given, holdfast_request& request) {
   const std::size_t size = given.struct_size;
   if (size < kFirstSize || size > kLargestSize)
@@ -59,7 +59,7 @@ int want_kind(const holdfast_request& given, Request& request) {
   }
 }
 
-// "the holder of "a" waits for "b", the holder of "b" waits for "c"": what each key of the cycle leads to.
+// "the holder of "a" waits for "b", the holder of "b" waits for "c"": describes the cycle key by key.
 std::string describe(const std::vector<std::string>& cycle) {
   std::string text;
   for (std::size_t i = 0; i + 1 < cycle.size(); ++i)
@@ -132,7 +132,7 @@ int holdfast_acquire(holdfast_dict* dict, const char* key, size_t key_length, co
     const Code code = acquire_blocking(dictionary, name, wanted, given.timeout, granted, cycle);
     *lease = {granted.owner, granted.sequence};
     if (code != Code::ok) return outcome_of_wait(code, dictionary, cycle);
-    if (given.why != nullptr) {  // left out where there is no memory for it
+    if (given.why != nullptr) {  // skipped if there is no memory for it
       const std::string_view why(given.why, ::strnlen(given.why, HOLDFAST_WHY_MAX));
       static_cast<void>(explain(dictionary, name, granted, why));
     }

@@ -40,7 +40,7 @@ int check_name_given(const char* name, std::size_t length) noexcept {
 /// False if the type cannot be stored.
 inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
                      ValueIn& value) noexcept {
-  if (type == HOLDFAST_NUMBER) {  // before all others: a comparison less for the most frequent one
+  if (type == HOLDFAST_NUMBER) {  // first: saves the most frequent type a comparison
     value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
     return true;
   }
@@ -82,7 +82,7 @@ inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
 
 /// Where to copy a value.
 inline ValueOut room_in(const holdfast_value& value) noexcept {
-  ValueOut out;  // the rest is set where it means something
+  ValueOut out;  // the rest is set where it matters
   out.wanted = 0;
   out.buffer = value.data;
   out.capacity = value.capacity;

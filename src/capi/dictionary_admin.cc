@@ -34,7 +34,7 @@ int scan(holdfast_dict* dict, std::uint64_t& cursor, std::uint32_t count, std::s
 
 double seconds(std::uint64_t ns) noexcept { return static_cast<double>(ns) / 1e9; }
 
-/// A struct of a later header may be larger: what this library does not know becomes 0.
+/// A struct of a later header may be larger: fields that this library does not know become 0.
 int check_size(const char* name, std::size_t given, std::size_t known) noexcept {
   return given >= known && given <= 64 * known
              ? HOLDFAST_OK

@@ -13,7 +13,7 @@ namespace holdfast::capi {
 
 namespace {
 
-// The code of the last call of this thread that failed.
+// The code of this thread's last failed call.
 constinit thread_local int code_of_failure = HOLDFAST_OK;
 static_assert(std::is_trivially_destructible_v<decltype(code_of_failure)>);
 
@@ -100,7 +100,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
     case Code::corrupt:
       return fail(code, World::observes() ? "a part of the dictionary is damaged, which the next change of it repairs"
                                           : "another process writes over the dictionary");
-    default:  // the code says all
+    default:  // the code says everything
       return fail(code, "");
   }
   return note(code);

@@ -1,4 +1,4 @@
-// How the C ABI reaches the core: handles, results, the calling thread's last error.
+// The base of the C API's calls: handles, results, and the calling thread's last error.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace holdfast::capi {
 inline Dictionary& unwrap(holdfast_dict* dict) noexcept { return *reinterpret_cast<Dictionary*>(dict); }
 inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret_cast<holdfast_dict*>(dictionary); }
 
-/// Keeps the sentence for holdfast_error() and gives the code. All codes but HOLDFAST_OK come from here: a call that
-/// fails leaves no sentence of another call. scripts/lint finds codes that are returned past it.
+/// Keeps the message for holdfast_error() and returns the code. Every code but HOLDFAST_OK comes from here, so a failed
+/// call never leaves the message of another call. scripts/lint finds codes that bypass it.
 int fail(const Status& status) noexcept;
 /// `message` is a literal: it needs no memory.
 int fail(Code code, const char* message) noexcept;
@@ -27,25 +27,25 @@ int fail_number(const char* name, std::uint64_t given, const char* expected) noe
 /// The code of an exception. REQUIRES: it is being caught.
 int fail_exception() noexcept;
 
-/// Gives the code, and adds a sentence to those that need one.
+/// Returns the code, and adds a message to those that need one.
 inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
 
-/// The code of a call that gives keys: BUFFER if they did not fit. `keys.size` says how much room they take.
+/// The code of a call that returns keys: BUFFER if they did not fit. `keys.size` says how much room they need.
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 
-/// Ok if the key is 1 to HOLDFAST_KEY_MAX bytes.
+/// Ok if the key has 1 to HOLDFAST_KEY_MAX bytes.
 inline int check_key(const char* key, std::size_t length) noexcept {
   return key != nullptr && length - 1 < HOLDFAST_KEY_MAX ? HOLDFAST_OK : fail_key(key, length);
 }
-/// Ok if it is a time: neither negative nor NaN.
+/// Ok if it is neither negative nor NaN.
 inline int check_seconds(const char* name, double seconds) noexcept {
   return seconds >= 0.0 ? HOLDFAST_OK : fail_seconds(name, seconds);
 }
 
-/// The body of every call that a host can make: gives its code, whatever is thrown inside; free if nothing is thrown.
-/// scripts/lint finds calls without it.
+/// The body of every call that a host can make: returns its code, whatever is thrown inside; costs nothing if nothing
+/// is thrown. scripts/lint finds calls without it.
 template <class Call>
 int guarded(Call&& call) noexcept {
   try {

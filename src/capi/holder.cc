@@ -29,7 +29,7 @@ void fill(holdfast_holder& out, const HolderInfo& found, const HolderCount& coun
   out.sequence = found.lease.sequence;
   out.held = std::max(now - static_cast<double>(found.since_ns) / 1e9, 0.0);
   if (found.end_ms != kExpiryNever)
-    out.remaining = std::max(static_cast<double>(found.end_ms) / 1e3 - now, 0.001);  // 0 would say "never"
+    out.remaining = std::max(static_cast<double>(found.end_ms) / 1e3 - now, 0.001);  // 0 would mean "never"
   out.pid = found.pid;
   out.worker = found.worker;
   out.waiters = count.waiters;

@@ -8,7 +8,7 @@ namespace holdfast {
 
 namespace {
 
-// Words of a free block's first granule; its last word holds the size too.
+// Words of a free block's first granule; its last word also has the size.
 constexpr std::uint32_t kSize = 0;
 constexpr std::uint32_t kNext = 1;
 constexpr std::uint32_t kPrevious = 2;
@@ -60,8 +60,8 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
   header_.free_granules.store(header_.free_granules.load(kRelaxed) + count, kRelaxed);
 }
 
-// Takes a block out of its bin. Its two sizes must agree and its neighbours in the bin must point back at it: an
-// overwritten word then neither gives an entry's memory away nor leads into the middle of an entry.
+// Removes a block from its bin. Its two sizes must agree and its neighbours in the bin must point back at it, so that
+// an overwritten word neither gives an entry's memory away nor leads into the middle of an entry.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);
@@ -131,7 +131,7 @@ Arena::Run Arena::find_run_or_settle(std::uint32_t count) noexcept {
 
 bool Arena::can_allocate(std::uint32_t count) noexcept { return find_run_or_settle(count).block != 0; }
 
-// Keeps a new block behind the hand of the clock sweep, so that the sweep comes to it only after a whole lap.
+// Keeps a new block behind the hand of the clock sweep, so that the sweep reaches it only after a whole lap.
 inline void Arena::step_over(std::uint32_t block, std::uint32_t count) noexcept {
   if (header_.hand.load(kRelaxed) == block) header_.hand.store(block + count, kRelaxed);
 }
@@ -219,7 +219,7 @@ void Arena::change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint3
   make_spare(kept, count);
 }
 
-// The spare block's granules; 0 on damage.
+// Granules of the spare block; 0 on damage.
 inline std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
   const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[SpareWords::kSize].load(kRelaxed) : 0;
   if (is_spare(block, size)) return size;
@@ -250,7 +250,7 @@ void Arena::settle() noexcept {
   merge(block, size);
 }
 
-// --- for those that look at all of it ---
+// --- for walks over the whole arena ---
 
 bool Arena::next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept {
   next = block == 0 ? header_.bins[bin].load(kRelaxed) : shard_.words32(block)[kNext].load(kRelaxed);

@@ -1,18 +1,18 @@
-// The memory of a shard: blocks of granules, allocated and released. All state of the arena itself is derived.
+// The memory of a shard: allocates and releases blocks of granules. All state of the arena itself is derived.
 //
 // A free block has its size and its neighbours in its bin (size, next, previous) in its first granule, and its size
 // again in its last word. The free bits of its first and last granule are set; all other free bits are clear. So a
 // released block finds both neighbours in one step, and no two free blocks touch. ShardHeader::hand always names the
 // beginning of a block, free or not: every allocation and release keeps it so.
 //
-// The spare block: what a `set` leaves behind has the size that the next one needs. So the block that a change of a
-// value gave back last is kept as it is: no merge, no bin, no free bits. An overwrite of a hot string goes to and fro
-// between two blocks, with half of the work. Its size stands in it twice, once inverted, and where an entry has its
-// shape there is 0, so an overwritten word gives no entry's memory away. After a death it is free memory like all that
-// no chain reaches.
+// The spare block: the old value that a `set` leaves behind has the size that the next one needs. So the block that the
+// last change of a value gave back is kept as it is: no merge, no bin, no free bits. Overwriting a hot string
+// alternates between two blocks, with half of the work. The block contains its size twice, once inverted, and a 0 where
+// an entry has its shape, so an overwritten word gives no entry's memory away. After a death it is free memory, like
+// everything that no chain reaches.
 //
-// A shortage is remembered in ShardHeader::no_run and no_room: the smallest sizes that no search has found, without and
-// with eviction. A call that is refused by them looks over the arena without the mutex, and takes the mutex only if it
+// ShardHeader::no_run and no_room remember shortages: the smallest sizes that no search has found, without and with
+// eviction. A call that is refused because of them scans the arena without the mutex, and takes the mutex only if it
 // has seen a run that would do (Reclaimer). So calls that are refused all the time cost others nothing.
 //
 // REQUIRES, for every call: the shard's mutex.
@@ -25,13 +25,13 @@
 
 namespace holdfast {
 
-/// A run that was not found in an arena. One word: each operation on a dictionary passes it on.
+/// A run that an arena did not have. One word: each operation on a dictionary passes it on.
 class Shortage {
  public:
   constexpr Shortage() noexcept = default;
   /// In an arena that can grow.
   static constexpr Shortage until_grown(std::uint32_t granules) noexcept { return Shortage(granules); }
-  /// In an arena that cannot. `evict`: though live values could be evicted for it.
+  /// In an arena that cannot. `evict`: even by evicting live values.
   static constexpr Shortage for_good(std::uint32_t granules, bool evict) noexcept {
     return Shortage(granules | kFull | (evict ? kEvict : 0));
   }
@@ -53,30 +53,30 @@ class Arena {
  public:
   explicit Arena(const Shard& shard) noexcept : shard_(shard), header_(shard.header()) {}
 
-  /// A block of `count` granules, of unspecified content; 0 if there is no run that long, or on damage.
+  /// Allocates a block of `count` granules, of unspecified content; 0 if there is no run that long, or on damage.
   std::uint32_t allocate(std::uint32_t count) noexcept;
 
-  /// As allocate(), but the block begins with a cache line if there is room for that.
+  /// The same, but the block begins at a cache line if there is room for that.
   std::uint32_t allocate_lines(std::uint32_t count) noexcept;
 
   /// Whether allocate(count) would find a block.
   bool can_allocate(std::uint32_t count) noexcept;
 
-  /// Allocates the first `count` granules of the free block that begins at `block`. False, on damage, if no free block
-  /// begins there or if it is shorter.
+  /// Allocates the first `count` granules of the free block at `block`. False if no free block begins there or if it is
+  /// shorter, which means damage.
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Gives a block back. Announces the reuse first, so that a reader still in the block starts again. Returns the
+  /// Releases a block. Announces the reuse first, so that a reader still in the block starts again. Returns the
   /// beginning of the free block that it is part of now; 0 on damage. REQUIRES: no chain reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// As release(), but the block stays whole: the next allocate() of its size takes it at once. There is one
-  /// such spare block; keep() merges the one before with its free neighbours.
+  /// Releases a block but keeps it whole, as the one spare block: the next allocate() of its size takes it at once.
+  /// Merges the previous spare block with its free neighbours.
   void keep(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// The spare block; 0 if there is none.
   std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
-  /// Whether it is a block of `count` granules. Trusts nothing.
+  /// Whether it is a block of `count` granules. Trusts no word of it.
   bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
   /// Granules of the spare block, if it begins at `block`; else 0. Needs no mutex.
   std::uint32_t spare_at(std::uint32_t block) const noexcept {
@@ -84,14 +84,14 @@ class Arena {
     const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
     return is_spare(block, size) ? size : 0;
   }
-  /// As allocate(), which gave the spare block, and keep() of another one of the same size afterwards: at once.
-  /// REQUIRES: is_spare(allocated, count); what `kept` held is in no chain any more.
+  /// Does in one step what allocate(), which returned the spare block, and then keep() of another block of the same
+  /// size would do. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
   void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
 
   /// Makes the spare block an ordinary free one. REQUIRED before a walk over the blocks from left to right.
   void settle() noexcept;
 
-  /// Gives a block of a cut-off chain back. Returns the block behind it.
+  /// Releases a block of a cut-off chain. Returns the block after it.
   template <class Fields>
   std::uint32_t release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept;
 
@@ -100,7 +100,7 @@ class Arena {
   /// Granules of the free block that begins at `block`; 0 on damage.
   std::uint32_t size_at(std::uint32_t block) noexcept;
 
-  /// Forgets what was found impossible (Reclaimer::clear).
+  /// Forgets the known shortages (Reclaimer::clear).
   void forget_shortage() noexcept {
     header_.no_run.store(0, kRelaxed);
     header_.no_room.store(0, kRelaxed);
@@ -111,29 +111,29 @@ class Arena {
   /// Adds a free run between two used blocks. REQUIRES: its free bits are clear.
   void add_free(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Whether the bins, their map and the blocks in them fit each other. Calls `see(block)` for each block. Ends also if
+  /// Whether the bins, their map and their blocks are consistent. Calls `see(block)` for each block. Terminates even if
   /// a bin is circular.
   template <class See>
   bool tally_free(See&& see) noexcept;
 
-  /// Memory was short while locks or permits were in use: some of it may belong to dead processes.
+  /// Whether memory was short while locks or permits were in use: some of it may belong to dead processes.
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
-  /// The run that was not found. Crowded too, so that one look tells of both.
+  /// The run that was not found. Also sets `crowded`, so that one check covers both.
   Shortage shortage() const noexcept { return shortage_; }
   void set_shortage(Shortage shortage) noexcept {
     shortage_ = shortage;
     crowded_ = true;
   }
 
-  /// The free blocks contradict themselves: the shard must be repaired.
+  /// Whether the free blocks contradict each other: then the shard must be repaired.
   bool damaged() const noexcept { return damaged_; }
   void set_damaged() noexcept { damaged_ = true; }
 
  private:
-  /// Sets `next` to the block after `block` in the bin, or to its first block if `block` is 0; to 0 at the end. False
-  /// on damage.
+  /// Sets `next` to the block after `block` in the bin, or to the bin's first block if `block` is 0; to 0 at the end.
+  /// False on damage.
   bool next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept;
   bool free_bit(std::uint32_t block) const noexcept;
   void set_free_bit(std::uint32_t block, bool free) noexcept;
@@ -164,7 +164,7 @@ class Arena {
 
 // --- the spare block ---
 
-/// Words of the spare block. Where an entry has its shape is 0, which is none.
+/// Words of the spare block. Where an entry has its shape it has 0, which no entry has.
 struct SpareWords {
   static constexpr std::uint32_t kSize = 0;
   static constexpr std::uint32_t kSeal = 1;
@@ -181,7 +181,7 @@ inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept
   header_.bins[kSpareBin].store(block, kRelaxed);
 }
 
-// Its words must agree: an overwritten word then does not give an entry's memory away.
+// Its words must agree, so that an overwritten word does not give an entry's memory away.
 inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noexcept {
   if (!shard_.holds_granule(block) || count > shard_.granules() - block) return false;
   const Word32* const words = shard_.words32(block);

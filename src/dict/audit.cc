@@ -12,7 +12,7 @@ namespace holdfast {
 
 namespace {
 
-/// A set of blocks, compared by number and sum of squares: no single overwritten word makes another set equal in both.
+/// A set of blocks, compared by count and sum of squares: no single overwritten word makes another set equal in both.
 struct Tally {
   std::uint32_t count = 0;
   std::uint64_t sum = 0;
@@ -83,7 +83,7 @@ class Audit {
   bool walk_queue(const QueueFields& queue, EntryType type) noexcept;
   bool walk_reason(const EntryView& view) noexcept;
   bool walk_holders(const EntryView& view) noexcept;
-  /// Notes that the entry `view` leads to the holder at `block`.
+  /// Records that the entry `view` leads to the holder at `block`.
   bool reach_holder(std::uint32_t block, const EntryView& view, EntryView& holder) noexcept;
   bool walk_list(const EntryView& view) noexcept;
   bool counts_fit() const noexcept;
@@ -102,7 +102,7 @@ class Audit {
   bool foreign_ = false;  // an entry was cut off
 };
 
-// A shard that was used must not pass for one that never was: repair counts only used ones.
+// A shard that was used must not pass for an unused one: repair counts only used ones.
 bool Audit::is_blank() noexcept {
   bool blank = header_.entries.load(kRelaxed) == 0 && header_.free_granules.load(kRelaxed) == 0;
   for (std::uint32_t bucket = 0; bucket < shard_.buckets() && blank; ++bucket)

@@ -17,14 +17,14 @@ namespace holdfast {
 
 namespace {
 
-/// Of a shard that others change. No row shows it: none runs a check. check_test.cc does, beside such changes.
+/// For a shard that others change. No row shows it: none runs a check. check_test.cc does, with such changes.
 constexpr int kLooks = 25;
 constexpr std::uint64_t kPauseNs = 2'000'000;
 
-/// Of the header: what the audit looks at and what changes with it. The line of the mutex has counts of waiting.
+/// Words of the header that the audit reads or that change with them. The mutex's cache line has counts of waiting.
 constexpr std::size_t kHeaderWords = sizeof(ShardHeader) / 8;
 constexpr std::size_t kMutexWords = sizeof(ShmtxState) / 8;
-/// Private memory is aligned as a segment is.
+/// Private memory with the alignment of a segment.
 struct alignas(64) Line {
   std::array<char, 64> bytes;
 };
@@ -37,7 +37,7 @@ class ShardCheck {
 
   void run(holdfast_health& health) {
     ++health.used;
-    std::uint64_t holder = mutex();  // 0 once it was free, or held by another
+    std::uint64_t holder = mutex();  // 0 once it was free, or held by another owner
     for (int look = 0; look < kLooks; ++look) {
       if (look != 0) platform::sleep_until(platform::monotonic_ns() + kPauseNs);
       const std::uint64_t before = mutex();
@@ -76,7 +76,7 @@ class ShardCheck {
     platform::copy_from_shared(reinterpret_cast<char*>(room_.data()), words(), bytes / 8);
   }
 
-  /// The audit mends some of what it finds, in the copy.
+  /// The audit repairs some of what it finds, in the copy.
   bool audit_copy() {
     auto* const base = reinterpret_cast<std::byte*>(room_.data());
     auto& state = reinterpret_cast<ShardHeader*>(base)->mutex;

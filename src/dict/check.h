@@ -1,8 +1,8 @@
-// Whether a dictionary is in order, for people: a look at each shard that takes no mutex and changes nothing.
+// Checks whether a dictionary is intact, for people. Takes no mutex and changes nothing.
 //
-// A shard is copied into private memory, and the copy is audited (dict/repair.h). While others change the shard, a copy
-// may be torn, so a fault counts only in one during which nothing was changed that the audit looks at: the mutex was
-// free before and after, and the header is the same. Each change of the structure changes a count there.
+// It copies a shard into private memory, and audits the copy (dict/repair.h). While others change the shard, a copy may
+// be torn. So a fault counts only if nothing that the audit reads has changed during the copy: the mutex was free
+// before and after, and the header is the same. Each change of the structure changes a count in the header.
 #pragma once
 
 #include "base/status.h"
@@ -11,8 +11,8 @@
 
 namespace holdfast {
 
-/// Counts the shards. ok, removed, no_memory. Takes about a millisecond for each shard, and a twentieth of a second for
-/// one that is busy.
+/// Returns ok, removed or no_memory, and counts the shards. Takes about a millisecond for each shard, and 1/20 s for a
+/// busy one.
 Code check(Dictionary& dictionary, holdfast_health& health);
 
 }  // namespace holdfast

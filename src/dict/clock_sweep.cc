@@ -11,8 +11,8 @@ namespace holdfast {
 
 namespace {
 
-// The granules that a cold pass moves before the sweep goes on to a warm one: a multiple of the request, plus a
-// constant. Rows: Hits.
+// The granules that a cold pass moves before the sweep starts a warm one: a multiple of the request, plus a constant.
+// Rows: Hits.
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 
@@ -25,7 +25,7 @@ bool ClockSweep::clear(std::uint32_t count) noexcept {
   forget_ahead();
   const std::uint64_t lap = shard_.granules();
   while (run_ < count_ && !arena_.damaged()) {
-    // The last lap begins somewhere in the arena. It goes one lap further, for a window that lies across its beginning.
+    // The last lap begins somewhere in the arena. It continues for one more lap, for a window across its beginning.
     const bool last = evict_ == Evict::no || pass_ == Pass::own;
     if (walked_ > (last ? 2 * lap : lap)) {
       if (last) break;
@@ -101,11 +101,11 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   }
 }
 
-// --- before anything is removed: whether a window fits at all, and before the next pinned block ---
+// --- before removing anything: whether a window fits at all, and before the next pinned block ---
 
-// Whether any pass may clear a window: a run of neighbours that may be removed is long enough; or the entries between
-// them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block. Looks first
-// at what lies ahead of the hand, where there mostly is a run, then at all.
+// Whether any pass may clear a window. Either a run of removable neighbours is long enough; or the entries between
+// them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block. Scans first
+// ahead of the hand, where there usually is a run, then everything.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;
@@ -130,8 +130,8 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
   if (!pinned && gained == 0) smallest_kept = std::min(smallest_kept, block.granules);
 }
 
-// Others change the shard during this walk, so a block may be met that is none. Such a walk is repeated: it ended
-// inside the arena, or behind its end. One that went astray and yet came to the end is a wrong hint, and no more.
+// Others change the shard during this walk, so it may meet blocks that are none. Such a walk is repeated: it ended
+// inside the arena, or behind its end. A misled walk that still reaches the end is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
   Windows seen;
@@ -170,7 +170,7 @@ bool ClockSweep::reach() noexcept {
   return true;
 }
 
-// Goes on behind the pinned block, or the end of the arena, that reach() met.
+// Continues after the pinned block, or the end of the arena, that reach() met.
 void ClockSweep::skip_pinned() noexcept {
   met_held_ = true;
   walked_ += seen_ - at_;
@@ -192,11 +192,11 @@ void ClockSweep::forget_ahead() noexcept {
 // --- one block ---
 
 void ClockSweep::visit(Block block) noexcept {
-  // `ahead_` may be too high, and is corrected when the hand comes to seen_: an entry may expire and change its kind,
+  // `ahead_` may be too high, and is corrected when the hand reaches seen_: an entry may expire and change its kind,
   // and a moved block may take a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
   if (block.is_lock()) {
-    // Decide about what cannot change any more.
+    // Decide with a state that cannot change any more.
     block.was_unowned = !take_over(block.view.lock()).is_mutex_owned();
     block.kind = kind_of(block.at, block.view);
   }
@@ -228,13 +228,12 @@ void ClockSweep::visit_live(const Block& block) noexcept {
   const std::uint8_t uses = word.load(kRelaxed);
   if (uses == 0) return remove(block);
   word.store(uses - 1, kRelaxed);
-  // Do not give up the window so far because too little follows before the next pinned block.
+  // Do not give up the present window because too little follows before the next pinned block.
   if (run_ != 0 && !reach()) return remove(block);
   keep(block);
 }
 
-// Keeps the block: moves it to the left end of the window, else to a gap elsewhere, else begins the window anew behind
-// it.
+// Keeps the block: moves it to the left end of the window, else to a gap elsewhere, else starts a new window after it.
 void ClockSweep::keep(const Block& block) noexcept {
   if (run_ != 0 && block.granules <= run_) {
     if (arena_.take(run_start_, block.granules) && move(block, run_start_)) return;
@@ -245,7 +244,7 @@ void ClockSweep::keep(const Block& block) noexcept {
   leave(block);
 }
 
-// Leaves the block where it is, and begins the window anew behind it.
+// Leaves the block where it is, and starts a new window after it.
 void ClockSweep::leave(const Block& block) noexcept {
   if (block.was_unowned) release_word(block.view.lock());
   run_ = 0;
@@ -265,7 +264,7 @@ LockFields& ClockSweep::lock_at(std::uint32_t block) const noexcept {
   return view.lock();
 }
 
-// The link of the chain that leads to the entry; null on damage.
+// The link in the chain that leads to the entry; null on damage.
 Word32* ClockSweep::link_to(const Block& block) const noexcept {
   return shard_.link_to(block.view.entry, block.view.entry->hash.load(kRelaxed), kRelaxed);
 }
@@ -284,12 +283,12 @@ void ClockSweep::remove(const Block& block) noexcept {
   }
   if (block.at == own_) own_ = 0;
   absorb(reclaimer_.discard(block.at, block.view), block.at + block.granules);
-  // The nodes of a list, the waiters and the holders that went with the entry may have been anywhere.
+  // The nodes of a list, or the waiters and holders that were removed with the entry, may have been anywhere.
   if (block.view.type == EntryType::list || is_holdable(block.view.type)) forget_ahead();
 }
 
-// Copies the block to `to`, which was allocated for it, and puts the copy in its place by one store. False on damage:
-// then nothing leads to the block.
+// Copies the block to `to`, which was allocated for it, and replaces the block by the copy with one store. False on
+// damage: then nothing leads to the block.
 bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
   // Only the owner of the mutex writes into either block.
   platform::copy_to_shared(reinterpret_cast<Word64*>(shard_.words32(to)),
@@ -309,7 +308,7 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
     // Stamp the copy with the present epoch: readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
-    if (block.was_unowned) release_word(lock_at(to));  // not before: it is nothing yet. The old one stays taken over
+    if (block.was_unowned) release_word(lock_at(to));  // only now that it is linked. The old one stays taken over
   }
   shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;
@@ -319,7 +318,7 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
 }
 
 // Makes the free block that begins at `start` the window. It contains everything up to `old_end`, and maybe a free run
-// behind that.
+// after it.
 void ClockSweep::absorb(std::uint32_t start, std::uint32_t old_end) noexcept {
   const std::uint32_t size = start != 0 ? arena_.size_at(start) : 0;
   if (size == 0) return arena_.set_damaged();

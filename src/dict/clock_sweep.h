@@ -1,14 +1,15 @@
-// The clock sweep: a hand goes over a shard's arena from left to right and clears a window, a free run of the length
-// asked for. It removes dead entries, and live ones that were not used since its last visit. It keeps what was used,
-// and moves it to the left end of the window or elsewhere, so that the free memory comes together.
+// The clock sweep: a hand moves over a shard's arena from left to right and clears a window, a free run of the
+// requested length. It removes dead entries, and live ones that were not used since its last visit. It keeps used
+// entries, and moves them to the left end of the window or elsewhere, so that the free memory is contiguous.
 //
-// So entries go in the order of CLOCK with counters of up to 3, which keeps a scan from washing out what is used. The
-// sweep goes over addresses and not over buckets because only neighbours make a window. Held locks slide but never go;
-// holders, and entries with waiters, do not even slide, because processes know waiters by their block. Nothing is
-// removed before it is known that no such block ends the window too soon, and the key's own old value goes last.
+// So entries are evicted in the order of CLOCK with counters of up to 3, which keeps a scan from evicting the entries
+// in use. The sweep goes over addresses and not over buckets because only neighbours make a window. Held locks are
+// moved but never removed. Holders, and entries with waiters, are not even moved, because processes know waiters by
+// their block. The sweep removes nothing before it knows that no such block ends the window too soon, and the key's own
+// old value goes last.
 //
 // Removing and moving are one store each, to the link that leads to the block: after every step all other keys of the
-// shard are as before.
+// shard are unchanged.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -33,19 +34,19 @@ class ClockSweep {
         evict_(evict),
         own_(own) {}
 
-  /// Whether there is a free block of `count` granules now. Takes at most a few laps.
+  /// Whether there is now a free block of `count` granules. Takes at most a few laps.
   bool clear(std::uint32_t count) noexcept;
 
   /// Whether a free block of `count` granules could be made. Only reads, and needs no mutex.
   Prospect foresee(std::uint32_t count) noexcept;
 
-  /// Whether the search that failed had seemed possible.
+  /// Whether a search that failed had seemed possible.
   bool seemed_possible() const noexcept { return possible_; }
   /// Whether a live entry other than the own one was removed.
   bool evicted() const noexcept { return evicted_; }
-  /// Whether entries were removed or moved while locks, permits or waiters stood in the way.
+  /// Whether entries were removed or moved while locks, permits or waiters were in the way.
   bool met_held() const noexcept { return met_held_ && (evicted_ || moved_ != 0); }
-  /// Whether a grant was in the way that is just being completed: soon it is not.
+  /// Whether a grant was in the way that is being completed at this moment: soon it will not be.
   bool met_unsettled() const noexcept { return met_unsettled_; }
 
  private:
@@ -55,7 +56,7 @@ class ClockSweep {
     live,    // may be evicted
     held,    // a lock or permits in use, or the own entry: may only be moved
     node,    // of a list: lists are evicted whole, when the sweep meets their entry
-    pinned,  // a waiter, a holder, an entry with waiters, which watch its words, or a lock that is just being taken
+    pinned,  // a waiter, a holder, an entry with waiters, which watch its words, or a lock that is being taken now
   };
   struct Block {
     std::uint32_t at;
@@ -66,14 +67,14 @@ class ClockSweep {
 
     bool is_lock() const noexcept { return kind != Kind::free && view.type == EntryType::lock; }
   };
-  /// What the next lap may remove: unused entries, used ones too, the own one too.
+  /// Selects what the next lap may remove: unused entries; used ones too; the key's own one too.
   enum class Pass { cold, warm, own };
 
   bool look(std::uint32_t at, Block& block) noexcept;
   Kind kind_of(std::uint32_t at, const EntryView& view) const noexcept;
   std::uint32_t gain(const Block& block) const noexcept;
 
-  /// The runs and windows that a walk from left to right has seen.
+  /// The runs and windows that a walk from left to right has found.
   struct Windows {
     std::uint32_t run = 0;
     std::uint32_t window = 0;
@@ -114,7 +115,7 @@ class ClockSweep {
   bool evicted_ = false;
   bool met_held_ = false;
   bool met_unsettled_ = false;
-  bool possible_ = false;  // not known
+  bool possible_ = false;  // unknown
 
   std::uint32_t count_ = 0;
   Pass pass_ = Pass::cold;

@@ -16,7 +16,7 @@ void DeadOwners::add(Token token) noexcept {
   if (chosen == kNobody || world_.slot(token) == nullptr) chosen = token;
 }
 
-// Adds the owners of a chain of waiters, watchers or holders, from that block on. Returns the granules it takes.
+// Adds the owners of a chain of waiters, watchers or holders, from that block on. Returns the granules of the chain.
 std::uint32_t DeadOwners::add_chain(const Shard& shard, std::uint32_t block, EntryType type) noexcept {
   std::uint32_t walked = 0;
   EntryView view{};
@@ -33,7 +33,7 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
   std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
   if (view.type == EntryType::permits)
     return waiters + add_chain(shard, view.permits().holders.load(kRelaxed), EntryType::holder);
-  // A process that has many locks is added once: the rest of its token is in another cache line.
+  // Add a process that has many locks only once: the rest of its token is in another cache line.
   if (const std::uint32_t owner = load_word_of(view.lock()).owner(); owner != last_owner_) {
     last_owner_ = owner;
     add(owner_of(world_, view.lock()));
@@ -51,8 +51,8 @@ bool DeadOwners::has_ended(const EntryView& view) const noexcept {
   return ended && !view.is_incomplete();
 }
 
-// Runs without the mutex, so it may see words of different moments. That is enough: it only decides about which
-// processes to ask, and whether to look with the mutex.
+// Runs without the mutex, so it may see words of different moments. This is enough: it only decides which processes to
+// ask about, and whether to search with the mutex.
 DeadOwners::DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept
     : world_(world), flush_(flush), now_ms_(platform::monotonic_ns() / 1'000'000) {
   walk_entries(shard, [&](const EntryView& view) -> std::uint32_t {

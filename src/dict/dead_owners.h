@@ -1,12 +1,12 @@
-// What a shard may have to reclaim: the dead processes among those that hold something in it or wait in it, and locks
-// and permits that ended without its mutex.
+// Finds what a shard may reclaim: things held by dead processes, their waiters, and locks and permits that ended
+// without the shard's mutex.
 //
-// One owner is kept for each process slot, the oldest, so each look finds some of the dead however many there are.
-// After a look without success the shard rests, for a second for each MB, up to a minute: a dictionary full of locks of
-// the living stays as fast as it is.
+// It keeps one owner for each process slot, the oldest, so each check finds some of the dead however many there are.
+// After a check that finds none, the shard pauses for a second for each MB, up to a minute: a dictionary full of locks
+// of living processes stays fast.
 //
 // The kernel is asked here, outside the shard's mutex. With the mutex held, exactly the processes that were found dead
-// count as dead: a token is never given out again, so they stay so.
+// count as dead: a token is never reused, so they stay dead.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@ class World;
 
 class DeadOwners {
  public:
-  /// Looks through the shard, of a dictionary at this flush epoch, and asks about each owner once. REQUIRES: the caller
-  /// does not hold a shmtx.
+  /// Scans the shard, which belongs to a dictionary at this flush epoch, and asks about each owner once. REQUIRES: the
+  /// caller does not hold a shmtx.
   DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept;
 
   bool has(Token token) const noexcept {
     const std::uint32_t slot = slot_of(token);
-    return token != kNobody && (slot >= kSlots || chosen_[slot] == token);  // no such slot: never given out
+    return token != kNobody && (slot >= kSlots || chosen_[slot] == token);  // there is no such slot: never given
   }
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
@@ -48,7 +48,7 @@ class DeadOwners {
   const std::uint64_t now_ms_;
   std::uint32_t ended_ = 0;
   std::uint32_t last_owner_ = 0;  // bits of the owner of the last lock (base/token.h)
-  /// By slot, one of its owners; a dead one if there is any. If several are dead, the next look finds the others.
+  /// One of the owners of each slot; a dead one if there is any. If several are dead, the next check finds the others.
   std::array<Token, kSlots> chosen_{};
 };
 

@@ -20,7 +20,7 @@ Expected<std::unique_ptr<Dictionary>> Dictionary::open(World& world, std::string
 Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   std::string gate_name = next->gate_name();
   std::shared_ptr<Segment> shared(std::move(next));
-  const platform::ForkGuard no_fork;  // a child must not find a change half done
+  const platform::ForkGuard no_fork;  // a child must not find a half-finished change
   gate_name_ = std::move(gate_name);
   gate_.store(shared->gate(), kRelaxed);
   was_cut_short_.store(false, kRelaxed);
@@ -30,7 +30,8 @@ Segment* Dictionary::adopt(std::unique_ptr<Segment> next) {
   return present_.get();
 }
 
-// The dictionary was removed: no call finds the segment from here on, and those that have found it are waited for.
+// The dictionary was removed. From here on no call finds the segment; its memory stays for the calls that have found
+// it.
 void Dictionary::let_go(const Segment& removed) noexcept {
   const std::uint32_t why = removed.header().file.retired.load(kRelaxed);
   const platform::ForkGuard no_fork;
@@ -41,8 +42,8 @@ void Dictionary::let_go(const Segment& removed) noexcept {
   retire(std::move(present_));
 }
 
-// The dictionary was removed, or its world ended. Only after the end of its world is a new one created. A lock
-// behind a gate never becomes a local one by that, nor the other way round.
+// The dictionary was removed, or its world ended. A new one is created only after the end of its world. So a lock
+// behind a gate never becomes a local one, nor the other way round.
 Segment* Dictionary::refresh() noexcept {
   const EpochGuard inside;
   try {

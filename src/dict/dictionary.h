@@ -1,9 +1,9 @@
-// The operations of a dictionary. Each becomes visible by one store (docs/design.md has the table): a process killed at
-// any instruction leaves the key as it was before or after the operation, never in between.
+// The operations of a dictionary. Each becomes visible by one store (docs/design.md has the table): if a process is
+// killed at any instruction, the key is as before or as after the operation, never in between.
 //
 // Thread and process safety: all calls, from any thread, at any time. A handle survives the removal of its dictionary:
-// it finds the next one of the same name, or returns `removed`. It keeps nothing of the removed one: that goes when the
-// last call of this process has left it (sync/epoch.h).
+// it finds the next one of the same name, or returns `removed`. It keeps nothing of the removed one, which is freed
+// when the last call of this process has left it (sync/epoch.h).
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ namespace holdfast {
 
 enum class StoreOp { set = 0, add = 1, replace = 2, safe_set = 3, safe_add = 4 };
 
-/// What an operation may have done to other keys.
+/// Effects of an operation on other keys.
 struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
 };
@@ -44,7 +44,7 @@ class Dictionary {
   static Expected<std::unique_ptr<Dictionary>> open(World& world, std::string name, const DictionaryOptions& options);
 
   const std::string& name() const noexcept { return name_; }
-  /// For error texts that must not allocate.
+  /// For error messages that must not allocate.
   const char* quoted_name() const noexcept { return quoted_name_.c_str(); }
   World& world() const noexcept { return world_; }
 
@@ -58,29 +58,29 @@ class Dictionary {
   Code ttl(std::string_view key, double& seconds) noexcept;
   /// At most `max` keys; 0: all.
   Code keys(std::uint32_t max, PackedKeys& packed) noexcept;
-  /// The keys of some more buckets, about `count`. A `cursor` of 0 begins; it is 0 again after the last.
+  /// Returns the keys of about `count` more buckets. Begin with a `cursor` of 0; it is 0 again after the last bucket.
   Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, Listed listed,
             PackedKeys& packed) noexcept;
   std::uint64_t capacity() noexcept;
   std::uint64_t free_space() noexcept;
-  /// The largest key and value together that fit, in bytes.
+  /// Bytes of the largest key and value together that fit.
   std::uint64_t room_for_one() noexcept;
-  /// The largest value that fits under an ordinary key, in bytes; the same of a dictionary of this size that is made
-  /// for values as large as possible.
+  /// Bytes of the largest value that fits under an ordinary key; and the same for a dictionary of this size that is
+  /// made for values as large as possible.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
   /// `length`: 0 if there is no such key. not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
   Code stats(holdfast_stats& stats) noexcept;
   Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
-  /// The keys with the most contention, the worst first.
+  /// The keys with the most contention, worst first.
   Code contention(std::span<Contended> worst, std::size_t& count) noexcept;
 
   // --- dictionary_write.cc ---
 
   Code store(StoreOp op, std::string_view key, const ValueIn& value, double exptime, Effect& effect) noexcept;
   Code remove(std::string_view key) noexcept;
-  /// Stores `desired` if the value is `expected`; null stands for no value. not_found, exists, differs.
+  /// Stores `desired` if the value is `expected`; null means no value. not_found, exists, differs.
   Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                         Effect& effect) noexcept;
   struct Initial {
@@ -100,7 +100,7 @@ class Dictionary {
   /// not_found, not_a_list, buffer (then nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
-  /// Its gate, or that of the last one if it was removed; null: it is plain.
+  /// Its gate, or its last one if it was removed; null: a plain dictionary.
   const Gate* gate() const noexcept { return gate_.load(kRelaxed); }
 
   /// Whether it was removed because a part of its file was missing (platform/bus_guard.h).
@@ -114,8 +114,8 @@ class Dictionary {
   LockPlaces& lock_places() noexcept { return lock_places_; }
 
   /// The present segment; null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses no segment
-  /// that it found before, unless by a shared_ptr; and to use this one, its shards or their entries, it has an
-  /// EpochGuard from before this call (sync/epoch.h).
+  /// that it found before, except through a shared_ptr. To use this segment, its shards or their entries, the thread
+  /// must hold an EpochGuard from before this call (sync/epoch.h).
   Segment* segment() noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
     if (now == nullptr || now->retired()) [[unlikely]]
@@ -123,7 +123,7 @@ class Dictionary {
     return now;
   }
 
-  /// The same, for longer.
+  /// The same, kept for longer.
   std::shared_ptr<const Segment> keep_segment() noexcept {
     const EpochGuard inside;
     const Segment* const now = segment();
@@ -132,15 +132,15 @@ class Dictionary {
 
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
   /// either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
-  /// operation run again. It is also run again if the arena has grown, after Code::no_memory or after Code::locked of
-  /// an attempt that found no place in the queue; and after Code::no_memory if memory of dead processes was looked
+  /// operation runs again. It also runs again if the arena has grown, after Code::no_memory, or after Code::locked of
+  /// an attempt that found no position in the queue; and after Code::no_memory if memory of dead processes was looked
   /// for, at most kLooksMax times. `granules`: what it may have to allocate at once, 0 if that fits in any dictionary;
   /// too_large, without the mutex, if it never fits. `unopened`: whether to open a shard that was never used, else
-  /// not_found. Also: removed, timeout, busy, system, no_memory.
+  /// not_found. Other codes: removed, timeout, busy, system, no_memory.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
-  /// The same in that segment, removed or not: for an operation that is inside it.
+  /// The same in that segment, removed or not: for an operation that is already inside it.
   template <class Operation>
   Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
                    std::uint64_t timeout_ns = kMutexPatienceNs) noexcept;
@@ -152,7 +152,7 @@ class Dictionary {
   [[gnu::cold]] Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
   void let_go(const Segment& removed) noexcept;
-  /// Runs `read(Segment&)` on the present segment. Returns what that gives, or `none` if the dictionary was removed.
+  /// Runs `read(Segment&)` on the present segment. Returns its result, or `none` if the dictionary was removed.
   template <class Read, class Result = Code>
   Result in_segment(Read&& read, Result none = Code::removed) {
     const EpochGuard inside;
@@ -162,7 +162,7 @@ class Dictionary {
   // REQUIRES: an EpochGuard.
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
-  // A key by value, so that that of a plain read can stay in registers.
+  // A key by value, so that the key of a plain read can stay in registers.
   Code find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept;
   Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
   bool is_held(Segment& segment, Key key, const ValueOut& out) noexcept;
@@ -173,19 +173,19 @@ class Dictionary {
   Code keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) noexcept;
   Code keys_between(Shard& shard, std::uint32_t& from, std::uint32_t end, std::uint32_t enough, const KeyFilter& filter,
                     PackedKeys& packed) noexcept;
-  /// A grant that is incomplete, and in the way of an operation.
+  /// An incomplete grant that blocks an operation.
   struct UnsettledGrant {
     LockWord grant{LockWord::kNone};
-    LockWord abandoned{LockWord::kNone};  // it, when its owner was found dead
-    std::uint64_t end_ns = 0;             // of the time for it; 0: it is the first time
+    LockWord abandoned{LockWord::kNone};  // the same, once its owner was found dead
+    std::uint64_t end_ns = 0;             // when to give up waiting for it; 0: it is the first time
   };
-  /// What an attempt at an operation has found in its way.
+  /// The blockers of an attempt at an operation.
   struct Blockers {
     UnsettledGrant unsettled;
-    bool crowded = false;  // as the arena tells, here and below
+    bool crowded = false;  // as the arena reports, here and below
     Shortage shortage;
-    int looks = 0;       // for memory of dead processes, in the whole call
-    bool found = false;  // whether the last look found any
+    int looks = 0;       // searches for memory of dead processes, in the whole call
+    bool found = false;  // whether the last search found any
 
     bool any() const noexcept { return crowded || unsettled.grant.bits != LockWord::kNone; }
   };
@@ -213,7 +213,7 @@ class Dictionary {
   Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept;
   Code take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept;
 
-  static constexpr int kLooksMax = 8;  // looks for the memory of dead processes, in one call
+  static constexpr int kLooksMax = 8;  // searches for memory of dead processes, in one call
 
   World& world_;
   std::string name_;
@@ -254,7 +254,7 @@ template <class Body>
   return guard.held() ? body(segment, shard, key, guard) : guard.code();
 }
 
-// With the mutex held. An operation that met damage is run once more.
+// With the mutex held. Runs an operation once more if it met damage.
 template <class Operation>
 inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                                 Blockers& blockers) noexcept {
@@ -274,7 +274,7 @@ inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, 
   return result;
 }
 
-// With the mutex held, which this gives back.
+// With the mutex held, which this releases.
 template <class Operation>
 inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                             std::uint64_t timeout_ns) noexcept {

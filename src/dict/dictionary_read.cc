@@ -1,4 +1,4 @@
-// The reads of a dictionary. They take no mutex, except after repeated torn reads, and when a holder of permits is dead
+// The reads of a dictionary. They take no mutex, except after repeated torn reads, and if a holder of permits is dead
 // and others may live.
 #include <algorithm>
 
@@ -26,7 +26,7 @@ constexpr std::size_t kBytesPerTry = 32768;
 constexpr std::uint64_t kReadTimeoutNs = 10'000'000;
 constexpr int kReadRounds = 16;
 constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
-// The most buckets that one scan call looks at: so many, and so many for each key asked for. Row: `holdfast locks`
+// The most buckets that one scan call reads: a constant, and a number for each requested key. Row: `holdfast locks`
 // (bench-look).
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
@@ -52,7 +52,7 @@ constexpr bool is_there(Shard::Read result) noexcept {
   return result == Shard::Read::found || result == Shard::Read::no_room;
 }
 
-// The locks and permits that are free. Takes no mutex: approximate while others change the shard.
+// Counts the locks and permits that are free. Takes no mutex: approximate while others change the shard.
 std::uint32_t count_free(const Shard& shard) noexcept {
   std::uint32_t count = 0;
   if (shard.header().perhaps_free.load(kRelaxed) == 0) return 0;
@@ -63,7 +63,7 @@ std::uint32_t count_free(const Shard& shard) noexcept {
   return count;
 }
 
-/// Bounds the work of a reader that is disturbed again and again. Reads the clock only after kReadRounds rounds.
+/// Bounds the work of a reader that is disturbed repeatedly. Reads the clock only after kReadRounds rounds.
 class ReadLimit {
  public:
   /// Call before each round.
@@ -86,7 +86,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   if (!guard.held()) return guard.code();
   result = shard.read(key, out);
   if (is_whole(result)) return Code::ok;
-  repair(shard);  // no writer is at work: the chain is damaged
+  repair(shard);  // no writer is active: the chain is damaged
   result = shard.read(key, out);
   return Code::ok;
 }
@@ -102,8 +102,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return read_again(shard, key.copy(), out, result);
 }
 
-// Repeatedly torn reads mean that writers are at work, so the mutex will come free. If its owner was stopped instead,
-// no process writes and the next read is whole. What looks like damage may lie where the arena has grown.
+// Repeatedly torn reads mean that writers are active, so the mutex will become free. If its owner was stopped instead,
+// no process writes and the next read is whole. Apparent damage may be in the part by which the arena has grown.
 [[gnu::cold]] Shard::Read Dictionary::read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept {
   if (result == Shard::Read::damaged && shard.catch_up()) result = Shard::Read::torn;
   for (ReadLimit limit; !limit.over();) {
@@ -119,8 +119,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return result;
 }
 
-// Whether any holder lives. Takes the mutex only if the holder that was read is dead and there are others. Where there
-// are many, one of them is taken to live.
+// Whether any holder lives. Takes the mutex only if the holder that was read is dead and there are others. If there are
+// many, one of them is assumed to live.
 [[gnu::noinline]] bool Dictionary::is_held(Segment& segment, Key key, const ValueOut& out) noexcept {
   if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
@@ -143,7 +143,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return many || std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
-// Inline, and so are read, find_any and get_any: a call in their place takes 7 % of a get.
+// Inline, like read(), find_any() and get_any(): a call to any of them would take 7 % of a get.
 [[gnu::always_inline]] inline Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out,
                                                          bool& stale) noexcept {
   stale = false;
@@ -166,8 +166,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
-// A change may move the end of an entry between its load and the look at the clock: an end has passed only if the next
-// read finds it again. An end that is moved each time, and has passed each time, is believed at last.
+// A change may move the end of an entry between its load and the clock read, so an end has passed only if the next read
+// finds it again. An end that is moved each time, and has passed each time, is believed in the end.
 [[gnu::cold]] Code Dictionary::find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept {
   for (std::size_t tries = 1;; ++tries) {
     const std::uint64_t end = out.expiry;
@@ -191,7 +191,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return again;
 }
 
-// The remainder by kReadCounts - 1 of a number of 16 bits, as every slot is: half the steps of one of 32 bits. The row
+// The remainder by kReadCounts - 1 of a 16-bit number, which every slot is: half the steps of a 32-bit one. The row
 // "get, one number" judges it.
 constexpr std::uint32_t place_of_reads(std::uint64_t slot) noexcept {
   constexpr std::uint64_t kPlaces = kReadCounts - 1;
@@ -204,9 +204,9 @@ static_assert([] {
   return true;
 }());
 
-// Reads need no identity: processes without one share the last count, by atomic steps. The others use a plain load and
-// store: two processes share a count only if more than kReadCounts - 1 live, and threads of one process may lose a few
-// of each other's reads.
+// Reads need no identity: processes without one share the last count, by atomic operations. The others use a plain load
+// and store: two processes share a count only if more than kReadCounts - 1 live, and threads of one process may lose a
+// few of each other's reads.
 [[gnu::always_inline]] inline void Dictionary::count_read(Segment& segment, bool hit) noexcept {
   const Token self = world_.known_token();
   const auto count_in = [&](std::uint32_t place) -> Word64& {
@@ -233,7 +233,7 @@ static_assert([] {
     else if (out.type == EntryType::list)
       code = Code::is_a_list;
   }
-  if (code != Code::buffer) count_read(*now, code != Code::not_found);  // the caller asks again with more room
+  if (code != Code::buffer) count_read(*now, code != Code::not_found);  // the caller asks again with a larger buffer
   return code;
 }
 
@@ -288,12 +288,12 @@ Code Dictionary::list_length(std::string_view key, std::uint32_t& length) noexce
     if (!guard.held()) continue;
     if (copy == Shard::Copy::damaged) repair(shard);
     if (shard.copy_keys(bucket, filter, packed) == Shard::Copy::whole) return Code::ok;
-    repair(shard);  // no writer is at work: the chain is damaged
+    repair(shard);  // no writer is active: the chain is damaged
   }
   return Code::timeout;
 }
 
-// The keys of the buckets from `from` to `end`, until there are enough. `from` is then the bucket to go on with.
+// The keys of the buckets from `from` to `end`, until there are enough. `from` is then the next bucket.
 Code Dictionary::keys_between(Shard& shard, std::uint32_t& from, std::uint32_t end, std::uint32_t enough,
                               const KeyFilter& filter, PackedKeys& packed) noexcept {
   UsedBuckets used(shard, from, end);

@@ -1,4 +1,4 @@
-// The changes of a dictionary: of one entry, or of all; and reclaiming memory from dead processes when it is short.
+// The changes of a dictionary: of one entry, or of all; and reclaiming memory from dead processes when memory is short.
 #include <bit>
 
 #include "base/failpoint.h"
@@ -18,7 +18,7 @@ namespace {
 /// How long to wait for the mutex of a shard to reclaim its memory: no longer than a lock attempt waits for it.
 constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
-// Others may change the shard under a look. No row shows kLooks: none has a dictionary full of what is held.
+// Others may change the shard during a scan. No row shows kLooks: none has a dictionary full of held locks.
 Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
   constexpr int kLooks = 3;
   Prospect prospect;
@@ -37,7 +37,7 @@ bool same_bytes(const Word64* words, const char* bytes, std::size_t count) noexc
   return count == 0 || words->load(kRelaxed) == load_tail(bytes, count);
 }
 
-/// Compares numbers as numbers: 0 equals -0, and not-a-number equals nothing, not even itself.
+/// Compares numbers as numbers: 0 equals -0, and NaN equals nothing, not even itself.
 bool same_value(const EntryView& view, const ValueIn& value) noexcept {
   if (view.type != value.type) return false;
   switch (value.type) {
@@ -59,7 +59,7 @@ Evict eviction_for(StoreOp op) noexcept {
 
 /// The granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
-  // Each of the two. Rows: set, one string of 100 bytes; set, one string of 1 KB.
+  // Limit for each of the two. Rows: set, one string of 100 bytes; set, one string of 1 KB.
   constexpr std::uint64_t kFitsAnywhere = 512;
   if ((key.size() | value_size) < kFitsAnywhere) return 0;
   return value_size > kValueMax ? kNeverFits : granules_for(key.size(), value_size);
@@ -72,10 +72,10 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 
 }  // namespace
 
-// As transact(), of the operation that `make()` gives. But first, with the mutex held, it tries
-// `shortcut(Segment&, const Shard&, const Key&)`: true if that was all there was to do. The rest is apart, and works
-// on copies made for it, so that what is short needs few registers. They are passed by reference: a second copy would
-// wait for the first one's narrower stores.
+// Like transact() with the operation that `make()` returns. But first, with the mutex held, it tries
+// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else is to be done. The rest is in a
+// separate function, and works on copies made for it, so that the short path needs few registers. They are passed by
+// reference: a second copy would wait for the narrower stores of the first one.
 template <class Shortcut, class Make>
 inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make,
                                         std::uint64_t granules) noexcept {
@@ -185,9 +185,9 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
   return code;
 }
 
-// One step for all shards: every entry of another epoch is flushed. The epoch has 20 bits. Before it could come round
-// to an epoch that an entry still carries, a sweep removes the dead entries. If this process is killed during the
-// sweep, the next flush begins it again.
+// One atomic operation for all shards: every entry of another epoch is flushed. The epoch has 20 bits. Before it could
+// wrap to an epoch that an entry still carries, a sweep removes the dead entries. If this process is killed during the
+// sweep, the next flush starts it again.
 Code Dictionary::flush_all() noexcept {
   return in_segment([&](Segment& segment) {
     Word32& epoch = segment.header().flush_epoch;
@@ -198,8 +198,8 @@ Code Dictionary::flush_all() noexcept {
       if (code != Code::ok) return code;
     }
     HOLDFAST_FAILPOINT("flush.looked");
-    // If another process has advanced the epoch meanwhile, that flushed all that was there when this call began. Do not
-    // advance it again: that could skip the sweep.
+    // If another process has advanced the epoch in the meantime, that flushed everything that existed when this call
+    // began. Do not advance it again: that could skip the sweep.
     epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
     post_to_everyone(world_);  // it has ended what they wait for
     return Code::ok;
@@ -220,8 +220,8 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
     const DeadOwners dead(shard, world_, segment.flush_epoch());
     const ShardGuard guard(shard);
     if (!guard.held()) return guard.code();
-    // Repair before the sweep, which must free nothing twice. An audit that meets a broken chain misses keys, hence
-    // the second.
+    // Repair before the sweep, which must free nothing twice. An audit that meets a broken chain misses keys, so audit
+    // twice.
     for (int looks = 0; looks < 2 && !audit(shard, segment.seed()); ++looks) repair(shard);
     Arena arena(shard);
     count += Reclaimer(world_, segment, shard, arena).sweep(max - count, &dead).expired;
@@ -230,8 +230,8 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
   return Code::ok;
 }
 
-// Runs after an operation that met an incomplete grant. Mostly its owner was preempted, and has it complete by now; or
-// it died. False if the owner is stopped: the time for it is over. No row shows kSleepNs.
+// Runs after an operation that met an incomplete grant. Usually its owner was preempted, and has completed it by now;
+// or it died. False if the owner is stopped and the time for it is over. No row shows kSleepNs.
 bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
   const std::uint64_t now_ns = platform::monotonic_ns();
@@ -264,7 +264,7 @@ std::optional<Code> Dictionary::resolve(Segment& segment, Shard& shard, Code res
 }
 
 // Runs after an operation that found no run of `granules` in an arena that can grow. Returns whether the operation must
-// run again: if no memory can be had, it makes do with what there is.
+// run again: if there is no memory, it must do with the present arena.
 bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeout_ns, Code result) noexcept {
   const std::uint32_t end = shard.reserve_more(granules);
   if (end != 0) {
@@ -274,13 +274,13 @@ bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeou
   return result == Code::no_memory || result == Code::locked;
 }
 
-// Runs after an operation that met memory short. Returns the result of the call, or nothing if the operation must run
-// again.
+// Runs after an operation that was short of memory. Returns the result of the call, or nothing if the operation must
+// run again.
 std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers& blockers, Code result) noexcept {
   const bool needed = result == Code::no_memory;
   const int looks = blockers.looks++;
-  // Always run again after the first look: other processes may have reclaimed memory after this operation failed. Then
-  // only while looks find something: others may have taken it, and died since.
+  // Always run again after the first search: other processes may have reclaimed memory after this operation failed.
+  // Then only while searches find something: others may have taken it, and died since then.
   if (looks == kLooksMax || (looks != 0 && !(needed && blockers.found))) return result;
   const Code looked = reclaim_from_dead(segment, shard, needed, blockers);
   if (!needed) return result;
@@ -288,12 +288,12 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers
   return std::nullopt;
 }
 
-// Takes what dead processes hold, and repairs damage, when memory is short while something is held. Returns another
-// code than ok if it does not get the mutex. Sets `found`: whether the operation may succeed now.
+// Takes what dead processes hold, and repairs damage, when memory is short while something is held. Returns a code
+// other than ok if it does not get the mutex. Sets `found`: whether the operation may succeed now.
 //
-// A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard rests
-// after a search, for a time that grows with its size: a second for 1 MB. During the rest, an operation that would fail
-// still looks, without the mutex, whether a holder has died or a search would succeed.
+// A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard pauses
+// after a search, for a time that grows with its size: a second for 1 MB. During the pause, an operation that would
+// fail still checks, without the mutex, whether a holder has died or a search would succeed.
 Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept {
   blockers.found = false;
   Arena arena(shard);
@@ -317,11 +317,12 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
   return Code::ok;
 }
 
-// Looks, without the mutex, how the run that was refused might be made; `ended`: the granules of locks and permits that
-// are free by now. Takes the mutex only if a search would succeed, as far as can be seen. If what was refused can be
-// made by removing a few blocks, only these are touched.
+// Finds out, without the mutex, how to make the run that was refused; `ended`: the granules of locks and permits that
+// are now free. Takes the mutex only if a search seems to succeed. If removing a few blocks is enough, touches only
+// these.
 Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept {
-  // Of the arena's parts: then a sweep of all is worth its time. No row has so many locks; reclaimer_test.cc has.
+  // The fraction of the arena from which a full sweep is worth its time. No row has that many locks; reclaimer_test.cc
+  // has.
   constexpr std::uint32_t kMany = 16;
   const Shortage shortage = blockers.shortage;
   const bool many = ended > shard.granules() / kMany;
@@ -344,9 +345,9 @@ Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t end
     blockers.found = reclaimer.clear_at(shortage.granules(), prospect);
   if (by_evicting) {
     arena.forget_shortage();
-    blockers.found = true;  // the operation itself evicts what it must
+    blockers.found = true;  // the operation itself evicts what is necessary
   } else if (blockers.found && !shortage.may_evict()) {
-    shard.header().no_run.store(0, kRelaxed);  // there may be more that can be brought together
+    shard.header().no_run.store(0, kRelaxed);  // more free memory may be merged now
   }
   if (arena.damaged()) {
     repair(shard);

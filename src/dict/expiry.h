@@ -7,12 +7,12 @@
 //
 // It is one word, so that one store changes it. A value is gone once its exptime has passed: its end is rounded down,
 // to the millisecond or, from an exptime of a second on, to the last tick of the clock. A lease never ends early: its
-// end is rounded up. Leases end by the system's clock; values end by the clock of the host's event loop if the host
+// end is rounded up. Leases end by the system's clock. Values end by the clock of the host's event loop if the host
 // named one.
 //
-// The end of a lease is counted from the exact clock, but for leases of ten seconds or more on the fast path: these
-// count from the coarse clock, and from one second later, which saves 24 ns of some 80. The kernel promises no bound
-// for the lag of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
+// The end of a lease is counted from the exact clock. Only leases of ten seconds or more on the fast path count from
+// the coarse clock, and from one second later, which saves 24 ns of some 80. The kernel promises no bound for the lag
+// of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
 //
 // If the host has an event loop, values end by the loop's own time. It stands still while a handler runs, so a value
 // ends exactly when a timer of the same length that was set in the same handler fires.
@@ -38,24 +38,24 @@ using LoopClock = const volatile std::uintptr_t*;
 
 inline constinit std::atomic<LoopClock> followed_clock{nullptr};
 
-/// The most that the coarse clock may lag. It states 4 ms and was seen 16 ms behind, and 246 in a virtual machine, of
-/// which the processor that keeps it did not run.
+/// The most that the coarse clock may lag. It states 4 ms. It was seen 16 ms behind, and 246 ms in a virtual machine
+/// whose clock-keeping processor did not run.
 inline constexpr std::uint64_t kCoarseLagMs = 1000;
-/// Do not follow a loop that stood still for longer than this, or that is gone, as in a forked child.
+/// Do not follow a loop that has stood still for longer than this, or that is gone, as in a forked child.
 inline constexpr std::uint64_t kLoopLagMaxMs = 60'000;
 
-/// Whether the word is the time of a loop. A loop's time may lag, but is never ahead of CLOCK_MONOTONIC.
+/// Whether the word is a loop's time, which may lag but is never ahead of CLOCK_MONOTONIC.
 inline bool is_loop_clock(LoopClock clock) noexcept {
   return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
 }
 
-/// Null: follow no clock, as at the beginning. REQUIRES: the word stays at its address for the life of the process.
+/// Null: follow no clock, which is the default. REQUIRES: the word stays at its address for the life of the process.
 inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
 
-/// The loop's time; 0 if there is none to follow. A time that is ahead, as of a clock that was set, is not a loop's and
-/// is not followed.
+/// The loop's time; 0 if there is none to follow. A time that is ahead, for example because a clock was set, is no
+/// loop's time and is not followed.
 inline std::uint64_t loop_ms() noexcept {
   const LoopClock clock = followed_clock.load(kAcquire);
   if (clock == nullptr) [[likely]]
@@ -65,17 +65,17 @@ inline std::uint64_t loop_ms() noexcept {
   return latest - ms > kLoopLagMaxMs + kCoarseLagMs ? 0 : ms;  // ahead: wraps
 }
 
-// --- the time in 32 bits: for words of shared memory, and for what a process remembers of a refusal ---
+// --- the time in 32 bits: for words of shared memory, and for a process's record of a refusal ---
 
-/// Milliseconds. They repeat after 49 days: compare by difference.
+/// Milliseconds. They repeat after 49 days, so compare by difference.
 inline std::uint32_t short_now() noexcept {
   return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000);
 }
 
-/// A process that was refused memory asks again after so long: a full file system must not be asked at each call.
-/// No row shows it: none runs in one.
+/// A process that was refused memory waits this long before it asks again: a full file system must not be asked at each
+/// call. No row shows it: none runs in one.
 inline constexpr std::uint32_t kRefusedMs = 100;
-/// The time of a refusal. 0 is none.
+/// The time of a refusal. 0 means none.
 inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
 
 // --- ends ---
@@ -83,10 +83,10 @@ inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
 inline constexpr std::uint32_t kFlushBits = 20;
 inline constexpr std::uint32_t kFlushMask = (std::uint32_t{1} << kFlushBits) - 1;
 inline constexpr std::uint64_t kExpiryNever = 0;
-/// In seconds. A longer exptime means never. The word has room for 557 years after the boot.
+/// In seconds. A longer exptime means never. The word can express 557 years after the boot.
 inline constexpr double kLongest = 1e10;
 
-/// From so many seconds on an exptime counts from the last tick of the clock, which takes a quarter of the time to
+/// An exptime of this many seconds or more counts from the last tick of the clock, which takes a quarter of the time to
 /// read. Row: set with exptime, one number.
 inline constexpr double kLongExptime = 10;
 
@@ -110,7 +110,7 @@ inline std::uint64_t end_of_lease(double seconds) noexcept {
 }
 
 /// Where a value's exptime counts from (ms): the loop's time, or for a long exptime the last tick of the system's
-/// clock; 0: neither. Both are behind, so that the value is never there late.
+/// clock; 0: neither. Both are behind, so the value never outlives its exptime.
 inline std::uint64_t rough_start_of_value(double seconds) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop == 0 && seconds >= kLongExptime ? platform::coarse_monotonic_ms() : loop;
@@ -126,12 +126,12 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
-/// Whether a lease that has ended at `before_ms` now ends earlier: those that wait for it know another time.
+/// Whether a lease that has ended at `before_ms` now ends earlier: its waiters know another time.
 constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexcept {
   return end_ms != kExpiryNever && (before_ms == kExpiryNever || end_ms < before_ms);
 }
 
-/// Whether that time has come. Asks the coarse clock, which is cheap, and the exact one only when the time is near.
+/// Whether that time has come. Reads the coarse clock, which is cheap, and the exact one only when the time is near.
 inline bool time_passed(std::uint64_t ms) noexcept {
   const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;
   if (coarse >= ms) return true;
@@ -145,14 +145,14 @@ inline std::uint64_t value_ms() noexcept {
   return loop != 0 ? loop : platform::monotonic_ns() / 1'000'000;
 }
 
-/// As time_passed, for the end of a value.
+/// The same for the end of a value.
 inline bool value_passed(std::uint64_t ms) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop >= ms : time_passed(ms);
 }
 
-/// The end of a holder that belongs to an entry: the earlier of the two. A holder of another epoch than its entry's is
-/// flushed, since the entry's word is the later one.
+/// The end of a holder that belongs to an entry: the earlier of the two ends. A holder of another epoch than its
+/// entry's is flushed, because the entry's word is the later one.
 constexpr std::uint64_t earlier(std::uint64_t entry, std::uint64_t holder) noexcept {
   if ((entry & kFlushMask) != (holder & kFlushMask) || expiry_ms(entry) == kExpiryNever) return holder;
   return expiry_ms(holder) == kExpiryNever || entry < holder ? entry : holder;
@@ -169,7 +169,7 @@ inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
   return ms == kExpiryNever || !time_passed(ms);
 }
 
-/// As is_live, for a value.
+/// The same for a value.
 inline bool is_live_value(std::uint64_t word, std::uint32_t flush) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);

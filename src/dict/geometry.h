@@ -1,9 +1,9 @@
 // How a segment of a given size and number of shards is divided. Always compute it from these two, on creation and on
-// each attach; never read anything else back from shared memory.
+// each attach; never read any other part of it from shared memory.
 //
 // A shard has about 1 MB, so that a repair, which takes 1 ms for each MB in use, is short and damage stays local. A
 // program that asks for larger values gets fewer, larger shards, down to one. A shard has at most 16 GB, 2^30 granules,
-// so that the sum of two numbers of granules does not wrap in 32 bits; a value has at most 4 GB.
+// so that the sum of two numbers of granules does not overflow 32 bits. A value has at most 4 GB.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +21,26 @@ struct Geometry {
   std::uint64_t uses_at;
   std::uint64_t arena_at;
 
-  /// With the usual number of shards. REQUIRES, here and below: size is between kSizeMin and kSizeMax.
+  /// With the default number of shards. REQUIRES, here and below: size is between kSizeMin and kSizeMax.
   static Geometry of(std::uint64_t size) noexcept;
-  /// With as many shards. REQUIRES: is_possible(size, shards).
+  /// With that number of shards. REQUIRES: is_possible(size, shards).
   static Geometry of(std::uint64_t size, std::uint32_t shards) noexcept;
-  /// With the usual number of shards, or as many fewer as it takes to hold a value of `largest` bytes. If that is
-  /// impossible, with the fewest shards.
+  /// With the default number of shards, or with fewer if a value of `largest` bytes needs that. If it cannot fit, with
+  /// the fewest shards.
   static Geometry for_values(std::uint64_t size, std::uint64_t largest) noexcept;
-  /// Whether a segment of this size may have so many shards.
+  /// Whether a segment of this size may have that number of shards.
   static bool is_possible(std::uint64_t size, std::uint32_t shards) noexcept;
 
-  /// Whether memory is reserved as it is used (dict/reserved.h). Then a byte for each shard, whether it was ever
-  /// opened, lies between the header page and the shards. A small dictionary, whose usual number of shards is 1, is
+  /// Whether memory is reserved as it is used (dict/reserved.h). Then one byte for each shard, between the header page
+  /// and the shards, says whether it was ever opened. A small dictionary, whose default number of shards is 1, is
   /// reserved as a whole when it is made.
   bool reserved_as_used() const noexcept;
-  /// The bytes of the file that are reserved when it is made.
+  /// Bytes of the file that are reserved when it is made.
   std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
 
-  /// The granules of the largest block that fits into an empty shard.
+  /// Granules of the largest block that fits into an empty shard.
   std::uint32_t block_max() const noexcept { return granules - 1; }
-  /// The bytes of the largest value that fits under a key of up to kOrdinaryKey bytes.
+  /// Bytes of the largest value that fits under a key of up to kOrdinaryKey bytes.
   std::uint64_t value_max() const noexcept;
 };
 

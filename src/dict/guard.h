@@ -1,5 +1,5 @@
-// The mutex of a shard, held for a scope. If its owner died, the shard is repaired before the scope begins. If its
-// arena has grown, this process learns of it.
+// Holds the mutex of a shard for a scope. If its owner died, repairs the shard before the scope begins. If the arena
+// has grown, updates this process's view of it.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ inline constexpr std::uint64_t kMutexPatienceNs = 1'000'000'000;
 
 class ShardGuard {
  public:
-  /// Inline, as it is on the path of every change: a call would take a tenth of the time of the shortest one. REQUIRES:
-  /// the shard is open.
+  /// Inline, because every change runs it: a call would take a tenth of the time of the shortest change. REQUIRES: the
+  /// shard is open.
   [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t timeout_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(timeout_ns)) {
     // Before all stores of this critical section: a reader that reads one of them, in memory that another process
@@ -35,7 +35,7 @@ class ShardGuard {
   ShardGuard(const ShardGuard&) = delete;
   ShardGuard& operator=(const ShardGuard&) = delete;
 
-  /// The mutex stays held when this ends. REQUIRES: it is held.
+  /// Leaves the mutex held when this guard ends. REQUIRES: it is held.
   void pass_on() noexcept { result_ = LockResult::busy; }
 
   bool held() const noexcept { return result_ == LockResult::acquired || result_ == LockResult::owner_died; }
@@ -55,7 +55,7 @@ class ShardGuard {
   }
 
  private:
-  // Apart from the object, which so can stay in registers.
+  // Static, so that the object can stay in registers.
   [[gnu::noinline, gnu::cold]] static void begin_slowly(Shard& shard, LockResult result) noexcept {
     if (result != LockResult::acquired && result != LockResult::owner_died) return;
     if (!shard.is_mark_known()) shard.follow_mark();  // first: a repair goes as far as the arena

@@ -35,7 +35,7 @@ void HolderList::fill(const Shard& shard, std::uint32_t block, std::uint32_t has
   store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.reason.data(), holder.reason.size());
 }
 
-// A number that is not smaller than a later one was overwritten. Only the first holder can be asked for, and it is
+// A number that is not smaller than a later one was overwritten. Only the first holder can be checked, and that is
 // enough: the others were first once.
 void HolderList::forget_number_of(std::uint32_t first, std::uint64_t later) noexcept {
   EntryView view{};
@@ -71,8 +71,8 @@ void HolderList::add_shortcuts(std::uint32_t block) noexcept {
   for (std::uint32_t level = 1; level <= levels; ++level) commit(shortcuts_[level - 1], block);
 }
 
-// Whether the number at `next` shows that `sequence`, before it, was overwritten: it is larger, though smaller than the
-// last. If the number behind it fits both, the larger one is in doubt, which comes next.
+// Whether the number at `next` shows that `sequence`, before it, was overwritten: it is larger than `sequence`, though
+// smaller than the last one. If the number after it fits both, the larger one is in doubt, and it comes next.
 bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
   EntryView next{};
   EntryView behind{};
@@ -156,7 +156,7 @@ void HolderList::Cursor::advance() noexcept {
   look();
 }
 
-// Notes that the search passes this holder. The numbers that it passes descend, so it comes to an end.
+// Records that the search passes this holder. The numbers that it passes descend, so it terminates.
 inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) noexcept {
   if (number >= passed_) [[unlikely]] {
     set_damaged();
@@ -167,7 +167,7 @@ inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) 
   return true;
 }
 
-// Takes the shortcut of that level, if that passes only holders with larger numbers.
+// Takes the shortcut of that level, if it skips only holders with larger numbers.
 bool HolderList::Cursor::hop(std::uint32_t level, std::uint64_t sequence) noexcept {
   const std::uint32_t block = links_[level]->load(kRelaxed);
   EntryView view{};
@@ -189,7 +189,7 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
     }
   if (holders.arena_.damaged()) [[unlikely]]
     return;
-  // No shortcut is passed here: the next one leads further.
+  // No shortcut is skipped here: the next one leads further.
   for (look(); found(); links_[0] = &view_.entry->next, look()) {
     const std::uint64_t number = this->sequence();
     if (number == 0) [[unlikely]]  // lost
@@ -198,8 +198,8 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
   }
 }
 
-// The search ended between two neighbours. It was led astray if one of their numbers was overwritten: then that is out
-// of order, and the search for it ends elsewhere.
+// The search ended between two neighbours. It was misled if one of their numbers was overwritten: then that number is
+// out of order, and the search for it ends elsewhere.
 bool HolderList::Cursor::is_absence_proved() const noexcept {
   if (found()) {
     Cursor behind = *this;

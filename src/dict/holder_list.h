@@ -3,15 +3,15 @@
 // On a permits entry the chain is the truth: a grant of permits is a block in it. On a lock's entry the chain has at
 // most one block, which gives the reason why the lock is held; the lock's owner word says which process holds it.
 //
-// A block is filled, then added by one store to the chain's first link. It is taken out by one store to the link that
+// A block is filled, then added by one store to the chain's first link. It is removed by one store to the link that
 // leads to it, then released. In between only its expiry, its count and its task change, by one store each. Each block
 // carries the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
-// Each block is added in front, and each fencing number is larger than all before: so along the chain of a permits
-// entry the numbers descend. Shortcuts, derived from the chain, lead over about 32 and about 1024 holders: the holder
-// with a number is found in a few dozen steps. A shortcut may only pass holders with larger numbers than the one that
-// is searched, so one that was overwritten costs time, or is found. A number that was overwritten leads a search astray
-// only where it is out of order.
+// Each block is added in front, and each fencing number is larger than all before. So along the chain of a permits
+// entry the numbers descend. Shortcuts, derived from the chain, skip about 32 and about 1024 holders, so the holder
+// with a number is found in a few dozen steps. A shortcut may skip only holders with larger numbers than the one that
+// is searched, so an overwritten one costs time, or is detected. An overwritten number misleads a search only where it
+// is out of order.
 //
 // Nothing here trusts what it loads: a block that makes no sense ends a walk and has the shard repaired.
 //
@@ -31,7 +31,7 @@ namespace holdfast {
 
 class DeadOwners;
 
-/// Entry::shape of a holder, and its bits that mean something.
+/// Entry::shape of a holder, and the mask of its meaningful bits.
 inline constexpr std::uint32_t kHolderShape = Entry::make_shape(0, EntryType::holder);
 inline constexpr std::uint32_t kHolderShapeMask = 0xFFFFFF;
 
@@ -56,10 +56,10 @@ struct Holder {
 
 class HolderList {
  public:
-  /// Of permits. `hash`: the lower half of the hash of the entry's key.
+  /// The holders of permits. `hash`: the lower half of the hash of the entry's key.
   HolderList(const Shard& shard, Arena& arena, PermitFields& permits, std::uint32_t hash) noexcept
       : shard_(shard), arena_(arena), first_(permits.holders), shortcuts_(permits.shortcuts.data()), hash_(hash) {}
-  /// Of a lock. `first`: the link to the only block.
+  /// The holder of a lock. `first`: the link to the only block.
   HolderList(const Shard& shard, Arena& arena, Word32& first, std::uint32_t hash) noexcept
       : shard_(shard), arena_(arena), first_(first), shortcuts_(nullptr), hash_(hash) {}
 
@@ -78,14 +78,15 @@ class HolderList {
   /// Adds the block to the chain. REQUIRES: create() returned it, with a number larger than all in the chain.
   void add(std::uint32_t block) noexcept;
 
-  /// Adds the shortcuts to the only block of the chain, which a new entry was made with.
+  /// Adds the shortcuts to the only block of the chain, with which a new entry was made.
   void add_shortcuts(std::uint32_t block) noexcept;
 
   /// Walks along the chain: `for (Cursor at(holders); at.found(); at.advance())`.
   class Cursor {
    public:
     explicit Cursor(const HolderList& holders) noexcept;
-    /// At the first holder with a number of at most `sequence`, lost numbers aside. REQUIRES: a chain of permits.
+    /// Starts at the first holder with a number of at most `sequence`, ignoring lost numbers. REQUIRES: a chain of
+    /// permits.
     Cursor(const HolderList& holders, std::uint64_t sequence) noexcept;
 
     /// Whether the cursor is on a block: false at the end, and at a block that makes no sense.
@@ -95,17 +96,17 @@ class HolderList {
     HolderFields& fields() const noexcept { return holder_of(view_); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
     std::uint64_t sequence() const noexcept { return fields().sequence.load(kRelaxed); }
-    /// Whether the block is of that grant.
+    /// Whether the block belongs to that grant.
     bool is_of(Token owner, std::uint64_t sequence) const noexcept {
       return fields().sequence.load(kRelaxed) == sequence && fields().owner.load(kRelaxed) == owner;
     }
     Holder copy() const noexcept;
-    /// Copies the reason, as many bytes of it as fit. Returns its length.
+    /// Copies the reason, or as many bytes of it as fit. Returns its length.
     std::size_t copy_reason(char* buffer, std::size_t capacity) const noexcept;
-    /// Takes the block out and releases it; goes on to the next one. On damage, nothing is changed.
+    /// Removes and releases the block; moves on to the next one. On damage, changes nothing.
     void remove() noexcept;
-    /// Puts `block` in the place of this one, by one store, and releases this one. The cursor is on `block` then.
-    /// On damage, nothing is changed. REQUIRES: create() returned it, with the number of this one.
+    /// Replaces this block by `block`, by one store, and releases this one. The cursor is then on `block`. On damage,
+    /// changes nothing. REQUIRES: create() returned it, with the number of this one.
     void replace(std::uint32_t block) noexcept;
 
    private:
@@ -119,7 +120,7 @@ class HolderList {
     void give_back(std::uint32_t block) noexcept;
 
     const HolderList& holders_;
-    std::array<Word32*, kShortcuts + 1> links_;  // `next`, then shortcuts: those that lead to this block or over it
+    std::array<Word32*, kShortcuts + 1> links_;  // `next`, then shortcuts: the links that lead to this block or over it
     std::uint32_t block_ = 0;
     EntryView view_{};
     std::uint32_t steps_ = 0;
@@ -132,12 +133,12 @@ class HolderList {
 
   /// Cuts off the whole chain by one store, and releases its blocks.
   void clear() noexcept;
-  /// Takes out the blocks of dead owners. Returns how many there were.
+  /// Removes the blocks of dead owners. Returns how many there were.
   std::uint32_t remove_dead(const DeadOwners& dead) noexcept;
   /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// For repair, of permits: keeps the longest beginning of the chain in which all blocks make sense. A number that is
+  /// For repair of permits: keeps the longest beginning of the chain in which all blocks make sense. A number that is
   /// out of order was overwritten: it becomes 0. `occupy(block, granules) -> bool` marks memory as occupied; it returns
   /// false if something else occupies it.
   struct Kept {
@@ -149,7 +150,7 @@ class HolderList {
   Kept repair(Occupy&& occupy) noexcept;
 
  private:
-  /// Builds the shortcuts anew, along the chain.
+  /// Rebuilds the shortcuts along the chain.
   class Rebuild {
    public:
     explicit Rebuild(HolderList& holders) noexcept : holders_(holders) {
@@ -168,7 +169,7 @@ class HolderList {
     std::uint64_t last_ = ~std::uint64_t{0};
   };
 
-  /// Makes the view of the holder at `block`. False if that is none of this chain.
+  /// Makes the view of the holder at `block`. False if it is no holder of this chain.
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
   void forget_number_of(std::uint32_t first, std::uint64_t later) noexcept;
   void release_from(std::uint32_t block) noexcept;
@@ -185,7 +186,8 @@ inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
   return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// As Shard::inspect() and is_holder(), in fewer steps: each release of permits looks at each holder that it passes.
+// The same as Shard::inspect() and is_holder(), in fewer steps: each release of permits checks each holder that it
+// passes.
 inline bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
   if (!shard_.holds_header(block)) return false;
   Entry& e = shard_.entry(block);

@@ -1,5 +1,5 @@
-// A key to look up: its hash, and its last bytes as the zero-padded word that entries store. Copies of keys and bytes
-// to words of shared memory, and of bytes back, zero-padded to whole words.
+// A key to look up: its hash, and its last bytes as the zero-padded word that entries store. Also copies keys and bytes
+// to words of shared memory, zero-padded to whole words, and bytes back.
 #pragma once
 
 #include <bit>
@@ -58,7 +58,7 @@ struct Key {
   std::uint64_t tail;
   std::uint64_t hash;
 
-  /// The tail of a key of `size` bytes, 8 or more; without meaning if that is a multiple of 8.
+  /// The tail of a key of `size` bytes, 8 or more; meaningless if that is a multiple of 8.
   static std::uint64_t tail_of(const char* bytes, std::size_t size) noexcept {
     return load_word(bytes + size - 8) >> ((64 - size % 8 * 8) & 63);
   }
@@ -70,7 +70,7 @@ struct Key {
         tail(bytes.size() >= 8 ? tail_of(data, bytes.size()) : load_tail(data + tail_at, length & 7)),
         hash(hash_key(data, bytes.size(), seed)) {}
 
-  /// A key to compare only.
+  /// A key only for comparing.
   explicit Key(std::string_view bytes) noexcept
       : data(bytes.data()),
         length(static_cast<std::uint32_t>(bytes.size())),
@@ -78,7 +78,7 @@ struct Key {
         tail(load_tail(data + tail_at, length & 7)),
         hash(0) {}
 
-  /// For a rare call, by value: what is copied as a whole does not stay in registers.
+  /// For a rare call, by value: an object that is copied as a whole does not stay in registers.
   [[gnu::always_inline]] Key copy() const noexcept { return {data, length, tail_at, tail, hash}; }
 
   std::string_view bytes() const noexcept { return {data, length}; }
@@ -104,7 +104,7 @@ inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noe
   if (count != 0) words->store(load_tail(bytes, count), kRelaxed);
 }
 
-/// Returns what comes behind the key.
+/// Returns the address after the key.
 inline Word64* store_key(Word64* words, const Key& key) noexcept {
   store_bytes(words, key.data, key.tail_at);
   words += key.tail_at / 8;

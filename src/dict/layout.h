@@ -1,9 +1,9 @@
-// What lies where in a dictionary's segment. docs/format.md describes the same byte by byte; change both together.
+// The layout of a dictionary's segment. docs/format.md describes the same byte by byte; change both together.
 //
 //   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h)
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
-// The bytes of shards, one for each, say whether a shard was ever opened. They exist where there are several shards.
+// The bytes of shards, one for each, say whether a shard was ever opened. They exist if there are several shards.
 //
 // The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
 // rebuilt from them, and repair (dict/repair.h) rebuilds or resets it after the owner of a shard's mutex died.
@@ -11,7 +11,7 @@
 //
 // An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first one.
 // Granule 0 is never allocated, so 0 can mean "none". Every block that is not free is an Entry (in a chain, or a
-// waiter, watcher or holder) or a ListNode. Both tell their size, so an arena can be read from left to right.
+// waiter, watcher or holder) or a ListNode. Both contain their size, so an arena can be read from left to right.
 #pragma once
 
 #include <array>
@@ -27,18 +27,18 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// Granules that share a count of uses. Rows: Hits.
+/// Granules that share a use count. Rows: Hits.
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
-/// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into the
-/// cache line of another.
+/// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into
+/// another's cache line.
 struct alignas(64) ReadCounts {
   Word64 hits;
   Word64 misses;
 };
 inline constexpr std::uint32_t kReadCounts = 56;
 
-/// The header page, behind the FileHeader.
+/// The header page, after the FileHeader.
 struct DictionaryHeader {
   FileHeader file;
 
@@ -47,16 +47,16 @@ struct DictionaryHeader {
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // Changed by one atomic step each, except what is constant. All of a line that changes rarely.
+  // Each is changed by one atomic operation, unless it is constant. Its first cache line changes rarely.
   alignas(64) Word32 flush_epoch;   // entries of another epoch are flushed; 20 bits are used
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
   std::uint64_t seed_complement;    // of `seed`: a process with another seed would find none of the locks
   Word32 counted_units;             // bits of units of the statistics that were ever reserved
   std::uint32_t shards_complement;  // of `shards`, constant: nothing else says how many there are
-  alignas(64) Word64 sequence;      // last fencing number given out (dict/fencing.h)
+  alignas(64) Word64 sequence;      // last fencing number given (dict/fencing.h)
   Word64 range;                     // the range of `sequence`, unless that was overwritten
   Word64 range_copy;                // sealed (world/fencing.h)
-  Word64 given;                     // the last fencing number once more, written after `sequence`
+  Word64 given;                     // the last fencing number again, written after `sequence`
 
   std::array<ReadCounts, kReadCounts> reads;
 
@@ -64,10 +64,10 @@ struct DictionaryHeader {
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
-/// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two.
-/// Rows: arena_mixed_sizes; set, 10k strings of 1 KB.
+/// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two. Rows:
+/// arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
-/// No block has 0 granules. This bin has the spare block (Arena::keep), if any, and no bit in the map.
+/// No block has 0 granules, so this bin has the spare block (Arena::keep), if any. It has no bit in the map.
 inline constexpr std::uint32_t kSpareBin = 0;
 inline constexpr std::uint32_t kBins = kExactBins + 26 * 4;
 inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
@@ -76,30 +76,30 @@ struct ShardHeader {
   ShmtxState mutex;
 
   /// How much of the arena is reserved: a mark of dict/reserved.h; 0 in a dictionary of one shard, and in a shard that
-  /// was never used. Written with the mutex held; each owner of the mutex looks at it.
+  /// was never used. Written with the mutex held; each owner of the mutex reads it.
   Word32& reserved() noexcept { return mutex.note; }
 
   /// Counts how often memory that a chain once reached was released. A reader that finds it unchanged has read only
-  /// what was reachable when the reader began.
+  /// memory that was reachable when the reader began.
   alignas(64) Word64 reuse_epoch;
   // Counts of events, for people. Written with the mutex held, and only when a waiter is involved: every reader loads
   // the epoch, which shares their cache line.
   Word64 lock_waits;        // times that a waiter queued
   Word64 lock_wakes;        // times that a waiter was woken
-  Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had yet to claim them
-  Word32 no_room;           // smallest size that no search has found, even with eviction; 0: not known. Derived
+  Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had not claimed them
+  Word32 no_room;           // smallest size that no search has found, even with eviction; 0: unknown. Derived
   Word32 failed;            // hint: when a search failed that had seemed possible (µs, lower half); 0: not lately
 
-  // Guarded by the mutex. All derived: repair rebuilds or resets them. But `repairs`, `evictions` and `expirations` are
-  // counts of events, which go on over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
+  // Guarded by the mutex. All derived: repair rebuilds or resets them. Exceptions: `repairs`, `evictions` and
+  // `expirations` count events and continue over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
   alignas(64) Word32 free_granules;
   Word32 entries;        // chained entries, live or not
-  Word32 perhaps_free;   // locks, which come free without the mutex, and permits that are free: memory to reclaim
+  Word32 perhaps_free;   // locks, which become free without the mutex, and permits that are free: memory to reclaim
   Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
   Word64 repairs;        // times the shard was rebuilt
   Word32 waiters;        // waiter and watcher blocks; at most a quarter of the arena is for them
-  Word32 hand;           // where the clock sweep goes on: the beginning of a block; 0: of the arena
+  Word32 hand;           // where the clock sweep continues: the beginning of a block; 0: of the arena
   Word32 no_run;         // as no_room, without eviction
   Word32 rest_until;     // next allowed sweep (ms, lower half), unless nothing else helps: the last one found little
   Word64 evictions;      // live entries that were removed for others
@@ -107,15 +107,15 @@ struct ShardHeader {
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 
-  Word32 in_use;  // 0: never used; then it is all zero but mutex and mark, its arena one free run that does not say so
-  Word32 asked;   // hint: when dead owners were last looked for in vain (µs, lower half); 0: not lately
+  Word32 in_use;  // 0: never used; then all zero but mutex and mark, and its arena is one unmarked free run
+  Word32 asked;   // hint: when dead owners were last looked for without success (µs, lower half); 0: not lately
 };
 
-// docs/format.md names these offsets.
+// docs/format.md states these offsets.
 static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, no_room) == 96 &&
               offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
-/// `table`: a table of the host, as bytes that the host made of it.
+/// `table`: a table of the host, serialised by the host.
 enum class EntryType : std::uint8_t {
   boolean = 1,
   number = 3,
@@ -130,7 +130,7 @@ enum class EntryType : std::uint8_t {
   watcher = 13,  // not in a chain, but in a lock's queue of watchers, which only wait for a grant to end
 };
 
-/// Whether entries of this type may stand in a chain, under a key.
+/// Whether entries of this type may be in a chain, under a key.
 constexpr bool has_key(EntryType type) noexcept {
   switch (type) {
     case EntryType::boolean:
@@ -148,9 +148,9 @@ constexpr bool has_key(EntryType type) noexcept {
 /// Entries that are held, not stored. A free one stays until its memory is needed.
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
-/// An entry of a chain, or a waiter, watcher or holder. Behind the header: the key, then the value, each padded with
-/// zero bytes to a multiple of 8. Everything but next and expiry is constant while a chain reaches the entry; but a
-/// number, a list's ends and the fields of a lock or of permits change by single stores to their words.
+/// An entry of a chain, or a waiter, watcher or holder. The header is followed by the key, then the value, each padded
+/// with zero bytes to a multiple of 8. Everything but next and expiry is constant while a chain reaches the entry.
+/// Exceptions: a number, a list's ends and the fields of a lock or of permits change by single stores to their words.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
   Word32 hash;        // lower half of the key's hash; of a waiter: the block before it in its queue
@@ -172,14 +172,14 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 32);
 
-/// An element of a list. Behind it: the value, padded. Its first four words are laid out as an Entry's. Constant while
-/// the list reaches it, except next and previous.
+/// An element of a list, followed by the value, padded. Its first four words have the same layout as an Entry's.
+/// Constant while the list reaches it, except next and previous.
 struct ListNode {
-  Word32 next;        // block of the next node; without meaning in the last node
+  Word32 next;        // block of the next node; meaningless in the last node
   Word32 hash;        // lower half of the hash of the list's key
   Word32 shape;       // EntryType::node in bits 16..23, the value's EntryType (number or string) in bits 24..31
   Word32 value_size;  // bytes
-  Word32 previous;    // block of the node before; without meaning in the first node. Derived
+  Word32 previous;    // block of the node before; meaningless in the first node. Derived
   Word32 spare;
 };
 static_assert(sizeof(ListNode) == 24);
@@ -209,7 +209,7 @@ struct QueueFields {
 };
 
 /// Value of a lock entry. dict/lock_word.h says which of its words may change when. Padded so that the entry fills
-/// whole cache lines: processes with locks of their own do not disturb each other.
+/// whole cache lines: processes with separate locks do not disturb each other.
 struct LockFields {
   Word64 word;  // LockWord: the commit word of a grant and of its end
   QueueFields queue;
@@ -217,8 +217,8 @@ struct LockFields {
   Word32 sequence_high;    // upper half of the grant's fencing number; the word has the lower one
   Word32 limit;            // the last turn of the lock's block of fencing numbers
   Word32 granted;          // the turn that these fields belong to
-  Word32 generation_high;  // of the owner's generation: the bits that the word has no room for
-  Word32 reserved;         // not 0: granted by a release to this waiter of the owner, which has yet to claim it
+  Word32 generation_high;  // of the owner's generation: the bits that do not fit into the word
+  Word32 reserved;         // not 0: granted by a release to this waiter of the owner, which has not claimed it
   Word32 task;             // task of the owner that counts as the holder; 0: none
   Word32 reason;           // block of a holder with the reason why the lock is held; 0: none
   Word32 overtakes;        // grants that overtook a waiter of the queue; wraps. A hint: it decides only about fairness
@@ -228,7 +228,7 @@ static_assert(sizeof(LockFields) == 64);
 
 /// Value of a waiter block. Its number is in Entry::flags, its deadline in Entry::expiry, and its traits in
 /// Entry::stamp: bit 0: it is fair; bit 1: it is present; bit 2: it only tries; from bit 3 on: how long its loop takes
-/// to come when it is woken. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a
+/// to react to a wake-up. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a
 /// watcher `want` and `overtakes` are the lower and the upper half of the grant's fencing number, and `woken` and
 /// `first` are 0.
 struct WaiterFields {
@@ -246,12 +246,12 @@ enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
 /// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
-/// Shortcuts along a chain of holders, derived from it. Of each 32 holders about one has a link to the next such one,
-/// in Entry::flags; of each 32 of these about one has a second link to the next of its kind, in Entry::stamp. Rows:
-/// Many holders of one key, "release".
+/// Shortcuts along a chain of holders, derived from it. About one in 32 holders has a link to the next such holder, in
+/// Entry::flags. About one in 32 of these has a second link to the next of its kind, in Entry::stamp. Rows: Many
+/// holders of one key, "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
-/// How many links besides `next` the holder with that fencing number has. Consecutive numbers, and each n-th number,
+/// How many links besides `next` the holder with that fencing number has. Consecutive numbers, and every n-th number,
 /// are spread evenly. Number 0 has none.
 constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   constexpr std::uint32_t kBits = 5;
@@ -275,23 +275,23 @@ struct PermitFields {
   Word32 holders;  // block of the first holder; 0: no permit is taken
   QueueFields queue;
   Word32 used;                               // derived: the sum of the holders' counts
-  Word32 overtakes;                          // as of a lock
-  std::array<Word32, kShortcuts> shortcuts;  // derived: block of the first holder with so many links besides `next`
+  Word32 overtakes;                          // as in a lock
+  std::array<Word32, kShortcuts> shortcuts;  // derived: block of the first holder with that many links besides `next`
   Word32 number;                             // derived: the number of holders
-  Word32 looked;    // derived: when all holders were last looked at (ms, lower half); 0: not known
-  Word64 next_end;  // derived: no holder ends before this time (ms)
+  Word32 looked;                             // derived: when all holders were last checked (ms, lower half); 0: unknown
+  Word64 next_end;                           // derived: no holder ends before this time (ms)
 };
 static_assert(sizeof(PermitFields) == 48);
 
-/// The most bytes of the reason, the text that says why something is held.
+/// Most bytes of the reason, the text that says why something is held.
 inline constexpr std::uint32_t kReasonMax = 127;
 
-/// Value of a holder block. Its end is in Entry::expiry, the hash of its entry's key in Entry::hash; the reason follows
-/// behind it. Along a chain of holders the fencing numbers descend, but for those that are lost.
+/// Value of a holder block. Its end is in Entry::expiry, the hash of its entry's key in Entry::hash. The reason follows
+/// the block. Along a chain of holders the fencing numbers descend, except lost ones.
 struct HolderFields {
   Word64 owner;     // Token
-  Word64 sequence;  // fencing number of the grant; 0: it was overwritten, and is lost
-  Word64 since;     // as of a lock
+  Word64 sequence;  // fencing number of the grant; 0: it was overwritten and is lost
+  Word64 since;     // as in a lock
   Word32 count;     // permits of this grant
   Word32 task;      // task of the owner that counts as the holder; 0: none
 };
@@ -299,7 +299,7 @@ static_assert(sizeof(HolderFields) == 32);
 
 constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7) & ~std::uint64_t{7}; }
 
-/// The most bytes of a value that its entry can tell (Entry::value_size).
+/// The largest value in bytes that an entry can express (Entry::value_size).
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
 /// Granules of a cache line.
 inline constexpr std::uint32_t kGranulesPerLine = 4;
@@ -312,7 +312,7 @@ constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexc
   return static_cast<std::uint32_t>(fields + (behind != 0 ? kLine - behind : 0));
 }
 
-/// More granules than any arena has. Others can be added without a wrap.
+/// More granules than any arena has. Others can be added without overflow.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
 /// The granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax bytes.

@@ -1,12 +1,12 @@
-// A list: nodes of the shard's arena, hung on an entry. Every change commits by one store to the entry's word, or to
-// the link to a node that moves (dict/layout.h).
+// A list: nodes of the shard's arena, attached to an entry. Every change commits by one store to the entry's word, or
+// to the link to a node that moves (dict/layout.h).
 //
-// `first`, `length`, and `next` of all nodes but the last decide what the list is. `last`, and `previous` of all nodes
-// but the first, follow from them, and are right whenever the mutex is free. `next` of the last node and `previous` of
-// the first have no meaning, so a push may write them before it commits.
+// `first`, `length`, and `next` of all nodes but the last define the list. `last`, and `previous` of all nodes but the
+// first, follow from them, and are right whenever the mutex is free. `next` of the last node and `previous` of the
+// first are meaningless, so a push may write them before it commits.
 //
-// Nothing here trusts what it loads. A call that meets damage changes nothing and says so; repair() leaves lists that
-// every call works with.
+// Nothing here trusts what it loads. A call that meets damage changes nothing and reports it; repair() leaves lists
+// that every call works with.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -30,40 +30,40 @@ class List {
 
   std::uint32_t length() const noexcept { return ends().length; }
 
-  /// Allocates a node with the value, in no list yet; 0 if there is no free block for it.
+  /// Allocates a node with the value, in no list so far; 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
   /// The value of a list with this one node.
   static ValueIn only(std::uint32_t node) noexcept {
     return {EntryType::list, node, ListEnds{node, node, 1}.word(), nullptr, sizeof(ListFields)};
   }
 
-  /// Adds the node. False on damage, with nothing changed.
+  /// Adds the node. On damage, returns false and changes nothing.
   bool push(End end, std::uint32_t node) noexcept;
   /// Copies the element at that end. ok, buffer (too small: `out.size` is the size needed), corrupt.
   Code peek(End end, ValueOut& out) const noexcept;
-  /// Removes the element at that end. False on damage, with nothing changed. REQUIRES: the list has more than one
-  /// element.
+  /// Removes the element at that end. On damage, returns false and changes nothing. REQUIRES: the list has more than
+  /// one element.
   bool pop(End end) noexcept;
 
   /// Releases all nodes. REQUIRES: the list's entry is cut from its chain.
   void release_nodes() noexcept;
 
-  /// For repair: keeps the longest beginning of the list in which all nodes make sense, and rebuilds what is derived.
+  /// For repair: keeps the longest beginning of the list in which all nodes make sense, and rebuilds the derived parts.
   /// `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else occupies
   /// it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
   template <class Occupy>
   std::uint32_t repair(Occupy&& occupy) noexcept;
 
-  /// Puts the copy at `to` in the place of the node `from` in its list, wherever that is, by one store. False, with
-  /// nothing changed, if the node is in no list that can be found. REQUIRES: the two do not overlap.
+  /// Replaces the node `from` in its list by the copy at `to`, by one store, wherever it is. Returns false and changes
+  /// nothing if the node is in no list that can be found. REQUIRES: the two do not overlap.
   ///
-  /// The store that decides goes to `next` of the node before or, for the first node, to the entry's word. Only after
-  /// it do `previous` of the node behind, and `last`, get `to`. If the process dies in between, repair does that, and
+  /// The store that decides goes to `next` of the node before or, for the first node, to the entry's word. Only then do
+  /// `previous` of the node after it, and `last`, get `to`. If the process dies in between, repair does that, and
   /// either copy is whole.
   static bool relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept;
 
  private:
-  /// A node; its fields were loaded once and found to lie inside the arena.
+  /// A node; its fields were loaded once and found to be inside the arena.
   struct Node {
     ListNode* fields;
     EntryType type;  // of the value

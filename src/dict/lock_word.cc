@@ -20,12 +20,12 @@ Token owner_of(World& world, const SeenGrant& seen) noexcept {
 }
 
 // An owner that is about to complete its grant is inside a section (lock/fast_path.cc). One that has left it has
-// completed the grant, so look at that once more.
+// completed the grant, so check the grant again.
 void mend_incomplete(World& world, LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
   if (word.is_free() || is_complete(lock, word)) [[likely]]
     return;
-  // This thread is inside, as it has the mutex.
+  // This thread is inside, because it has the mutex.
   const std::uint64_t self = word.owner() == owner_bits(world.known_token()) ? 1 : 0;
   if (count_inside(world, word.owner()) > self || is_complete(lock, word)) return;
   lock.granted.store(word.turn(), kRelaxed);

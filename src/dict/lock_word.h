@@ -1,18 +1,18 @@
-// The word of a lock: its owner, and the number of its grant. One compare-and-swap takes a free lock, and one
-// releases it, without the mutex of the shard (lock/fast_path.h). Everything else happens under the mutex, with the bit
+// The word of a lock: its owner, and the number of its grant. One compare-and-swap takes a free lock, and one releases
+// it, without the mutex of the shard (lock/fast_path.h). Everything else happens under the mutex, with the bit
 // MUTEX_OWNED set:
 //
 // - While MUTEX_OWNED is clear the word changes only by a compare-and-swap from the exact word, or by take_over().
 // - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
-//   release_word() clears it, unless something hangs on the lock that a release must see: waiters, watchers, a reason,
-//   a reserved grant. The next operation under the mutex clears a MUTEX_OWNED that a process left when it died.
+//   release_word() clears it, unless the lock has something that a release must see: waiters, watchers, a reason, a
+//   reserved grant. The next operation under the mutex clears a MUTEX_OWNED that a process left when it died.
 // - The turn is the lower half of the grant's fencing number. So no two grants of a lock have the same word.
-// - The fields of a grant count once `granted` names its turn. From the compare-and-swap until then only the owner
-//   writes them, afterwards only the owner of the mutex. Such a grant is incomplete in between: the lock is held, and
-//   its entry must not be moved or released unless the owner is dead.
-// - An entry is cut from its chain and moved only while it is MUTEX_OWNED, and the memory that it leaves stays so. So
-//   a process that still looks at it changes nothing there. FREE has bits that no other content is likely to have,
-//   should the memory be used for something else in that very moment.
+// - The fields of a grant count once `granted` equals its turn. From the compare-and-swap until then only the owner
+//   writes them, afterwards only the owner of the mutex. In between the grant is incomplete: the lock is held, and its
+//   entry must not be moved or released unless the owner is dead.
+// - An entry is cut from its chain and moved only while it is MUTEX_OWNED, and the memory that it leaves stays so. So a
+//   process that still uses it changes nothing there. FREE has bits that no other content is likely to have, in case
+//   the memory is reused at that very moment.
 #pragma once
 
 #include <atomic>
@@ -48,12 +48,12 @@ struct LockWord {
   constexpr bool is_mutex_owned() const noexcept { return (bits & kMutexOwned) != 0; }
   constexpr std::uint32_t owner() const noexcept { return static_cast<std::uint32_t>(bits >> 32 & kOwnerMask); }
   constexpr std::uint32_t turn() const noexcept { return static_cast<std::uint32_t>(bits); }
-  /// Whether it names no process. A word that was overwritten may do so without being FREE.
+  /// Whether it names no process. An overwritten word may do so without being FREE.
   constexpr bool is_free() const noexcept { return slot_of_owner(owner()) >= kOwnerSlots; }
   constexpr bool operator==(const LockWord&) const = default;
 
  private:
-  static constexpr std::uint32_t kOwnerSlots = 1024;  // as many as there are (world/process_table.h)
+  static constexpr std::uint32_t kOwnerSlots = 1024;  // the number of slots (world/process_table.h)
 };
 
 inline LockWord load_word_of(const LockFields& lock, std::memory_order order = kRelaxed) noexcept {
@@ -65,7 +65,7 @@ inline std::uint64_t sequence_of(const LockFields& lock, LockWord word) noexcept
   return std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | word.turn();
 }
 
-/// Whether the fields are those of the grant with this word.
+/// Whether the fields belong to the grant with this word.
 // Acquire: pairs with the release of `granted` by the owner, after the fields.
 inline bool is_complete(const LockFields& lock, LockWord word) noexcept {
   return lock.granted.load(kAcquire) == word.turn();
@@ -81,13 +81,13 @@ inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
   return make_token(slot_of_owner(word.owner()), high << kOwnerSlotShift | generation_of_owner(word.owner()));
 }
 
-/// The owner; kNobody if the lock is free. Of an incomplete grant, the process that has the owner bits of the word now.
+/// The owner; kNobody if the lock is free. For an incomplete grant, the process that has the word's owner bits now.
 Token owner_of(World& world, const LockFields& lock) noexcept;
 
-/// Fencing numbers of a block at most: those that are left are fewer. Row: lock + unlock, same object.
+/// Most fencing numbers of a block: fewer may be left. Row: lock + unlock, same object.
 inline constexpr std::uint32_t kBlockNumbers = 1024;
-/// Whether the next turn has a number of the lock's block. A block that is only half noted, by a process that died, is
-/// behind the word, which is too far away.
+/// Whether the next turn has a number of the lock's block. If a process died while it wrote a block, the block is
+/// behind the word, and the difference is too large.
 inline bool has_number(const LockFields& lock, LockWord word) noexcept {
   return lock.limit.load(kRelaxed) - word.turn() - 1 < kBlockNumbers;
 }
@@ -102,9 +102,9 @@ struct SeenGrant {
   std::uint64_t expiry;    // if complete: the entry's word
 };
 
-/// Reads the grant of a lock; false if it changed meanwhile, but for the word, which is as it was at one moment.
-// The fields of a later grant are written behind a release fence, after the word has changed: a reader that sees one of
-// them sees another word behind the acquire fence.
+/// Reads the grant of a lock. False if it changed in the meantime; the word is still valid for one moment.
+// The fields of a later grant are written after a release fence, after the word has changed: a reader that sees one of
+// them sees another word after the acquire fence.
 inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& seen) noexcept {
   seen.word = load_word_of(lock, kAcquire);
   seen.complete = is_complete(lock, seen.word);
@@ -116,31 +116,31 @@ inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& se
   return load_word_of(lock).unowned() == seen.word.unowned();
 }
 
-/// The owner, as owner_of(world, lock).
+/// The owner, as by owner_of(world, lock).
 Token owner_of(World& world, const SeenGrant& seen) noexcept;
 
 // REQUIRES, for what follows: the shard's mutex.
 
-/// Gives the word to the owner of the mutex, and returns it as it was.
-// Acquire: what the last owner did on the fast path is seen. Release: a process that sees MUTEX_OWNED sees what came
-// before it.
+/// Gives the word to the owner of the mutex, and returns its previous value.
+// Acquire: makes visible what the last owner did on the fast path. Release: a process that sees MUTEX_OWNED sees what
+// came before it.
 inline LockWord take_over(LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
-  // A word with MUTEX_OWNED is the mutex owner's already.
+  // A word with MUTEX_OWNED already belongs to the mutex owner.
   return word.is_mutex_owned() ? word : LockWord{lock.word.fetch_or(LockWord::kMutexOwned, std::memory_order_acq_rel)};
 }
 
-/// Sees to it that a grant is complete that nobody is about to complete: one of its words was overwritten. REQUIRES:
-/// the lock is taken over.
+/// Completes a grant that nobody is about to complete: one of its words was overwritten. REQUIRES: the lock is taken
+/// over.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 
-/// Whether something hangs on the lock that each operation has to see. Without the mutex: a hint.
+/// Whether the lock has something that each operation must see. Without the mutex: a hint.
 inline bool needs_mutex(const LockFields& lock) noexcept {
   return lock.queue.head.load(kRelaxed) != 0 || lock.watchers.head.load(kRelaxed) != 0 ||
          lock.reason.load(kRelaxed) != 0 || lock.reserved.load(kRelaxed) != 0;
 }
 
-/// Gives the word back to everybody, unless something hangs on the lock. REQUIRES: it is taken over, by the caller.
+/// Gives the word back to everybody, unless the lock has such things. REQUIRES: the caller has taken it over.
 // A process that died while it granted the lock may have left the turn of that grant in `granted`: the next grant with
 // that turn must begin incomplete. Release: pairs with the compare-and-swap of the fast path.
 inline void release_word(LockFields& lock) noexcept {
@@ -151,12 +151,12 @@ inline void release_word(LockFields& lock) noexcept {
 }
 
 /// Ends a grant. REQUIRES: it is taken over, and complete, or its owner is dead.
-// Release: the one that takes the free lock sees what its last owner did.
+// Release: whoever takes the free lock sees what its last owner did.
 inline void end_grant_of(LockFields& lock) noexcept {
   commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).mutex_owned().bits);
 }
 
-/// Waits for a moment for an incomplete grant; false if it stays so. REQUIRES: the lock is taken over.
+/// Waits for a moment for an incomplete grant; false if it stays incomplete. REQUIRES: the lock is taken over.
 inline bool wait_until_complete(const LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock);
   if (word.is_free()) return true;

@@ -1,6 +1,6 @@
-// The most frequent change: a value over one of the same key, type and size. It does to shared memory what a
-// transaction would do, in half of the instructions. What is unusual in any way, damage above all, it leaves to a
-// transaction, and changes nothing.
+// The most frequent change: replaces a value by one of the same key, type and size. It does to shared memory what a
+// transaction would do, in half of the instructions. It leaves anything unusual, above all damage, to a transaction,
+// and then changes nothing.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace holdfast {
 
-/// Whether values of this type are one word, which may change while readers look at it.
+/// Whether values of this type are one word, which may change while readers read it.
 constexpr bool is_word(EntryType type) noexcept { return type == EntryType::number || type == EntryType::boolean; }
 
 /// An entry that may be overwritten, and the link that leads to it.
@@ -55,7 +55,7 @@ struct Overwritable {
   return true;
 }
 
-/// Adds to a number that never ends.
+/// Adds to a number that never expires.
 [[gnu::always_inline]] inline bool increment_word(const Shard& shard, const Key& key, double by, std::uint32_t flush,
                                                   double& sum) noexcept {
   const std::uint32_t block = find_overwritable(shard, key, EntryType::number, sizeof(Word64)).block;
@@ -69,8 +69,8 @@ struct Overwritable {
   return true;
 }
 
-/// Puts a string or a table into the spare block, if that has its size, and links that in the place of the old one,
-/// which is the spare block then. `end_ms`: when it ends.
+/// Puts a string or a table into the spare block, if that has its size, and links it instead of the old block, which
+/// becomes the spare one. `end_ms`: when it ends.
 inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, std::uint64_t end_ms,
                             std::uint32_t flush) noexcept {
   const Overwritable old = find_overwritable(shard, key, value.type, value.size);

@@ -1,5 +1,5 @@
-// Keys for a caller of the C interface: each as uint32_t length and bytes, one after the other, in memory of the
-// caller's. Allocates nothing, so keys can be added with a mutex held.
+// Keys for a caller of the C interface, in the caller's memory: for each key a uint32_t length and the bytes. Allocates
+// nothing, so keys can be added with a mutex held.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class PackedKeys {
  public:
   PackedKeys(char* room, std::size_t capacity) noexcept : room_(room), capacity_(capacity) {}
 
-  /// The bytes of all keys that were added, also of those that did not fit.
+  /// Bytes of all keys that were added, including keys that did not fit.
   std::size_t size() const noexcept { return size_; }
   std::uint32_t count() const noexcept { return count_; }
   bool fit() const noexcept { return size_ <= capacity_; }
@@ -32,14 +32,14 @@ class PackedKeys {
     std::uint32_t count;
   };
   Mark mark() const noexcept { return {size_, count_}; }
-  /// Forgets what was added since.
+  /// Forgets what was added since then.
   void back_to(Mark mark) noexcept {
     size_ = mark.size;
     count_ = mark.count;
   }
 
  private:
-  /// Where the bytes of the next key go; null if it does not fit.
+  /// Where to put the bytes of the next key; null if it does not fit.
   char* begin(std::uint32_t length) noexcept {
     const std::size_t at = size_;
     size_ += sizeof length + length;
@@ -50,7 +50,7 @@ class PackedKeys {
     return to + sizeof length;
   }
 
-  // Whole words, if there is room: the next key covers what is behind this one.
+  // Copies whole words, if there is room: the next key overwrites what follows this one.
   void copy(const Word64* key, char* to, std::uint32_t length) const noexcept {
     if (length >= kLongCopy || capacity_ - size_ < 8) return load_bytes(key, to, length);
     for (std::uint32_t at = 0; at < length; at += 8, ++key) {

@@ -20,16 +20,16 @@ namespace holdfast {
 
 namespace {
 
-// A sweep looks at every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not begin
-// another one at once: in a dictionary with many short exptimes each set would go over the whole shard. No row
-// shows it: none is short of memory where values end. reclaimer_test.cc is.
+// A sweep reads every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not start another
+// one at once: in a dictionary with many short exptimes each set would scan the whole shard. No row shows it: none is
+// short of memory while values expire. reclaimer_test.cc is.
 constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// How long a shard rests after a look for dead owners without success: a second for 1 MB, at most a minute. The hints
-// have the lower half of the time, which repeats after 71 minutes. No row shows it: none has a shard full of what is
-// held.
+// How long a shard pauses after a search for dead owners that found none: a second for 1 MB, at most a minute. The
+// hints have the lower half of the time, which repeats after 71 minutes. No row shows it: none has a shard full of held
+// locks.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
   constexpr std::uint32_t kRestUs = 30000;
@@ -43,7 +43,7 @@ std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::
 
 }  // namespace
 
-// Posts to each process once: it then finds by itself which of its watchers have lost their places in the queue.
+// Posts to each process once: it then finds out by itself which of its watchers have lost their positions in the queue.
 void Reclaimer::wake_watchers(WaitQueue watchers) noexcept {
   std::bitset<kSlots> woken;
   for (Waiter watcher = watchers.pop(world_); watcher.number != 0; watcher = watchers.pop(world_)) {
@@ -76,7 +76,7 @@ bool Reclaimer::any_dead() const noexcept {
          time_passed(header.reclaim_after.load(kRelaxed));
 }
 
-// Whether it is worth a sweep to look for free locks and permits. They are worth their memory, as they are taken again,
+// Whether a sweep for free locks and permits is worthwhile. They are worth their memory, because they are taken again,
 // until the arena cannot grow. A few of them are left to the clock sweep, unless nothing may be evicted.
 bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
@@ -85,7 +85,7 @@ bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
          (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
-// Whether the shard still rests after the moment that the hint has.
+// Whether the shard still pauses after the time in the hint.
 bool Reclaimer::is_lately(const Word32& hint) const noexcept {
   const std::uint32_t last = hint.load(kRelaxed);
   return last != 0 && short_us() - last < rest_of(shard_.granules());
@@ -147,7 +147,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
     if (!shard_.inspect_in(bucket, block, view)) return false;
-    // All entries are distinct: circular or merged chains are longer than the arena.
+    // All entries are distinct, so only circular or merged chains are longer than the arena.
     sweep.walked += view.granules;
     if (sweep.walked > shard_.granules()) return false;
     const bool held = is_holdable(view.type);
@@ -233,7 +233,7 @@ bool Reclaimer::failed_lately() const noexcept { return is_lately(shard_.header(
 bool Reclaimer::clear_at(std::uint32_t count, const Prospect& prospect) noexcept {
   HOLDFAST_FAILPOINT("reclaimer.clear_at");
   arena_.settle();
-  // The hand names the beginning of a block, so check that an entry is there.
+  // The hand names the beginning of a block, so check that there is an entry.
   if (prospect.entry != 0 && shard_.link_to(&shard_.entry(prospect.entry), prospect.hash, kRelaxed) != nullptr)
     shard_.header().hand.store(prospect.entry, kRelaxed);
   ClockSweep sweep(*this, Evict::no, 0);

@@ -1,4 +1,4 @@
-// Memory for a new block of a shard: dead entries are reclaimed, and entries that were used least are evicted.
+// Makes memory for a new block of a shard: reclaims dead entries, and evicts the least used ones.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -25,14 +25,14 @@ enum class Evict { no, yes };
 struct Prospect {
   enum class Way {
     none,
-    unknown,  // the shard changed under the look
-    moving,   // by moving what is held together, perhaps
-    removal,  // by removing what lies side by side
+    unknown,  // the shard changed during the scan
+    moving,   // perhaps by moving what is held together
+    removal,  // by removing neighbours
   };
   Way way = Way::none;
   std::uint32_t entry = 0;  // by removal: the first entry of the run, if it has one, and its hash; only hints
   std::uint32_t hash = 0;
-  bool evictable = false;  // whether values were met that may be evicted, if evicting is allowed
+  bool evictable = false;  // whether there were values that may be evicted, if eviction is allowed
 };
 
 class Reclaimer {
@@ -45,11 +45,11 @@ class Reclaimer {
   std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
 
   /// Makes sure that a free block of `count` granules exists. Removes dead entries first, then moves entries so that
-  /// the free memory comes together, then, with Evict::yes, removes the entries that were used least. Locks and permits
-  /// in use stay.
+  /// the free memory is contiguous, then, with Evict::yes, removes the least used entries. Locks and permits in use
+  /// stay.
   ///
-  /// Finds `position`, the key's, anew, as entries move. Sets `evicted` if a live entry other than the key's own was
-  /// removed, else leaves it alone. ok, no_memory, corrupt.
+  /// Finds `position`, the key's, again, because entries move. Sets `evicted` if a live entry other than the key's own
+  /// was removed, else leaves it alone. ok, no_memory, corrupt.
   Code make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept;
 
   /// Releases the memory of an entry that was just cut from its chain: its block, the nodes of a list, holders. Wakes
@@ -62,11 +62,11 @@ class Reclaimer {
     std::uint32_t locks = 0;    // free locks and permits
     std::uint32_t dead = 0;     // grants and waiters of dead processes
   };
-  /// Removes dead entries; of expired and flushed ones at most `max`. Grants and waiters of processes in `dead` are
-  /// ended first.
+  /// Removes dead entries; at most `max` of the expired and flushed ones. Ends grants and waiters of processes in
+  /// `dead` first.
   Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
-  /// Makes a free run of `count` granules where it was seen to be possible without evicting anything. False if it is
+  /// Makes a free run of `count` granules where a scan found this possible without evicting anything. False if it is
   /// not possible any more.
   bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
 
@@ -74,7 +74,7 @@ class Reclaimer {
   /// Whether dead owners were looked for during the last second, in a shard of 1 MB.
   bool asked_lately() const noexcept;
   void note_asked(bool again) noexcept;
-  /// Whether a search failed during that time though it had seemed possible.
+  /// Whether a search failed during that time although it had seemed possible.
   bool failed_lately() const noexcept;
 
  private:

@@ -22,7 +22,8 @@ namespace holdfast {
 
 namespace {
 
-/// Whether it can be opened, or tells why not. A temporary one of another world is nobody's if no process uses it.
+/// Whether it can be opened, or an open reports why not. A temporary dictionary of another world that no process uses
+/// does not count.
 bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
@@ -53,8 +54,8 @@ Registry& Registry::get() {
   return *registry;
 }
 
-// Create it when the library is loaded: a child forked while another thread creates it would wait for that thread for
-// ever.
+// Create it when the library is loaded. Otherwise a child forked while another thread creates it would wait for that
+// thread for ever.
 [[maybe_unused]] const bool kRegistryMade = (Registry::get(), true);
 
 Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {
@@ -62,14 +63,14 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
   if (!world) return world.status();
   auto handle = Dictionary::open(**world, name, options);
   if (!handle) return handle.status();
-  const platform::ForkGuard no_fork;  // a child must not find the map in the middle of a change
+  const platform::ForkGuard no_fork;  // a child must not find a half-changed map
   return (dictionaries_[name] = std::move(*handle)).get();
 }
 
-// What to do about a largest value that is too large.
+// Says what to do about a largest value that is too large.
 static std::string size_for(std::uint64_t largest) {
   if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
-  // Less than a tenth of a dictionary of one shard is for other than values.
+  // In a dictionary of one shard, less than a tenth is used for anything but values.
   return "a size of " + std::to_string(round_size(largest + largest / 8 + kSizeMin)) + " is enough";
 }
 
@@ -92,14 +93,13 @@ static Status bad_declaration(const std::string& name) {
                              std::to_string(kSizeMin) + " bytes (12k)"};
 }
 
-// What $HOLDFAST_DICTS declares; not_found: nothing.
+// The declaration in $HOLDFAST_DICTS; not_found: none.
 static Expected<Declaration> find_declared(const std::string& name) {
   const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
   return find_declaration(declarations != nullptr ? declarations : "", name);
 }
 
-// A kept dictionary of another size, or for smaller values, gives way to the one that is declared, unless a process
-// uses it.
+// A kept dictionary of another size, or for smaller values, is replaced by the declared one, unless a process uses it.
 static Status make_way(const std::string& name, const Declaration& declared) {
   if (World::observes()) return {};
   auto world = World::current();
@@ -122,8 +122,8 @@ static Status make_way(const std::string& name, const Declaration& declared) {
   return retired.code == Code::exists ? Status{} : retired;
 }
 
-// For a caller that asks for no size: the size of the dictionary that exists or is declared, else the default. What is
-// declared ends with its world.
+// For a caller that asks for no size: the size of the dictionary that exists or is declared, else the default. A
+// declared dictionary ends with its world.
 Status Registry::choose_size(const std::string& name, DictionaryOptions& options) {
   auto declared = find_declared(name);
   if (!declared && declared.status().code != Code::not_found) return declared.status();
@@ -163,7 +163,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
     return Status{Code::invalid, "bad size " + std::to_string(options.size) + " for dictionary " + quote_name(name) +
                                      ": expected at least " + std::to_string(kSizeMin) + " bytes (12k), at most " +
                                      kSizeMaxText};
-  // Of a dictionary that is declared with this size, by programs that may know nothing of it.
+  // For a dictionary that is declared with this size, by programs that may not know the declaration.
   if (auto known = find_declared(name); known && round_size(known->bytes) == round_size(options.size))
     options.declared_largest = known->largest;
   if (Status large = check_largest(name, options.size, std::max(options.largest, options.declared_largest));
@@ -172,7 +172,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
   auto declared = declared_cluster(name);
   if (!declared) return declared.status();
   if (Status other = choose_gate(name, options.gate, *declared); !other.ok()) return other;
-  // For its sentence, which says what contradicts what.
+  // For the message of attach(), which says what contradicts what.
   if (!asks_for_size && !declared->empty())
     if (const auto known = attach(name); !known && known.status().code == Code::mismatch) return known.status();
   const platform::LongMutex::Hold lock(mutex_);

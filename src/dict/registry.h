@@ -15,7 +15,7 @@
 
 namespace holdfast {
 
-/// The names in order. One that is made or removed meanwhile may be among them. Opens none.
+/// The names, sorted. A dictionary that is made or removed in the meantime may be among them. Opens none.
 Expected<std::vector<std::string>> dictionary_names(World& world);
 
 class Registry {
@@ -23,11 +23,11 @@ class Registry {
   /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
   static Registry& get();
 
-  /// Opens the dictionary, or creates it if there is none; mismatch if one of another size, mutex or cluster exists, or
-  /// $HOLDFAST_CLUSTER says another cluster. Without a cluster in `options` it is the one that is declared there.
+  /// Opens the dictionary, or creates it if there is none. mismatch: one with another size, mutex or cluster exists, or
+  /// $HOLDFAST_CLUSTER names another cluster. Without a cluster in `options`, the declared one counts.
   Expected<Dictionary*> open(const std::string& name, DictionaryOptions options);
   /// Returns a dictionary that is open here, exists in the world, or is declared in $HOLDFAST_DICTS; else not_found.
-  /// mismatch if it is not in the cluster that $HOLDFAST_CLUSTER says.
+  /// mismatch if it is not in the cluster that $HOLDFAST_CLUSTER names.
   Expected<Dictionary*> attach(const std::string& name);
   Status remove(const std::string& name);
 

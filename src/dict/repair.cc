@@ -22,15 +22,15 @@ class Occupied {
     for (std::uint32_t i = 0; i < (granules_ + 63) / 64; ++i) bits_[i].store(0, kRelaxed);
   }
 
-  /// Marks the run; false, with nothing marked, if a part of it is already marked.
+  /// Marks the run. If a part of it is already marked, returns false and marks nothing.
   bool occupy(std::uint32_t block, std::uint32_t count) noexcept {
     if (find(block, true, block + count) < block + count) return false;
     set(block, count, true);
     return true;
   }
 
-  /// The first granule from `from` on that is occupied (or is not); the number of granules if there is none. Looks no
-  /// further than `end`.
+  /// The first granule from `from` on that is occupied (or is not); the number of granules if there is none. Searches
+  /// no further than `end`.
   std::uint32_t find(std::uint32_t from, bool occupied, std::uint32_t end = ~0U) const noexcept {
     while (from < std::min(granules_, end)) {
       std::uint64_t word = bits_[from / 64].load(kRelaxed);
@@ -64,7 +64,7 @@ struct Census {
   std::uint32_t entries = 0;
   std::uint32_t perhaps_free = 0;
   std::uint32_t cuts = 0;
-  std::uint32_t dropped = 0;  // lists without a node left: cut, and still marked as occupied
+  std::uint32_t dropped = 0;  // lists that have no node left: cut, but still marked as occupied
 };
 
 /// Repairs the list. Returns whether anything is left of it.
@@ -77,8 +77,8 @@ bool keep_list(const Shard& shard, const EntryView& view, Occupied& occupied, Ce
 }
 
 /// Keeps a lock's reason while the grant lasts that it was written for. Returns the number of cuts. The reason of
-/// another grant does not count: a process that died between releasing the lock and releasing the reason leaves one,
-/// which is no damage.
+/// another grant does not count as one: a process that died between releasing the lock and releasing the reason leaves
+/// one, which is no damage.
 template <class Occupy>
 std::uint32_t keep_reason(const Shard& shard, const EntryView& view, Occupy&& occupy) noexcept {
   LockFields& lock = view.lock();
@@ -101,7 +101,7 @@ void forget(QueueFields& queue) noexcept {
   queue.tail.store(0, kRelaxed);
 }
 
-/// Repairs what hangs on a lock or on permits: empties the queues, keeps the holders.
+/// Repairs the queues and holders of a lock or of permits: empties the queues, keeps the holders.
 void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
   if (view.type == EntryType::lock) {
     take_over(view.lock());  // it stays so until the next operation on it
@@ -124,7 +124,7 @@ void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied,
   if (view.type == EntryType::lock || view.is_free()) ++census.perhaps_free;
 }
 
-// Never write to what is cut off: readers may be in it until the next epoch.
+// Never write to a block that is cut off: readers may be in it until the next epoch.
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
@@ -146,7 +146,7 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
   }
 }
 
-/// Walks all chains, cuts what makes no sense, and marks what is left as occupied.
+/// Walks all chains, cuts what makes no sense, and marks the rest as occupied.
 Census walk_all(const Shard& shard, Occupied& occupied) noexcept {
   occupied.clear();
   Census census;
@@ -163,7 +163,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
     const std::uint32_t gap = occupied.find(at, false);
     occupied.set(at, gap - at, false);
     if (gap == shard.granules()) break;
-    const std::uint32_t end = occupied.find(gap + 1, true);  // not from gap: the map may be overwritten meanwhile
+    const std::uint32_t end = occupied.find(gap + 1, true);  // not from gap: its part of the map may be overwritten
     arena.add_free(gap, end - gap);
     at = end;
   }
@@ -173,7 +173,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
 
 std::uint32_t repair(const Shard& shard) noexcept {
   ShardHeader& header = shard.header();
-  // What is about to be overwritten may have been reachable a moment ago: the same order as in Arena::release.
+  // Memory that is about to be overwritten may have been reachable a moment ago: the same order as in Arena::release.
   header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
   std::atomic_thread_fence(kRelease);
   crash_order();
@@ -184,7 +184,7 @@ std::uint32_t repair(const Shard& shard) noexcept {
   if (census.dropped != 0) census = walk_all(shard, occupied);  // dropped lists are free now
   if (cuts != 0) {
     HOLDFAST_FAILPOINT("repair.cut");
-    // Readers may be in what was cut off.
+    // Readers may be in the parts that were cut off.
     header.reuse_epoch.store(header.reuse_epoch.load(kRelaxed) + 1, kRelease);
     std::atomic_thread_fence(kRelease);
   }

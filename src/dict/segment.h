@@ -1,9 +1,9 @@
 // A dictionary's segment, mapped into this process: creates or attaches it, and divides it into shards.
 //
-// After the removal of its dictionary a segment stays what it is, shared with the other processes that are inside,
-// until the last call of this process has left it (sync/epoch.h). So a call that began before the removal ends as if it
-// came before it: the values that it stores, the lists that it changes and the locks that it releases belong to the
-// removed dictionary. A grant is reported only if it was made before the removal: was_removed_before_commit().
+// After the removal of its dictionary a segment stays valid, shared with the other processes that are inside, until the
+// last call of this process has left it (sync/epoch.h). So a call that began before the removal ends as if it came
+// before it: the values that it stores, the lists that it changes and the locks that it releases belong to the removed
+// dictionary. A grant is reported only if it was made before the removal: was_removed_before_commit().
 #pragma once
 
 #include <memory>
@@ -29,15 +29,15 @@ class World;
 struct DictionaryOptions {
   std::uint64_t size = 0;
   MutexStrategy mutex = MutexStrategy::futex;
-  std::uint32_t persist = kTemporary;  // a Persist; behind a gate, kKept is kTemporary
+  std::uint32_t persist = kTemporary;  // a Persist; behind a gate, kKept means kTemporary
   std::uint32_t mode = 0600;
-  std::string gate;                    // the name of its gate; empty: none
+  std::string gate;                    // name of its gate; empty: none
   bool any_size = false;               // nobody asks for `size`: a dictionary that exists may have another one
   std::uint64_t largest = 0;           // bytes of the largest value that it must hold; 0: any
-  std::uint64_t declared_largest = 0;  // the same, of a declaration: counts where the dictionary is made
+  std::uint64_t declared_largest = 0;  // the same, from a declaration: counts when the dictionary is made
 };
 
-/// Whether a dictionary of `size` serves who asks for `asked` bytes. `any_size`: nobody asked for its size.
+/// Whether a dictionary of `size` serves a caller that asks for `asked` bytes. `any_size`: nobody asked for its size.
 inline bool serves_size(std::uint64_t size, bool any_size, std::uint64_t asked) noexcept {
   return size == round_size(asked) || (any_size && size > round_size(asked));
 }
@@ -46,11 +46,10 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
  public:
   /// Attaches to the segment `name` of the world; not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
-  /// The size of the segment that is there, whether or not it may be used; 0: there is none.
+  /// The size of the existing segment, whether or not it may be used; 0: there is none.
   static Expected<std::uint64_t> present_size(World& world, const std::string& name);
-  /// Attaches to the segment, or creates it if there is none; mismatch if it has another size or mutex, unless it is
-  /// kept and not in use: then it is made again. If nobody has asked for its size, it is good for all that ask for no
-  /// more.
+  /// Attaches to the segment, or creates it if there is none. mismatch if it has another size or mutex, unless it is
+  /// kept and not in use: then it is made again. If nobody has asked for its size, it serves all that ask for no more.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 
@@ -67,10 +66,10 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// Empty in a plain dictionary.
   std::string gate_name() const { return std::string(holdfast::gate_name(header().gate)); }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
-  /// Whether it was removed before the last commit of this thread took effect, as far as that can matter: if not, the
+  /// Whether it was removed before the last commit of this thread took effect, if that can matter. If false, the
   /// removal, and all fencing numbers of a dictionary that was made after it, come after the commit. REQUIRES: the
-  /// thread has done an atomic read-modify-write of shared memory since the commit, or by it.
-  // On x86 that step is a full barrier. The barrier orders the commit before the load; pairs with the sequentially
+  /// thread has done an atomic read-modify-write of shared memory since the commit, or as the commit.
+  // On x86 that operation is a full barrier. The barrier orders the commit before the load; pairs with the sequentially
   // consistent exchange of mark_retired() (world/world_file.cc).
   bool was_removed_before_commit() const noexcept {
     platform::barrier_behind_exchange();
@@ -86,26 +85,26 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
 
   World& world() const noexcept { return world_; }
 
-  /// See world/file_use.h. Also: removed.
+  /// See world/file_use.h. Other codes: removed.
   Expected<platform::FileDescriptor> keep_use() const;
 
-  /// Gives the name up to the next dictionary. REQUIRES: it is retired.
+  /// Leaves the name to the next dictionary. REQUIRES: it is retired.
   void release_name() noexcept { name_use_.reset(); }
 
-  /// For an open with these options: mismatch if the dictionary is another one. If not, it lives as long as they say,
-  /// if that is longer.
+  /// For an open with these options. mismatch: the dictionary does not match them. Otherwise it lives as long as they
+  /// say, if that is longer.
   Status join(const std::string& name, const DictionaryOptions& options);
 
  private:
   bool has_size(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;
-  /// Whether an open that wants another one may replace it while nobody uses it: nobody has asked to keep it for good.
+  /// Whether an open with other options may replace it while nobody uses it: nobody has asked to keep it for good.
   bool gives_way() const noexcept;
   struct MappedFile {
     platform::Mapping mapping;
     platform::Mapping name_use;  // world/name_use.h
   };
-  /// What the header says that never changes.
+  /// The constant part of the header.
   struct Traits {
     Geometry geometry;
     MutexStrategy strategy;

@@ -15,14 +15,14 @@ namespace holdfast {
 
 namespace {
 
-/// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed. No row
-/// shows these two: where several processes write, the values are numbers, which are overwritten in place.
+/// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed. No row shows
+/// these two: where several processes write, the values are numbers, which are overwritten in place.
 constexpr std::size_t kLargeValue = 2048;
-/// A second look takes a fraction of a microsecond, so after a few tries it fits between two changes of others.
+/// A second check takes a fraction of a microsecond, so after a few tries it fits between two changes of others.
 constexpr int kLookBackTries = 64;
-/// The epochs that a stamp of 32 bits can tell apart.
+/// The epochs that a stamp of 32 bits can distinguish.
 constexpr std::uint64_t kStampRange = std::uint64_t{1} << 31;
-/// No mark: the first owner of the mutex in each process looks closer.
+/// Not a valid mark: the first owner of the mutex in each process checks in detail.
 constexpr std::uint32_t kUnknownMark = 0xD3C0FFEE;
 static_assert(ReservedMark::granules_of(kUnknownMark, ~0U) == 0);
 
@@ -60,8 +60,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// Takes a lock that changes all the time for one that is about to be taken: that it was, by the owner of the word.
-// No row shows kLooks: none reads such a lock.
+// A lock that changes all the time is reported as about to be taken, which it was, by the owner of the word. No row
+// shows kLooks: none reads such a lock.
 Shard::Read Shard::copy_lock(EntryView view, ValueOut& out) noexcept {
   constexpr int kLooks = 16;
   SeenGrant seen{};
@@ -79,7 +79,7 @@ bool Shard::inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& v
   return inspect(block, view) && view.type == EntryType::holder && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// The shortcuts lead over holders with larger numbers. What makes no sense ends a shortcut: they are derived.
+// The shortcuts skip holders with larger numbers. Anything that makes no sense ends a shortcut: they are derived.
 std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequence) const noexcept {
   const std::uint32_t hash = permits.entry->hash.load(kRelaxed);
   Entry* passed = nullptr;
@@ -110,7 +110,7 @@ Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
   return copy_holder(view, first, first, 0, out);
 }
 
-// Copies the first holder that fits, from `block` on. Does not look behind the number `least`.
+// Copies the first holder that fits, from `block` on. Does not go beyond the number `least`.
 Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                                ValueOut& out) const noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
@@ -134,7 +134,7 @@ Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::
   return Read::missing;
 }
 
-// Reports whatever makes no sense as damaged; the epoch then tells whether it is damage or a torn read.
+// Reports anything that makes no sense as damaged; the epoch then says whether it is damage or a torn read.
 Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept {
   const Walk walk = walk_to_key(key, kAcquire, position);
   if (walk != Walk::stopped) return walk == Walk::end ? Read::missing : Read::damaged;
@@ -162,8 +162,8 @@ Word32* Shard::link_to(const Entry* sought, std::uint32_t hash, std::memory_orde
   return walk_chain(hash, granules(), order, link, at) == Walk::stopped ? link : nullptr;
 }
 
-// A copy may be whole although memory elsewhere was released meanwhile: if its own entry is still in its chain, and was
-// filled before `epoch`, the entry's memory was never released during the copy. (docs/design.md has the proof.)
+// A copy may be whole although memory elsewhere was released in the meantime. If its own entry is still in its chain,
+// and was filled before `epoch`, the entry's memory was never released during the copy. (docs/design.md has the proof.)
 bool Shard::still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch) const noexcept {
   for (int tries = 0; tries < kLookBackTries; ++tries) {
     // Acquire, as at the beginning of a read. The fence of unchanged_since() came before this load.
@@ -203,7 +203,7 @@ bool Shard::reserve_to(std::uint32_t end) noexcept {
 }
 
 Code Shard::open(Unopened unopened) noexcept {
-  // Relaxed: what else there is to see comes with the mutex, or with the links that readers load.
+  // Relaxed: everything else becomes visible with the mutex, or with the links that readers load.
   const bool is_new = opened_->load(kRelaxed) == 0;
   if (is_new && unopened == Unopened::leave) return Code::not_found;
   const std::uint32_t first = first_reserved(all_granules_);
@@ -223,8 +223,8 @@ void Shard::note_opened() noexcept {
 
 bool Shard::catch_up() noexcept {
   if (opened_ == nullptr) return false;
-  // Acquire: pairs with the release in add_reserved(). A reader that was led behind what it knows, by a link of a later
-  // critical section, sees the mark that was written before that.
+  // Acquire: pairs with the release in add_reserved(). A reader that followed a link of a later critical section beyond
+  // what it knows sees the mark that was written before that link.
   const std::uint32_t end = ReservedMark::granules_of(header_->reserved().load(kAcquire), all_granules_);
   return end > granules() && reserve_to(end);
 }
@@ -238,8 +238,8 @@ void Shard::follow_mark() noexcept {
   put_mark_right();
 }
 
-// The mark of a shard that is used for the first time is 0. Any other was overwritten: it tells of less than this
-// process knows, of memory that cannot be had, or of nothing.
+// The mark of a shard that is used for the first time is 0. Any other mark here was overwritten: it covers less than
+// this process knows, covers memory that cannot be reserved, or is invalid.
 void Shard::put_mark_right() noexcept {
   Word32& mark = header_->reserved();
   const std::uint32_t word = mark.load(kRelaxed);
@@ -247,7 +247,7 @@ void Shard::put_mark_right() noexcept {
   if (opened_ != nullptr && !is_unused &&
       (word == 0 || ReservedMark::granules_of(word, all_granules_) == 0 ||
        ReservedMark::granules_of(word, all_granules_) > granules())) {
-    // What was reserved is there, so as far as memory goes is far enough.
+    // Reserved memory still exists, so it is enough to continue until memory runs out.
     for (std::uint32_t end = granules(); end < all_granules_ && reserve_to(end);)
       end = next_reserved(end, 1, all_granules_);
   }
@@ -282,7 +282,7 @@ void Shard::add_reserved(std::uint32_t end) noexcept {
   HOLDFAST_FAILPOINT("shard.marked");
   granules_.raise(end);
   known_mark_.store(mark);
-  // Where the shard was never used, its first allocation makes one free run of all (Reclaimer::make).
+  // If the shard was never used, its first allocation makes one free run of everything (Reclaimer::make).
   if (header_->in_use.load(kRelaxed) == 0) return;
   Arena arena(*this);
   arena.release(begin, end - begin);

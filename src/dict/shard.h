@@ -1,13 +1,13 @@
 // One shard as a process sees it: addresses, range checks, chains. Owns nothing.
 //
 // Thread and process safety: read() and copy_keys() take no lock and may run at any time, even while the mutex's owner
-// is dead or stopped. So may touch(), and every call that only looks, if it may see the changes of others. Every other
-// call REQUIRES the shard's mutex.
+// is dead or stopped. The same holds for touch(), and for every call that only reads, if it may see the changes of
+// others. Every other call REQUIRES the shard's mutex.
 //
-// Nothing here trusts what it loads: a link or a length that points outside the arena reads as damage, which repair()
+// Nothing here trusts what it loads: a link or a length that points outside the arena counts as damage, which repair()
 // (dict/repair.h) cuts away.
 //
-// REQUIRES, for every call that looks at shared memory: the shard is open in this process (is_open).
+// REQUIRES, for every call that reads shared memory: the shard is open in this process (is_open).
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ struct ValueOut {
   std::uint64_t bits;      // boolean, number: the word; list: its word; lock, permits: the token of a holder
   bool incomplete;         // lock: the owner is about to take it; `bits` are its owner bits (base/token.h)
   std::uint64_t sequence;  // lock, permits: fencing number of that holder's grant
-  std::uint64_t wanted;    // in: of permits, the fencing number of the grant to find; 0: any that has not expired
+  std::uint64_t wanted;    // in: for permits, the fencing number of the grant to find; 0: any that has not expired
   bool shared;             // permits: there are other holders
   char* buffer;            // in: where the bytes of a string or table go
   std::size_t capacity;    // in
@@ -51,7 +51,7 @@ struct ValueIn {
   std::size_t size;    // bytes that the value takes in the entry
 };
 
-/// An entry view: its lengths were loaded once and found to lie inside the arena. All access goes by these copies: what
+/// An entry view: its lengths were loaded once and found to be inside the arena. All access uses these copies: whatever
 /// another process writes into the entry afterwards cannot lead outside.
 struct EntryView {
   Entry* entry;
@@ -63,7 +63,7 @@ struct EntryView {
   Word64* value() const noexcept { return reinterpret_cast<Word64*>(entry + 1) + padded(key_length) / 8; }
   /// REQUIRES: type is list.
   ListFields& list() const noexcept { return *reinterpret_cast<ListFields*>(value()); }
-  /// REQUIRES: type is list. Of one instant only with the mutex.
+  /// REQUIRES: type is list. Without the mutex, its parts may come from different moments.
   ListEnds list_ends() const noexcept { return ListEnds::of(list().word.load(kRelaxed), entry->flags.load(kRelaxed)); }
   /// REQUIRES: type is lock.
   LockFields& lock() const noexcept { return *reinterpret_cast<LockFields*>(value()); }
@@ -96,10 +96,10 @@ struct Position {
   EntryView view;       // of the block; meaningless if `block` is 0
 };
 
-/// Keys to list: of what is live, or of the locks and permits that somebody holds or waits for.
+/// Which keys to list: live ones, or locks and permits that somebody holds or waits for.
 enum class Listed { live, in_use };
 
-/// The keys to list that begin with `prefix`, until there are `max`.
+/// Selects keys that begin with `prefix`, until there are `max`.
 struct KeyFilter {
   std::uint32_t flush;
   std::uint32_t max;
@@ -107,7 +107,7 @@ struct KeyFilter {
   Listed listed = Listed::live;
 };
 
-/// A word of this process alone, which its threads share. Copied only before they do.
+/// A word of this process only, which its threads share. It must not be copied once they share it.
 class ProcessWord {
  public:
   explicit ProcessWord(std::uint32_t value) noexcept : word_(value) {}
@@ -126,7 +126,7 @@ class ProcessWord {
 
 class Shard {
  public:
-  /// `opened`: the shard's byte, where memory is reserved as it is used; else null.
+  /// `opened`: the shard's byte, if memory is reserved as it is used; else null.
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
@@ -135,8 +135,8 @@ class Shard {
   /// REQUIRES: `name` lives as long as the shard.
   void set_name(const char* name) noexcept { name_ = name; }
   Shmtx& mutex() noexcept { return mutex_; }
-  /// The granules of the arena that may be touched: those that are reserved, as far as this process knows. Never fewer
-  /// than before. With the mutex held: the granules of the arena.
+  /// The granules of the arena that may be touched: the reserved ones that this process knows of. Never decreases. With
+  /// the mutex held: the granules of the arena.
   std::uint32_t granules() const noexcept { return granules_.load(); }
   /// The granules that the arena may have.
   std::uint32_t all_granules() const noexcept { return all_granules_; }
@@ -148,36 +148,36 @@ class Shard {
   /// Whether this process may touch the shard.
   bool is_open() const noexcept { return granules() != 0; }
   enum class Unopened { open, leave };
-  /// Opens the shard to this process. not_found: none has opened it yet, and it is to be left so; no_memory. REQUIRES:
-  /// no shmtx is held, as always where memory is reserved, unless something was overwritten.
+  /// Opens the shard to this process. not_found: no process has opened it, and it is to be left so; no_memory.
+  /// REQUIRES: no shmtx is held, as always when memory is reserved, unless something was overwritten.
   Code open(Unopened unopened) noexcept;
-  /// Opens the shard to this process if any has opened it. Else it is all zero.
+  /// Opens the shard to this process if any process has opened it. Otherwise it is all zero.
   bool open_if_used() noexcept { return is_open() || open(Unopened::leave) == Code::ok; }
 
-  /// Writes the shard's byte once more, should it have been overwritten.
+  /// Writes the shard's byte again, in case it was overwritten.
   void note_opened() noexcept;
 
-  /// Whether the mark says what this process knows. With the mutex held.
+  /// Whether the mark matches what this process knows. With the mutex held.
   bool is_mark_known() const noexcept { return header_->reserved().load(kRelaxed) == known_mark_.load(); }
-  /// Learns from the mark, or puts it right if it was overwritten. REQUIRES: the mutex.
+  /// Updates what this process knows from the mark, or repairs the mark if it was overwritten. REQUIRES: the mutex.
   void follow_mark() noexcept;
-  /// Learns from the mark. Returns whether more may be touched now. For readers that met a link into memory that they
-  /// do not know yet; takes no mutex.
+  /// Updates what this process knows from the mark. Returns whether more may be touched now. For readers that met a
+  /// link into memory that they do not know; takes no mutex.
   bool catch_up() noexcept;
 
-  /// Whether the arena can grow, as far as is known.
+  /// Whether the arena can grow, according to what this process knows.
   bool can_grow() const noexcept;
-  /// Reserves memory for a run of `count` granules behind the arena's present end. Returns the new end; 0 if there is
-  /// no memory. Without the mutex, as it takes a while.
+  /// Reserves memory for a run of `count` granules after the arena's present end. Returns the new end; 0 if there is no
+  /// memory. Without the mutex, because it takes a while.
   std::uint32_t reserve_more(std::uint32_t count) noexcept;
-  /// Adds what was reserved up to `end` to the arena. REQUIRES: the mutex.
+  /// Adds the reserved memory up to `end` to the arena. REQUIRES: the mutex.
   void add_reserved(std::uint32_t end) noexcept;
   std::uint32_t buckets() const noexcept { return bucket_mask_ + 1; }
   Word32& bucket(std::uint32_t index) const noexcept { return buckets_[index]; }
   Word32& bucket_of(std::uint32_t short_hash) const noexcept { return buckets_[short_hash & bucket_mask_]; }
   Word64* free_bits() const noexcept { return free_bits_; }
 
-  /// Whether an Entry at `block` lies inside the arena.
+  /// Whether an Entry at `block` would be inside the arena.
   bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules() - 2; }
   /// Whether that granule may begin a block.
   bool holds_granule(std::uint32_t block) const noexcept { return block - 1 < granules() - 1; }
@@ -188,21 +188,21 @@ class Shard {
   Word32* words32(std::uint32_t block) const noexcept {
     return reinterpret_cast<Word32*>(arena_ + std::size_t{block} * kGranule);
   }
-  /// Makes the view of the entry at `block`. False if it does not lie inside the arena or has no known type.
+  /// Makes the view of the entry at `block`. False if it is not inside the arena or has no known type.
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
-  /// As inspect, and false if the type may not stand in a chain.
+  /// The same, and false if the type may not be in a chain.
   bool inspect_keyed(std::uint32_t block, EntryView& view) const noexcept;
-  /// As inspect_keyed, and false if it may not stand in the chain of that bucket.
+  /// As inspect_keyed(), and false if it may not be in the chain of that bucket.
   bool inspect_in(std::uint32_t bucket, std::uint32_t block, EntryView& view) const noexcept;
   /// Whether entries with these two hashes are in the same bucket.
   bool same_bucket(std::uint32_t hash, std::uint32_t other) const noexcept {
     return ((hash ^ other) & bucket_mask_) == 0;
   }
-  /// The stamp of an entry that is filled now (Entry::stamp).
+  /// The stamp for an entry that is filled now (Entry::stamp).
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
-  /// Tells eviction that the entry was used. May be called without the mutex, even for a block that was released
-  /// meanwhile: the count is only a hint, and its memory has no other use.
+  /// Tells eviction that the entry was used. May be called without the mutex, even for a block that was released in the
+  /// meantime: the count is only a hint, and its memory has no other use.
   void touch(std::uint32_t block) const noexcept {
     Word8& word = uses_[block / kGranulesPerUses];
     const std::uint8_t uses = word.load(kRelaxed);
@@ -214,16 +214,16 @@ class Shard {
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
-  /// Whether the entry counts: it is neither expired nor flushed, nor a lock or permits without a holder.
+  /// Whether the entry counts: it is not expired, not flushed, and not a lock or permits without a holder.
   static bool counts(const EntryView& view, std::uint32_t flush) noexcept;
   /// Whether it is a lock or permits that somebody holds or waits for.
   static bool is_in_use(const EntryView& view, std::uint32_t flush) noexcept;
 
-  /// How a walk along a chain ended. `damaged` may also be a chain that others change, if the mutex is not held.
+  /// How a walk along a chain ended. `damaged` may also mean that others change the chain, if the mutex is not held.
   enum class Walk { stopped, end, damaged };
-  /// What `at` returns to stop.
+  /// `at` returns this to stop.
   static constexpr std::uint32_t kStop = 0;
-  /// Walks along the chain of `hash`. Calls at(block) for each entry with just that hash, which returns how many
+  /// Walks along the chain of `hash`. Calls at(block) for each entry with exactly that hash. It returns how many
   /// granules the walk has passed there, or kStop. `link` then leads to the block at which the walk ended.
   ///
   /// The walk ends whatever the words say: all entries of a chain belong to its bucket and are distinct, so together
@@ -237,23 +237,23 @@ class Shard {
   /// Finds the key's position. False on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
-  /// The link of the chain of that hash that leads to the entry now; null if none does. `order`: as in walk_chain().
+  /// The link in the chain of that hash that leads to the entry now; null if none does. `order`: as in walk_chain().
   Word32* link_to(const Entry* entry, std::uint32_t hash, std::memory_order order) const noexcept;
 
   /// Fills a block with key and value. REQUIRES: the block came from Arena::allocate with granules_for(key, value), and
   /// is in no chain yet.
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
 
-  /// `torn`: memory was released meanwhile, so a writer is at work; try again. `damaged`: nothing was released, and
-  /// what was read makes no sense; the shard must be repaired.
+  /// `torn`: memory was released in the meantime, so a writer is active; try again. `damaged`: nothing was released,
+  /// and what was read makes no sense; the shard must be repaired.
   enum class Read { found, missing, no_room, torn, damaged };
-  /// Copies the value under the key, live or not, as it was at one instant during the call. Takes no lock.
+  /// Copies the value under the key, live or not, as it was at one moment during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
   /// The same, in dict/shard_read.h.
   Read read_inline(const Key& key, ValueOut& out) const noexcept;
 
-  /// Looks the key's lock up without the mutex: its block; 0 if there is none, or if it was not found. It was in its
-  /// chain if unchanged_since() is true afterwards, with the epoch() from before.
+  /// Looks up the key's lock without the mutex. Returns its block; 0 if there is none, or if it was not found. It was
+  /// in its chain if unchanged_since() is true afterwards, with the epoch() from before.
   std::uint32_t find_lock_block(const Key& key) const noexcept;
   /// Whether there is a lock with this key at `block`. Trusts nothing.
   bool is_lock(std::uint32_t block, const Key& key) const noexcept;
@@ -271,26 +271,26 @@ class Shard {
   }
 
   enum class Copy { whole, torn, damaged };
-  /// Adds to `packed` the keys of one bucket that pass the filter, or leaves `packed` as it was. Takes no lock. In
+  /// Adds to `packed` the keys of one bucket that pass the filter, or leaves `packed` unchanged. Takes no lock. In
   /// dict/shard_read.h, as add_keys.
   Copy copy_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
-  /// Prefetches an entry with a key of up to 16 bytes. Any block number will do.
+  /// Prefetches an entry with a key of up to 16 bytes. Any block number is allowed.
   void prefetch(std::uint32_t block) const noexcept {
     if (!holds_header(block)) return;
     const auto* at = reinterpret_cast<const char*>(&entry(block));
     __builtin_prefetch(at);
-    __builtin_prefetch(at + sizeof(Entry) + 15);  // more often than not in the same cache line
+    __builtin_prefetch(at + sizeof(Entry) + 15);  // usually in the same cache line
   }
 
  private:
   static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
-  /// As the public one. `shape`: as it was loaded from the entry. REQUIRES: an Entry at `block` lies inside the arena.
+  /// As the public one. `shape`: as loaded from the entry. REQUIRES: an Entry at `block` is inside the arena.
   bool inspect_keyed(std::uint32_t block, std::uint32_t shape, EntryView& view) const noexcept;
-  /// Whether an entry of `granules` granules lies inside the arena and its type is known.
+  /// Whether an entry of `granules` granules is inside the arena and its type is known.
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
-  // A view by value, so that that of a plain read can stay in registers.
+  // A view by value, so that the view of a plain read can stay in registers.
   static Read copy_lock(EntryView view, ValueOut& out) noexcept;
   Read copy_permits(EntryView view, ValueOut& out) const noexcept;
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
@@ -316,7 +316,7 @@ class Shard {
   std::uint32_t all_granules_;
   Shmtx mutex_;
   Word8* opened_;           // null: all is reserved
-  ProcessWord refused_ms_;  // when memory was last refused (lower half); 0: it was not
+  ProcessWord refused_ms_;  // when memory was last refused (lower half); 0: never
   const char* name_ = "";
 };
 
@@ -378,7 +378,7 @@ inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, EntryVi
   return inspect_keyed(block, view) && same_bucket(view.entry->hash.load(kRelaxed), bucket);
 }
 
-/// REQUIRES: the entry's key, of the same length, lies inside the arena.
+/// REQUIRES: the entry's key, of the same length, is inside the arena.
 [[gnu::always_inline]] inline bool key_equals(Entry& entry, const Key& key) noexcept {
   const Word64* words = Shard::key_words(entry);
   for (std::uint32_t at = 0; at < key.tail_at; at += 8, ++words)
@@ -416,8 +416,8 @@ template <class At>
   return block == 0 ? Walk::end : Walk::damaged;
 }
 
-// On the path of every lock and unlock: compares what a lock's entry must be, rather than making sense of any entry.
-// The key is compared behind the walk, which so needs fewer registers: another key of the same hash and length hides
+// Runs for every lock and unlock, so it compares with what a lock's entry must be, instead of interpreting any entry.
+// The key is compared after the walk, which then needs fewer registers: another key of the same hash and length hides
 // the lock.
 [[gnu::always_inline]] inline std::uint32_t Shard::find_lock_block(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);

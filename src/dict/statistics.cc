@@ -14,12 +14,12 @@ namespace {
 constexpr std::uint64_t kNsPerUs = 1000;
 
 void add(Word64& word, std::uint64_t count) noexcept { word.fetch_add(count, kRelaxed); }
-/// The same without an atomic step: of several at once, one may count.
+/// The same without an atomic operation: of several at once, only one may count.
 void add_roughly(Word64& word, std::uint64_t count) noexcept { word.store(word.load(kRelaxed) + count, kRelaxed); }
 
 // --- the text of a record ---
 
-/// What is kept of a key, as the words that a record stores.
+/// The stored part of a key, as the words of a record.
 struct KeptKey {
   std::array<std::uint64_t, kContendedKeyMax / 8> words{};
   std::uint32_t length;
@@ -37,7 +37,7 @@ struct KeptKey {
   }
 };
 
-/// Sees to it that the record has the text of the key.
+/// Makes sure that the record has the text of the key.
 void put_right(ContendedFields& record, std::string_view key, HeldKind kind) noexcept {
   const KeptKey kept(key);
   const std::uint32_t shape = kept.length | static_cast<std::uint32_t>(kind) << 16;
@@ -48,10 +48,10 @@ void put_right(ContendedFields& record, std::string_view key, HeldKind kind) noe
   record.check.store(check, kRelaxed);
 }
 
-/// The order of keys. A refusal, and a wait of less than that, count as a microsecond.
+/// The order of keys. A refusal counts as a microsecond, and so does a wait of less than that.
 std::uint64_t weight_of(const Contended& key) noexcept { return key.wait_ns / kNsPerUs + key.waits + key.refused; }
 
-// False if it is not in use, or about to get another key.
+// False if the record is not in use, or about to get another key.
 bool read_record(const ContendedFields& record, Contended& out) noexcept {
   if (record.hash.load(kRelaxed) == 0) return false;
   const KeptKey key(record);
@@ -97,12 +97,12 @@ bool Statistics::reserve(const void* place) noexcept {
     refused_ms_.store(given ? 0 : refused_now(), kRelaxed);
     if (!given) return false;
   }
-  // Behind the memory: a reader that sees the bit finds it reserved. Again, should the word have been overwritten.
+  // After the memory: a reader that sees the bit finds it reserved. Written again in case the word was overwritten.
   if ((units_.load(kRelaxed) & bit) == 0) units_.fetch_or(bit, kRelaxed);
   return true;
 }
 
-// What the header says may be wrong: the kernel is asked before the first touch.
+// The header may be wrong, so ask the kernel before the first touch.
 bool Statistics::is_there(const void* place) noexcept {
   const std::uint32_t unit = unit_of(place);
   const std::uint32_t bit = 1U << unit;
@@ -135,21 +135,21 @@ Since Statistics::measured(Since now, bool rested) noexcept {
   return {Since::of(platform::monotonic_ns()).bits | how};
 }
 
-// Of several at once, one may count.
+// Simultaneous calls may count as one.
 void Statistics::note_look() noexcept {
   const std::uint32_t looks = looks_.load(kRelaxed) + 1;
   looks_.store(looks, kRelaxed);
   if (looks >= kLooks) measured_.fetch_and(~Since::kLong, kRelaxed);
 }
 
-// Whether the coarse clock has ticked twice since the grant, which is told by that clock alone, for drawn ones too: the
-// same holds must be long, drawn or not.
+// Whether the coarse clock has ticked twice since the grant. Only that clock decides, even for drawn grants: the same
+// holds must be long, drawn or not.
 bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
   const std::uint64_t least = since.is_coarse() ? tick_ns_ + tick_ns_ / 2 : tick_ns_;
   return (since.bits & Since::kLong) != 0 && coarse_ns > since.ns() + least;
 }
 
-// A time that has not come yet was overwritten. Both ends are read by the same clock: it is behind at both.
+// A time in the future was overwritten. Both ends are read by the same clock: it is behind at both.
 void Statistics::count_end(HeldKind kind, Since since) noexcept {
   note_look();
   const std::uint64_t coarse = platform::coarse_monotonic_ns();
@@ -174,7 +174,7 @@ void Statistics::read(HeldKind kind, TimeKind time, Histogram& histogram) noexce
 
 // --- contention ---
 
-// Its record, or one that it takes over: that with the least weight.
+// The key's record, or the one with the least weight, which it takes over.
 ContendedFields* Statistics::record_of(std::uint64_t hash) noexcept {
   auto& set = fields_->contended[(hash >> 32) % kContendedSets];
   if (!reserve(&set)) return nullptr;
@@ -191,14 +191,14 @@ ContendedFields* Statistics::record_of(std::uint64_t hash) noexcept {
     before = word;
     least = weight;
   }
-  // Several may want it at once: one of them counts.
+  // Several may want it at once: only one of them counts.
   if (record == nullptr || !record->hash.compare_exchange_strong(before, hash, kRelaxed)) return nullptr;
   for (Word64* const count : {&record->waits, &record->wait_time, &record->timeouts, &record->refused})
     count->store(0, kRelaxed);
   return record;
 }
 
-// 0 is no record's.
+// No record has 0.
 static std::uint64_t hash_in_record(std::uint64_t hash) noexcept { return hash != 0 ? hash : 1; }
 
 void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait& wait) noexcept {
@@ -212,8 +212,8 @@ void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
-// A refusal takes less time than a wait, and comes more often: it compares the text less often, too. Row of
-// kTrusted: lock of a held key, refused.
+// A refusal takes less time than a wait, and is more frequent, so it compares the text less often. Row of kTrusted:
+// lock of a held key, refused.
 void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
   constexpr std::uint64_t kTrusted = 64;
   ContendedFields* const record = record_of(hash_in_record(hash));

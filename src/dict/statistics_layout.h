@@ -1,5 +1,5 @@
-// What lies behind the shards of a dictionary: counts of how long locks and permits were waited for and held. Nothing
-// decides by them; any word may be wrong. docs/format.md describes the same byte by byte; change both together.
+// The part after the shards of a dictionary: counts of how long locks and permits were waited for and held. Nothing
+// depends on them; any word may be wrong. docs/format.md describes the same byte by byte; change both together.
 //
 // The file is a hole here until something is counted. A word of the header page says which units of 4096 bytes were
 // ever reserved (DictionaryHeader::counted_units); the others count as zero, and are not touched.
@@ -15,8 +15,8 @@
 
 namespace holdfast {
 
-// Buckets of a log-linear histogram of times: 16 of the same width for each doubling. So a bucket is at most a 16th
-// wider than its beginning is long, and its middle is at most 1/32 off.
+// Buckets of a log-linear histogram of times: 16 of the same width for each doubling. So a bucket is at most 1/16 as
+// wide as its beginning, and its middle is at most 1/32 off.
 
 inline constexpr std::uint32_t kBucketsPerDoubling = 16;
 inline constexpr std::uint32_t kBucketBits = 4;
@@ -36,7 +36,7 @@ constexpr std::uint32_t bucket_of(std::uint64_t ns) noexcept {
   return std::min(first + within, kBuckets - 1);
 }
 
-/// The first nanosecond behind the bucket. REQUIRES: it is not the last one, which has no end.
+/// The first nanosecond after the bucket. REQUIRES: it is not the last one, which has no end.
 constexpr std::uint64_t end_of_bucket(std::uint32_t bucket) noexcept {
   if (bucket < kExactNs) return bucket + 1;
   const std::uint32_t doubling = (bucket - static_cast<std::uint32_t>(kExactNs)) / kBucketsPerDoubling + 1;
@@ -44,7 +44,7 @@ constexpr std::uint64_t end_of_bucket(std::uint32_t bucket) noexcept {
   return (kBucketsPerDoubling + within + 1) << doubling;
 }
 
-/// What can be held.
+/// Kinds of things to hold.
 enum class HeldKind : std::uint32_t { lock = 0, rwlock = 1, semaphore = 2 };
 inline constexpr std::uint32_t kHeldKinds = 3;
 
@@ -59,10 +59,10 @@ struct HistogramFields {
 };
 static_assert(sizeof(HistogramFields) == 5824);
 
-/// Bytes of a key that are kept.
+/// Bytes of a key that are stored.
 inline constexpr std::uint32_t kContendedKeyMax = 72;
 
-/// What there was to wait for at one key.
+/// Contention of one key.
 struct ContendedFields {
   Word64 hash;       // of the key; 0: not in use
   Word64 weight;     // never less than what was counted since the record has this key
@@ -76,7 +76,7 @@ struct ContendedFields {
 };
 static_assert(sizeof(ContendedFields) == 128);
 
-/// A key may have one of the records of its set.
+/// A key may have any one of the records of its set.
 inline constexpr std::uint32_t kContendedSets = 16;
 inline constexpr std::uint32_t kContendedPerSet = 16;
 
@@ -88,8 +88,8 @@ inline constexpr std::uint32_t kCountedUnit = 4096;
 inline constexpr std::uint64_t kStatisticsBytes = sizeof(StatisticsFields);
 static_assert(kStatisticsBytes == 17 * kCountedUnit && offsetof(StatisticsFields, contended) == 9 * kCountedUnit);
 
-/// The word of a grant that says since when it is held: time of CLOCK_MONOTONIC in ns, of which the lower four bits say
-/// how the hold counts: with none of them not at all.
+/// The word of a grant that says since when it is held: a time of CLOCK_MONOTONIC in ns. Its lower four bits say how
+/// the hold counts; with none of them set it does not count.
 struct Since {
   std::uint64_t bits;
 
@@ -111,8 +111,8 @@ struct Since {
   constexpr std::uint64_t ms() const noexcept { return bits / 1'000'000; }
 };
 
-/// Of so many grants that come in quick succession, one is drawn to be measured, and counts for all.
-/// Row: lock + unlock, same object.
+/// In quick succession, one grant in this many is drawn to be measured, and counts for all. Row: lock + unlock, same
+/// object.
 inline constexpr std::uint32_t kDrawnOf = 256;
 
 }  // namespace holdfast

@@ -1,4 +1,4 @@
-// A transaction: a change of one key with its shard's mutex held. It has the key's entry and what may be done to it.
+// A transaction: a change of one key with its shard's mutex held. It has the key's entry and the operations on it.
 // Dictionary::transact() makes one and runs an operation on it.
 //
 // An operation commits by one store, or returns before it has changed anything. Code::corrupt means that it met damage
@@ -19,8 +19,8 @@ namespace holdfast {
 
 class World;
 
-/// Notes when an entry ends. A sweep before `reclaim_after` would find nothing to reclaim, so that must not be later
-/// than the earliest end.
+/// Records when an entry ends. A sweep before `reclaim_after` would find nothing to reclaim, so `reclaim_after` must
+/// not be later than the earliest end.
 inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
   Word64& reclaim_after = shard.header().reclaim_after;
   if (end_ms != kExpiryNever && end_ms < reclaim_after.load(kRelaxed)) reclaim_after.store(end_ms, kRelaxed);
@@ -28,7 +28,7 @@ inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
 
 class Transaction {
  public:
-  /// REQUIRES: the mutex of `shard`, the key's shard, is held for as long as this lives.
+  /// REQUIRES: the mutex of `shard`, the key's shard, is held while this exists.
   Transaction(World& world, Segment& segment, Shard& shard, const Key& key) noexcept
       : world_(world), segment_(segment), shard_(shard), key_(key), arena_(shard) {}
   Transaction(const Transaction&) = delete;
@@ -41,7 +41,7 @@ class Transaction {
   const Key& key() const noexcept { return key_; }
   std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
 
-  /// Looks the key up, and takes over its lock (dict/lock_word.h). False on damage. REQUIRED before all that follows.
+  /// Looks the key up, and takes over its lock (dict/lock_word.h). False on damage. REQUIRED before all calls below.
   bool find() noexcept {
     if (!shard_.find(key_, position_)) [[unlikely]]
       return false;
@@ -53,13 +53,13 @@ class Transaction {
   void end() noexcept {
     if (is(EntryType::lock) && segment_.gate() == nullptr) release_word(view().lock());
   }
-  /// A grant that was found incomplete, of an owner that is dead: find() ends it.
+  /// An incomplete grant whose owner is dead: find() ends it.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
-  /// The grant because of which an operation returned `timeout`: it was incomplete. Not is_free(): there was one.
+  /// The incomplete grant because of which an operation returned `timeout`. Not is_free(): there was one.
   LockWord in_the_way() const noexcept { return in_the_way_; }
   /// Whether the key has an entry, even an expired, flushed or free one.
   bool found() const noexcept { return position_.block != 0; }
-  /// Whether there is something under the key: a live value, or locks or permits that are held.
+  /// Whether the key has a live value, or locks or permits that are held.
   bool exists() const noexcept { return found() && Shard::counts(view(), flush_epoch()); }
   bool is(EntryType type) const noexcept { return found() && view().type == type; }
   /// REQUIRES: found().
@@ -68,14 +68,14 @@ class Transaction {
   /// Tells eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
 
-  /// Adds the entry, or puts it in the place of the one that is there. The new entry is the one found afterwards. ok,
-  /// no_memory, too_large, corrupt, timeout (in_the_way()).
+  /// Adds the entry, or replaces the existing one. The new entry is then the one found. ok, no_memory, too_large,
+  /// corrupt, timeout (in_the_way()).
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
-  /// As put; but a number over a number, or a boolean over a boolean, is one store to its word.
+  /// As put(); but a number over a number, or a boolean over a boolean, is one store to its word.
   Code write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// Removes the entry. ok, timeout (in_the_way()). REQUIRES: found().
   Code cut() noexcept;
-  /// Makes sure that `granules` can be allocated at once. Finds the entry anew, as entries move. ok, no_memory,
+  /// Makes sure that `granules` can be allocated at once. Finds the entry again, because entries move. ok, no_memory,
   /// too_large, corrupt.
   Code make_room(std::uint32_t granules, Evict evict) noexcept;
 
@@ -83,7 +83,7 @@ class Transaction {
   bool evicted() const noexcept { return evicted_; }
 
   /// Whether its entry, if it is a lock, may be changed by others than the lock's owner, or be released: no owner is
-  /// about to write into it. If not, the operation must return timeout: in_the_way(). Waits for a moment.
+  /// about to write into it. If false, the operation must return timeout: in_the_way(). Waits for a moment.
   bool is_settled() noexcept { return !is(EntryType::lock) || is_lock_settled(); }
 
  private:
@@ -103,7 +103,7 @@ class Transaction {
   LockWord in_the_way_{LockWord::kNone};
 };
 
-// --- inline: all of a set of a number over a number ---
+// --- inline: everything for a set of a number over a number ---
 
 /// Whether storing the value would change only the word of a number or a boolean in this entry.
 inline bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_t expiry) noexcept {

@@ -35,7 +35,8 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
   return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
-// When to drop a waiter that does not look any more: a stopped one keeps its place no longer than it would have waited.
+// When to drop a waiter that does not check any more: a stopped one keeps its position no longer than it would have
+// waited.
 std::uint64_t deadline_of(const Waiter& waiter) noexcept {
   const std::uint64_t timeout = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
   const std::uint64_t end = platform::coarse_monotonic_ns() / kNsPerMs + timeout;
@@ -53,8 +54,8 @@ WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
   return *reinterpret_cast<WaiterFields*>(&shard_.entry(block) + 1);
 }
 
-// An old place never passes for one in the queue: unlink() clears the owner of what it takes out, and each repair,
-// which drops the queues without looking at them, is counted.
+// An old position never passes for a present one: unlink() clears the owner of what it removes, and each repair, which
+// drops the queues without reading them, is counted.
 bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
   const auto block = static_cast<std::uint32_t>(waiter.place);
   return waiter.place != 0 && waiter.place == place_of(block) && is_waiter(block) &&
@@ -62,7 +63,8 @@ bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
          shard_.entry(block).flags.load(kRelaxed) == waiter.number;
 }
 
-// A queue leads out of its waiters: forgets it and has the shard repaired, which frees the blocks.
+// Called when a queue leads to a block that is no waiter: drops the queue and has the shard repaired, which frees the
+// blocks.
 std::uint32_t WaitQueue::give_up() noexcept {
   ends_.head.store(0, kRelaxed);
   ends_.tail.store(0, kRelaxed);
@@ -70,8 +72,8 @@ std::uint32_t WaitQueue::give_up() noexcept {
   return 0;
 }
 
-// Allocates a waiter; 0 if there is no memory. Waiters must not take the memory that values and other locks need: at
-// most a quarter of the arena is for them.
+// Allocates a waiter; 0 if there is no memory. Waiters must not take the memory that values and other locks need, so
+// they get at most a quarter of the arena.
 std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) noexcept {
   Word32& count = shard_.header().waiters;
   const bool too_many = count.load(kRelaxed) >= shard_.all_granules() / 4 / kGranulesPerWaiter;
@@ -160,7 +162,7 @@ bool WaitQueue::is_first_of_another(std::uint64_t current) const noexcept {
   return first != 0 && (!is_waiter(first) || grant_of(first) != current);
 }
 
-// False on damage: the neighbours of the waiter must point back at it. REQUIRES: is_waiter(block).
+// Fails on damage: the neighbours of the waiter must point back at it. REQUIRES: is_waiter(block).
 bool WaitQueue::unlink(std::uint32_t block) noexcept {
   const std::uint32_t before = previous(block).load(kRelaxed);
   const std::uint32_t after = shard_.entry(block).next.load(kRelaxed);
@@ -204,13 +206,13 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
          time_passed(process->looked_ms.load(kRelaxed) + kWaiterPatienceMs);
 }
 
-// Whether the time to claim of a waiter that was woken is over.
+// Whether a waiter that was woken has not claimed in time.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
   return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).stamp.load(kRelaxed));
 }
 
 std::uint64_t WaitQueue::delay_of(const Waiter& waiter) const noexcept {
-  // It had a place and has lost it, not by a repair: it was dropped while it was on its way.
+  // It had a position and has lost it, not by a repair: it was dropped while it was on its way.
   const bool had_place = waiter.place != 0 && waiter.place == place_of(static_cast<std::uint32_t>(waiter.place));
   if (!is_here(waiter)) return had_place ? kMissed : 0;
   const std::uint32_t woken = fields(static_cast<std::uint32_t>(waiter.place)).woken.load(kRelaxed);
@@ -295,7 +297,7 @@ std::uint32_t WaitQueue::drop_dead(const DeadOwners& dead) noexcept {
   return found;
 }
 
-// As WaitQueue::is_here().
+// The same as WaitQueue::is_here().
 bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept {
   EntryView view{};
   return static_cast<std::uint32_t>(place >> 32) == static_cast<std::uint32_t>(shard.header().repairs.load(kRelaxed)) &&

@@ -1,10 +1,10 @@
-// The waiters of an entry in order of arrival: blocks of the shard's arena, hung on the entry.
+// The waiters of an entry in order of arrival: blocks of the shard's arena, attached to the entry.
 //
-// The queue is a hint. No chain reaches it, so repair frees its blocks; each waiter looks again by itself after a while
-// and queues anew. A waiter is taken for gone when its wait must be over, when it has not tried for kWaiterPatienceMs,
-// or kRestingPatienceMs if it rests, and when its process has not looked for kWaiterPatienceMs.
+// The queue is a hint. No chain reaches it, so repair frees its blocks; each waiter checks by itself after a while and
+// queues again. A waiter counts as gone when its wait must be over, when it has not tried for kWaiterPatienceMs, or
+// kRestingPatienceMs if it rests, and when its process has not checked for kWaiterPatienceMs.
 //
-// There are two kinds: waiters, which want what the entry stands for, and watchers, which wait for a grant to end
+// There are two kinds: waiters, which want the lock or permits, and watchers, which wait for a grant to end
 // (lock/watchers.h). Comments hold for both unless they name one.
 //
 // REQUIRES, for every call but glimpse_first(): the shard's mutex.
@@ -22,15 +22,14 @@ class DeadOwners;
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
-/// The same for a waiter that rests, because its process looks for it.
+/// The same for a waiter that rests, because its process checks for it.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// How long a waiter that was woken may take to come: this, or twice its known delay if that is longer. After that it
 /// leaves the queue, until it queues again. Rows of both claims: 2 x 50 coroutines; Fairness among eight.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
-/// The same where its delay is not known yet. A loop that was never woken may be a slow one, and several of them may
-/// come together.
+/// The same if its delay is unknown. A loop that was never woken may be slow, and several of them may come together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
-/// The longest delay that is recorded of a waiter, and the shortest: 0 is one that is not known.
+/// The longest delay that is recorded for a waiter, and the shortest: 0 means unknown.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
 inline constexpr std::uint64_t kDelayMinNs = 4'096;
 inline constexpr std::uint64_t kMissed = ~std::uint64_t{0};
@@ -42,12 +41,12 @@ struct Waiter {
   std::uint64_t place = 0;    // as add() returned it: the block, and above it the shard's number of repairs; 0: none
   std::uint32_t want = 1;
   bool fair = false;
-  bool rests = false;             // it tries again seldom, as its process looks for it
+  bool rests = false;             // it rarely tries again, because its process checks for it
   bool present = false;           // its thread spins for a moment, to see the next release
   bool is_new = false;            // its wait begins with this step
-  bool tries = false;             // of a cluster's lock: waits only until it is known where the lock is
-  std::uint64_t delay_ns = 0;     // how long its loop takes to come when woken; 0: not known
-  std::uint64_t deadline_ms = 0;  // the latest end of its wait (CLOCK_MONOTONIC); 0: not known
+  bool tries = false;             // for a cluster's lock: waits only until it is known where the lock is
+  std::uint64_t delay_ns = 0;     // how long its loop takes to react to a wake-up; 0: unknown
+  std::uint64_t deadline_ms = 0;  // the latest end of its wait (CLOCK_MONOTONIC); 0: unknown
 };
 
 /// The waiter to wake. Number 0: none.
@@ -57,7 +56,7 @@ struct WakeTarget {
 };
 constexpr WakeTarget wake_target(const Waiter& waiter) noexcept { return {waiter.owner, waiter.number}; }
 
-/// How long what is granted to such a waiter is kept for it.
+/// How long a grant to such a waiter is kept for it.
 constexpr std::uint64_t claim_ns(std::uint64_t delay_ns, bool fair) noexcept {
   if (delay_ns < kDelayMinNs && !fair) return kFirstClaimNs;
   return 2 * delay_ns > kClaimNs ? 2 * delay_ns : kClaimNs;
@@ -73,10 +72,10 @@ struct Glimpse {
 };
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
 
-/// Whether that waiter of this process still has its place (Waiter::place), as seen without the mutex.
+/// Whether that waiter of this process still has its position (Waiter::place), as seen without the mutex.
 bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept;
 
-/// The first of a queue, or the first for which those before it stand aside.
+/// The first of a queue, or the first waiter for which the earlier ones stand aside.
 struct Head {
   std::uint32_t block = 0;  // 0: there is none
   Waiter waiter;
@@ -94,16 +93,15 @@ class WaitQueue {
   WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter) noexcept
       : shard_(shard), arena_(arena), ends_(ends), kind_(kind) {}
 
-  /// How many are in the queue, gone ones included.
+  /// How many are in the queue, including gone ones.
   std::uint32_t count() const noexcept;
-  /// Adds the waiter by its arrival, or refreshes it if it is still there: it has come and looked, so it no
-  /// longer counts as woken. `overtakes`: the entry's count, here and below. Returns its place; 0 if there is no
-  /// memory.
+  /// Adds the waiter by its arrival, or refreshes it if it is still there: it has come and tried, so it no longer
+  /// counts as woken. `overtakes`: the entry's count, here and below. Returns its position; 0 if there is no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
   /// For watchers: adds the watcher as the last, or refreshes it. `grant`: the fencing number that it watches. Returns
-  /// its place, as add().
+  /// its position, as add().
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
-  /// For watchers: whether the first one watches another grant than `current`; 0 if there is none at present.
+  /// For watchers: whether the first one watches another grant than `current` (0: none at present).
   bool is_first_of_another(std::uint64_t current) const noexcept;
   /// Whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`; false if there are
   /// more than `max`.
@@ -112,25 +110,25 @@ class WaitQueue {
   /// Removes the waiter; false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
   /// The first waiter, which stays in the queue. Removes gone ones before it: the slot has a successor or is free, the
-  /// deadline has passed, or the waiter was woken and did not come in time. A waiter that is found to be the first
-  /// counts as the first from now on.
+  /// deadline has passed, or the waiter was woken and did not come in time. The waiter that it returns counts as the
+  /// first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  // All that take a `head` REQUIRE: it is what first() or after() has just returned, and not empty.
+  // All calls with a `head` REQUIRE: first() or after() has just returned it, and it is not empty.
   /// The next waiter of the queue; removes gone ones as first() does.
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
-  /// Makes it the first from now on, unless it is already: those before it stand aside.
+  /// Makes it the first from now on, unless it already is: the earlier ones stand aside.
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  /// How long the waiter, which has come, took after it was woken; 0: it was not woken; kMissed: it was dropped
-  /// meanwhile, and it is not known when it was woken.
+  /// How long the waiter, which has come, took after it was woken; 0: it was not woken; kMissed: it was dropped in the
+  /// meantime, and it is unknown when it was woken.
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void note_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }
   /// Removes the waiters of dead processes. Returns how many there were.
   std::uint32_t drop_dead(const DeadOwners& dead) noexcept;
   /// Removes and returns the first waiter of a process that still has its slot; number 0 if there is none. A watcher of
-  /// the grant `kept`, and all behind it, stay.
+  /// the grant `kept`, and all after it, stay.
   Waiter pop(World& world, std::uint64_t kept = 0) noexcept;
 
  private:

@@ -9,10 +9,10 @@
 
 namespace holdfast {
 
-/// The buckets from one to another that are not empty, in order. Looks ahead and prefetches their entries: in a large
-/// dictionary a walk is mostly the time to fetch memory, which so is fetched for many buckets at once.
+/// The non-empty buckets of a range, in order. Prefetches their entries: in a large dictionary a walk mostly waits for
+/// memory, so it fetches for many buckets at once.
 ///
-/// A bucket was empty at one instant if it is left out. The others may have become so.
+/// A bucket that is skipped was empty at one moment. The others may have become empty.
 class UsedBuckets {
  public:
   /// REQUIRES: from <= end <= shard.buckets(), and the shard is open.
@@ -32,14 +32,14 @@ class UsedBuckets {
     bucket = batch().buckets[at_++];
     return true;
   }
-  /// The first one that was not given, or the end: all before it were given, or were empty.
+  /// The first bucket that was not returned, or the end: all before it were returned, or were empty.
   std::uint32_t position() const noexcept {
     if (at_ < batch().count) return batch().buckets[at_];
     return next_batch().count != 0 ? next_batch().buckets[0] : ahead_;
   }
 
  private:
-  /// Two batches are about as much as a processor fetches at once. Row: get_keys, per key.
+  /// A processor fetches about two batches at once. Row: get_keys, per key.
   static constexpr std::uint32_t kBatch = 16;
   struct Batch {
     std::uint32_t count = 0;
@@ -50,7 +50,7 @@ class UsedBuckets {
   const Batch& next_batch() const noexcept { return batches_[now_ ^ 1]; }
   Batch& next_batch() noexcept { return batches_[now_ ^ 1]; }
 
-  // The first entries of a batch are fetched while the batch before it is used, what is behind them when they have
+  // Fetches the first entries of a batch while the previous batch is used, and what follows them when they have
   // arrived.
   void turn() noexcept {
     now_ ^= 1;
@@ -61,7 +61,8 @@ class UsedBuckets {
         shard_.prefetch(shard_.entry(block).next.load(kRelaxed));
   }
 
-  // All that changes is local, so that the loop over the buckets, most of which may be empty, runs in registers.
+  // All variables that change are local, so that the loop over the buckets, most of which may be empty, runs in
+  // registers.
   void fill(Batch& batch) noexcept {
     const Word32* const heads = &shard_.bucket(0);
     const std::uint32_t end = end_;
@@ -71,7 +72,7 @@ class UsedBuckets {
       const std::uint32_t block = heads[ahead].load(kRelaxed);
       batch.buckets[count] = ahead;
       batch.blocks[count] = block;
-      count += block != 0 ? 1 : 0;  // no branch, which would be as likely as not
+      count += block != 0 ? 1 : 0;  // no branch: it would be taken half of the time
     }
     ahead_ = ahead;
     batch.count = count;
@@ -79,22 +80,22 @@ class UsedBuckets {
   }
 
   const Shard& shard_;
-  std::uint32_t ahead_;  // the first bucket that was not looked at
+  std::uint32_t ahead_;  // the first bucket that was not read
   std::uint32_t end_;
   std::uint32_t at_ = 0;  // in the batch
   std::uint32_t now_ = 0;
   std::array<Batch, 2> batches_;
 };
 
-/// What a walk does with an entry that has a key. Returns the granules of other blocks that it went over.
+/// The function that a walk calls for each entry that has a key. Returns the granules of other blocks that it walked.
 template <class Visit>
 concept EntryVisit = requires(Visit visit, const EntryView& view) {
   { visit(view) } -> std::same_as<std::uint32_t>;
 };
 
-/// Visits all entries of the shard's chains. Takes no mutex and looks at no epoch, so while others change the shard it
-/// sees words of different moments, may miss entries and visit what is none any more. It ends in any case: it goes over
-/// no more granules than the arena has, as no block is met twice, except on damage or during a change.
+/// Visits all entries of the shard's chains. Takes no mutex and checks no epoch, so while others change the shard it
+/// sees words of different moments, may miss entries and may visit blocks that are no entries any more. It always ends:
+/// it walks no more granules than the arena has, because no block is met twice, except on damage or during a change.
 template <EntryVisit Visit>
 void walk_entries(const Shard& shard, Visit&& visit) noexcept {
   std::uint32_t walked = 0;

@@ -30,12 +30,12 @@ Code attempt(Dictionary& dictionary, std::string_view key, const Contender& cont
   const Code code = contender.request.kind == HeldKind::lock
                         ? attempt_lock(dictionary, key, contender, dead, lease, blocked_by)
                         : attempt_permits(dictionary, key, contender, dead, lease, blocked_by);
-  // The next attempt takes the waiter out there.
+  // The next attempt removes the waiter from there.
   if (contender.waiter != nullptr && blocked_by.place != 0) contender.waiter->place = blocked_by.place;
   return code;
 }
 
-/// The second attempt: a spin, as long as the caller's host can afford, where spinning has recently paid off.
+/// The second attempt: a spin, as long as the caller's host can afford, if spinning has recently paid off.
 class LockSpin {
  public:
   explicit LockSpin(const Request& request) noexcept
@@ -43,7 +43,7 @@ class LockSpin {
         credit_(has_other_tasks_ ? credits_beside_tasks : credits),
         is_due_(request.kind == HeldKind::lock) {}
 
-  /// Whether it took the lock. Spins only once, whatever the number of calls.
+  /// Whether it took the lock. Spins only once, however often it is called.
   bool run(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead, Lease& lease,
            BlockedBy& blocked_by) noexcept {
     if (!std::exchange(is_due_, false) || !credit_.may_spin()) return false;
@@ -61,7 +61,7 @@ class LockSpin {
   }
   /// Whether it found the lock held.
   bool waited() const noexcept { return waited_; }
-  /// Notes whether the lock was taken by the spin, or by the attempt that followed.
+  /// Records whether the lock was taken by the spin, or by the attempt that followed.
   void note(bool taken) noexcept {
     if (std::exchange(is_to_be_noted_, false)) credit_.note(taken);
   }
@@ -77,7 +77,7 @@ class LockSpin {
   bool is_to_be_noted_ = false;
 };
 
-// The second attempt of a thread that stops while it waits: it needs no parker yet.
+// The second attempt of a thread that stops while it waits: it needs no parker so far.
 bool spin(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
   LockSpin spin(contender.request);
   const std::uint64_t arrival_ns = platform::monotonic_ns();
@@ -89,8 +89,8 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
   return taken;
 }
 
-// Whether the fast path has answered already: a live process has the lock. A thread that blocks does not ask the kernel
-// about the holder yet: that takes longer than a short section, and the wait asks before it sleeps.
+// Whether the fast path has already answered: a live process has the lock. A thread that blocks does not ask the kernel
+// about the holder at this point: that takes longer than a short section, and the wait asks before it sleeps.
 bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                 Token holder) noexcept {
   if (fast != Fast::held && fast != Fast::lost) return false;
@@ -143,10 +143,10 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 
 namespace {
 
-/// How soon a forked child tries again to enter, while another process does. No row shows it: there children
-/// enter before the measuring.
+/// How soon a forked child tries again to enter while another process does. No row shows it: there children enter
+/// before the measurement.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
-/// How long the gate is asked on behalf of a caller that does not wait.
+/// How long the gate is asked for a caller that does not wait.
 constexpr double kAskSeconds = 1;
 
 std::uint64_t deadline_of(double timeout) noexcept {
@@ -169,13 +169,13 @@ class WaitingThread {
     queued_ = code == Code::locked || code == Code::timeout || code == Code::deadlock;
     return code;
   }
-  /// As leave_queue(), if it may be in the queue.
+  /// Calls leave_queue() if the waiter may be in the queue.
   Code leave() noexcept {
     if (!queued_) return Code::ok;
     queued_ = false;
     return leave_queue(dictionary_, key_, parker_, waiter_);
   }
-  /// As long as the last step has said, or until it is woken. REQUIRES: it was locked or timeout.
+  /// Sleeps as long as the last step has said, or until it is woken. REQUIRES: the result was locked or timeout.
   void sleep(std::uint64_t deadline_ns) {
     const auto planned = static_cast<std::uint64_t>(sleep_seconds_ * 1e9);
     const std::uint64_t until_ns = std::min(platform::monotonic_ns() + planned, deadline_ns);
@@ -203,7 +203,8 @@ bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
   return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
 }
 
-/// The code of a wait without success. What a process of this machine holds is held, whatever the gate says.
+/// The code of a wait without success. If a process of this machine holds the lock it is locked, whatever the gate
+/// says.
 Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
   double seconds = 0;
   if (last != Code::locked || dictionary.gate() == nullptr ||
@@ -216,11 +217,11 @@ Code wait_until(Dictionary& dictionary, std::string_view key, Request request, s
                 std::vector<std::string>& cycle) {
   WaitingThread thread(dictionary, key);
   for (std::uint64_t now_ns = platform::monotonic_ns();;) {
-    // Others get to know nothing about a wait without end.
+    // Others learn nothing about a wait without end.
     request.timeout = deadline_ns == kNever ? 0 : static_cast<double>(deadline_ns - now_ns) / 1e9;
     const Code code = thread.step(request, lease);
     if (code == Code::deadlock) cycle = thread.deadlock_keys();
-    // The lock may be held on behalf of this waiter, by whom the gate belongs to.
+    // The owner of the gate may hold the lock on behalf of this waiter.
     if (code == Code::locked && request.tries && is_held_here(dictionary, key)) return thread.step(request, lease);
     const bool enters = is_held_up_at_the_entrance(dictionary.world(), code);
     if (!enters && code != Code::locked && code != Code::timeout) return code;

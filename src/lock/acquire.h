@@ -1,16 +1,16 @@
-// Takes locks, and permits of rwlocks and semaphores: one request, one ladder.
+// Takes locks, and permits of rwlocks and semaphores: one request, one ladder of attempts.
 //
 // A request makes at most three attempts before it sleeps:
 //
-// 1. free: by one compare-and-swap (lock/fast_path.h). Where the lock's word cannot tell, and for permits, the attempt
-//    goes by the mutex: the key has no lock yet, or its holder's lease is over, or its holder may be dead.
-// 2. spin: polls a lock that is held, without the mutex, and takes it if it comes free soon (sync/spin.h). If others
-//    wait for the lock by then, the mutex decides. Permits are not polled: their holders stay for longer than a spin.
-// 3. queued: with the mutex. Takes what has come free in the meantime, else the waiter gets its place in the queue. No
+// 1. free: by one compare-and-swap (lock/fast_path.h). For permits, or if the lock's word is not enough, the attempt
+//    uses the mutex: the key has no lock, or its holder's lease is over, or its holder may be dead.
+// 2. spin: polls a held lock without the mutex, and takes it if it becomes free soon (sync/spin.h). If others wait for
+//    the lock by then, the mutex decides. Permits are not polled: their holders stay for longer than a spin.
+// 3. queued: with the mutex. Takes what has become free in the meantime, else puts the waiter into the queue. No
 //    release falls between this attempt and the sleep.
 //
-// A waiter that was woken goes on at 2. An attempt with the mutex names the processes in its way. Only if one of them
-// is found dead, it is repeated (lock/wait_step.h).
+// A waiter that was woken continues at 2. An attempt with the mutex names the processes in its way. It is repeated only
+// if one of them is found dead (lock/wait_step.h).
 #pragma once
 
 #include <string>
@@ -25,27 +25,28 @@
 
 namespace holdfast {
 
-/// Takes what is wanted if it is to be had now. ok, locked, no_memory, too_large, timeout, busy, removed (the
+/// Takes the lock or permits if they are available now. ok, locked, no_memory, too_large, timeout, busy, removed (the
 /// dictionary was), system (no identity), elsewhere, unsupported (permits behind a gate).
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
 
-/// One step of a wait: as acquire_try. locked: the waiter is queued; sleep, for `sleep` seconds at most, then call
-/// again. deadlock: it would wait for ever (wait/deadlock.h); it is still queued. invalid: there is no such waiter.
+/// One step of a wait; codes as for acquire_try(). locked: the waiter is queued; sleep for `sleep` seconds at most,
+/// then call again. deadlock: it would wait for ever (wait/deadlock.h); it is still queued. invalid: there is no such
+/// waiter.
 Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                   Lease& lease) noexcept;
 
 /// Stops the calling thread for up to `timeout` seconds; 0 or less: not at all; more than kLongest: without end. The
-/// codes of the two above; locked, timeout: as of the last attempt, when the time was over. Behind a gate also
-/// unavailable: nothing can be granted; and where the caller does not wait, the gate is asked all the same, for up to a
-/// second: elsewhere, if another machine has the lock. deadlock: `cycle` has the keys of the cycle of waits.
-/// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether it waits. Throws
-/// std::bad_alloc, and std::runtime_error where the process has too many waiters; nothing is taken then.
-// The first attempt needs nothing. Only if it fails, the thread gets a parker: on its own stack, and for this wait
-// alone. So threads share nothing here, a thread that ends leaves nothing behind, and a forked child inherits nothing.
-// Signals, wake-ups without a cause and processes that enter the world at the same time end no wait.
+/// codes of the two above; locked, timeout: the code of the last attempt when the time was over. Behind a gate also
+/// unavailable: nothing can be granted. Even for a caller that does not wait, the gate is asked, for up to a second:
+/// elsewhere, if another machine has the lock. deadlock: `cycle` has the keys of the cycle of waits. Request::timeout
+/// and Request::tries are ignored. REQUIRES: Request::waits_next says whether it waits. Throws std::bad_alloc, and
+/// std::runtime_error if the process has too many waiters; then nothing is taken.
+// The first attempt needs nothing. Only if it fails, the thread gets a parker, on its own stack and only for this wait.
+// So threads share nothing here, a thread that ends leaves nothing behind, and a forked child inherits nothing.
+// Signals, spurious wake-ups and processes that enter the world at the same time end no wait.
 inline Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
                              Lease& lease, std::vector<std::string>& cycle);
-/// What follows in acquire_blocking() where acquire_try() has given `code`, and that is not ok.
+/// The rest of acquire_blocking() when acquire_try() has returned `code`, which is not ok.
 Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout, Code code,
                     Lease& lease, std::vector<std::string>& cycle);
 
@@ -53,7 +54,7 @@ Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request&
 Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                     Lease& lease) noexcept;
 
-/// As acquire_try(), for a request for a lock that `make() -> Request` makes where it is needed.
+/// The same as acquire_try(), for a lock. `make() -> Request` makes the request only if it is needed.
 template <class Make>
 inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
                      Lease& lease, Make&& make) noexcept {

@@ -15,21 +15,21 @@ namespace holdfast {
 
 namespace {
 
-/// A lock that was found without the mutex. Calls that are rare take a copy(): so it stays in registers. REQUIRES, as
-/// long as it is used: an EpochGuard from before it was found.
+/// A lock that was found without the mutex. Rarely run calls take a copy(), so that the original stays in registers.
+/// REQUIRES, while it is used: an EpochGuard from before it was found.
 struct LockRef {
   Segment* segment;
   const Shard* shard;
   std::uint64_t epoch;
   std::uint32_t index;  // of the shard
-  std::uint32_t block;  // 0: there is none
+  std::uint32_t block;  // 0: none
   LockFields* lock;
   LockWord word;
 
   [[gnu::always_inline]] LockRef copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
 
-  // The word is read before the epoch is compared again: at that moment the entry was in its chain. If it is cut or
-  // moved later, it is taken over before, and a compare-and-swap from this word fails.
+  // Reads the word before the epoch is compared again: at that moment the entry was in its chain. If it is cut or moved
+  // later, it is taken over first, and a compare-and-swap from this word fails.
   [[gnu::always_inline]] bool load(const Key& key) noexcept {
     lock = &shard->lock_of(block, key.length);
     // Acquire: pairs with the release of the last owner, and of release_word().
@@ -53,10 +53,11 @@ struct LockRef {
   return found;
 }
 
-// Not inlined, for callers that rarely need it: they need fewer registers so.
+// Not inlined, for callers that rarely need it: they then need fewer registers.
 [[gnu::noinline]] LockRef find_cold(Segment* segment, std::string_view bytes) noexcept { return find(segment, bytes); }
 
-// As find(), but by the note that try_lock_fast() made, if no memory was released since: without a hash and a walk.
+// The same as find(), but uses the block that try_lock_fast() has remembered, if no memory was released since then:
+// without a hash and a walk.
 [[gnu::always_inline]] inline bool find_cached(Dictionary& dictionary, Segment* segment, std::string_view bytes,
                                                std::uint64_t sequence, LockRef& found) noexcept {
   if (segment == nullptr) return false;
@@ -74,15 +75,15 @@ struct LockRef {
   return found.load(key);
 }
 
-// After memory of the shard was released since the lock was found: whether the key leads to the lock with the word that
-// was just stored. The place alone does not count: the same key may have another lock there by now.
+// Called if memory of the shard was released since the lock was found: whether the key leads to the lock with the word
+// that was just stored. The position alone is not enough: the same key may have another lock there now.
 [[gnu::cold]] bool is_still_there(std::string_view key, LockRef found, std::uint64_t mine) noexcept {
   const LockRef again = find_cold(found.segment, key);
   return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
 }
 
-// The process whose grant has not ended; kNobody: there is none for certain. Of a lock behind a gate only the gate can
-// tell.
+// The process whose grant has not ended; kNobody: there is certainly none. For a lock behind a gate only the gate
+// knows.
 [[gnu::noinline]] Token holder_of(LockRef found) noexcept {
   SeenGrant seen{};
   const bool held = found.block != 0 && found.segment->gate() == nullptr &&
@@ -93,14 +94,14 @@ struct LockRef {
 }
 
 // Reverts our compare-and-swap, which may have hit reused memory. False if somebody else has changed the word: then it
-// is a lock's, taken over by the owner of the mutex.
+// belongs to a lock that the owner of the mutex has taken over.
 bool put_back(LockRef found, std::uint64_t mine) noexcept {
   std::uint64_t expected = mine;
   return found.lock->word.compare_exchange_strong(expected, found.word.bits);
 }
 
-// Ends a grant that somebody has taken over before it could be put back: so it is a lock's. It may count as complete by
-// now, so its turn is over: no other grant may have it.
+// Ends a grant that somebody has taken over before it could be put back, so the word belongs to a lock. The grant may
+// count as complete now, so its turn is used up: no other grant may have it.
 [[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
                                   std::uint64_t mine) noexcept {
   const LockWord free = LockWord::make(LockWord::kFreeOwner, LockWord{mine}.turn());
@@ -116,8 +117,8 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   if (code != Code::ok) end_unowned();
 }
 
-// Whether it was the lock that was released; if not, that is undone. The lock may be anywhere by now, but its word was
-// taken over before it left its place.
+// Whether the compare-and-swap released the right lock; if not, reverts it. The lock may be anywhere by now, but its
+// word was taken over before it was moved.
 [[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, LockRef found,
                                 std::uint64_t mine) noexcept {
   bool there = false;
@@ -131,8 +132,8 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   return there || !undone;
 }
 
-/// The time now, and at which a lease of `seconds` ends. A long one counts from the coarse clock, which takes a
-/// fifth of the time, and from the most that this may lag: it may end later, never earlier.
+/// The time now, and the time at which a lease of `seconds` ends. A long lease counts from the coarse clock, which
+/// takes a fifth of the time, plus the most that this may lag: it may end later, never earlier.
 struct LeaseTimes {
   Since now;
   std::uint64_t end_ms;
@@ -178,20 +179,20 @@ struct LeaseTimes {
   HOLDFAST_FAILPOINT("fast_path.found");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
-    // Tells a grant that is about to be completed from one that was overwritten (mend_incomplete()).
+    // Distinguishes a grant that is about to be completed from one that was overwritten (mend_incomplete()).
     const MutexlessSection section(dictionary.world(), self);
-    // Acquire: as in load(), of the same word. It is needed beside that: a grant that was given up in between leaves
-    // the same word.
+    // Acquire: as in load(), of the same word. It is also needed here: a grant that was given up in between leaves the
+    // same word.
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Fast::lost;
     HOLDFAST_FAILPOINT("fast_path.taken");
-    // A dictionary that was removed before grants nothing.
+    // A dictionary that was removed before this grants nothing.
     const bool counts = !found.segment->was_removed_before_commit();
     if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine))) [[likely]] {
-      // Before the grant is complete: then it may expire, and the next one may have another upper half.
+      // Before the grant is complete: after that it may expire, and the next grant may have another upper half.
       lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
       complete(found, self, exptime, holder_task);
     } else {
-      // Inside the section: outside of it, others take the grant for one that was overwritten, and complete it.
+      // Inside the section: outside of it, others assume that the grant was overwritten, and complete it.
       result = put_back(found.copy(), mine) ? Result::undone : Result::taken_over;
     }
   }
@@ -225,7 +226,7 @@ constinit SpinInterval spin_interval;
 
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept {
-  constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no row shows it, as of kSpinBesideTasks
+  constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no row shows it, as with kSpinBesideTasks
   if (MutexlessSection::is_inside()) return Polled::over;
   const EpochGuard inside;
   const LockRef found = find_cold(dictionary.segment(), key);
@@ -236,7 +237,7 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     // Do not wait for a holder in this process: it may be a task that waits for this thread.
     if (word.owner() == owner_bits(contender.self)) return Polled::over;
     if (word.is_free() && word.is_mutex_owned()) {
-      // An operation under the mutex is soon over; what hangs on the lock stays, and so does a gate.
+      // An operation under the mutex ends soon. But the lock's waiters and the like stay, and so does a gate.
       if (found.segment->gate() != nullptr) return Polled::over;
       polls.opened = may_be_open && needs_mutex(*found.lock);
       if (polls.opened) return Polled::open;
@@ -248,7 +249,7 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     may_be_open = true;
     polls.waited = true;
     if (polls.left <= 0 && polls.intervals >= kLeastIntervals) return Polled::over;
-    // A holder that is still inside by now has a long section: disturb it less.
+    // A holder that is still inside has a long section: disturb it less.
     const bool is_long = polls.policy.budget - polls.left >= kSpinBesideTasks.budget;
     const int learned = std::clamp(spin_interval.pauses(), polls.policy.first, polls.policy.longest);
     const int interval = is_long ? polls.policy.longest : learned;
@@ -280,7 +281,7 @@ bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& leas
   if (found.word.bits != expected || sequence_of(lock, found.word) != lease.sequence ||
       !is_complete(lock, found.word) || is_flushed(expiry, found.segment->flush_epoch()))
     return false;
-  // Now, not later: the next grant has another one.
+  // Now, not later: the next grant has another value.
   const Since since{lock.since.load(kRelaxed)};
   HOLDFAST_FAILPOINT("fast_path.checked");
   // Release: the next owner sees what was done inside.

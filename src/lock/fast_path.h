@@ -1,8 +1,8 @@
 // The fast path: takes and releases a lock by one compare-and-swap, without the mutex of the shard. dict/lock_word.h
 // has the rules.
 //
-// All calls give up whenever there is anything to consider: the lock is held, somebody waits, the key has no lock yet,
-// the memory of the shard changed in between. Then nothing has changed, and the slow path through the mutex decides.
+// All calls give up in every case that needs a decision: the lock is held, somebody waits, the key has no lock, the
+// memory of the shard changed in between. Then nothing has changed, and the slow path through the mutex decides.
 #pragma once
 
 #include <string_view>
@@ -16,7 +16,7 @@ namespace holdfast {
 
 enum class Fast {
   taken,
-  held,     // by a grant that has not ended; whether its process lives was not asked
+  held,     // by a grant that has not ended; its process may be dead
   lost,     // it was free, but another process was faster, or is changing it
   unclear,  // nothing was attempted
 };
@@ -27,26 +27,26 @@ Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, dou
 
 enum class Polled {
   taken,
-  open,  // the lock is free, but others wait for it, so the mutex has to decide. Then the spin may go on
+  open,  // the lock is free, but others wait for it, so the mutex has to decide. Then the spin may continue
   over,
 };
-/// A spin for a lock, and how far it has come.
+/// A spin for a lock, and its progress.
 struct LockPolls {
   const SpinPolicy& policy;
   int left = policy.budget;
   int intervals = 0;
-  bool waited = false;  // the lock was held at one of the polls, or somebody else was faster
+  bool waited = false;  // the lock was held at one of the polls, or another process was faster
   bool opened = false;  // the last call returned `open`
 };
 
-/// Polls a lock that another process holds until it seems to be free, and takes it then if nobody waits.
+/// Polls a lock that another process holds until it seems to be free, then takes it if nobody waits.
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept;
 
-/// Whether a process that lives, as the kernel is asked, has a grant that has not ended.
+/// Whether a process that is alive, according to the kernel, has a grant that has not ended.
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
 
-/// Releases the lease if nobody waits. REQUIRES: it is of this process.
+/// Releases the lease if nobody waits. REQUIRES: it belongs to this process.
 bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
 
 }  // namespace holdfast

@@ -1,24 +1,23 @@
-// Handoff: which waiter a released lock goes to, and permits too. Everything here runs with the shard's mutex held;
+// Handoff: which waiter gets a released lock, or released permits. Everything here runs with the shard's mutex held;
 // wake the chosen waiters after releasing it.
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
 // first of them, once, and leaves the lock to the fastest: a wake-up takes longer than many a critical section, and
 // otherwise each section would cost one. But later requests overtake the first of the queue at most kOvertakesMax
-// times, and not at all once it has been the first for kOvertakeNs: then the lock is granted to it, to be claimed
-// within claim_ns(). So a waiter that finds k others waiting gets its turn after these k and at most kOvertakesMax * (k
-// + 1) others; where the lock is held for longer than kOvertakeNs, after these k and one other. A fair request
-// overtakes no waiter, and nothing overtakes a fair waiter once it is the first: where all are fair, the order is
-// strict.
+// times, and not at all once it has been the first for kOvertakeNs. Then the lock is granted to it, and it must claim
+// it within claim_ns(). So a waiter that finds k others waiting gets its turn after these k and at most kOvertakesMax *
+// (k + 1) others; if the lock is held for longer than kOvertakeNs, after these k and one other. A fair request
+// overtakes no waiter, and nothing overtakes a fair waiter once it is the first: if all are fair, the order is strict.
 //
-// A lock that is granted to an absent waiter lies idle until it comes. So all of the above is for prompt waiters. If
-// its loop is known to take longer than kPromptNs to come (wait/promptness.h), a waiter stands aside meanwhile: it is
-// woken and keeps its place, but others overtake it, and the turn goes to the first behind it that does not stand
-// aside. Its own turn is
-// - when it comes: it is present, looks for a moment for the next release, and that is granted to it;
+// A lock that is granted to an absent waiter is idle until the waiter comes. So the above is for prompt waiters. A
+// waiter stands aside in the meantime if its loop is known to take longer than kPromptNs to come (wait/promptness.h).
+// It is woken and keeps its position, but others overtake it, and the turn goes to the first behind it that does not
+// stand aside. Its own turn is
+// - when it comes: it is present, polls for a moment for the next release, and that is granted to it;
 // - before it comes: once it has been the first for kShare times as long as it still needs, so that at most one part in
 //   kShare of the time is lost.
 // No waiter stands aside for a fair request, and a fair waiter does not stand aside: strict order has its price. A
-// waiter of a loop of which nothing is known counts as prompt, but has kFirstClaimNs to come.
+// waiter of a loop about which nothing is known counts as prompt, but has kFirstClaimNs to come.
 #pragma once
 
 #include <algorithm>
@@ -41,24 +40,23 @@ namespace holdfast {
 inline constexpr std::uint32_t kOvertakesMax = 64;
 // Time for some sections of ten microseconds: a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
-// More than a thread takes to wake up, less than a loop with other work takes to come. No row shows these two, nor
+// Longer than a thread takes to wake up, shorter than a loop with other work takes to come. No row shows these two, nor
 // kAsideMax: none has a loop with other work, so no waiter stands aside. handoff_test.cc bounds them.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
-// A release looks at no more waiters that stand aside than this; the waiters behind them find a free lock by
-// themselves.
+// A release checks at most this many waiters that stand aside; the waiters behind them find a free lock by themselves.
 inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
 
-/// How long the waiter still takes to come, by what is known of its loop. At least half of its whole delay, as it may
-/// be late.
+/// How long the waiter still takes to come, by the known delay of its loop. At least half of its whole delay, because
+/// it may be late.
 inline std::uint64_t expected_ns(const Head& head) noexcept {
   const std::uint64_t delay = head.waiter.delay_ns;
   return std::max(delay > head.woken_ns ? delay - head.woken_ns : 0, delay / 2);
 }
 
-/// Whether this waiter, though it came before others, leaves its turn to them for now.
+/// Whether this waiter leaves its turn for now to waiters that came later.
 inline bool stands_aside(const Head& head) noexcept {
   return !is_prompt(head.waiter) && !head.waiter.present && head.first_ns <= kShare * expected_ns(head);
 }
@@ -75,10 +73,10 @@ inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) 
 struct Chosen {
   WakeTarget first;
   WakeTarget aside;
-  bool watchers = false;  // wake the watchers, too (lock/watchers.h)
+  bool watchers = false;  // also wake the watchers (lock/watchers.h)
 };
 
-// REQUIRES, for the calls that wake: the caller does not hold a shmtx, as they make system calls.
+// REQUIRES, for the calls that wake: the caller does not hold a shmtx, because they make system calls.
 
 void wake_chosen(World& world, const Chosen& chosen) noexcept;
 /// Wakes the chosen waiters.
@@ -91,7 +89,7 @@ inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
 
-/// Wakes the chosen waiters, and watchers if there are any to wake.
+/// Wakes the chosen waiters, and the watchers if any are to be woken.
 inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& chosen) noexcept {
   wake(dictionary.world(), chosen);
   if (chosen.watchers) [[unlikely]]
@@ -112,7 +110,7 @@ Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t 
              May&& may_stand_aside) noexcept {
   Turn turn{now_ns, queue.first(world, now_ns, overtakes), {}};
   for (int steps = 0; turn.first.block != 0 && may_stand_aside(turn.first.waiter); ++steps) {
-    // Spend time on the first of them only: no turn of an absent waiter behind it comes due.
+    // Spend time only on the first of them: no turn of an absent waiter behind it becomes due.
     const bool counts = turn.aside.block == 0;
     if (counts ? !stands_aside(turn.first) : is_prompt(turn.first.waiter) || turn.first.waiter.present) break;
     if (counts) turn.aside = turn.first;
@@ -135,17 +133,18 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 
 // REQUIRES, for offer(), may_take(), overtake_first() and take(): the lock is free.
 
-/// Chooses the first waiter, and grants the lock to it if it may no longer be overtaken; also chooses the first that
+/// Chooses the first waiter, and grants the lock to it if it may no longer be overtaken. Also chooses the first that
 /// stands aside. Returns the waiters to wake, and whether there are watchers.
 Chosen offer(const LockEntry& lock, World& world) noexcept;
-/// Whether the contender may take the lock now. If not, grants it to the first waiter; wake `chosen` then.
+/// Whether the contender may take the lock now. If not, grants it to the first waiter; then wake `chosen`.
 bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
               Chosen& chosen) noexcept;
-/// Records one overtake of the first waiter, if there is one; false, with nothing recorded, if that is not allowed.
+/// Records one overtake of the first waiter, if there is one. If that is not allowed, returns false and records
+/// nothing.
 bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcept;
-/// Ends a grant: of a holder, or one reserved for a waiter that did not come. REQUIRES: the lock is granted.
+/// Ends a grant: a holder's, or one reserved for a waiter that did not come. REQUIRES: the lock is granted.
 void end_grant(const LockEntry& lock) noexcept;
-/// Grants the lock to the contender, and takes its waiter out of the queue.
+/// Grants the lock to the contender, and removes its waiter from the queue.
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept;
 
 /// Whether there are watchers of a grant that has ended.
@@ -155,7 +154,7 @@ inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
   return lock.watchers().is_first_of_another(lock.is_free() ? 0 : lock.sequence());
 }
 
-/// Whether the lock is reserved for this waiter: granted by a release, not claimed yet.
+/// Whether the lock is reserved for this waiter: granted by a release, not claimed so far.
 bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept;
 /// Turns the reserved grant into the contender's lease. REQUIRES: it is reserved for the contender's waiter.
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept;

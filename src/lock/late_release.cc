@@ -1,4 +1,4 @@
-// The late releases of this process.
+// Late releases of this process.
 #include <cstddef>
 #include <new>
 #include <type_traits>
@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// Between two rounds in which something was refused. The wait for the mutex is most of a round.
-/// No row shows it: a process has to be stopped for that. late_release_test.cc has one.
+/// Pause between two rounds in which something was refused. The wait for the mutex is most of a round. No row shows it:
+/// a process has to be stopped for that. late_release_test.cc has one.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.
@@ -35,17 +35,18 @@ LateReleases& LateReleases::get() noexcept {
   return *releases;
 }
 
-// Make it when the library is loaded: a child forked while another thread makes it would wait for that thread for ever.
+// Make it when the library is loaded. Otherwise a child forked while another thread makes it would wait for that thread
+// for ever.
 [[maybe_unused]] const bool kLateReleasesMade = (LateReleases::get(), true);
 
-// Runs change() on the list; false if this thread is inside already.
+// Runs change() on the list; false if this thread is already inside.
 template <class Change>
 bool LateReleases::change_list(Change&& change) noexcept {
   if (std::exchange(is_inside, true)) return false;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   {
     const platform::LongMutex::Hold lock(mutex_);
-    const platform::ForkGuard no_fork;  // a child must not find the list in the middle of a change
+    const platform::ForkGuard no_fork;  // a child must not find a half-changed list
     change();
     count.store(pending_.size(), kRelaxed);
   }
@@ -73,7 +74,7 @@ void LateReleases::see_to_thread() noexcept {
   if (thread_of_ != self && platform::start_thread(&run, this) == 0) thread_of_ = self;
 }
 
-// Takes all out of the list at first, so that no two threads try one lease.
+// Takes everything out of the list first, so that no two threads try the same lease.
 bool LateReleases::run_round(std::uint64_t patience_ns) noexcept {
   std::list<Pending> mine;
   if (!change_list([&] { mine.swap(pending_); })) return false;

@@ -23,7 +23,7 @@ WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId
   return held ? WatchState::held : WatchState::open;
 }
 
-// While the gate is closed the lock is held, as far as a waiter can know: it attempts again by itself.
+// While the gate is closed the lock counts as held for a waiter: it attempts again by itself.
 WatchState peek_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const WatchState state = peek_lock(watch, liveness, waiter);
   return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
@@ -36,7 +36,7 @@ Watch watch_lock(const LockEntry& lock) noexcept {
   return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);
 }
 
-// Refuses if the key has a live entry of another type. A lock that lacks fields was overwritten.
+// Refuses if the key has a live entry of another type. A lock without all its fields was overwritten.
 Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   if (!change.exists() || change.is(EntryType::lock)) return make_free_lock(change);
   blocked_by.place = 0;
@@ -45,7 +45,7 @@ Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
   return Code::locked;
 }
 
-/// The outcome of an attempt.
+/// The result of an attempt.
 struct Result {
   Lease& lease;
   BlockedBy& blocked_by;
@@ -57,7 +57,7 @@ std::uint64_t place_in_queue(const LockEntry& lock, const Waiter* waiter) noexce
   return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
 }
 
-// The answer to a contender while the gate is closed, whatever the entry says: nobody has the lock here.
+// Answers a contender while the gate is closed, whatever the entry says: nobody has the lock here.
 [[gnu::cold]] Code turn_away(const LockEntry& lock, const Contender& contender, Result& result) noexcept {
   if (is_reserved_for(lock, contender.waiter)) {
     end_grant(lock);
@@ -124,7 +124,7 @@ Code make_free_lock(Transaction& change) noexcept {
   return code;
 }
 
-// A reserved grant has no task yet, nor has one that is incomplete. Nobody is blocked by a holder whose grant does not
+// A reserved grant has no task so far, nor has an incomplete one. Nobody is blocked by a holder whose grant does not
 // count any more.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
@@ -148,8 +148,8 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
   if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
 }
 
-// Without a place in the queue the gate would not ask for the lock: so there is room for one, at the price of values.
-// The lock itself may go for it, as nobody has it yet: so there is room for both.
+// Without a position in the queue the gate would not ask for the lock, so make room for a waiter even by evicting
+// values. The lock itself may be evicted, because nobody has it, so make room for both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // of a lock: a cache line
   if (!result.is_wanted || contender.waiter == nullptr || result.blocked_by.place != 0) return false;
@@ -184,7 +184,7 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
         kAttemptPatienceNs, granules_for(key.size(), lock_size(key.size(), has_gate)));
     if (contender.waiter != nullptr) keep_watched(*contender.waiter, blocked_by);
     if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
-      lease = {};  // it was a grant of no dictionary: attempt again in the next one, if there is any
+      lease = {};  // the grant belongs to no dictionary: attempt again in the next one, if there is any
       continue;
     }
     if (code == Code::ok) trace_acquire(dictionary, key, lease);

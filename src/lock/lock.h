@@ -3,9 +3,9 @@
 // A lock entry, once made, stays until its memory is needed: taking the lock is one store of its owner, releasing it
 // another. Owner and fencing number together prove a lease, so a lease that expired or was taken over can neither
 // release nor renew what another process holds now. A dead process has lost its locks: the kernel is asked, outside the
-// mutex, and the taker swaps out exactly the owner that was found dead.
+// mutex, and the taker replaces exactly the owner that was found dead.
 //
-// Waiters queue in order of arrival; lock/handoff.h says which of them gets a lock that comes free.
+// Waiters queue in order of arrival; lock/handoff.h says which of them gets a lock that becomes free.
 #pragma once
 
 #include <string_view>
@@ -20,19 +20,19 @@ namespace holdfast {
 /// under the key.
 Code make_free_lock(Transaction& change) noexcept;
 
-/// Attempts once to take the lock, in one section of the shard's mutex. A waiter that is refused gets its place in the
+/// Attempts once to take the lock, in one section of the shard's mutex. A refused waiter gets its position in the
 /// queue. `dead`: owners that were found dead; what they hold counts as free. ok, locked, no_memory, too_large,
 /// timeout, busy, removed.
 Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                   Lease& lease, BlockedBy& blocked_by) noexcept;
 
-/// What the gate keeps of the watched lock; null in a plain dictionary, and on damage.
+/// The gate's fields of the watched lock; null in a plain dictionary, and on damage.
 const GateFields* gate_fields_of(const Watch& watch) noexcept;
 
 /// The holder of the watched lock. Reads it without the mutex.
 Blocker blocker_of_lock(const Watch& watch) noexcept;
 
-/// When the grant of the watched lock ends (ms); kExpiryNever for never. Soon, if that is not known yet.
+/// When the grant of the watched lock ends (ms); kExpiryNever for never. Soon, if unknown.
 std::uint64_t end_of_lock(const Watch& watch) noexcept;
 
 }  // namespace holdfast

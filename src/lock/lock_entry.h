@@ -23,25 +23,25 @@
 
 namespace holdfast {
 
-/// Counts the shard's permits entries without a holder: they are memory to be had.
+/// Counts the shard's permits entries without a holder: their memory can be reclaimed.
 inline void count_free_permits(const Shard& shard, std::uint32_t change) noexcept {
   Word32& count = shard.header().perhaps_free;
   count.store(count.load(kRelaxed) + change, kRelaxed);
 }
 
-/// Whether the lease is of the present grant. REQUIRES: it is of this process.
+/// Whether the lease belongs to the present grant. REQUIRES: it belongs to this process.
 inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   const LockWord word = load_word_of(lock);
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
-/// The first block of fencing numbers is small: many keys are locked only once. No row shows it: none times the
+/// The first block of fencing numbers is small: many keys are locked only once. No row shows it: none measures the
 /// first grant of a key.
 inline constexpr std::uint32_t kFirstNumbers = 16;
-/// When to look again at a grant that was incomplete. No row shows it: none stops its owner.
+/// When to check a grant again that was incomplete. No row shows it: none stops its owner.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
-/// The least value of a lock behind a gate.
+/// The smallest value of a lock behind a gate.
 inline constexpr std::uint32_t kLockAndGate = sizeof(LockFields) + sizeof(GateFields);
 
 /// Null in a plain dictionary, and on damage.
@@ -49,7 +49,7 @@ inline GateFields* gate_fields_of(const Segment& segment, std::uint32_t value_si
   const bool there = segment.gate() != nullptr && value_size >= kLockAndGate;
   return there ? reinterpret_cast<GateFields*>(&lock + 1) : nullptr;
 }
-/// Whether the gate lets the lock be granted now; always in a plain dictionary. `fields`: of gate_fields_of().
+/// Whether the gate lets the lock be granted now; always in a plain dictionary. `fields`: from gate_fields_of().
 inline bool may_grant(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->may_grant(segment, *fields));
 }
@@ -79,7 +79,7 @@ struct LockEntry {
   Arena& arena;
   Entry& entry;
   LockFields& fields;
-  GateFields* gate;  // of gate_fields_of()
+  GateFields* gate;  // from gate_fields_of()
 
   LockWord word() const noexcept { return load_word_of(fields); }
   /// kNobody if the lock is free.
@@ -87,7 +87,7 @@ struct LockEntry {
   bool is_free() const noexcept { return word().is_free(); }
   /// The fencing number of the present grant, or of the last one.
   std::uint64_t sequence() const noexcept { return sequence_of(fields, word()); }
-  /// When the present grant ends (ms). One that is incomplete has no end yet: look again soon.
+  /// When the present grant ends (ms). An incomplete grant has no end so far: check again soon.
   std::uint64_t end_ms() const noexcept {
     return is_complete(fields, word()) ? expiry_ms(entry.expiry.load(kRelaxed))
                                        : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
@@ -111,8 +111,8 @@ struct LockEntry {
 
   /// Grants the free lock to `owner`; returns its fencing number. `reserved`: the number of the waiter that must claim
   /// it; 0: it is claimed.
-  // Write all fields of a grant while the lock is free; the store of the word is the commit. One that is reserved is
-  // not held before it is claimed.
+  // Write all fields of a grant while the lock is free; the store of the word is the commit. A reserved lock is not
+  // held before it is claimed.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
     const bool is_coarse = request.exptime == 0.0;
     const std::uint64_t now = is_coarse ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
@@ -131,14 +131,14 @@ struct LockEntry {
     fields.granted.store(turn, kRelease);
     crash_order();
     commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);
-    // Behind the word: a death in between leaves a limit that the turn has passed, and the next grant takes another
-    // block. A new limit beside the old turn might seem to leave it numbers, those of other locks.
+    // After the word: a death in between leaves a limit that the turn has passed, and the next grant takes another
+    // block. A new limit with the old turn might seem to leave it numbers, which belong to other locks.
     fields.limit.store(next.limit, kRelaxed);
     return next.sequence;
   }
 
   /// Makes `task` the holder; 0: none.
-  // release: pairs with blocker_of_lock(). A reader that sees this task sees the sequence of its grant.
+  // Release: pairs with blocker_of_lock(). A reader that sees this task sees the sequence of its grant.
   void name_holder(std::uint32_t task) const noexcept { fields.task.store(task, kRelease); }
 
   /// Ends the grant, and drops its reason.
@@ -153,7 +153,7 @@ struct LockEntry {
     std::uint64_t sequence;
     std::uint32_t limit;  // the last turn of its block
   };
-  // The limit leaves none to the fast path.
+  // The limit leaves no numbers to the fast path.
   NextNumber next_number_of_gate() const noexcept {
     const std::uint64_t number = segment.gate()->next_number(*gate);
     fields.sequence_high.store(static_cast<std::uint32_t>(number >> 32), kRelaxed);
@@ -172,10 +172,11 @@ struct LockEntry {
   }
 };
 
-/// Judges the lease before an operation changes its grant. ok: it is the present grant, which is complete. not_owner:
-/// it is not. not_found: nobody has the lock. timeout: its owner is about to write the grant's fields; the operation
-/// must return that, so that it runs again (Transaction::is_settled()). REQUIRES: the transaction found a lock.
-// An expired lease is the present grant until another takes its place.
+/// Checks the lease before an operation changes its grant. ok: it belongs to the present grant, which is complete.
+/// not_owner: it does not. not_found: nobody has the lock. timeout: its owner is about to write the grant's fields; the
+/// operation must return this code, so that it runs again (Transaction::is_settled()). REQUIRES: the transaction found
+/// a lock.
+// An expired lease stays the present grant until another replaces it.
 inline Code judge_grant(Transaction& change, const Lease& lease) noexcept {
   const LockEntry lock = LockEntry::of(change);
   if (lock.is_free()) return Code::not_found;

@@ -18,7 +18,7 @@ namespace {
 void read_lock(Transaction& change, HolderInfo& holder) noexcept {
   const EntryView& view = change.view();
   const LockEntry lock = LockEntry::of(change);
-  // Nobody may use a lease before its grant is complete: name the process only.
+  // Nobody may use a lease before its grant is complete, so report only the process.
   if (!wait_until_complete(lock.fields)) {
     holder.lease.owner = lock.owner();
     holder.since_ns = platform::monotonic_ns();

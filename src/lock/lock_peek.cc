@@ -1,4 +1,4 @@
-// What a key is held by and waited for by, as seen without the mutex.
+// Reads the holders and waiters of a key without the mutex.
 #include <algorithm>
 #include <atomic>
 
@@ -17,9 +17,9 @@ namespace holdfast {
 
 namespace {
 
-/// Tries before a pause, and pauses before the answer is timeout. To read a lock takes a fraction of a microsecond, so
-/// it fits between two changes of others; to read ten thousand holders may not.
-/// Row of kTries: lock + unlock of a worker, while top and serve do (bench-look). No row comes to a pause.
+/// Tries before a pause, and pauses before the answer is timeout. Reading a lock takes a fraction of a microsecond, so
+/// it fits between two changes of others; reading ten thousand holders may not. Row of kTries: lock + unlock of a
+/// worker, while top and serve do (bench-look). No row reaches a pause.
 constexpr int kTries = 64;
 constexpr int kPauses = 20;
 constexpr std::uint64_t kPauseNs = 1'000'000;
@@ -35,8 +35,8 @@ class Peek {
     count_ = {};
     const std::uint64_t start = shard_.epoch();
     const bool sense = read_key();
-    // Half of a change may look like damage: then somebody has the mutex. Acquire: where it is free, all that was done
-    // with it is seen, and the epoch with that.
+    // Half of a change may look like damage: then somebody has the mutex. Acquire: if it is free, everything that was
+    // done with it is visible, and the epoch with that.
     const bool settled = sense || shard_.header().mutex.word.load(kAcquire) == 0;
     if (!settled || !shard_.unchanged_since(start)) return Seen::torn;
     count = count_;
@@ -68,7 +68,7 @@ class Peek {
 bool Peek::find(EntryView& view, bool& found) const noexcept {
   const std::uint32_t hash = key_.short_hash();
   std::uint32_t walked = 0;
-  // Acquire pairs with commit(): the entry behind a link is complete.
+  // Acquire: pairs with commit(), so the entry behind a link is complete.
   for (std::uint32_t block = shard_.bucket_of(hash).load(kAcquire); block != 0;
        block = view.entry->next.load(kAcquire)) {
     if (walked >= shard_.granules() || !shard_.inspect_in(hash, block, view)) return false;
@@ -115,7 +115,7 @@ bool Peek::read_lock(const EntryView& view) noexcept {
   return sense;
 }
 
-// Whether all that was read is of one grant. The acquire fence: as in read_grant().
+// Whether everything that was read belongs to one grant. The acquire fence: as in read_grant().
 bool Peek::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder, bool& sense) const noexcept {
   const LockFields& lock = view.lock();
   if (!read_grant(*view.entry, lock, seen)) return false;
@@ -133,7 +133,7 @@ bool Peek::copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& hold
   EntryView view{};
   if (!is_holder_of(block, hash, view)) return false;
   const HolderFields& fields = holder_of(view);
-  if (fields.sequence.load(kRelaxed) != holder.lease.sequence) return true;  // of an earlier grant, about to go
+  if (fields.sequence.load(kRelaxed) != holder.lease.sequence) return true;  // of an earlier grant, about to be removed
   load_bytes(reinterpret_cast<const Word64*>(&fields + 1), holder.reason.data(),
              view.value_size - sizeof(HolderFields));
   return true;
@@ -171,7 +171,7 @@ void Peek::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
              record.value_size - sizeof(HolderFields));
 }
 
-// What is no waiter ends the walk: the queue was changed meanwhile, or a death has left it so.
+// A block that is no waiter ends the walk: the queue was changed in the meantime, or a death has left it so.
 void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
   std::uint32_t steps = 0;
   EntryView view{};
@@ -190,10 +190,10 @@ void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
 Code peek_until_whole(Peek& peek, Shard& shard, HolderCount& count) noexcept {
   for (int pauses = 0;; ++pauses) {
     for (int i = 0; i < kTries; ++i) {
-      shard.catch_up();  // a waiter may be where others have made the arena grow
+      shard.catch_up();  // a waiter may be in the part by which others have grown the arena
       const Seen seen = peek.run(count);
       if (seen == Seen::whole) return Code::ok;
-      // What looks like damage may lie where the arena has grown.
+      // Apparent damage may be in the part by which the arena has grown.
       if (seen == Seen::damaged && !shard.catch_up()) return Code::corrupt;
       platform::cpu_relax();
     }

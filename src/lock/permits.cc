@@ -15,18 +15,18 @@ namespace holdfast {
 
 namespace {
 
-/// An attempt overtakes no more waiters at once than this, whatever they want: it has to look at each. No row shows
-/// these two: none waits for permits.
+/// An attempt overtakes at most this many waiters at once, whatever they want: it has to check each. No row shows these
+/// two: none waits for permits.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
-/// A peek without the mutex reads no more holder records than this.
+/// A peek without the mutex reads at most this many holder records.
 constexpr std::uint32_t kRecordsSeen = 4;
-/// A refused attempt asks about so many holders if there are many, and it is not yet time to check all of them.
-/// Rows: Many holders of one key, "refused try".
+/// A refused attempt asks about this many holders if there are many and it is not time to check all of them. Rows: Many
+/// holders of one key, "refused try".
 constexpr std::uint32_t kSomeHolders = 4;
 
 // --- what a waiter peeks at ---
 
-// Whether one of the first holder records counts no more: an attempt would then find more permits than there seem to
+// Whether one of the first holder records no longer counts: an attempt would then find more permits than there seem to
 // be.
 bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& liveness) noexcept {
   const std::uint32_t flush = watch.segment->flush_epoch();
@@ -42,7 +42,7 @@ bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& li
 }
 
 // Only the first of the queue has to learn that it may go: it wakes the next. But if the first is late or dead, or a
-// holder record counts no more, the waiters behind it must come in its place.
+// holder record no longer counts, the waiters behind it must come instead.
 WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
@@ -57,9 +57,9 @@ WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const Waite
 }
 
 // The blocker is the only holder of a rwlock, if it leaves too few permits. The owner and fencing number of a holder
-// record are constant, and the number is never given twice: the same number before and after means that all was read
-// from that record, and that it was the first. Another task than the one that took a permit of a semaphore may give it
-// back, so a semaphore has no blocker.
+// record are constant, and the number is never reused. So the same number before and after means that everything was
+// read from that record, and that it was the first. A task other than the one that took a permit of a semaphore may
+// give it back, so a semaphore has no blocker.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.entry->flags.load(kAcquire) != static_cast<std::uint32_t>(PermitsKind::rwlock)) return {};
@@ -79,7 +79,7 @@ Blocker blocker_of_permits(const Watch& watch) noexcept {
   return {owner, task, sequence, expiry_ms(end)};
 }
 
-// Of the records that a peek reads, as in may_purge().
+// Reads the first records only, as may_purge() does.
 std::uint64_t end_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   std::uint64_t end = kNever;
@@ -94,7 +94,7 @@ std::uint64_t end_of_permits(const Watch& watch) noexcept {
   return end;
 }
 
-// Expired or dead holders behind the first records are found by attempts alone.
+// Only attempts find expired or dead holders behind the first records.
 constexpr WatchKind kPermitsWatch{&peek_permits, &blocker_of_permits, &end_of_permits, false};
 
 // --- an attempt ---
@@ -115,8 +115,8 @@ class PermitsAttempt {
         flush_(change.flush_epoch()) {}
 
   Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
-    // Make room for all memory at once: nothing may move after the holder record is filled. Look again after making
-    // room: that takes time, and what is there may have ended.
+    // Make room for all memory at once: nothing may move after the holder record is filled. Check again after making
+    // room: that takes time, and an existing entry may have ended.
     bool exists = false;
     std::uint32_t block = 0;
     for (int tries = 0;; ++tries) {
@@ -146,7 +146,7 @@ class PermitsAttempt {
     return change_.is(EntryType::permits) && change_.view().entry->flags.load(kRelaxed) == kind();
   }
 
-  // For a key without permits of this kind: ok if no live entry is in the way, so that permits may take its place.
+  // For a key without permits of this kind: ok if no live entry is in the way, so that permits may replace it.
   Code take_over() noexcept {
     if (!change_.exists()) return Code::ok;
     blocked_by_.place = 0;
@@ -171,7 +171,7 @@ class PermitsAttempt {
     return Code::locked;
   }
 
-  // Whether the permits can be had now; if not, queues the waiter.
+  // Whether the permits are available now; if not, queues the waiter.
   Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
     const std::uint32_t want = contender_.request.want;
@@ -199,7 +199,7 @@ class PermitsAttempt {
       check_holders_of(permits, all);
   }
 
-  // Checks them here and now if there are few, or if `all`. Of many it only notes that a check is due.
+  // Checks them here and now if there are few, or if `all`. If there are many, it only records that a check is due.
   void check_holders_of(const PermitsEntry& permits, bool all) noexcept {
     if (!all && !permits.has_few_holders()) {
       if (long_check_ != CheckState::done && permits.claim_check(!dead_.empty())) long_check_ = CheckState::due;
@@ -221,7 +221,7 @@ class PermitsAttempt {
     return first;
   }
 
-  // Whether the waiters before this request let it go ahead. REQUIRES: there are enough permits.
+  // Whether the waiters before this request let it go first. REQUIRES: there are enough permits.
   bool may_go(const PermitsEntry& permits, const Head& first) noexcept {
     if (!permits.has_waiters()) return true;
     const Waiter* const self = contender_.waiter;
@@ -251,7 +251,7 @@ class PermitsAttempt {
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, contender_.request.want);
   }
 
-  // The permits lie idle until the first waiter comes, or has not come in time: try again then.
+  // The permits are idle until the first waiter comes, or has not come in time: try again then.
   void give_up_on(const Head& first) noexcept {
     const std::uint64_t claim_ns = holdfast::claim_ns(first.waiter);
     const std::uint64_t left_ns = claim_ns - std::min(claim_ns, first.woken_ns);
@@ -263,7 +263,7 @@ class PermitsAttempt {
     permits.collect_owners(blocked_by_.holders, permits.has_few_holders() ? kFewHolders : kSomeHolders);
   }
 
-  // Takes the waiter out of the queue: while there is no memory for its holder record, it must not block others.
+  // Removes the waiter from the queue: while there is no memory for its holder record, it must not block others.
   Chosen stand_back() noexcept {
     if (contender_.waiter == nullptr) return {};
     const PermitsEntry permits = entry();
@@ -309,17 +309,17 @@ class PermitsAttempt {
   BlockedBy& blocked_by_;
   CheckState& long_check_;
   const std::uint32_t flush_;
-  std::uint64_t next_end_ = kExpiryNever;  // when the next holder ends (ms), as far as it is known
-  bool checked_ = false;                   // at all holders; their owners are named
+  std::uint64_t next_end_ = kExpiryNever;  // when the next known holder ends (ms)
+  bool checked_ = false;                   // all holders were checked; their owners are named
   bool overtakes_ = false;
 };
 
 // --- a check of many holders ---
 
-/// Holders that are checked in one section of the mutex: some microseconds. No row shows these two, as in Many holders
-/// of one key hardly any try is one that checks; permits_many_test.cc has such tries.
+/// Holders that are checked in one section of the mutex: some microseconds. No row shows these two, because in Many
+/// holders of one key hardly any try is one that checks; permits_many_test.cc has such tries.
 constexpr std::uint32_t kHoldersPerSection = 256;
-/// Of so many checks one is made in one section, to count again: counts that were overwritten are corrected there.
+/// One in this many checks is made in one section, to count again: it corrects counts that were overwritten.
 constexpr std::uint32_t kChecksPerRecount = 64;
 
 void name_owners(const HolderCheck& check, TokenSet& owners) noexcept {
@@ -373,7 +373,7 @@ bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet&
   HolderCheck check;
   Chosen chosen;
   Code code = Code::ok;
-  // The numbers descend, so the parts come to an end.
+  // The numbers descend, so the loop terminates.
   while (check.next != 0 && code == Code::ok) {
     code = dictionary.transact(
         key, [&](Transaction& change) { return check_part(change, dead, recount, check, chosen); }, kAttemptPatienceNs);

@@ -12,7 +12,7 @@ namespace holdfast {
 
 namespace {
 
-// Of many holders: a check of all of them takes a few dozen nanoseconds for each. So checks take a few hundredths of
+// For many holders: a check of all of them takes a few dozen nanoseconds for each. So checks take a few hundredths of
 // the time if leases end, and a few thousandths if none does. Rows: Many holders of one key, "refused try", where none
 // ends; no row has leases that do.
 constexpr std::uint32_t kHoldersPerMs = 1024;
@@ -36,7 +36,7 @@ Code PermitsEntry::judge_holder(const HolderList::Cursor& at) const noexcept {
   return at.found() && is_live_holder(at, segment.flush_epoch()) ? Code::ok : Code::not_owner;
 }
 
-// Checks a few holders only: among many of which these have ended, some other is taken to live.
+// Checks only a few holders: if these have ended but there are many, some other one is assumed to live.
 bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at(chain);
@@ -45,7 +45,7 @@ bool PermitsEntry::has_live_holder(std::uint32_t flush) const noexcept {
   return at.found();
 }
 
-// Takes the record out if it does not count, or notes when it ends, and goes on.
+// Removes the record if it does not count, or records when it ends, and moves on.
 bool PermitsEntry::check_one(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
                              std::uint64_t& next_end) const noexcept {
   const Token owner = at.fields().owner.load(kRelaxed);
@@ -94,7 +94,7 @@ bool PermitsEntry::claim_check(bool at_once) const noexcept {
       !(rested_for_ends && time_passed(fields.next_end.load(kRelaxed))))
     return false;
   fields.looked.store(static_cast<std::uint32_t>(now), kRelaxed);
-  // Else it holds as it is: what the check finds is not earlier.
+  // Otherwise it stays as it is: what the check finds is not earlier.
   if (time_passed(fields.next_end.load(kRelaxed))) fields.next_end.store(kNever, kRelaxed);
   return true;
 }
@@ -108,7 +108,7 @@ void PermitsEntry::check_some(HolderCheck& check, std::uint32_t flush, const Tok
   }
   HolderList::Cursor at =
       check.next == HolderCheck::kFirst ? HolderList::Cursor(chain) : HolderList::Cursor(chain, check.next);
-  // Goes on with a holder that has its number: only such a one can be found again.
+  // Continue with a holder that has its number: only such a holder can be found again.
   for (std::uint32_t seen = 0; at.found() && (seen < max || at.sequence() == 0); ++seen) {
     if (!check_one(at, flush, dead, check.next_end)) {
       check.removed = true;
@@ -119,7 +119,7 @@ void PermitsEntry::check_some(HolderCheck& check, std::uint32_t flush, const Tok
   }
   if (chain.empty()) count_free_permits(shard, 1);
   const std::uint64_t next = at.found() ? at.sequence() : 0;
-  if (next >= check.next) return arena.set_damaged();  // it would not come to an end
+  if (next >= check.next) return arena.set_damaged();  // it would not terminate
   check.next = next;
   if (next == 0) fields.next_end.store(std::min(fields.next_end.load(kRelaxed), check.next_end), kRelaxed);
 }
@@ -155,7 +155,7 @@ std::uint64_t PermitsEntry::newest_grant(std::uint32_t flush, const TokenSet& de
   return 0;
 }
 
-// Extends the entry if needed: it must not end before its holder records, nor be of an older epoch.
+// Extends the entry if needed: it must not end before its holder records, nor belong to an older epoch.
 void PermitsEntry::make_room_for_end(std::uint64_t word) const noexcept {
   const std::uint64_t now = entry.expiry.load(kRelaxed);
   if (fields.holders.load(kRelaxed) == 0 || earlier(now, word) == now) commit(entry.expiry, word);
@@ -193,7 +193,7 @@ Code PermitsEntry::give_back(const Lease& lease, Since& since) const noexcept {
   const HolderList chain = holders();
   HolderList::Cursor at = chain.find(lease.owner, lease.sequence);
   if (arena.damaged()) return Code::corrupt;
-  // A record that has expired but was not purged yet still counts as held; a flushed one does not.
+  // A record that has expired but was not purged still counts as held; a flushed one does not.
   if (!at.found() || is_flushed(at.expiry().load(kRelaxed), segment.flush_epoch())) return Code::not_owner;
   const std::uint32_t count = at.fields().count.load(kRelaxed);
   since.bits = at.fields().since.load(kRelaxed);

@@ -1,12 +1,12 @@
 // The entry of permits: the single stores that grant permits and give them back.
 //
-// The chain of holder records is the truth; `used`, the sum of their counts, follows from it. A walk over the chain
-// takes time for each holder, so grant by `used` alone where that is possible. Only when there seem to be too few
-// permits, a check of the chain takes out the records that have expired, were flushed or belong to a dead process.
+// The chain of holder records is the truth; `used`, the sum of their counts, follows from it. A walk along the chain
+// takes time for each holder, so grants use only `used` if possible. Only when there seem to be too few permits, a
+// check of the chain removes the records that have expired, were flushed or belong to a dead process.
 //
-// A few holders are checked in each such attempt, by purge(). Of many, only some are, until a check of all is due:
-// when one of them ends, or after a while. One attempt claims it and checks a part of them at a time, with the mutex
-// released in between (lock/permits.cc).
+// If there are few holders, each such attempt checks them all, by purge(). If there are many, it checks only some of
+// them, until a check of all is due: when one of them ends, or after a while. One attempt claims this check and checks
+// a part of them at a time, with the mutex released in between (lock/permits.cc).
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -30,16 +30,16 @@ namespace holdfast {
 
 class World;
 
-/// Up to so many holders are checked in one section. Rows: Many holders of one key, which has both ways.
+/// Up to this many holders are checked in one section. Rows: Many holders of one key, which has both ways.
 inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 
-/// A check of many holders, and how far it has come.
+/// A check of many holders, and its progress.
 struct HolderCheck {
   static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
-  std::uint64_t next = kFirst;  // it goes on at the holder with this fencing number; 0: it is over
+  std::uint64_t next = kFirst;  // it continues at the holder with this fencing number; 0: it is over
   std::uint64_t next_end = kNever;
   bool removed = false;                // some records did not count
-  std::array<Token, kSlots> owners{};  // by slot, one of those seen
+  std::array<Token, kSlots> owners{};  // by slot, one of the owners seen
 
   void see(Token owner) noexcept {
     if (slot_of(owner) < kSlots) owners[slot_of(owner)] = owner;
@@ -74,13 +74,13 @@ struct PermitsEntry {
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
   HeldKind kind() const noexcept { return held_kind(static_cast<PermitsKind>(entry.flags.load(kRelaxed))); }
   HolderList holders() const noexcept { return {shard, arena, fields, entry.hash.load(kRelaxed)}; }
-  /// Whether so many permits are free, by `used`.
+  /// Whether that many permits are free, by `used`.
   bool has(std::uint32_t want) const noexcept {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
   }
 
-  /// Whether `used` is less than the count of the first holder record: it was overwritten. While a writer holds, this
-  /// shows every decrease; while readers hold, it shows a `used` of 0, which would let a writer in.
+  /// Whether `used` is less than the count of the first holder record, so it was overwritten. While a writer holds,
+  /// this shows every decrease. While readers hold, it shows a `used` of 0, which would let a writer in.
   bool is_understated() const noexcept {
     const HolderList chain = holders();
     if (chain.empty()) return false;
@@ -92,26 +92,26 @@ struct PermitsEntry {
 
   bool has_few_holders() const noexcept { return fields.number.load(kRelaxed) <= kFewHolders; }
 
-  /// Takes out the records that no longer count, and collects the owners of the others, as many as fit. Returns when
-  /// the next record expires (ms); kExpiryNever: none does.
+  /// Removes the records that no longer count, and collects the owners of the others, as many as fit. Returns when the
+  /// next record expires (ms); kExpiryNever: none does.
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept;
-  /// Of many holders: whether it is time to check all of them, or `at_once`. If so, the caller is to do it, by
-  /// check_some(). Others rest meanwhile.
+  /// With many holders: whether it is time to check all of them, or `at_once`. If true, the caller must do so, by
+  /// check_some(). Others do not check in the meantime.
   bool claim_check(bool at_once) const noexcept;
   /// Checks `max` more holders.
   void check_some(HolderCheck& check, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
   /// When an attempt may check all of many holders because one has expired (ms); kExpiryNever: none expires.
   std::uint64_t next_check_ms() const noexcept;
-  /// Collects owners: of all holders, but of no more than `max`.
+  /// Collects owners of all holders, but of no more than `max`.
   void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
   /// Whether a record with this fencing number, or a smaller one, counts.
   bool has_holder_up_to(std::uint64_t grant, std::uint32_t flush, const TokenSet& dead) const noexcept;
   /// The largest fencing number of a record that counts; 0: there is none.
   std::uint64_t newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept;
 
-  /// Adds a filled holder record. REQUIRES: `holder.expiry` is of this epoch.
+  /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to this epoch.
   void add(std::uint32_t block, const Holder& holder) const noexcept;
-  /// Notes the record that a new entry was made with.
+  /// Records the holder with which a new entry was made.
   void note_first(std::uint32_t block, const Holder& holder) const noexcept;
 
   /// Gives back the lease's permits; `since` says since when it had them. ok, not_owner, corrupt. Call offer() after
@@ -120,8 +120,8 @@ struct PermitsEntry {
   /// Gives back all of the lease's permits but `count`. ok, not_owner, corrupt, invalid (`count` is 0, or more than the
   /// lease has).
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
-  /// Gives the lease another end; `before_ms` is the one it had. ok, not_owner, corrupt, not_found (no process has
-  /// permits).
+  /// Gives the lease another end; `before_ms` becomes its previous end. ok, not_owner, corrupt, not_found (no process
+  /// has permits).
   Code extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept;
   /// Makes `task` the holder; 0: none. ok, not_owner, corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;

@@ -29,8 +29,8 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
       patience_ns);
 }
 
-// The same for what changes the grant of `lease`: `on_lock` runs only if that is the present grant and complete; else
-// the code is that of judge_grant().
+// The same for operations that change the grant of `lease`: `on_lock` runs only if that is the present grant and
+// complete; otherwise the code is that of judge_grant().
 template <class OnLock, class OnPermits>
 Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
                 OnPermits&& on_permits, std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
@@ -52,7 +52,7 @@ Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Whether it is not known if some holder lives: then the wait may have been for what a dead process holds.
+// Whether it is unknown if some holder lives: then the wait may have been for something that a dead process holds.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
@@ -98,8 +98,8 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
 
 namespace {
 
-// The lease may be any process's. Its owner releases the lock's word without the mutex, but not while the owner of the
-// mutex has it, as here.
+// The lease may belong to any process. Its owner releases the lock's word without the mutex, but not while the owner of
+// the mutex has it, as here.
 Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   Since since{};

@@ -1,9 +1,9 @@
-// What ends a hold or a wait, of locks and permits alike: unlock, break, renew, adopt, leave; and late releases.
+// Ends holds and waits, of locks and permits alike: unlock, break, renew, adopt, leave; and late releases.
 //
 // Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
-// shard, for callers that do not come again (holdfast_unlock_for_certain). A thread tries again until each lease is
-// given back or lost, then it ends. Where no thread can be started, the next call that finds something held tries them.
-// A forked child inherits notes of its parent's leases: it drops each at the first attempt, which is refused with
+// shard. They serve callers that will not retry (holdfast_unlock_for_certain). A thread tries again until each lease is
+// given back or lost, then it ends. If no thread can be started, the next call that finds something held tries them. A
+// forked child inherits the records of its parent's leases: it drops each at the first attempt, which is refused with
 // not_owner.
 #pragma once
 
@@ -24,15 +24,15 @@
 
 namespace holdfast {
 
-/// Ends a wait: leaves the queue, and hands on what was granted but not claimed. system: that is done, but it is
-/// unknown of one of the holders whether it lives.
+/// Ends a wait: leaves the queue, and passes on what was granted but not claimed. system: that is done, but it is
+/// unknown whether one of the holders lives.
 Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
 /// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// The same for a caller that does not come again: clears the lease, unless there is no memory. What is refused now is
-/// given back later (LateReleases).
+/// The same for a caller that will not retry: clears the lease, unless there is no memory. What is refused now is given
+/// back later (LateReleases).
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
@@ -43,7 +43,7 @@ Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std
 /// The seconds left; 0: the lease never ends. ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
-/// The slow path of unlock(), by the mutex.
+/// The slow path of unlock(), with the mutex.
 Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept;
 
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
@@ -63,8 +63,8 @@ class LateReleases {
   /// Whether any lease waits for an attempt. A hint.
   static bool any() noexcept { return count.load(kRelaxed) != 0; }
 
-  /// Takes the lease over. False, with nothing done: there is no memory, or a signal handler has interrupted a call of
-  /// this thread.
+  /// Takes the lease over. Returns false and does nothing if there is no memory, or if a signal handler has interrupted
+  /// a call of this thread.
   bool add(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
   /// Tries each of them once, and waits for no mutex. Returns whether any lease is over now.
   bool retry() noexcept { return run_round(0); }
@@ -80,7 +80,7 @@ class LateReleases {
   static void* run(void* argument) noexcept;
   bool run_round(std::uint64_t patience_ns) noexcept;
   void see_to_thread() noexcept;
-  /// The thread ends if there is nothing left to do.
+  /// Whether nothing is left to do: then the thread ends.
   bool is_done() noexcept;
   template <class Change>
   bool change_list(Change&& change) noexcept;
@@ -89,7 +89,7 @@ class LateReleases {
 
   platform::LongMutex mutex_;  // guards what follows, which changes only inside a ForkGuard
   std::list<Pending> pending_;
-  Token thread_of_ = kNobody;  // the process that the thread runs in; kNobody: there is none
+  Token thread_of_ = kNobody;  // the process that the thread runs in; kNobody: none
 };
 
 }  // namespace holdfast

@@ -1,5 +1,5 @@
-// Request and Lease: the terms of a request and the proof of a grant, for locks, rwlocks and semaphores alike; and what
-// statistics (dict/statistics.h) and tracers (base/probe.h) get to know of them.
+// Request and Lease: the terms of a request and the proof of a grant, for locks, rwlocks and semaphores; and what
+// statistics (dict/statistics.h) and tracers (base/probe.h) learn about them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Parker;
 /// How long a prompt waiter may take to claim what a release granted to it.
 inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 
-/// Callers have their own timeouts: retry soon rather than block on a mutex of a stopped owner.
+/// Callers have their own timeouts, so retry soon instead of blocking on a mutex whose owner is stopped.
 inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
 /// The proof of a grant: its holder, and its fencing number.
@@ -31,16 +31,16 @@ struct Lease {
 struct Request {
   double exptime = 0;
   std::uint32_t holder_task = 0;           // the task that becomes the holder; 0: none
-  std::uint32_t task = 0;                  // the task that waits; 0: not known
+  std::uint32_t task = 0;                  // the task that waits; 0: unknown
   bool fair = false;                       // overtakes no waiter, and is not overtaken
-  double timeout = 0;                      // seconds after which it stops waiting; 0: not known
+  double timeout = 0;                      // seconds after which it stops waiting; 0: unknown
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
   bool tries = false;                      // its wait ends when another machine is found to have the lock
-  bool waits_next = false;                 // an attempt that a wait follows if it is refused
+  bool waits_next = false;                 // a wait follows this attempt if it is refused
   bool blocks = false;                     // its thread stops while it waits: the first attempts may spin
   HeldKind kind = HeldKind::lock;
   std::uint32_t want = 1;   // permits
-  std::uint32_t total = 1;  // permits of the entry; the latest request decides it
+  std::uint32_t total = 1;  // permits of the entry; the latest request sets it
 };
 
 /// A request for a key, and the process that makes it.
@@ -54,7 +54,7 @@ struct Contender {
 struct WaitStep {
   Parker& parker;
   std::uint32_t waiter;
-  double& sleep;  // out: seconds after which it takes the next step, if nothing wakes it before
+  double& sleep;  // out: seconds after which it takes the next step, if nothing wakes it earlier
 };
 
 // --- statistics. REQUIRES: the thread holds no shmtx. ---
@@ -64,11 +64,11 @@ void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std
                 bool in_vain) noexcept;
 /// Counts an attempt that did not wait and found something held.
 void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept;
-/// Counts a hold that was given back just now.
+/// Counts a hold that was just given back.
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept;
 
-// --- probes. They lie on the path of every lock, so each is a load of a word that tracers count themselves in (a
-// semaphore of USDT); only then the arguments are brought together. ---
+// --- probes. They run on the path of every lock, so each is a load of a word in which tracers count themselves (a USDT
+// semaphore). The arguments are computed only if the word is not 0. ---
 
 #if HOLDFAST_PROBES
 
@@ -79,7 +79,7 @@ void release(Dictionary& dictionary, std::string_view key, const Lease& lease) n
 
 }  // namespace trace_internal
 
-// The kernel changes them, on behalf of a tracer. It is enough that each call looks again.
+// The kernel changes them, on behalf of a tracer. It is enough that each call reads them again.
 extern "C" unsigned short holdfast_acquire_semaphore __attribute__((visibility("hidden")));
 extern "C" unsigned short holdfast_release_semaphore __attribute__((visibility("hidden")));
 
@@ -88,7 +88,7 @@ inline void trace_acquire(Dictionary& dictionary, std::string_view key, const Le
   if (holdfast_acquire_semaphore != 0) [[unlikely]]
     trace_internal::acquire(dictionary, key, lease);
 }
-/// They were given back.
+/// The lock, or permits, were given back.
 inline void trace_release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   if (holdfast_release_semaphore != 0) [[unlikely]]
     trace_internal::release(dictionary, key, lease);

@@ -1,4 +1,4 @@
-// Apart from request.cc: here, every static probe has a semaphore.
+// Separate from request.cc because here every static probe has a semaphore.
 #include "lock/request.h"
 
 #if HOLDFAST_PROBES

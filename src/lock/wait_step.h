@@ -2,10 +2,9 @@
 // after them.
 //
 // An attempt runs with a shard's mutex held, and must not ask the kernel there whether a process lives. So it names the
-// owners in its way. Those that are dead are given to a second attempt, which treats exactly them as gone. A token is
-// never given out again: an owner that was found dead stays dead. If it is unknown whether a holder lives, take nothing
-// from it: an attempt ends with `system`. A wait goes on, as there may be a release, and ends with `system` if none
-// comes.
+// owners in its way. The dead ones are passed to a second attempt, which treats exactly them as gone. A token is never
+// reused, so an owner that was found dead stays dead. If it is unknown whether a holder lives, take nothing from it: an
+// attempt ends with `system`. A wait continues, because there may be a release, and ends with `system` if none comes.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +24,20 @@
 
 namespace holdfast {
 
-/// What refused an attempt.
+/// Why an attempt was refused.
 struct BlockedBy {
   TokenSet holders;                     // the owners in the way; none: an ordinary value
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
-  std::uint64_t place = 0;              // the waiter's place in the queue
+  std::uint64_t place = 0;              // the waiter's position in the queue
   Watch watch;
   std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
-  Parker* parker = nullptr;    // of the waiter that attempts, which keeps the watched segment; null: nobody waits
+  Parker* parker = nullptr;    // of the waiter that attempts; it keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;
 };
 
-/// Keeps what the watch of that waiter leads to. The reference is not on this stack: a child that another thread forks
-/// would have it for good. REQUIRES: the EpochGuard in which the watch was made.
+/// Keeps the memory that the watch of that waiter uses. The reference is not on this stack: a child that another thread
+/// forks would keep it for ever. REQUIRES: the EpochGuard in which the watch was made.
 inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
   const Segment* const segment = blocked_by.watch.segment;
   if (segment == nullptr || blocked_by.kept == segment) return;
@@ -71,8 +70,8 @@ inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
 /// next step.
 Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
-/// Notes how long the waiter took to come, as WaitQueue::delay_of() says. Whether that is the first that is known of
-/// its loop, and the loop is a slow one: then `waiter` says so now.
+/// Records how long the waiter took to come, as reported by WaitQueue::delay_of(). Returns whether this is the first
+/// delay that is known of its loop, and the loop is slow: then `waiter` says so now.
 bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
 
 /// Whether the waiter of a slow loop may poll for its turn for a moment, to be present (lock/handoff.h).
@@ -98,7 +97,7 @@ Code wait_once(World& world, const WaitStep& step, const Request& request, Attem
   blocked_by.parker = &parker;
   const auto try_once = [&](const TokenSet& dead) noexcept { return attempt(waiter, dead, blocked_by); };
   Code code = try_past_the_dead(world, self, blocked_by, try_once);
-  // The queue was told that nothing is known of its loop. Now there is.
+  // The waiter was queued as one of an unknown loop. Now its delay is known.
   if (blocked_by.delay_ns != 0 && learns_to_be_slow(parker, waiter, blocked_by.delay_ns) && code == Code::locked)
     code = try_past_the_dead(world, self, blocked_by, try_once);
   if (waiter.present && code == Code::locked) {

@@ -10,7 +10,7 @@ namespace holdfast {
 
 namespace {
 
-// Whether the watcher is still in the queue. A wake-up takes it out; a repair takes out all.
+// Whether the watcher is still in the queue. A wake-up removes it; a repair removes all.
 bool has_place(const Watch& watch, const WaiterId& watcher) noexcept {
   EntryView view{};
   return watch.shard->inspect(watch.block, view) && view.type == EntryType::watcher &&
@@ -45,7 +45,7 @@ struct WatchAttempt {
   std::uint64_t& grant;
   BlockedBy& blocked_by;
   Chosen chosen;
-  bool check_is_due = false;  // at many holders of permits
+  bool check_is_due = false;  // for many holders of permits
 
   Code at_lock(const LockEntry& lock) noexcept;
   Code at_permits(const PermitsEntry& permits) noexcept;
@@ -91,7 +91,7 @@ Code WatchAttempt::at_permits(const PermitsEntry& permits) noexcept {
   return Code::locked;
 }
 
-// A live value is in the way, as it is of a request for the lock.
+// A live value is in the way, as it is for a request for the lock.
 Code WatchAttempt::at_value(const Transaction& change) noexcept {
   if (!change.exists()) return grant == 0 && change.segment().gate() != nullptr ? Code::elsewhere : Code::ok;
   blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
@@ -144,7 +144,7 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& req
   blocked_by.parker = &step.parker;
   const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
     const Code result = attempt_watch(dictionary, key, &waiter, dead, grant, blocked_by);
-    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
+    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt removes it from there
     return result;
   });
   return search_deadlock(step, request, key, conclude_wait(step, waiter, code, blocked_by));

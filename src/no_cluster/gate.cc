@@ -1,4 +1,4 @@
-// In a library that is built without cluster/.
+// The gate for a library that is built without cluster/: there is none.
 #include "dict/gate.h"
 
 namespace holdfast {

@@ -15,7 +15,7 @@ namespace holdfast::platform {
 namespace {
 
 constexpr std::uintptr_t kFree = 0;
-constexpr std::uintptr_t kBeingWritten = 1;  // no address of a page
+constexpr std::uintptr_t kBeingWritten = 1;  // no page has this address
 
 struct Noted {
   std::atomic<std::uintptr_t> begin;  // or one of the above
@@ -29,13 +29,13 @@ struct Noted {
 using Notes = Chunk<Noted, 80>;
 constinit Notes first{};
 
-/// The note of the mapping that has this address, or null.
+/// The entry of the mapping that contains this address, or null.
 Noted* find(std::uintptr_t address) noexcept {
   for (Notes* chunk = &first; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
     for (Noted& noted : chunk->items) {
       // Acquire: pairs with the release in note_mapping().
       const std::uintptr_t begin = noted.begin.load(std::memory_order_acquire);
-      // Acquire: the size is loaded before `begin` once more, so that both are of one mapping.
+      // Acquire: the size is loaded before `begin` is read again, so that both belong to one mapping.
       if (begin > kBeingWritten && address >= begin && address - begin < noted.size.load(std::memory_order_acquire) &&
           noted.begin.load(std::memory_order_relaxed) == begin) {
         return &noted;
@@ -47,14 +47,15 @@ Noted* find(std::uintptr_t address) noexcept {
 
 // --- the handler: async-signal-safe, any number of threads at once ---
 
-/// Sets bits of a word that may be gone; the kernel finds out without a signal.
+/// Sets bits in a word that may no longer be mapped. The kernel checks this without raising a signal.
 void set_bits_if_there(void* word, std::uint32_t bits) noexcept {
   static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
   const auto operation = FUTEX_OP(FUTEX_OP_OR, bits, FUTEX_OP_CMP_EQ, 0x7FF);
   ::syscall(SYS_futex, &nobody_sleeps_here, FUTEX_WAKE_OP, 0, nullptr, word, operation);
 }
 
-/// False if the kernel refuses. Two threads may replace one mapping: what the first wrote there is worth nothing.
+/// False if the kernel refuses. If two threads replace one mapping, the second discards what the first has written
+/// there.
 bool replace(Noted& noted) noexcept {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that was noted, once for each loss
   auto* const begin = reinterpret_cast<std::byte*>(noted.begin.load(std::memory_order_acquire));
@@ -68,7 +69,7 @@ bool replace(Noted& noted) noexcept {
         ->store(bits, std::memory_order_relaxed);
     if (noted.for_all.load(std::memory_order_relaxed)) set_bits_if_there(begin + offset, bits);
   }
-  // Once more: a thread that had not seen the mark may have set it meanwhile.
+  // Again, because a thread that had not seen the mark may have set it since then.
   auto* const cleared = noted.cleared.load(std::memory_order_acquire);
   if (cleared != nullptr) cleared->store(0, std::memory_order_seq_cst);
   if (::mremap(zeros, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == MAP_FAILED) {
@@ -80,13 +81,13 @@ bool replace(Noted& noted) noexcept {
 }
 
 struct sigaction before_guard {};
-constinit std::atomic<bool> once_is_over{false};  // of a handler with SA_RESETHAND
+constinit std::atomic<bool> once_is_over{false};  // for a handler with SA_RESETHAND
 
 void end_as_by_default(bool from_kernel) noexcept {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
   ::sigaction(SIGBUS, &standard, nullptr);
-  // The kernel sends its own signal again when the access is repeated.
+  // If the kernel sent the signal, it sends it again when the access is repeated.
   if (!from_kernel) ::raise(SIGBUS);
 }
 
@@ -101,7 +102,7 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     }
     return;
   }
-  // An access cannot be ignored.
+  // A failed access cannot be ignored.
   if (before_guard.sa_handler != SIG_IGN || from_kernel) end_as_by_default(from_kernel);
 }
 
@@ -151,7 +152,7 @@ int install_bus_guard() noexcept {
   struct sigaction now {};
   if (::sigaction(SIGBUS, nullptr, &now) != 0) return errno;
   const bool is_function = now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
-  // A handler installed after the guard calls the guard: calling it in turn would never end.
+  // A handler that was installed after the guard calls the guard. If the guard called it in turn, this would never end.
   int not_yet = 0;
   if (!installing.compare_exchange_strong(not_yet, 1) && is_function) return 0;
   if (is_function && (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == &on_bus_error) return 0;
@@ -159,7 +160,7 @@ int install_bus_guard() noexcept {
   struct sigaction guard {};
   guard.sa_sigaction = &on_bus_error;
   guard.sa_mask = now.sa_mask;
-  // The host's handler runs on its own stack and with its own signals blocked.
+  // The host's handler keeps its alternate stack and its mask of signals.
   constexpr int kKept = SA_ONSTACK | SA_NODEFER | SA_RESTART;
   guard.sa_flags = SA_SIGINFO | (is_function ? now.sa_flags & kKept : SA_ONSTACK | SA_RESTART);
   if (::sigaction(SIGBUS, &guard, nullptr) == 0) return 0;

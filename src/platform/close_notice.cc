@@ -17,7 +17,7 @@ namespace {
 constexpr unsigned kShareNothing = 2;  // CLOSE_RANGE_UNSHARE
 constexpr std::uint64_t kLongestNs = std::uint64_t{1000} * 1'000'000'000;
 
-// One step for the kernel: a new table, with nothing in it. The descriptors of the process stay as they are.
+// Gives the calling thread a new, empty descriptor table in one system call. The process keeps its descriptors.
 int leave_descriptors() noexcept {
 #ifdef SYS_close_range
   return ::syscall(SYS_close_range, 0U, ~0U, kShareNothing) == 0 ? 0 : errno;

@@ -9,15 +9,15 @@ namespace holdfast::platform {
 
 namespace {
 
-/// A fork runs, or waits for earlier guards to end. No new guard begins.
+/// A fork runs, or waits for earlier guards to end. No new guard starts.
 constexpr std::uint32_t kForking = 1U << 31;
 /// Every sleep is bounded, so a wake-up is only a hint.
 constexpr std::uint64_t kLongestSleepNs = 50 * kNsPerMs;
-/// Where the kernel refuses futexes: no row shows it.
+/// Used if the kernel refuses futexes. No benchmark row shows it.
 constexpr std::uint64_t kPollNs = kNsPerMs / 4;
 constexpr int kEverybody = 0x7FFFFFFF;
 
-// kForking, and the number of threads that have a guard.
+// kForking, and the number of threads that hold a guard.
 constinit std::atomic<std::uint32_t> gate{0};
 // The number of this process in its line of forks.
 constinit std::atomic<std::uint32_t> generation{1};
@@ -54,17 +54,17 @@ void enter_gate() noexcept {
 
 void leave_gate() noexcept {
   std::uint32_t seen = gate.load(std::memory_order_relaxed);
-  // In a child that was forked by a signal handler while its thread entered, it may not be counted.
+  // A thread may not be counted in a child that a signal handler forked while the thread was entering.
   while ((seen & ~kForking) != 0) {
-    // Release: pairs with the acquire in before_fork(); what the guard was for is done.
+    // Release: pairs with the acquire in before_fork(). The guarded work is done.
     if (!gate.compare_exchange_weak(seen, seen - 1, std::memory_order_release, std::memory_order_relaxed)) continue;
     if (seen == (kForking | 1)) futex_wake(gate, kEverybody);
     return;
   }
 }
 
-// A signal handler may fork inside a guard of its own thread. Do not wait then: not for that guard, which would never
-// end, nor for those of other threads, which may wait for what this thread has.
+// A signal handler may fork inside a guard of its own thread. Do not wait then: that guard would never end, and guards
+// of other threads may wait for something that this thread holds.
 void before_fork() noexcept {
   if (guards_of_this_thread.count != 0) return;
   change_open_gate([](std::uint32_t seen) { return seen | kForking; });
@@ -83,7 +83,7 @@ void after_fork_in_parent() noexcept {
   futex_wake(gate, kEverybody);
 }
 
-// In the child, which has one thread.
+// Runs in the child, which has one thread.
 void after_fork_in_child() noexcept {
   gate.store(guards_of_this_thread.counted ? 1 : 0, std::memory_order_relaxed);
   generation.fetch_add(1, std::memory_order_relaxed);
@@ -102,7 +102,7 @@ void install_fork_gate() noexcept {
 
 void ForkGuard::hold() noexcept {
   Guards& mine = guards_of_this_thread;
-  // In this order, for a signal handler that forks in between.
+  // The order matters to a signal handler that forks in between.
   if (mine.count++ != 0) return;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   enter_gate();
@@ -126,14 +126,14 @@ std::uint32_t LongMutex::lock() noexcept {
   for (;;) {
     const std::uint32_t mine = generation.load(std::memory_order_relaxed) << 1;
     std::uint32_t seen = word_.load(std::memory_order_relaxed);
-    if ((seen & ~kSleepers) != mine) {  // free, or a parent's
+    if ((seen & ~kSleepers) != mine) {  // free, or locked by a parent
       // Acquire: pairs with the release in unlock().
       if (word_.compare_exchange_weak(seen, mine | sleepers, std::memory_order_acquire, std::memory_order_relaxed)) {
         return mine;
       }
       continue;
     }
-    // A thread that has slept cannot know whether others sleep: it keeps the bit when it gets the mutex.
+    // A thread that has slept cannot know whether others sleep, so it keeps the bit when it gets the mutex.
     sleepers = kSleepers;
     if (seen == mine && !word_.compare_exchange_weak(seen, mine | sleepers, std::memory_order_relaxed)) continue;
     wait_for_change(word_, mine | sleepers);
@@ -142,7 +142,7 @@ std::uint32_t LongMutex::lock() noexcept {
 
 void LongMutex::unlock(std::uint32_t word) noexcept {
   std::uint32_t seen = word_.load(std::memory_order_relaxed);
-  // A child that was forked meanwhile may have locked it anew.
+  // A child forked in the meantime may have locked it again.
   while ((seen & ~kSleepers) == word) {
     // Release: pairs with the acquire in lock().
     if (!word_.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;

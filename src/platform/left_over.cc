@@ -1,5 +1,5 @@
-// What the kernel refused to close or to unmap, for another try before each try for a record lock: a lock that a
-// mapping pins would never come free.
+// Keeps what the kernel refused to close or unmap, and tries again before each attempt at a record lock. Otherwise a
+// lock that a mapping pins would never become free.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,14 +13,14 @@ namespace holdfast::platform {
 
 namespace {
 
-/// Things to give back later. If all slots are taken the thing stays: in practice the kernel never refuses.
+/// Things to release later. If all slots are taken, the thing leaks; in practice the kernel never refuses.
 template <class Thing>
 class LeftOver {
  public:
   void keep(const Thing& thing) noexcept {
     for (Slot& slot : slots_) {
       State unused = State::unused;
-      // Acquire: pairs with the release in retry(), which has read the thing.
+      // Acquire: pairs with the release in retry(), after it has read the thing.
       if (!slot.state.compare_exchange_strong(unused, State::changing, std::memory_order_acquire,
                                               std::memory_order_relaxed))
         continue;
@@ -31,7 +31,7 @@ class LeftOver {
     }
   }
 
-  /// Runs `give_back(const Thing&)` on each, which returns whether it is done with it.
+  /// Runs `give_back(const Thing&)` on each; it returns whether the thing is gone.
   template <class GiveBack>
   void retry(GiveBack&& give_back) noexcept {
     if (count_.load(std::memory_order_relaxed) == 0) return;
@@ -52,7 +52,7 @@ class LeftOver {
   enum class State { unused, changing, left };
   struct Slot {
     std::atomic<State> state;
-    Thing thing;  // belongs to the thread that has made the state `changing`
+    Thing thing;  // belongs to the thread that set the state to `changing`
   };
   std::array<Slot, 64> slots_{};
   std::atomic<int> count_{0};
@@ -95,7 +95,7 @@ void unmap(void* data, std::size_t size) noexcept {
 }
 
 void give_back_left_over() noexcept {
-  // A forked child has no part in the pins of its parent, and another mapping may be there by now.
+  // A forked child does not have its parent's pins, and may have another mapping there.
   mapped_pages.retry([](const MappedPages& pages) noexcept {
     return pages.process != ::getpid() || ::munmap(pages.data, pages.size) == 0;
   });

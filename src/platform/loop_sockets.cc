@@ -1,4 +1,4 @@
-// What event loops watch: sockets that a host may close, and a connection of this process with itself.
+// Sockets for event loops: those that a host may close, and a connection of this process to itself.
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -26,7 +26,7 @@ void GuardedSocket::close() noexcept {
   fd_ = -1;
 }
 
-// Each socket is a file of its own, so it can be told from the next user of its number; all eventfds look the same.
+// Each socket is a file with its own identity, so it differs from the next user of its number. All eventfds look alike.
 bool GuardedSocket::intact() const noexcept { return is_file(fd_, id_); }
 
 bool GuardedSocket::is_lost() const noexcept {
@@ -35,8 +35,8 @@ bool GuardedSocket::is_lost() const noexcept {
   return error == 0 ? now != id_ : error == EBADF;
 }
 
-// Empty datagrams make a socket readable. Should the host give the number to another descriptor between the check and
-// the send, a pipe or file refuses them and a connection carries nothing.
+// Empty datagrams make a socket readable. If the host gives the number to another descriptor between the check and the
+// send, a pipe or file refuses the datagram, and a connection carries nothing.
 int Readiness::open() noexcept {
   close();
   int pair[2];
@@ -85,7 +85,7 @@ int SelfConnection::listen(const std::string& path) noexcept {
   address.sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), static_cast<char*>(address.sun_path));
   FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  // The mode is that of the file which bind() makes.
+  // bind() gives its file this mode.
   if (!listener || ::fchmod(listener.get(), kOnlyThisUser) != 0) return errno;
   std::string name;
   try {
@@ -138,7 +138,7 @@ void SelfConnection::signal() noexcept {
   if (signalled_ || !connection_.intact()) return;
   constexpr char kByte = '!';
   if (::send(connection_.get(), &kByte, sizeof kByte, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 || errno == EAGAIN) {
-    signalled_ = true;  // with no room for it there is more than one to read already
+    signalled_ = true;  // if the buffer is full, there is already more than one to read
   } else {
     connection_.close();  // the loop has closed its end
   }

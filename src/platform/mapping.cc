@@ -14,7 +14,7 @@
 namespace holdfast::platform {
 
 std::size_t page_bytes() noexcept {
-  // Not a static of that value: a child forked while another thread initialises it would wait for ever.
+  // Not a function-local static: a child that is forked while another thread initialises it would wait for ever.
   static constinit std::atomic<std::size_t> known{0};
   std::size_t bytes = known.load(std::memory_order_relaxed);
   if (bytes == 0) {
@@ -50,17 +50,18 @@ void Mapping::reset() noexcept {
 
 namespace {
 
-// The user and group with which the first shared mapping was made.
+// The user and group that made the first shared mapping.
 constexpr std::uint64_t kNotMapped = ~std::uint64_t{0};
 constinit std::atomic<std::uint64_t> mapped_by{kNotMapped};
 std::uint64_t credentials() noexcept { return std::uint64_t{::geteuid()} << 32 | ::getegid(); }
 
-// Whether mincore tells the truth. To a process that may not write to the file by now, as a worker that gave up the
-// rights of its parent, the kernel says of each page that it is there.
+// Whether mincore can be trusted. If this process may no longer write to the file, as a worker that gave up its
+// parent's rights, the kernel reports every page as present.
 bool may_see_pages() noexcept { return mapped_by.load(std::memory_order_relaxed) == credentials(); }
 
 void note_credentials() noexcept {
-  // Relaxed: a word of its own. A mapping that is made with other credentials than the first is looked at in vain.
+  // Relaxed: nothing else depends on this word. A mapping made with other credentials than the first is only checked
+  // without success.
   std::uint64_t none = kNotMapped;
   mapped_by.compare_exchange_strong(none, credentials(), std::memory_order_relaxed);
 }
@@ -97,7 +98,7 @@ Mapping pin_description(int fd, AtFork at_fork) noexcept {
   void* const data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return {};
   Mapping pin(data, bytes);
-  // A pin that a child inherits would keep the lock after its owner's death: without this there is no pin.
+  // A pin that a child inherits would keep the lock after its owner's death. If this fails, there is no pin.
   if (at_fork == AtFork::drop && ::madvise(data, bytes, MADV_DONTFORK) != 0) return {};
   ::madvise(data, bytes, MADV_DONTDUMP);  // only shortens core dumps
   return pin;
@@ -113,7 +114,7 @@ Mapping map_wiped_on_fork() noexcept {
   return {data, bytes};
 }
 
-// --- memory of shared mappings, taken from the file system page by page ---
+// --- memory for shared mappings, allocated from the file system page by page ---
 
 namespace {
 
@@ -121,7 +122,8 @@ namespace {
 constexpr int MADV_POPULATE_WRITE = 23;
 #endif
 
-// An atomic step on a word of the page that changes nothing. The kernel makes the page, or says that it cannot.
+// Does an atomic operation on a word of the page that changes nothing. The kernel allocates the page, or reports that
+// it cannot.
 int touch_by_kernel(std::byte* page) noexcept {
   static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
   const auto operation = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x7FF);
@@ -135,7 +137,7 @@ int touch_by_kernel(std::byte* page) noexcept {
 int populate(std::byte* begin, std::size_t size) noexcept {
   if (uninterrupted([&] { return ::madvise(begin, size, MADV_POPULATE_WRITE); }) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS && errno != EPERM) return errno;
-  // Linux before 5.14, or a sandbox.
+  // For Linux before 5.14, or a sandbox.
   for (std::size_t at = 0; at < size; at += page_bytes())
     if (const int error = touch_by_kernel(begin + at); error != 0) return error;
   return 0;
@@ -144,7 +146,7 @@ int populate(std::byte* begin, std::size_t size) noexcept {
 }  // namespace
 
 int reserve_pages(void* begin, std::size_t size) noexcept {
-  // What is there already need not be mapped now: that costs much more than asking for it.
+  // Skips pages that are present: asking is much cheaper than mapping them.
   constexpr std::size_t kAtOnce = 256;
   std::array<unsigned char, kAtOnce> present;
   const bool seen = may_see_pages();

@@ -34,7 +34,7 @@ int ProcessEnd::open(pid_t pid) noexcept {
   if (fd_) return 0;
   if (errno == ESRCH) return ESRCH;
 #endif
-  // Before Linux 5.3, or in a sandbox. EPERM: it lives, and is another user's.
+  // Before Linux 5.3, or in a sandbox. EPERM: it lives, and belongs to another user.
   return ::kill(pid, 0) == 0 || errno == EPERM ? 0 : errno;
 }
 
@@ -43,16 +43,16 @@ void ProcessEnd::wait() const noexcept {
   while (fd_) {
     const int found = ::poll(&end, 1, -1);
     if (found > 0 && (end.revents & POLLIN) != 0) return;
-    if (found > 0 || errno != EINTR) break;  // closed by somebody, or refused
+    if (found > 0 || errno != EINTR) break;  // somebody closed it, or the kernel refused
   }
   while (::kill(pid_, 0) == 0 || errno == EPERM) sleep_until(monotonic_ns() + kNsPerSecond);
 }
 
-// --- a process apart ----------------------------------------------------------------------------------------
+// --- an independent process ----------------------------------------------------------------------------------
 
 namespace {
 
-/// All of a file of /proc. An errno value.
+/// Reads a whole file of /proc. Returns an errno value.
 int read_all(const char* path, std::string& text) {
   const FileDescriptor fd(::open(path, O_RDONLY | O_CLOEXEC));
   if (!fd) return errno;
@@ -75,7 +75,7 @@ void close_from(unsigned first, unsigned last) noexcept {
   for (unsigned fd = first; fd <= end; ++fd) ::close(static_cast<int>(fd));
 }
 
-/// Closes all descriptors but one (-1: none), and opens /dev/null as the first three.
+/// Closes all descriptors but `kept` (-1: none), and opens /dev/null as the first three.
 void close_all_but(int kept) noexcept {
   const auto fd = static_cast<unsigned>(kept);
   if (kept > 0) close_from(0, fd - 1);
@@ -84,7 +84,7 @@ void close_all_but(int kept) noexcept {
     if (standard != kept) static_cast<void>(::open("/dev/null", O_RDWR | O_CLOEXEC));
 }
 
-/// A line of /proc/self/maps.
+/// One line of /proc/self/maps.
 struct MapsLine {
   explicit MapsLine(const char* line) noexcept {
     char* at = nullptr;
@@ -103,7 +103,7 @@ struct MapsLine {
   FileId file;
 };
 
-/// A dictionary is in use as long as it is mapped, and memory of the host is taken. An errno value.
+/// Unmaps shared memory: a mapped dictionary is in use, and the host's memory stays allocated. Returns an errno value.
 int unmap_shared_but(const FileId& kept) {
   std::string maps;
   if (const int error = read_all("/proc/self/maps", maps)) return error;
@@ -118,7 +118,8 @@ int unmap_shared_but(const FileId& kept) {
   return 0;
 }
 
-/// Writes over the command line that ps and top show. By the kernel, which fails where there is no such memory.
+/// Overwrites the command line that ps and top show. The kernel does the writing, so that it fails if there is no such
+/// memory.
 void set_command_line(const char* text) {
   std::string stat;
   if (read_all("/proc/self/stat", stat) != 0) return;
@@ -136,18 +137,18 @@ void set_command_line(const char* text) {
   }
   const auto [begin, end, environ_begin, environ_end] = place;
   if (begin == 0 || begin >= end) return;
-  // Behind the arguments lies the environment. If the last byte of the arguments is not 0, text goes on there.
+  // The environment follows the arguments. If the last byte of the arguments is not 0, the text continues there.
   const std::uint64_t room = (environ_begin == end ? environ_end : end) - begin;
   std::string bytes(text);
   bytes.resize(std::min<std::uint64_t>(bytes.size(), room - 1));
   bytes.resize(std::max<std::uint64_t>(bytes.size() + 1, end - begin));  // with zeros
   const FileDescriptor memory(::open("/proc/self/mem", O_RDWR | O_CLOEXEC));
-  // Without it, ps shows the command line of the process that forked.
+  // If this fails, ps shows the command line of the process that forked.
   [[maybe_unused]] const ssize_t written =
       memory ? ::pwrite(memory.get(), bytes.data(), bytes.size(), static_cast<off_t>(begin)) : 0;
 }
 
-/// In the first child, which its parent waits for. The exit status is 0 or an errno value.
+/// Runs in the first child, which its parent waits for. The exit status is 0 or an errno value.
 [[noreturn]] void begin_apart(const Apart& apart) noexcept {
   try {
     close_all_but(apart.descriptor);
@@ -172,12 +173,13 @@ int start_apart(const Apart& apart) noexcept {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  // So that no handler of the host runs in the new processes, and none takes the status of the first one here.
+  // Keeps the host's handlers from running in the new processes, and from reaping the first one here.
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t between = ::fork();
   int error = between < 0 ? errno : 0;
   if (between == 0) begin_apart(apart);
-  // It takes a millisecond, but may be stopped. If the host takes its status first, the second fork may have failed.
+  // This takes a millisecond, but the process may be stopped. If the host reaps it first, the second fork may have
+  // failed.
   const std::uint64_t deadline = monotonic_ns() + kTimeoutNs;
   while (between > 0) {
     int status = 0;

@@ -20,13 +20,13 @@ struct Room {
 };
 
 struct Kept {
-  Room* room;           // null: none was needed yet, or there was no memory for it
-  const char* literal;  // what is kept without a room; null: nothing
+  Room* room;           // null: not needed so far, or no memory
+  const char* literal;  // kept if there is no room; null: nothing
 };
 constinit thread_local Kept kept{};
 static_assert(std::is_trivially_destructible_v<decltype(kept)>);
 
-// So that the first threads need no memory.
+// So that the first threads need no allocation.
 constexpr std::size_t kPrepared = 16;
 constinit std::array<Room, kPrepared> prepared{};
 
@@ -41,7 +41,7 @@ void give_back(Room* room) noexcept {
   }
 }
 
-// A thread ends. A later failure in it, in the destructor of another key, takes room again, and this runs once more.
+// Runs when a thread ends. If another key's destructor fails later, the thread takes a room again, and this runs again.
 void end_of_thread(void* room) noexcept {
   kept = {};
   give_back(static_cast<Room*>(room));
@@ -52,7 +52,7 @@ struct Key {
   bool made;
 };
 
-// When the library is loaded. Never deleted: threads end while the process runs its exit handlers, and after them.
+// Made when the library is loaded. Never deleted: threads end while the process runs its exit handlers, and after them.
 const Key kRoomKey = [] {
   Key made{};
   made.made = ::pthread_key_create(&made.key, &end_of_thread) == 0;
@@ -62,7 +62,7 @@ const Key kRoomKey = [] {
 Room* take_room() noexcept {
   for (Room& room : prepared) {
     bool free = false;
-    // Acquire: the last owner has ended with it.
+    // Acquire: the last owner has finished with it.
     if (!room.taken.load(std::memory_order_relaxed) &&
         room.taken.compare_exchange_strong(free, true, std::memory_order_acquire, std::memory_order_relaxed)) {
       return &room;
@@ -71,12 +71,12 @@ Room* take_room() noexcept {
   return static_cast<Room*>(std::calloc(1, sizeof(Room)));  // NOLINT(cppcoreguidelines-no-malloc)
 }
 
-// What was kept without a room. Literals are shorter than a room is wide: none is longer than a line of our sources.
+// Copies the literal that was kept without a room. It fits: no literal is longer than a source line.
 void move_in(Room& room) noexcept {
   std::snprintf(room.sentence.data(), kSentenceBytes, "%s", kept.literal != nullptr ? kept.literal : "");
 }
 
-// Null: no memory, or nothing would give the room back when the thread ends.
+// Null: no memory, or nothing would free the room when the thread ends.
 Room* room_of_this_thread() noexcept {
   if (kept.room != nullptr || !kRoomKey.made) return kept.room;
   Room* const room = take_room();
@@ -89,7 +89,7 @@ Room* room_of_this_thread() noexcept {
   return kept.room = room;
 }
 
-// `length`: of the whole sentence; `text` has as much of it as fits.
+// `length` is the length of the whole sentence; `text` has as much of it as fits.
 void cut(char* text, std::size_t length) noexcept {
   constexpr std::string_view kEllipsis = "...";
   if (length < kSentenceBytes) return;

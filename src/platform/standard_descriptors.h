@@ -1,4 +1,4 @@
-// What a program does about standard input, output or error that was closed when it was started.
+// Handles a standard input, output or error that was closed when the program started.
 #pragma once
 
 #include <fcntl.h>
@@ -8,13 +8,12 @@
 
 namespace holdfast {
 
-/// Opens /dev/null in the place of each that is closed, so that nothing else gets its number. As before, nothing can be
-/// read from there or written there: it is open the other way round. Programs that are started later get the same.
-/// Call it first in main().
+/// Opens /dev/null for each closed one, so that nothing else gets its number. Reading or writing still fails: it is
+/// opened in the opposite direction. Programs that this one starts inherit this. Call it first in main().
 inline void occupy_standard_descriptors() noexcept {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest number that is free is this one. Without /dev/null it stays closed.
+    // The lowest free number is this one. Without /dev/null it stays closed.
     if (::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
   }
 }

@@ -16,8 +16,8 @@ namespace holdfast::platform {
 
 namespace {
 
-// Workers are often pinned to one processor each. So those of this thread do not tell: those of the first process of
-// the container, or of the machine, do, which nobody pins.
+// Workers are often pinned to one processor each, so this thread's mask does not tell. Nobody pins the first process of
+// the container or machine, so add its mask.
 int count_processors() noexcept {
   constexpr ::pid_t kFirst = 1;
   cpu_set_t own;
@@ -30,7 +30,7 @@ int count_processors() noexcept {
   return online > 0 ? static_cast<int>(online) : 1;
 }
 
-// Lower half: how many threads start_thread() has started. Upper half: the pid, as a child has none of them.
+// Lower half: number of threads that start_thread() has started. Upper half: the pid, because a child has none of them.
 std::atomic<std::uint64_t> background_threads{0};
 
 void count_background_thread(std::uint64_t by) noexcept {
@@ -59,7 +59,7 @@ bool is_alone_with_background_threads() noexcept {
 void yield() noexcept { ::sched_yield(); }
 
 int processor_count() noexcept {
-  // Not a static of that value: a child forked while another thread initialises it would wait for ever.
+  // Not a function-local static: a child that is forked while another thread initialises it would wait for ever.
   static std::atomic<int> known{0};
   int count = known.load(std::memory_order_relaxed);
   if (count == 0) {
@@ -72,13 +72,13 @@ int processor_count() noexcept {
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) == sizeof number) return number;
-  // Too early after boot: the clock and the pid still tell processes apart, and callers retry on a clash.
+  // Too early after boot. The clock and the pid still distinguish processes, and callers retry after a collision.
   return monotonic_ns() * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(::getpid()) << 32;
 }
 
 int start_thread(void* (*body)(void*), void* argument) noexcept {
-  // Address space only: pages are taken as they are used. Enough for the static TLS of most hosts, which lies there
-  // too.
+  // Address space only; pages are allocated as they are used. Large enough for the static TLS of most hosts, which is
+  // also there.
   constexpr std::size_t kStack = std::size_t{256} << 10;
   pthread_attr_t attributes;
   if (const int error = ::pthread_attr_init(&attributes)) return error;
@@ -86,7 +86,7 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  ::sigdelset(&all, SIGBUS);  // if blocked, it ends the process in spite of its handler (bus_guard.h)
+  ::sigdelset(&all, SIGBUS);                      // if blocked, it kills the process despite its handler (bus_guard.h)
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
   pthread_t thread;
   int error = EINVAL;

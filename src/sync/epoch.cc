@@ -30,14 +30,14 @@ using Records = platform::Chunk<Record, 63>;
 static_assert(sizeof(Records) == 4096);
 constinit Records first_records{};
 constinit std::atomic<std::uint32_t> records_given{0};
-/// Where the search for a record of an ended thread goes on.
+/// Where the next search for a record of an ended thread starts.
 constinit std::atomic<std::uint32_t> scan_hand{0};
-/// Of threads for which there was no memory: they count as inside, for good.
+/// Counts the threads that got no memory for a record. They count as inside for ever.
 constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
 
 constinit std::atomic<Retirable*> retired{nullptr};
-/// Calls of collect() since one began to work.
+/// Calls of collect() since one started working.
 constinit std::atomic<std::uint32_t> requests{0};
 
 /// Frees what can be freed.
@@ -49,7 +49,7 @@ Record* record_at(std::uint32_t index) noexcept {
   return chunk != nullptr ? &chunk->items[index] : nullptr;
 }
 
-/// Calls `visit(Record&)` for each.
+/// Calls `visit(Record&)` for each record.
 template <class Visit>
 void each_record(Visit&& visit) noexcept {
   for (Records* chunk = &first_records; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire))
@@ -66,9 +66,9 @@ bool take_over(Record& record, std::uint64_t self) noexcept {
   return true;
 }
 
-// A record of a thread that has ended, or a new one. Of each eight looks one finds an ended thread, unless at least
-// seven of eight records are in use: so there are not many more records than threads at one time. No
-// row shows it: it is for a new thread.
+// Takes the record of a thread that has ended, or a new one. One in eight probes finds an ended thread, unless at least
+// seven of eight records are in use. So there are not many more records than threads at one time. No row shows it: only
+// new threads call this.
 Record* record_for(std::uint64_t self) noexcept {
   constexpr std::uint32_t kLooks = 8;
   const std::uint32_t given = records_given.load(std::memory_order_relaxed);
@@ -80,8 +80,8 @@ Record* record_for(std::uint64_t self) noexcept {
   return fresh != nullptr && take_over(*fresh, self) ? fresh : nullptr;
 }
 
-/// The least epoch that a thread with a guard has seen. Notes of the threads without one that they have seen `epoch`.
-/// REQUIRES: all threads have passed a barrier since `epoch` began.
+/// Returns the lowest epoch that a thread with a guard has seen. Records for the threads without a guard that they have
+/// seen `epoch`. REQUIRES: all threads have passed a barrier since `epoch` began.
 std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
   each_record([&](Record& one) {
@@ -99,7 +99,7 @@ std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   return is_crowded.load(std::memory_order_relaxed) ? 0 : oldest;
 }
 
-// The child has the forking thread only. That thread has seen no epoch, so its outermost guard frees at its end what
+// The child has only the forking thread. That thread has seen no epoch, so when its outermost guard ends it frees what
 // waited for threads of the parent. It keeps its record: a signal handler may have forked while the thread began a
 // guard.
 [[maybe_unused]] const int kRecordsForkHandler = ::pthread_atfork(nullptr, nullptr, [] {
@@ -126,7 +126,7 @@ struct EpochReclamation {
   static void retire(std::shared_ptr<Retirable> what) noexcept {
     Retirable* const raw = what.get();
     raw->self_ = std::move(what);
-    // Release: a guard that sees the new epoch no longer finds the object. One atomic step: see 2. in the header.
+    // Release: a guard that sees the new epoch no longer finds the object. One atomic operation: see 2. in the header.
     raw->epoch_ = now.fetch_add(1, std::memory_order_acq_rel);
     HOLDFAST_FAILPOINT("epoch.raised");
     push(raw);
@@ -135,7 +135,7 @@ struct EpochReclamation {
   static void collect_once() noexcept {
     Retirable* list = retired.exchange(nullptr, std::memory_order_acquire);
     if (list == nullptr) return;
-    // Later than all that is on the list.
+    // Later than every object on the list.
     const std::uint64_t epoch = now.load(std::memory_order_acquire);
     const std::uint64_t oldest = platform::pass_barrier_in_all_threads() ? oldest_inside(epoch) : 0;
     while (list != nullptr) {
@@ -150,8 +150,8 @@ struct EpochReclamation {
 
 namespace {
 
-// The first one works for all that come meanwhile, so nobody waits, not even a signal handler for its own thread. A
-// child must not be forked in between: it would lose what is on the list.
+// The first caller works for all that arrive in the meantime, so nobody waits, not even a signal handler for its own
+// thread. No child may be forked in between: it would lose what is on the list.
 void collect() noexcept {
   const platform::ForkGuard no_fork;
   if (requests.fetch_add(1, std::memory_order_acq_rel) != 0) return;

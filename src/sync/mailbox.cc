@@ -18,8 +18,8 @@ constexpr std::uint32_t kOnePost = 2;
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-// A process without an identity has no mailbox: it sleeps for this long at most, then the caller looks again. No
-// row shows it: mailbox_test.cc has such a process.
+// A process without an identity has no mailbox. It sleeps for this long at most, then the caller checks again. No row
+// shows it: mailbox_test.cc has such a process.
 bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
   constexpr std::uint64_t kLongestNs = 10 * kNsPerMs;
   const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kLongestNs);
@@ -34,10 +34,10 @@ ProcessSlot* own_slot(World& world) noexcept {
   return token == kNobody ? nullptr : world.slot(token);
 }
 
-/// False when every entry is taken.
+/// False if every entry is taken.
 bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
   for (std::uint32_t i = 0; i < kMailboxEntries; ++i) {
-    // Start at the number itself: a waiter that is posted twice is found at once and takes one entry.
+    // Start at the entry of the number itself: a waiter that is posted twice is found at once and uses one entry.
     std::atomic<std::uint32_t>& entry = slot.mail[(waiter + i) % kMailboxEntries];
     std::uint32_t found = entry.load(std::memory_order_relaxed);
     if (found == waiter) return true;
@@ -68,10 +68,10 @@ void tell_all(ProcessSlot& slot) noexcept {
 
 void post(World& world, Token to, std::uint32_t waiter) noexcept {
   ProcessSlot* const slot = world.slot(to);
-  // Should the slot change hands from here on, its new owner gets a hint that is harmless to it.
+  // If the slot changes hands from here on, its new owner gets a harmless hint.
   if (slot == nullptr) return;
-  // Pairs with the fence in collect_mail(): if deposit() finds an older entry of this waiter that is being taken right
-  // now, its taker sees what this process changed before it posted.
+  // Pairs with the fence in collect_mail(): if deposit() finds an older entry of this waiter that another thread is
+  // taking right now, that thread sees what this process changed before it posted.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // Release: pairs with the acquire in collect_mail(), which then finds the entry.
   slot->mail_state.fetch_or(deposit(*slot, waiter) ? kMailArrived : kMailOverflowed, std::memory_order_release);
@@ -95,7 +95,7 @@ void wake_own_threads(World& world) noexcept {
 Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept {
   ProcessSlot* const slot = own_slot(world);
   if (slot == nullptr || slot->mail_state.load(std::memory_order_relaxed) == 0) return {.count = 0, .all = false};
-  // Clear the state before reading the entries: mail that arrives meanwhile sets it again.
+  // Clear the state before reading the entries: mail that arrives in the meantime sets it again.
   const std::uint32_t state = slot->mail_state.exchange(0, std::memory_order_acquire);
   Mail mail{.count = 0, .all = (state & kMailOverflowed) != 0};
   for (std::atomic<std::uint32_t>& entry : slot->mail) {

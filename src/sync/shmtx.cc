@@ -32,22 +32,22 @@ namespace {
 
 using shmtx_internal::critical_section;
 
-/// A waiter asks whether the owner lives after sleeps of this length, doubling. Rows: contended_mutex/futex.
+/// A waiter checks whether the owner lives after sleeps of this length, which double. Rows: contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// A spinning waiter asks this often. Row: contended_mutex/spin.
+/// A spinning waiter checks this often. Row: contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
-/// Nothing wakes the waiters of a record lock, so they try more often. No row shows it: contended_mutex has no `file`.
+/// Nobody wakes the waiters of a record lock, so they try more often. No row shows it: contended_mutex has no `file`.
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
-/// Owner bits that no process has: its slot is above the last one.
+/// Owner bits of no process: the slot is above the last one.
 constexpr std::uint64_t kLostByFork = kOwnerMask;
 std::atomic<std::uint64_t> sections_of_nobody{0};
 
 std::atomic<std::uint64_t> robberies{0};
 
-// For a signal handler that forks inside a critical section: the child is another process and does not own what its
+// For a signal handler that forks inside a critical section. The child is another process and does not own what its
 // parent holds. When the child leaves the section, unlock_slow() counts a robbery and touches nothing.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
   if (critical_section.word == 0) return;
@@ -59,7 +59,7 @@ std::atomic<std::uint64_t> robberies{0};
 
 constexpr std::uint64_t without_waiters(std::uint64_t word) noexcept { return word & ~kShmtxWaiters; }
 constexpr std::uint32_t owner_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word & kOwnerMask); }
-/// The half of the word that is a futex. Only the kernel reads that half alone.
+/// The half of the word that is a futex. Only the kernel reads this half alone.
 std::atomic<std::uint32_t>& futex_of(std::atomic<std::uint64_t>& word) noexcept {
   return reinterpret_cast<std::atomic<std::uint32_t>&>(word);
 }
@@ -79,7 +79,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
   const bool soon = deadline_ns != 0 && strategy_ == MutexStrategy::futex && spin(kSpinForMutex);
-  // Counted by the owner, where it is one: the word's cache line is with it.
+  // The owner counts, if it got the mutex: it has the word's cache line.
   if (strategy_ != MutexStrategy::file) state_->waits.fetch_add(1, std::memory_order_relaxed);
   if (soon) return LockResult::acquired;
   LockResult result = LockResult::failed;
@@ -99,7 +99,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   return result;
 }
 
-// Whether `seen`, a word read before, names a process that is not in the section of its number.
+// Whether `seen`, a word read before, names a process that is not in the section of that number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   // Acquire: read the count after the word, so that the owner's count from before the word (take()) is seen.
   std::atomic_thread_fence(std::memory_order_acquire);
@@ -107,10 +107,10 @@ bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   return count_inside(*world_, owner_of(seen)) == 0;
 }
 
-// Take over only the exact word that was judged: another process may have taken over since the answer.
+// Take over only the exact word that was judged: another process may have taken over since then.
 bool Shmtx::take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept {
   if (seen == 0) return false;
-  // No state of this protocol is a word without an owner: shared memory was overwritten. Repair answers that too.
+  // In this protocol no word lacks an owner, so shared memory was overwritten. Repair handles that too.
   const std::uint32_t owner = owner_of(seen);
   if (owner != 0 && world_->judge_owner(owner) != Liveness::dead && !is_nobodys(seen)) return false;
   HOLDFAST_FAILPOINT("shmtx.judged");
@@ -137,7 +137,7 @@ bool Shmtx::spin(const SpinPolicy& policy) noexcept {
 LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
   std::atomic<std::uint64_t>& word = state_->word;
   std::uint64_t now = platform::monotonic_ns();
-  // Keep the waiters bit when taking the word after a sleep: others may sleep too, and this thread cannot know.
+  // Keep the waiters bit when taking the word after a sleep: others may still sleep, and this thread cannot know.
   std::uint64_t waiters = 0;
   std::uint64_t sleep_ns = kFirstSleepNs;
   for (;;) {
@@ -148,7 +148,8 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     }
     if (now >= deadline_ns) {
       if (take_from_dead(seen, kShmtxWaiters)) return LockResult::owner_died;
-      // The wake-up that this thread consumed may have cleared the bit: other sleepers would miss the next one.
+      // The wake-up that this thread consumed may have cleared the bit. Without the bit, other sleepers would miss the
+      // next one.
       if (waiters == 0 || set_waiters_bit(seen)) return given_up(seen);
       continue;
     }
@@ -161,7 +162,7 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();
     if (slept == platform::WaitResult::timed_out || slept == platform::WaitResult::failed) {
-      // Judge the word as it is now, not the one slept on: the owner may have changed since, and died.
+      // Judge the word as it is now, not the one before the sleep: the owner may have changed since, and died.
       if (take_from_dead(word.load(std::memory_order_relaxed), kShmtxWaiters)) return LockResult::owner_died;
       sleep_ns = std::min(sleep_ns * 2, kLongestSleepNs);
     }
@@ -218,7 +219,7 @@ LockResult Shmtx::wait_for_file(std::uint64_t deadline_ns) noexcept {
 void Shmtx::unlock_slow() noexcept {
   const shmtx_internal::CriticalSection mine = critical_section;
   std::uint64_t seen = state_->word.load(std::memory_order_relaxed);
-  // A waiter may set WAITERS between the load and the exchange; nothing else may change a word that we own.
+  // A waiter may set WAITERS between the load and the exchange. Nothing else may change a word that we own.
   while (mine.word != 0 && without_waiters(seen) == mine.word) {
     // Release: pairs with the acquire of the next owner.
     if (!state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;

@@ -1,6 +1,6 @@
-// shmtx: the mutex inside a segment, robust against the death of its owner.
+// shmtx: the mutex inside a segment. It survives the death of its owner.
 //
-// The word (64 bits, on a cache line with only the count of waits and a note beside it; its lower half is a futex):
+// The word (64 bits; it shares its cache line only with the count of waits and a note; its lower half is a futex):
 //
 //   bits    | meaning                           | set by                        | cleared by
 //   --------+-----------------------------------+-------------------------------+----------------------------
@@ -10,20 +10,19 @@
 //   30..20  | owner's slot + 1; 0: free         | lock (CAS from 0), takeover   | unlock
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot
 //
-// Legal to have WAITERS set with nobody asleep (one wake too many); illegal to sleep without it. Owner and lock are one
-// word, so the mutex is never locked without an owner. A waiter asks the kernel whether the owner lives, and takes over
-// from a dead one by an exact compare-and-swap. Every sleep is bounded, so every wake is only a hint. A live owner that
-// is stopped is never robbed.
+// WAITERS may be set with nobody asleep (one unnecessary wake-up), but nobody may sleep without it. The owner and the
+// lock are one word, so the mutex is never locked without an owner. A waiter asks the kernel whether the owner lives,
+// and takes over from a dead one by an exact compare-and-swap. Every sleep is bounded, so every wake-up is only a hint.
+// The mutex is never taken from a live owner, even if it is stopped.
 //
-// A word that was overwritten may name a process that lives and is not inside. So each process counts in its slot how
-// many of its threads are inside any critical section (ProcessSlot::sections): from before the word is taken until
-// after it is given back. A waiter that reads the word and then finds this count 0 knows that the section of this
-// number is over or never was. A number is not used again, so the exact compare-and-swap takes only a word that is
-// damage.
+// An overwritten word may name a live process that is not inside. So each process counts in its slot how many of its
+// threads are inside any critical section (ProcessSlot::sections), from before it takes the word until after it gives
+// it back. A waiter that reads the word and then finds this count 0 knows that the section of this number is over or
+// never existed. Numbers are not reused, so the exact compare-and-swap then takes only a damaged word.
 //
-// Strategies: `futex` and `spin` own by that word. `file` owns by a record lock (OFD) on one byte of the segment's
-// file, and writes the word only to leave its name: a word that is not 0 once the record lock is acquired means that
-// the last owner died.
+// Strategies: `futex` and `spin` own the mutex by that word. `file` owns it by a record lock (OFD) on one byte of the
+// segment's file, and writes the word only to show its name: a word that is not 0 once the record lock is acquired
+// means that the last owner died.
 #pragma once
 
 #include <atomic>
@@ -44,7 +43,7 @@ enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> waits;  // attempts that found it held; for people
-  /// For what the mutex guards: a word to look at with the mutex held, in the line that its owner has then.
+  /// Belongs to what the mutex guards: a word to read with the mutex held, in a cache line that its owner has anyway.
   std::atomic<std::uint32_t> note;
 };
 static_assert(sizeof(ShmtxState) == 64);
@@ -55,22 +54,22 @@ static_assert(kOwnerMask == kShmtxWaiters - 1);
 enum class LockResult {
   acquired,
   owner_died,  // acquired too, and the caller must now repair what the mutex guards
-  timeout,     // of try_lock: a live process has it
-  busy,        // this thread is inside a critical section already (a signal handler, a finaliser)
+  timeout,     // a live process holds it
+  busy,        // this thread is already inside a critical section (a signal handler, a finaliser)
   failed,      // no identity in the world; the file strategy cannot reach the segment's file; it is unknown
                // whether the owner lives
 };
 
 namespace shmtx_internal {
 
-/// The critical section that this thread is in. Initial-exec: reading it must cost a load, not a call.
+/// The critical section that this thread is in. Initial-exec TLS: reading it must cost a load, not a call.
 struct CriticalSection {
-  std::uint64_t word;                    // what the thread put into the shmtx, or tries to; 0: outside
-  std::atomic<std::uint64_t>* sections;  // of the process
-  RecordLock* file;                      // strategy `file`, and it holds the record lock; else null
-  void* pin;                             // of the record lock, as is the descriptor: see RecordLock::Held
+  std::uint64_t word;                    // what the thread stores in the shmtx, or tries to; 0: outside
+  std::atomic<std::uint64_t>* sections;  // count of the process
+  RecordLock* file;                      // set if strategy `file` holds the record lock; else null
+  void* pin;                             // of the record lock, like the descriptor: see RecordLock::Held
   int descriptor;
-  std::uint32_t blocker;  // owner bits of the word at which the last attempt timed out
+  std::uint32_t blocker;  // owner bits of the word when the last attempt timed out
 };
 extern constinit thread_local CriticalSection critical_section __attribute__((tls_model("initial-exec")));
 
@@ -78,11 +77,11 @@ inline constexpr std::uint64_t kOneInside = 1;
 inline constexpr std::uint64_t kOneBegun = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kInsideMask = kOneBegun - 1;
 
-/// The two for processes with several threads, by atomic steps.
+/// For processes with several threads: these use atomic operations.
 std::uint64_t begin_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 void end_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 
-/// Counts a critical section that may begin. Returns its number, in the upper half.
+/// Counts a critical section that may begin. Returns its number in the upper half.
 inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcept {
   if (!platform::is_single_threaded()) [[unlikely]]
     return begin_section_beside_threads(sections);
@@ -90,7 +89,7 @@ inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcep
   sections.store(number + kOneInside, std::memory_order_relaxed);
   return number;
 }
-/// Ends the section of that number. Release: a count of 0 is seen only together with the word given back before it.
+/// Ends the section of that number. Release: whoever sees a count of 0 also sees the word given back before it.
 inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t number) noexcept {
   if (platform::is_single_threaded()) [[likely]]
     sections.store(number, std::memory_order_release);
@@ -100,29 +99,29 @@ inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t numb
 
 }  // namespace shmtx_internal
 
-/// A process's view of one shmtx. Cheap to copy; does not own the state.
+/// A process's handle to one shmtx. Cheap to copy; does not own the state.
 class Shmtx {
  public:
-  /// `file`: for MutexStrategy::file, how to reach the segment's file; else null. REQUIRES: it outlives the Shmtx.
-  /// `byte`: the byte of the file that stands for this mutex. REQUIRES: no other mutex of the file has the same byte.
+  /// `file`: for MutexStrategy::file, the way to the segment's file; else null. REQUIRES: it outlives the Shmtx.
+  /// `byte`: the byte of the file that represents this mutex. REQUIRES: no other mutex of the file has the same byte.
   Shmtx(ShmtxState& state, MutexStrategy strategy, World& world, RecordLock* file, std::uint32_t byte) noexcept
       : state_(&state), world_(&world), file_(file), byte_(byte), strategy_(strategy) {}
 
-  /// Tries once; takes over from a dead owner.
+  /// Tries once. Takes over from a dead owner.
   LockResult try_lock() noexcept { return lock_fast() ? LockResult::acquired : lock_slow(0); }
   /// Tries until `deadline_ns` (CLOCK_MONOTONIC), at least once.
   LockResult lock(std::uint64_t deadline_ns) noexcept {
     return lock_fast() ? LockResult::acquired : lock_slow(deadline_ns);
   }
-  /// Tries for a time from now. Reads the clock only if the mutex is held.
+  /// Tries for that long from now on. Reads the clock only if the mutex is held.
   LockResult lock_for(std::uint64_t patience_ns) noexcept {
     return lock_fast() ? LockResult::acquired : lock_slow(platform::monotonic_ns() + patience_ns);
   }
-  /// Releases the mutex, and wakes one waiter if there may be one. REQUIRES: this thread holds it.
+  /// Releases the mutex and wakes one waiter if there may be one. REQUIRES: this thread holds it.
   void unlock() noexcept {
     auto& mine = shmtx_internal::critical_section;
     std::uint64_t expected = mine.word;
-    // Release: the next owner's acquire sees all that was done inside.
+    // Release: the next owner's acquire sees everything done inside.
     if (mine.word != 0 && strategy_ != MutexStrategy::file &&
         state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)) {
       shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
@@ -139,8 +138,8 @@ class Shmtx {
     if (strategy_ == MutexStrategy::file || mine.word != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Note this before all else: a signal handler that interrupts the rest then finds this thread inside, and does not
-    // wait for it.
+    // Record this first: a signal handler that interrupts the rest then finds this thread inside, and does not wait for
+    // it.
     const std::uint32_t owner = owner_bits(token);
     std::atomic<std::uint64_t>& sections = world_->sections(token);
     mine.word = owner;
@@ -150,19 +149,19 @@ class Shmtx {
     mine.word = 0;
     return false;
   }
-  /// Swaps exactly `seen` for this thread's word, with the WAITERS bit or without it. REQUIRES: CriticalSection::word
+  /// Replaces exactly `seen` by this thread's word, with or without the WAITERS bit. REQUIRES: CriticalSection::word
   /// has the owner's bits.
   bool take(std::uint64_t seen, std::uint64_t waiters) noexcept {
     const auto& mine = shmtx_internal::critical_section;
     return take(seen, waiters, mine.word & kOwnerMask, *mine.sections);
   }
-  /// The same, with what CriticalSection says.
+  /// The same, with the values of CriticalSection.
   bool take(std::uint64_t seen, std::uint64_t waiters, std::uint64_t owner,
             std::atomic<std::uint64_t>& sections) noexcept {
     const std::uint64_t number = shmtx_internal::begin_section(sections);
     const std::uint64_t desired = number | owner;
     // Acquire: pairs with the release in unlock(), or with the dead owner's own stores, which the kernel ordered before
-    // it gave up the slot's lock. Release: the word is seen only together with the count made before it.
+    // it gave up the slot's lock. Release: whoever sees the word also sees the count made before it.
     if (state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
       shmtx_internal::critical_section.word = desired;
@@ -174,14 +173,14 @@ class Shmtx {
   LockResult lock_slow(std::uint64_t deadline_ns) noexcept;
   void unlock_slow() noexcept;
 
-  /// Sets WAITERS in the word; false if the word is no longer `seen`.
+  /// Sets WAITERS in the word. False if the word is no longer `seen`.
   bool set_waiters_bit(std::uint64_t seen) noexcept;
-  /// Waits for as long as a short section takes.
+  /// Waits about as long as a short section takes.
   bool spin(const SpinPolicy& policy) noexcept;
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
-  /// The result for a waiter at its deadline: timeout, or failed if the owner cannot be judged.
+  /// The result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner lives.
   LockResult given_up(std::uint64_t seen) noexcept;
   bool take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;
@@ -193,22 +192,22 @@ class Shmtx {
   MutexStrategy strategy_;
 };
 
-/// How many threads of the process with these owner bits are inside a section; more than 1 may be told as 1.
-// Acquire: pairs with end_section(), and keeps what is read afterwards behind it.
+/// How many threads of the process with these owner bits are inside a section. May report 1 for more than 1.
+// Acquire: pairs with end_section(), and keeps later reads after it.
 inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexcept {
   const std::uint64_t sections =
       world.sections(make_token(slot_of_owner(owner_bits), 0)).load(std::memory_order_acquire);
   return sections & shmtx_internal::kInsideMask;
 }
 
-/// A section without a mutex, for what a process must not be interrupted in by itself: a signal handler that needs a
-/// mutex is told `busy`, and others see that the process is inside.
+/// A section without a mutex, for work that the process must not interrupt itself in. A signal handler that needs a
+/// mutex gets `busy`, and others see that the process is inside.
 class MutexlessSection {
  public:
-  /// Whether the thread is inside a section already.
+  /// Whether the thread is already inside a section.
   static bool is_inside() noexcept { return shmtx_internal::critical_section.word != 0; }
 
-  /// REQUIRES: it is not.
+  /// REQUIRES: !is_inside().
   MutexlessSection(World& world, Token self) noexcept {
     auto& mine = shmtx_internal::critical_section;
     std::atomic<std::uint64_t>& sections = world.sections(self);
@@ -216,7 +215,7 @@ class MutexlessSection {
     mine.sections = &sections;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     number_ = shmtx_internal::begin_section(sections);
-    // Release: what is stored inside is seen only together with the section; pairs with count_inside().
+    // Release: whoever sees what is stored inside also sees the section; pairs with count_inside().
     std::atomic_thread_fence(std::memory_order_release);
   }
   ~MutexlessSection() {
@@ -232,11 +231,11 @@ class MutexlessSection {
   std::uint64_t number_;
 };
 
-/// How often a thread of this process unlocked a shmtx that was no longer its own. Must stay 0: anything else means
-/// that a living process was taken for dead, or that shared memory was overwritten.
+/// How often a thread of this process unlocked a shmtx that it no longer owned. Must stay 0: anything else means that a
+/// live process was taken for dead, or that shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
 
-/// The owner bits at which this thread last timed out; 0: not known.
+/// The owner bits at which this thread last timed out; 0: unknown.
 inline std::uint32_t shmtx_blocker() noexcept { return shmtx_internal::critical_section.blocker; }
 
 }  // namespace holdfast

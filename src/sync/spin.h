@@ -1,8 +1,8 @@
-// Busy waits: how long to spin for what is about to come free, and how often to poll it meanwhile.
+// Spinning: how long to spin for something that is about to become free, and how often to poll it.
 //
-// All spins of the library share this policy, and all of its constants stand here, each beside the rows of
-// docs/benchmarks.md that judge it. A poll takes the cache line away from the processor that works in it. So a spin
-// polls seldom, then more seldom, and ends when a sleep would have been cheaper.
+// All spins of the library share this policy, and all of its constants are here, each with the rows of
+// docs/benchmarks.md that judge it. A poll takes the cache line from the processor that works in it. So a spin polls
+// rarely, then more rarely, and ends when a sleep would have been cheaper.
 #pragma once
 
 #include <algorithm>
@@ -14,36 +14,35 @@
 
 namespace holdfast {
 
-/// In pauses of the processor (platform::cpu_relax), of which one takes 10 to 50 ns.
+/// In processor pauses (platform::cpu_relax); one takes 10 to 50 ns.
 struct SpinPolicy {
   int first;    // before the first poll; doubles from one poll to the next
   int longest;  // between two polls
   int budget;   // of a whole spin
 };
 
-/// For a mutex of the strategy `futex`, before it sleeps. Rows: contended_mutex/futex.
+/// For a mutex of strategy `futex`, before it sleeps. Rows: contended_mutex/futex.
 inline constexpr SpinPolicy kSpinForMutex{1, 32, 192};
-/// For a mutex of the strategy `spin`, before it yields the processor. Row: contended_mutex/spin.
+/// For a mutex of strategy `spin`, before it yields the processor. Row: contended_mutex/spin.
 inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
-/// For a lock, by a waiter that stops no other task: for about as long as it takes to be put to sleep and woken.
-/// `first` and `longest` bound a SpinInterval. Rows: contended_lock; Short critical sections.
+/// For a lock, by a waiter that holds up no other task: about as long as it takes to sleep and be woken. `first` and
+/// `longest` bound a SpinInterval. Rows: contended_lock; Short critical sections.
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The same for a waiter whose host has other tasks: two polls, for sections that are about as short as a question to
-/// the kernel. No row has such sections beside tasks. Rows of `budget`, after which any waiter takes a section for a
-/// long one: contended_lock.
+/// The same for a waiter whose host has other tasks: two polls, for sections about as short as a system call. No row has
+/// such sections beside tasks. Rows of `budget`, after which any waiter assumes a long section: contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
-/// For a grant that its owner is about to complete, by some ten instructions. Only a stopped owner takes longer: no row
-/// shows it.
+/// For a grant that its owner is about to complete, within some ten instructions. Only a stopped owner takes longer: no
+/// row shows it.
 inline constexpr SpinPolicy kSpinForCompletion{1, 1, 1000};
 
-/// One spin. REQUIRES: the caller has polled once before.
+/// One spin. REQUIRES: the caller has already polled once.
 class Spin {
  public:
   explicit Spin(const SpinPolicy& policy) noexcept
       : longest_(policy.longest), interval_(policy.first), left_(is_useless() ? 0 : policy.budget) {}
 
-  /// Pauses before the next poll; false, at once: the spin is over.
+  /// Pauses before the next poll. Returns false at once if the spin is over.
   bool pause() noexcept {
     if (left_ <= 0) return false;
     pause_for(interval_);
@@ -52,7 +51,7 @@ class Spin {
     return true;
   }
 
-  /// With one processor, nobody can release anything while this process spins.
+  /// On one processor, nobody can release anything while this process spins.
   static bool is_useless() noexcept { return platform::processor_count() == 1; }
   static void pause_for(int pauses) noexcept {
     for (int i = 0; i < pauses; ++i) platform::cpu_relax();
@@ -64,23 +63,23 @@ class Spin {
   int left_;
 };
 
-/// How long to pause between two polls of a lock, in pauses. Where many sections are over between two polls, no end
-/// needs to be watched for: a lock that is free for half of the time is soon met free, and until then its owner works
-/// undisturbed. Learns from what is seen, for all locks of the process: a hint. Any thread, any time.
+/// How long to pause between two polls of a lock, in pauses. If many sections pass between two polls, there is no need
+/// to catch the end of one: a lock that is free half of the time is soon found free, and until then its owner works
+/// undisturbed. Learns from all locks of the process. Only a hint. Any thread may call it at any time.
 class SpinInterval {
  public:
   static constexpr int kLeast = kSpinForLock.first;
   static constexpr int kMost = kSpinForLock.longest;
 
   int pauses() const noexcept { return pauses_.load(kRelaxed); }
-  /// `sections`: as many were begun during the last interval, which was of `pauses`.
+  /// Records that `sections` sections began during the last interval, which lasted `pauses`.
   void note(std::uint32_t sections, int pauses) noexcept {
     const bool are_short = std::uint64_t{sections} * kShortSection >= static_cast<std::uint32_t>(pauses);
     pauses_.store(std::clamp(are_short ? pauses * 2 : pauses / 2, kLeast, kMost), kRelaxed);
   }
 
  private:
-  // In pauses, with the time until the next section. Rows: Short critical sections.
+  // In pauses, including the time until the next section. Rows: Short critical sections.
   static constexpr int kShortSection = 8;
 
   std::atomic<int> pauses_{kLeast};

@@ -19,7 +19,7 @@ using Found = WaitTable::Found;
 /// No row shows it: none fills the table. deadlock_test.cc does.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
-/// Finds the wait that keeps the task from going on: its own, or that of its whole Lua state.
+/// Finds the wait that blocks the task: its own, or that of its whole Lua state.
 Found find_wait(const WaitTable& table, Token token, std::uint32_t task, Wait& wait) noexcept {
   const Found found = table.find(token, task, wait);
   if (found != Found::no || whole_state(task) == task) return found;
@@ -82,7 +82,7 @@ bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::f
   return true;
 }
 
-/// Whether `waits[0]` is the victim by now.
+/// Whether `waits[0]` is the victim now.
 bool is_victim(std::span<const Wait> waits, std::uint64_t now_ns) noexcept {
   std::uint64_t last = 0;
   std::uint64_t later = 0;
@@ -126,7 +126,7 @@ void TrackedWait::begin(Token self, std::uint32_t task, std::string_view key) no
   wait_.blocker = {};
   wait_.task = task;
   wait_.set_key(key);
-  // Fence: a look at a later time sees what this task did before (deadlock.h).
+  // Fence: a check at a later time sees what this task did before (deadlock.h).
   std::atomic_thread_fence(std::memory_order_seq_cst);
   wait_.since = platform::monotonic_ns();
   wait_.token = self;
@@ -138,7 +138,7 @@ void TrackedWait::end() noexcept {
   wait_.token = kNobody;
 }
 
-// Whether the wait has a record; takes one if it can. REQUIRES: the wait goes on.
+// Whether the wait has a record; takes one if possible. REQUIRES: the wait goes on.
 bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
   record_ = nullptr;
@@ -156,7 +156,7 @@ Cycle TrackedWait::search(WaitTable& table, const Judge& judge, const LookAtBloc
   const Blocker before = wait_.blocker;
   wait_.blocker = blocker();
   WaitTable::write(*record_, wait_);
-  // Make the other waiters look again: this may have closed a cycle.
+  // Make the other waiters check again: this may have closed a cycle.
   if (!is_written_ || !is_same_grant(before, wait_.blocker)) table.count_change();
   is_written_ = true;
   std::vector<std::string> keys;

@@ -1,36 +1,36 @@
-// The search for deadlocks: cycles of tasks (wait/task_id.h), each of which waits for what the next one holds.
+// The search for deadlocks: cycles of tasks (wait/task_id.h) in which each waits for what the next one holds.
 //
-// All processes share a table of waits (wait/wait_table.h). A wait of a task that may hold something is recorded when a
-// look of its parker finds it still going on. Then, and whenever the table has changed since, its process looks at what
-// it waits for, and records the present holder and the time of the look. Each search starts from its own wait and
-// follows the holders; a task in a cycle goes on looking. Each task waits for one lock, and a lock with several
-// holders leads nowhere, so there is at most one way to go.
+// All processes share a table of waits (wait/wait_table.h). A task that may hold something gets a record there if its
+// wait is still going on at a check of its parker. Then, and whenever the table has changed since, its process checks
+// what it waits for, and records the present holder and the time of the check. Each search starts from its own wait and
+// follows the holders. A task in a cycle keeps checking. Each task waits for one lock, and a lock with several holders
+// ends the search, so there is at most one path.
 //
-// Why a cycle that is found was a deadlock. Let T be the time at which the last of its waits began. It counts only if
-// each of its records was seen after T:
-//   1. A task does nothing but wait from the beginning of its wait until its record is gone. All records of the
-//      cycle are there, of the same waits, when they are read a second time after all were read once. So from T until
-//      between the two readings, no task of the cycle did anything: none took a lock, and none released one.
-//   2. At the time its record was seen, after T, what task i waits for was held by task i + 1, by a grant with a
-//      number of its own. A task becomes the holder by what it does itself: it takes the lock, or adopts the grant.
-//      That was not after T (1.), so it was before, and i + 1 held the lock at T.
+// Why a cycle that is found was a deadlock. Let T be the time at which the last of its waits began. A cycle counts only
+// if each of its records was seen after T:
+//   1. A task does nothing but wait from the beginning of its wait until its record is gone. All records of the cycle
+//      exist, for the same waits, when they are read a second time after all were read once. So from T until between
+//      the two readings, no task of the cycle did anything: none took a lock, and none released one.
+//   2. When its record was seen, after T, task i + 1 held what task i waits for, by a grant with a number of its own. A
+//      task becomes the holder only by its own action: it takes the lock, or adopts the grant. It did not do so after T
+//      (1.), so it did so before, and i + 1 held the lock at T.
 //   3. So at T each task waited for what the next one held, and none could release anything.
-// Without "seen after T" the fault is: i is seen waiting for i + 1, which then releases that, and only later begins to
-// wait for something else, while i has not looked again.
+// Without "seen after T" this could go wrong: i is seen waiting for i + 1, which then releases that lock, and only
+// later begins to wait for something else, while i has not checked again.
 // Clocks: CLOCK_MONOTONIC is one clock for all processors. Read the begin of a wait after a full fence, and the time of
-// a look before one: then a look at a later time sees what the task did before it waited.
+// a check before one: then a check at a later time sees what the task did before it waited.
 //
 // Only a task outside the cycle, or the clock, can still end it: a timeout, the exptime of a grant, a death, a delete
 // of the key, another task that adopts a grant. Check for deaths and expired grants before a cycle counts.
 //
-// Not found: waits for what several hold; waits for a kind of entry that names no blocker (WatchKind::blocker); a cycle
-// of more than kCycleMax waits; waits for which there was no free record; waits that poll; processes of other worlds;
-// and a cycle of one wait, which is a task that waits for itself. A stopped or busy process is found to wait only when
-// it goes on. If a grant names no task, as its process is not certain which one will release it, the search stops
-// there.
+// Not found: waits for a lock with several holders; waits for a kind of entry that names no blocker
+// (WatchKind::blocker); a cycle of more than kCycleMax waits; waits for which there was no free record; waits that
+// poll; processes of other worlds; and a cycle of one wait, which is a task that waits for itself. A stopped or busy
+// process is found to wait only when it continues. If a grant names no task, because its process is not certain which
+// one will release it, the search stops there.
 //
-// The victim, which gets Code::deadlock, is the task that began to wait last, as that closed the cycle. If it does not
-// come, because it is no longer resumed or its process is stopped, the task before it becomes the victim after
+// The victim, which gets Code::deadlock, is the task that began to wait last, because that closed the cycle. If it does
+// not react, because it is no longer resumed or its process is stopped, the task before it becomes the victim after
 // kVictimPatienceNs, and so on.
 #pragma once
 
@@ -52,7 +52,7 @@ inline constexpr std::uint64_t kVictimPatienceNs = 1'000'000'000;
 enum class Cycle { none, there, deadlock };
 
 /// Follows the holders from `own`. REQUIRES: `own` is recorded. none: it is in no cycle. there: it is in a cycle, but
-/// that is not proved, or another task is the victim. deadlock: its task is the victim; `keys` are then the keys that
+/// this is not proved, or another task is the victim. deadlock: its task is the victim, and `keys` are the keys that
 /// the cycle waits for, its own first.
 Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
                  const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys);
@@ -63,22 +63,22 @@ class TrackedWait {
   using Judge = std::function<Liveness(Token)>;
   using LookAtBlocker = std::function<Blocker()>;
 
-  /// Begins the wait, or goes on with it.
+  /// Begins the wait, or continues it.
   void begin(Token self, std::uint32_t task, std::string_view key) noexcept;
-  /// Ends the wait. keys() keeps what was found.
+  /// Ends the wait. keys() keeps its result.
   void end() noexcept;
   bool going_on() const noexcept { return wait_.token != kNobody; }
 
-  /// As long as the table's changes() have this value, look() need not be called; kNothing: call it. A wait for what
-  /// several hold is never quiet: it may come to have one holder, and the table does not show that.
+  /// While the table's changes() have this value, look() need not be called; kNothing: call it. A wait for a lock with
+  /// several holders is never quiet: it may end up with one holder, and the table does not show that.
   std::uint64_t quiet_at() const noexcept {
     return is_written_ && !in_cycle_ && wait_.blocker.known() ? changes_ : kNothing;
   }
   static constexpr std::uint64_t kNothing = ~std::uint64_t{0};
-  /// Searches, if that may find something new. Call it now and then. True if the waiter is the victim of a deadlock:
-  /// wake it, and let it settle().
+  /// Searches, if that may find something new. Call it from time to time. True if the waiter is the victim of a
+  /// deadlock: wake it, and let it call settle().
   bool look(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
-  /// Searches again. True if the deadlock that the last look found is still there.
+  /// Searches again. True if the deadlock of the last look() still exists.
   bool settle(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
 
   /// The keys of the last deadlock.
@@ -88,11 +88,11 @@ class TrackedWait {
   bool has_record(WaitTable& table, const Judge& judge);
   Cycle search(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
 
-  Wait wait_;  // token kNobody: there is no wait
+  Wait wait_;  // token kNobody: no wait
   WaitRecord* record_ = nullptr;
   bool is_written_ = false;     // record_ has been written
   std::uint64_t changes_ = 0;   // the table's changes() at the last search
-  std::uint64_t retry_ns_ = 0;  // take no record before
+  std::uint64_t retry_ns_ = 0;  // take no record before this time
   bool in_cycle_ = false;
   bool is_victim_ = false;
   std::vector<std::string> keys_;

@@ -10,11 +10,11 @@ namespace holdfast {
 
 namespace {
 
-// From a notice to the look: time for the kernel to drop the record lock, and for the other notices of the same death.
+// From a notice to the check: time for the kernel to drop the record lock, and for the other notices of the same death.
 // No row shows these three: the waits of "takeover" are too short for this thread. death_watch_test.cc has longer ones.
 constexpr std::uint64_t kEarlyNs = 300'000;
-// From that look to the next one, which finds what the first came too early for. Where processes come and go all the
-// time, there is one look in this time.
+// From that check to the next one, which finds what the first came too early for. If processes come and go all the
+// time, there is one check in this time.
 constexpr std::uint64_t kAgainNs = 10'000'000;
 constexpr std::uint64_t kRetryNs = 30'000'000'000;
 
@@ -25,7 +25,7 @@ struct Job {
   platform::FileId file;
 };
 
-/// Looks after a notice, until no more come. Returns whether the thread goes on.
+/// Checks after a notice, until no more arrive. Returns whether the thread continues.
 bool look_around(const Job& job, platform::CloseNotice& notice) noexcept {
   platform::sleep_until(platform::monotonic_ns() + kEarlyNs);
   do {
@@ -63,13 +63,13 @@ void DeathWatch::begin(World& world, Token self, Round round, std::uint64_t now_
   forget();
   retry_ns_ = now_ns + kRetryNs;
   try {
-    // A fork waits for the lot's mutex, so no child is made between the start of the thread and the note of it.
+    // A fork waits for the lot's mutex, so no child is made between the start of the thread and its record here.
     auto job = std::make_unique<Job>(Job{world, round, world.table_path(), world.table_file()});
     if (platform::start_thread(&run, job.get()) != 0) return;
     static_cast<void>(job.release());  // now the thread owns it
     owner_ = self;
   } catch (...) {
-    // No memory: parkers look as often as without.
+    // No memory: parkers check at the usual intervals.
   }
 }
 

@@ -1,18 +1,18 @@
-// The death watch of a process: a thread that the kernel tells of deaths, so that waiters need not look for them.
+// The death watch of a process: a thread that the kernel notifies of deaths, so that waiters need not check for them.
 //
 // Each process of a world has descriptions of the file `processes` open until it dies (world/process_table.h). The
-// death watch waits for a notice that one was closed (platform/platform.h), then has the parkers look at what their
+// death watch waits for a notice that one was closed (platform/platform.h), then has the parkers check what their
 // waiters wait for. Notices come early, before the kernel drops the record lock that says that the process lives. So
-// each is followed by another look some time later.
+// another check follows some time later.
 //
-// The thread waits 0.3 ms after a notice, and looks again 10 ms later. Where processes come and go all the time there
-// is one look in 10 ms, as often as without it. What no death causes is told by a post to all processes of the world: a
-// flush, a removal, a lease that is given an earlier end. The thread has a table of descriptors of its own
-// (close_range), so a host that closes all descriptors closes none of it, and no child inherits it.
+// The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes come and go all the time, there is
+// one check every 10 ms, as often as without the thread. Changes that no death causes are posted to all processes of
+// the world: a flush, a removal, a lease that gets an earlier end. The thread has a descriptor table of its own
+// (close_range), so a host that closes all descriptors closes none of the thread's, and no child inherits them.
 //
-// A process has at most one, from when a wait has lasted for kSettledNs until no task has waited for kIdleNs. Where the
-// kernel refuses notices, there is none, and parkers look as often as without. Signals, forks and unloading: as for the
-// wake thread (wait/wake_thread.h).
+// A process has at most one, from when a wait has lasted for kSettledNs until no task has waited for kIdleNs. If the
+// kernel refuses notices, there is none, and parkers check at the usual intervals. For signals, forks and unloading,
+// see the wake thread (wait/wake_thread.h).
 //
 // Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once
@@ -27,29 +27,30 @@ class World;
 
 class DeathWatch {
  public:
-  /// No thread is started for waits that are shorter than this. Rows of these two: 1,000 that wait, and nothing
-  /// happens, which have the thread.
+  /// Shorter waits start no thread. Rows for both constants: 1,000 that wait, and nothing happens, which have the
+  /// thread.
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
 
-  /// What the thread calls, without the mutex. started: from now on notices come. refused: they do not, and the thread
-  /// ends. look: some process may have died. idle: kIdleNs have passed. Returns whether the thread goes on.
+  /// The function that the thread calls, without the mutex. started: from now on notices arrive. refused: they do not,
+  /// and the thread ends. look: some process may have died. idle: kIdleNs have passed. Returns whether the thread
+  /// continues.
   enum class Event { started, refused, look, idle };
   using Round = bool (*)(World& world, Event event) noexcept;
 
   /// Starts the thread, unless it runs or was refused a short time ago.
   void begin(World& world, Token self, Round round, std::uint64_t now_ns) noexcept;
-  /// Whether notices come to this process.
+  /// Whether this process gets notices.
   bool is_on() const noexcept { return on_; }
   void note_started() noexcept { on_ = true; }
   void note_refused(std::uint64_t now_ns) noexcept;
-  /// Notes that there is no thread: in a forked child, and when the thread ends.
+  /// Records that there is no thread: in a forked child, and when the thread ends.
   void forget() noexcept { *this = DeathWatch(); }
 
  private:
   Token owner_ = kNobody;  // the process that the thread runs in; kNobody: there is no thread
   bool on_ = false;
-  std::uint64_t retry_ns_ = 0;  // after a refusal: start no thread before
+  std::uint64_t retry_ns_ = 0;  // after a refusal: start no thread before this time
 };
 
 }  // namespace holdfast

@@ -1,5 +1,5 @@
-// Parkers of foreign event loops, which sleep in poll or epoll: their descriptors, connections and alarms, and what the
-// wake thread does for them.
+// Parkers of foreign event loops, which sleep in poll or epoll: their descriptors, connections and alarms, and the wake
+// thread's work for them.
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread may spend one part in so many of the time on looks. Rows: 100 coroutines wait for one lock, and
-/// nothing happens.
+/// The wake thread may spend this fraction (1/kLookShare) of the time on checks. Rows: 100 coroutines wait for one
+/// lock, and nothing happens.
 constexpr std::uint64_t kLookShare = 100;
 
 std::string connection_trouble(int error) {
@@ -38,7 +38,7 @@ Expected<int> Parker::descriptor() {
 Expected<std::string> Parker::listen() {
   auto judged = world_.directory().open();
   if (!judged) return Status{Code::system, judged.status().message};
-  // A temporary name: the beginning of a world removes it, should this process be killed before it does.
+  // A temporary name: if this process is killed before it removes it, the next start of the world does.
   std::string path = world_.directory().path_of(temporary_name());
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   lot_.remember_loop(*this);
@@ -104,7 +104,8 @@ void Parker::signal_rest() noexcept {
 // --- the lot ---
 
 void ParkingLot::attend_watching(Parker& parker) noexcept {
-  // Close the lot when the process exits: nothing waits any more, and what the wake thread uses may be destroyed.
+  // Close the lot when the process exits: nobody waits any more, and objects that the wake thread uses may be
+  // destroyed.
   static const int registered = std::atexit([] {
     ParkingLot& lot = get();
     const std::lock_guard<std::mutex> lock(lot.mutex_);
@@ -142,7 +143,7 @@ std::uint64_t ParkingLot::run_round() noexcept {
   if (lot.closed_) return 0;
   try {
     return lot.serve_loops();
-  } catch (...) {  // no memory: the next look finds what was not handed out
+  } catch (...) {  // no memory: the next check finds what was not handed out
     return platform::monotonic_ns() + kLookNs;
   }
 }

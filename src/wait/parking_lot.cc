@@ -21,13 +21,13 @@ namespace holdfast {
 
 namespace {
 
-// Tells other processes that this one looks after its waiters (dict/wait_queue.h).
+// Tells other processes that this one attends to its waiters (dict/wait_queue.h).
 void note_look(World& world) noexcept {
   if (ProcessSlot* const slot = world.slot(world.known_token()))
     slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
 }
 
-// How long until the clock alone may end what is waited for.
+// How long until time alone may end what is waited for.
 std::uint64_t until_end(const Watch& watch) noexcept {
   const std::uint64_t end_ms = watch.kind->end_ms(watch);
   const std::uint64_t now = platform::coarse_monotonic_ns();
@@ -38,13 +38,13 @@ std::uint64_t until_end(const Watch& watch) noexcept {
 // Rows: 10,000 coroutines, each waits for a lock of its own, "of C and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
-// The others look by themselves when the listener is this late. They wake so rarely that many of them cost little. No
+// The others check by themselves when the listener is this late. They wake so rarely that many of them cost little. No
 // row shows it: none has several threads. sleepers_test.cc has.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace
 
-// --- looks ---
+// --- checks ---
 
 Liveness LivenessCache::judge(Token token) noexcept {
   if (token == self_) return Liveness::alive;
@@ -53,7 +53,7 @@ Liveness LivenessCache::judge(Token token) noexcept {
   return answer.liveness;
 }
 
-// --- the parker: one loop's place ---
+// --- the parker of one loop ---
 
 Parker::Parker(World& world) noexcept : lot_(ParkingLot::get()), world_(world) {}
 
@@ -72,10 +72,10 @@ std::uint32_t Parker::open_waiter() {
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   if (lot_.free_.empty()) {
     if (lot_.slots_.size() == kWaitersMax) return 0;
-    // By an eighth: there may be many waiters, and most of the time no more come.
+    // Grows by an eighth: there may be many waiters, and usually no more arrive.
     const std::size_t count = lot_.slots_.size();
     if (count == lot_.slots_.capacity()) lot_.slots_.reserve(count + count / 8 + kWaitersAtFirst);
-    lot_.free_.reserve(lot_.slots_.capacity());  // so that giving a number back needs no memory
+    lot_.free_.reserve(lot_.slots_.capacity());  // so that returning a number needs no memory
     lot_.slots_.emplace_back();
     lot_.free_.push_back(static_cast<std::uint32_t>(lot_.slots_.size()));
   }
@@ -101,7 +101,7 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
     }
     slot.looks = lot_.looks_;
     slot.ready = false;
-    // The thread of a foreign loop may be busy elsewhere while the wake thread looks, and nothing looks while the
+    // The thread of a foreign loop may be busy elsewhere while the wake thread checks, and nobody checks while the
     // process exits.
     waiter.rests = has_slept_ && !readiness_.is_open() && !connection_.is_open() && !lot_.closed_;
     waiter.arrival = slot.arrival;
@@ -196,8 +196,8 @@ ParkingLot& ParkingLot::get() {
   return *lot;
 }
 
-// Make the lot when the library is loaded: a child forked while another thread makes it would wait for that thread for
-// ever.
+// Make the lot when the library is loaded. Otherwise a child forked while another thread makes it would wait for that
+// thread for ever.
 [[maybe_unused]] const bool kLotMade = (platform::install_fork_gate(), ParkingLot::get(), true);
 
 ParkingLot::ParkingLot() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
@@ -230,7 +230,8 @@ void ParkingLot::set_polling(Slot& slot, bool polling) noexcept {
   slot.polling = polling;
 }
 
-// The watch, what keeps its segment, and the place belong together: another thread may look in between two steps.
+// The watch, the reference to its segment, and the position belong together: another thread may check between two
+// steps.
 void ParkingLot::set_watch(Slot& slot, const Watch& watch, std::uint64_t place) noexcept {
   slot.watch = watch;
   if (slot.watched.get() != watch.segment)
@@ -249,7 +250,7 @@ void ParkingLot::stop_waiting(Slot& slot) noexcept {
   if (slot.tracked != nullptr) slot.tracked->end();
 }
 
-// How many waiters stand before it in its queue, at most kRankMax; kRankMax too if it is not in the queue. Read without
+// How many waiters are before it in its queue, at most kRankMax; kRankMax too if it is not in the queue. Read without
 // any lock: a hint. 0 if it watches no queue, or has to search for deadlocks.
 std::uint32_t ParkingLot::rank_of(const Slot& slot) noexcept {
   const Watch& watch = slot.watch;
@@ -269,8 +270,8 @@ std::uint64_t ParkingLot::pause_of(const Slot& slot) const noexcept {
   return rests ? kRestNs : kLookNs * (rank_of(slot) + 1);
 }
 
-// A waiter loses its place by a repair, which drops all queues, or when it was woken and seems not to come. Watchers
-// lose theirs when they are woken.
+// A waiter loses its position by a repair, which drops all queues, or if it was woken and does not seem to come.
+// Watchers lose theirs when they are woken.
 bool ParkingLot::has_place(const Slot& slot, const WaiterId& waiter) noexcept {
   return slot.place == 0 || is_queued(*slot.watch.shard, slot.place, waiter.self, waiter.number);
 }
@@ -292,7 +293,7 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
     sleepers_.elect_listener();
     return {.count = count};
   }
-  // A listener without waiters of its own does not look: let a parker that has some take over.
+  // A listener without waiters of its own does not check: let a parker that has some take over.
   const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
   Rest rest{.sleeps = true, .listens = sleepers_.enter(parker.sleep_slot_, relieves)};
   if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;
@@ -331,7 +332,7 @@ void ParkingLot::hand_out_mail(World& world) {
 void ParkingLot::make_ready(std::uint32_t number) {
   Slot& slot = slots_[number - 1];
   if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
-  slot.parker->ready_.push_back(number);  // may throw: the next look then finds it again
+  slot.parker->ready_.push_back(number);  // may throw: the next check then finds it again
   slot.ready = true;
   sleepers_.wake(slot.parker->sleep_slot_);
 }
@@ -375,7 +376,7 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
         make_ready(i + 1);
         break;
       case WatchState::open:
-        // Skip a waiter that was marked already: it may never come.
+        // Skip a waiter that is already marked: it may never come.
         if (!slot.ready) unattended_.emplace_back(watch.entry, slot.arrival, i + 1);
         break;
     }
@@ -389,10 +390,10 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
   return pause;
 }
 
-// --- what the death watch calls ---
+// --- called by the death watch ---
 
-// The thread of the death watch does not look by itself: it has other descriptors than the process, and the one through
-// which the kernel is asked about processes is not among them.
+// The thread of the death watch does not check by itself: it has other descriptors than the process, and lacks the one
+// for asking the kernel about processes.
 bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);

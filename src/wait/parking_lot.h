@@ -1,20 +1,20 @@
 // The parking lot: where the waiters of this process sleep.
 //
-// A parker is the place where one event loop (one Lua state, one thread) sleeps; a waiter is one of its tasks. Other
-// processes know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h): the first thread to read
-// it hands each number to the parker of that waiter.
+// A parker is where one event loop (one Lua state, one thread) sleeps. A waiter is one of its tasks. Other processes
+// know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h): the first thread that reads it hands
+// each number to the parker of that waiter.
 //
-// A wake-up may get lost: its sender can die, or the thread that it was sent to. So a parker with waiters sleeps in
-// slices and looks, without any lock, at what they wait for (wait/watch.h): open, granted to the waiter, or no longer
-// in its queue is as good as mail. It looks at once when the mailbox has overflowed. Where several threads sleep, one
-// of them listens and looks for all (wait/sleepers.h).
+// A wake-up may get lost: its sender may die, or the thread that it was sent to. So a parker with waiters sleeps in
+// slices and checks, without any lock, what they wait for (wait/watch.h). A lock that is open, granted to the waiter,
+// or no longer has the waiter in its queue counts as mail. The parker checks at once when the mailbox has overflowed.
+// If several threads sleep, one of them listens and checks for all (wait/sleepers.h).
 //
-// The slices are short, unless a death watch (wait/death_watch.h) looks when a process has died: then only a process
+// The slices are short, unless a death watch (wait/death_watch.h) checks when a process has died. Then only a process
 // that is stopped between its store and its post can make a slice necessary.
 //
 // The parker of a foreign event loop, which sleeps in poll or epoll, has a descriptor for that loop to watch, or a
-// connection with it. The wake thread (wait/wake_thread.h) listens and looks for it. A thread that hands out mail
-// then makes the descriptor of each loop that has some readable (event_loops.cc).
+// connection with it. The wake thread (wait/wake_thread.h) listens and checks for it. A thread that hands out mail then
+// makes the descriptor of each loop with mail readable (event_loops.cc).
 //
 // Thread safety: all calls, from any thread. The lot's mutex is never held while sleeping or while a shmtx is held.
 #pragma once
@@ -46,14 +46,14 @@ namespace holdfast {
 class ParkingLot;
 class World;
 
-/// How soon the first waiter of a queue sees what came free without a wake-up. A waiter behind it looks less
-/// often, by kLookNs for each waiter before it, up to kRankMax of them: it need look only if the first does not, and
-/// where a hundred processes wait, not all of them need to be awake all the time. Rows of these three: 1,000 that
-/// wait, and nothing happens; of kLookNs also takeover.
+/// How soon the first waiter of a queue notices a release without a wake-up. Later waiters check less often, by kLookNs
+/// for each waiter before them, up to kRankMax of them: they matter only if the first does not check, and of a hundred
+/// waiting processes, not all need to be awake all the time. Rows of these three: 1,000 that wait, and nothing happens;
+/// of kLookNs also takeover.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
-/// How often any waiter looks where a death watch is on. Less than the patience of queues (dict/wait_queue.h), within
-/// which a process has to look.
+/// How often any waiter checks when a death watch is on. Less than the timeout of queues (dict/wait_queue.h), within
+/// which a process has to check.
 inline constexpr std::uint64_t kRestNs = 500'000'000;
 static_assert(2 * kRestNs < kWaiterPatienceMs * kNsPerMs);
 
@@ -68,45 +68,44 @@ class Parker {
   std::uint32_t open_waiter();
   void close_waiter(std::uint32_t number) noexcept;
 
-  /// Begins a wait, or goes on with it; forgets an earlier wake-up. Returns the waiter as queues know it; arrival 0 if
-  /// the parker has no waiter of that number.
+  /// Begins a wait, or continues it; forgets an earlier wake-up. Returns the waiter as queues know it, with arrival 0
+  /// if the parker has no waiter of that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
-  /// Keeps the segment of the watch until the waiter's next watch, or the end of its wait. Looks see the watch from
-  /// here on. REQUIRES: the EpochGuard in which the watch was made.
+  /// Keeps the watch's segment until the waiter's next watch, or the end of its wait. From here on checks use the
+  /// watch. REQUIRES: the EpochGuard in which the watch was made.
   void keep(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
-  /// Says what the waiter waits for, and its place in the queue; 0: it has to poll. Returns how many waiters of this
-  /// parker have to poll. REQUIRES: keep() had that watch, or an earlier one of its segment.
+  /// Says what the waiter waits for, and its position in the queue (0: it has to poll). Returns how many waiters of
+  /// this parker have to poll. REQUIRES: keep() had that watch, or an earlier one of its segment.
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
-  /// Makes the search for deadlocks follow the wait of a task that may hold something. True if the wait would never
-  /// end.
+  /// Lets the search for deadlocks follow the wait of a task that may hold something. True if the wait would never end.
   bool track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept;
   /// The keys of the last deadlock that track() found, the waiter's own first. Empty if there was none.
   std::vector<std::string> deadlock_keys(std::uint32_t number);
-  /// Ends the wait: the next one begins anew.
+  /// Ends the wait.
   void end(std::uint32_t number) noexcept;
 
-  /// Sleeps until waiters of this parker are woken, a signal comes, or the deadline (CLOCK_MONOTONIC, ns) has passed.
+  /// Sleeps until waiters of this parker are woken, a signal arrives, or the deadline (CLOCK_MONOTONIC, ns) has passed.
   /// Returns how many it wrote to `woken`.
   std::size_t sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken);
 
   // --- event_loops.cc: for foreign event loops ---
 
-  /// The descriptor that is readable while sleep() has something to give: made on the first call, and anew after the
-  /// host closed it. Starts the wake thread. If either fails, the next call tries again.
+  /// The descriptor that is readable while sleep() has something to return: made on the first call, and again after the
+  /// host has closed it. Starts the wake thread. If either fails, the next call tries again.
   Expected<int> descriptor();
-  /// Listens at a new path in the runtime directory, in place of an earlier listener or connection: for loops that can
-  /// wait only for a connection that they made themselves.
+  /// Listens at a new path in the runtime directory, instead of an earlier listener or connection: for loops that can
+  /// wait only for a connection that they opened themselves.
   Expected<std::string> listen();
-  /// Takes the connection that this process has made there, and removes the path. From now on a byte comes out of the
-  /// connection when the descriptor would get readable. After a failure it still listens, unless the thread could not
-  /// be started.
+  /// Accepts the connection that this process has made there, and removes the path. From now on, each time the
+  /// descriptor would become readable, a byte arrives on the connection. After a failure it still listens, unless the
+  /// thread could not be started.
   Status accept();
   /// Ends what listen() and accept() began.
   void disconnect() noexcept;
-  /// Makes the descriptor readable, or sends a byte, at that time; kNever: takes the alarm back. One alarm at a time.
-  /// Fails as descriptor() does.
+  /// Makes the descriptor readable, or sends a byte, at that time. kNever cancels the alarm. One alarm at a time. Fails
+  /// like descriptor().
   Status set_alarm(std::uint64_t deadline_ns);
-  /// False if no wake thread could be started to listen for the parker's loop: its waiters have to poll.
+  /// False if no wake thread could be started for the parker's loop: its waiters have to poll.
   bool attended() const noexcept;
 
   Promptness& promptness() noexcept { return promptness_; }
@@ -115,16 +114,16 @@ class Parker {
  private:
   friend class ParkingLot;
 
-  /// In a forked child: drops the waiters, and the descriptor, which is the parent's.
+  /// In a forked child: drops the waiters, and the descriptor, which belongs to the parent.
   void forget() noexcept;
 
   // REQUIRES, for the rest: the lot's mutex.
 
-  /// Makes the descriptor, if there is none or it was lost.
+  /// Makes the descriptor if there is none or it was lost.
   Status describe();
-  /// Tells the loop that sleep() has something to give.
+  /// Tells the loop that sleep() has something to return.
   void signal() noexcept;
-  /// After sleep() has given some: tells the loop if there is more, else takes the signal back.
+  /// After sleep() has returned some: tells the loop if there is more, else clears the signal.
   void signal_rest() noexcept;
 
   ParkingLot& lot_;
@@ -134,8 +133,8 @@ class Parker {
   // Guarded by the lot's mutex.
   std::vector<std::uint32_t> ready_;
   std::size_t waiting_ = 0;    // waiters between begin and end
-  std::size_t polling_ = 0;    // waiters without a place in a queue
-  std::uint64_t look_ns_ = 0;  // when to look at what they wait for
+  std::size_t polling_ = 0;    // waiters without a position in a queue
+  std::uint64_t look_ns_ = 0;  // when to check what they wait for
   SleepSlot sleep_slot_;
   platform::Readiness readiness_;
   platform::SelfConnection connection_;
@@ -144,11 +143,11 @@ class Parker {
   bool has_slept_ = false;
 };
 
-/// All waiters of this process: their parkers, what they wait for, which were woken. A waiter's number is its index in
-/// `slots_`, plus one.
+/// All waiters of this process: their parkers, what they wait for, and which were woken. A waiter's number is its index
+/// in `slots_`, plus one.
 class ParkingLot {
  public:
-  /// Never destroyed: the wake thread may be in it while the process runs its exit handlers.
+  /// Never destroyed: the wake thread may use it while the process runs its exit handlers.
   static ParkingLot& get();
 
  private:
@@ -158,22 +157,22 @@ class ParkingLot {
     Parker* parker = nullptr;   // null: not in use
     std::uint64_t arrival = 0;  // 0: not waiting
     Watch watch;
-    std::shared_ptr<const Segment> watched;  // keeps what `watch` leads to, also when the dictionary was removed
+    std::shared_ptr<const Segment> watched;  // keeps what `watch` leads to, even if the dictionary was removed
     bool ready = false;
     bool polling = false;
     std::uint32_t looks = 0;               // the lot's count when the present step of the wait began
-    std::uint64_t place = 0;               // in the queue
+    std::uint64_t place = 0;               // position in the queue
     std::unique_ptr<TrackedWait> tracked;  // made when first needed
-    std::uint64_t quiet_at = 0;            // tracked->quiet_at(), kept here as every look reads it
+    std::uint64_t quiet_at = 0;            // a copy of tracked->quiet_at(), because every check reads it
   };
 
-  /// What a parker's thread must do next.
+  /// The next task of a parker's thread.
   struct Rest {
     std::size_t count = 0;  // waiters that are ready
     bool sleeps = false;
     bool listens = false;            // sleeps on the mailbox; else on the parker's own word
     std::uint32_t seen = 0;          // value of the parker's own word
-    std::uint64_t next_look_ns = 0;  // sleep no longer than until then
+    std::uint64_t next_look_ns = 0;  // sleep no longer than this
   };
 
   ParkingLot();
@@ -189,9 +188,9 @@ class ParkingLot {
     if (number - 1 < slots_.size() && slots_[number - 1].parker == &parker) change(slots_[number - 1]);
   }
 
-  /// Hands out the mail of this process, then moves what is ready for `parker` to `woken`. If that is nothing and it
-  /// may sleep, its thread must do so now, and call again. Looks at what the waiters wait for when it is time to, so
-  /// also where mail keeps the process awake.
+  /// Hands out the mail of this process, then moves the waiters that are ready from `parker` to `woken`. If there are
+  /// none and it may sleep, its thread must sleep now and call again. Checks what the waiters wait for when this is
+  /// due, even if mail keeps the process awake.
   Rest collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep);
 
   // REQUIRES, for the rest: the lot's mutex.
@@ -199,7 +198,7 @@ class ParkingLot {
   void close(std::uint32_t number) noexcept;
   static bool searches(const Slot& slot) noexcept { return slot.tracked != nullptr && slot.tracked->going_on(); }
   static std::uint32_t rank_of(const Slot& slot) noexcept;
-  /// How soon to look for a waiter again.
+  /// How soon to check for a waiter again.
   std::uint64_t pause_of(const Slot& slot) const noexcept;
   static bool has_place(const Slot& slot, const WaiterId& waiter) noexcept;
   static void set_polling(Slot& slot, bool polling) noexcept;
@@ -207,30 +206,31 @@ class ParkingLot {
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
   void hand_out_mail(World& world);
-  /// If it is time to: looks for the parker's waiters, or for all if the parker listened.
+  /// If it is due: checks for the parker's waiters, or for all if the parker listened.
   void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
-  /// Until when the parker's thread may sleep.
+  /// How long the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
-  /// Looks at what the waiters of the parker wait for, of all parkers if it is null. Marks a waiter ready if it would
-  /// find that open or granted to it, is not in its queue any more, or is the victim of a deadlock. Of the waiters for
-  /// one open entry marks only the first: one is enough, and it wakes the next. Returns how soon to look again for
-  /// those that go on waiting.
+  /// Checks what the waiters of the parker wait for, or those of all parkers if it is null. Marks a waiter ready if its
+  /// lock is open or granted to it, if it is no longer in its queue, or if it is the victim of a deadlock. If several
+  /// wait for one open entry, marks only the first: one is enough, and it wakes the next. Returns how soon to check
+  /// again for those that keep waiting.
   std::uint64_t look_for(World& world, const Parker* parker);
   /// For the death watch: its Round.
   static bool on_death_watch(World& world, DeathWatch::Event event) noexcept;
   bool is_waiting() const noexcept;
-  /// Makes all parkers with waiters look at that time at the latest.
+  /// Makes all parkers with waiters check at that time at the latest.
   void look_by(std::uint64_t time_ns) noexcept;
 
   // --- event_loops.cc ---
 
   void remember_loop(Parker& parker);
-  /// Attends the parker after a waiter of it has begun to watch. Reports no failure: without a wake thread it polls.
+  /// Starts the wake thread for the parker after a waiter has begun to watch. Reports no failure: without the thread
+  /// the parker polls.
   void attend_watching(Parker& parker) noexcept;
   /// Makes sure that the wake thread runs, and runs a round at that time at the latest.
   Status attend(Parker& parker, std::uint64_t deadline_ns);
-  /// Tells the loops that have something to collect, except that of `parker`, which is about to collect it.
+  /// Signals the loops that have something to collect, except `parker`'s, which is about to collect it.
   void signal_ready(const Parker* parker) noexcept;
   /// One round of the wake thread. Returns when the next one is due; 0: the thread ends.
   static std::uint64_t run_round() noexcept;
@@ -240,10 +240,10 @@ class ParkingLot {
   std::mutex mutex_;
   bool closed_ = false;  // the process exits
   Sleepers sleepers_;
-  std::uint64_t look_ns_ = 0;  // when the listener looks
+  std::uint64_t look_ns_ = 0;  // when the listener checks
   WakeThread wake_thread_;
   DeathWatch death_watch_;
-  std::uint32_t looks_ = 0;        // of the death watch: what began before one may have been overlooked by it
+  std::uint32_t looks_ = 0;        // checks by the death watch: one may have missed what began before it
   std::vector<Parker*> in_loops_;  // the parkers of foreign event loops
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;

@@ -1,10 +1,10 @@
 // The sleeping threads of this process, one of which listens for all.
 //
 // A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on it, though the mail is for
-// one. So only one parker, the listener, sleeps on the mailbox, hands out the mail and looks at what the others wait
-// for. Each of the others sleeps on a word of its own, and is woken when something is there for it. A listener that
-// leaves elects another. A listener may fail to come, say because a signal handler holds it up. The bounded sleeps
-// of the others make that good: each takes the mail when it wakes, and listens if no other does.
+// one. So only one parker, the listener, sleeps on the mailbox, hands out the mail and checks what the others wait for.
+// Each of the others sleeps on a word of its own, and is woken when there is something for it. A listener that leaves
+// elects another. A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the
+// others cover this: each takes the mail when it wakes, and listens if no other does.
 //
 // Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once
@@ -15,9 +15,9 @@
 
 namespace holdfast {
 
-/// A parker's place among the sleepers.
+/// A parker's entry among the sleepers.
 struct SleepSlot {
-  Word32 word{0};  // a thread that does not listen sleeps on it; changes when it must get up
+  Word32 word{0};  // a thread that does not listen sleeps on it; a change wakes it
   SleepSlot* before = nullptr;
   SleepSlot* after = nullptr;
   bool asleep = false;  // in the list
@@ -28,11 +28,11 @@ class Sleepers {
   /// Enters a thread that is about to sleep. Returns whether it listens: it does if no other does, or if it `relieves`
   /// the listener.
   bool enter(SleepSlot& slot, bool relieves) noexcept;
-  /// Takes out a thread that is awake, for whatever reason, or a parker that ends.
+  /// Removes a thread that is awake, for whatever reason, or a parker that ends.
   void leave(SleepSlot& slot) noexcept;
   /// Wakes the thread if it sleeps on its own word.
   void wake(SleepSlot& slot) noexcept;
-  /// If threads sleep and none listens: wakes one, to listen.
+  /// If threads sleep and none listens: wakes one to listen.
   void elect_listener() noexcept;
 
   /// Whether no thread sleeps but the listener.

@@ -76,8 +76,8 @@ void WaitTable::write(WaitRecord& record, const Wait& wait) noexcept {
   end_writing(record, stamp);
 }
 
-// Clear the task before the owner: should this process take the record again, the old wait must not be read before the
-// new one is written.
+// Clear the task before the owner: if this process takes the record again, the old wait must not be read before the new
+// one is written.
 void WaitTable::release(WaitRecord& record) noexcept {
   const std::uint32_t stamp = begin_writing(record);
   record.task.store(0, kRelaxed);

@@ -1,11 +1,11 @@
 // The table of waits of all processes of a world, which the search for deadlocks (wait/deadlock.h) reads.
 //
 // A record is one wait of one task (wait/task_id.h): when it began, its key, the task last seen holding that key, and
-// the time of that look. Only the waiting process writes its records, one thread at a time. All processes read them at
-// any time, and must trust nothing they read. The table stands behind the slots in the file `processes`.
+// the time of that check. Only the waiting process writes its records, one thread at a time. All processes read them at
+// any time, and must trust nothing they read. The table follows the slots in the file `processes`.
 //
-// A record is found by token and task of its owner, within kProbe records from where their hash leads. A record of a
-// dead process is as good as a free one. If none is left, other processes do not learn of the wait.
+// A record is found by token and task of its owner, within kProbe records of its hash. A record of a dead process
+// counts as free. If none is left, other processes do not learn of the wait.
 //
 //   owner   0 to token     by compare-and-swap: the record is taken; also from the token of a dead process
 //           token to 0     the wait is over
@@ -31,12 +31,12 @@ struct alignas(128) WaitRecord {
   Word64 owner;  // token of the process that may write the rest; 0: free
   Word32 stamp;
 
-  // These belong together if the stamp is even, and the same before and after they are read.
+  // These belong together if the stamp is even, and equal before and after they are read.
   Word32 task;
   Word64 token;            // the owner that wrote this
   Word64 since;            // when the wait began (ns of CLOCK_MONOTONIC)
-  Word64 seen;             // when the process last looked, and saw what follows (ns)
-  Word64 holder;           // token of the only holder of what is waited for; 0: none, several, or not known
+  Word64 seen;             // when the process last checked, and saw what follows (ns)
+  Word64 holder;           // token of the only holder of what is waited for; 0: none, several, or unknown
   Word64 holder_sequence;  // fencing number of that grant
   Word64 holder_end;       // when the grant expires (ms); 0: never
   Word32 holder_task;
@@ -46,14 +46,14 @@ struct alignas(128) WaitRecord {
 static_assert(sizeof(WaitRecord) == 128 && offsetof(WaitRecord, key) == 72);
 
 struct WaitTableMemory {
-  Word64 changes;  // how often a record was made, or got another holder
+  Word64 changes;  // counts records that were made or got another holder
   std::array<WaitRecord, kWaitRecords> records;
 };
 
 /// The only holder of what a task waits for, and its grant.
 struct Blocker {
   Token token = kNobody;
-  std::uint32_t task = 0;  // 0: not known
+  std::uint32_t task = 0;  // 0: unknown
   std::uint64_t sequence = 0;
   std::uint64_t end_ms = 0;
 
@@ -61,7 +61,7 @@ struct Blocker {
   friend bool operator==(const Blocker&, const Blocker&) = default;
 };
 
-/// A wait, as its record has it.
+/// A wait, as in its record.
 struct Wait {
   Token token = kNobody;
   std::uint32_t task = 0;
@@ -71,7 +71,7 @@ struct Wait {
   std::uint32_t key_length = 0;
   std::array<char, kWaitKeyBytes> key{};
 
-  /// Cuts the key to what a record keeps.
+  /// Cuts the key to what fits into a record.
   void set_key(std::string_view whole) noexcept;
   std::string_view kept_key() const noexcept;
 };
@@ -82,18 +82,18 @@ class WaitTable {
   /// `memory`: a WaitTableMemory, shared with others.
   explicit WaitTable(std::byte* memory) noexcept : memory_(reinterpret_cast<WaitTableMemory*>(memory)) {}
 
-  /// A count that grows when a record is made, or gets another holder.
+  /// Counts records that were made or got another holder.
   std::uint64_t changes() const noexcept { return memory_->changes.load(kAcquire); }
 
-  /// Takes a record for that task's wait, not yet readable; null if none is free. Asks `judge` about the owners of
+  /// Takes a record for that task's wait, not readable so far; null if none is free. Calls `judge` for the owners of
   /// records in the way.
   WaitRecord* take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
-  /// Whether the record is still that process's: damage may have changed its owner.
+  /// Whether the record still belongs to that process: damage may have changed its owner.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
   /// REQUIRES, for write() and release(): the caller owns the record.
   static void write(WaitRecord& record, const Wait& wait) noexcept;
   static void release(WaitRecord& record) noexcept;
-  /// Call it after writing a record for the first time, or with another holder than before.
+  /// Call it after writing a record for the first time, or with a different holder.
   void count_change() noexcept { memory_->changes.fetch_add(1, kRelease); }
 
   enum class Found { no, yes, unreadable };

@@ -2,16 +2,16 @@
 // epoll.
 //
 // A process has at most one, only while a parker needs it and for kLingerNs after that, so that successive waits share
-// one. It blocks all signals and runs nothing of the host's. A forked child does not have it, and starts its own. Its
+// one. It blocks all signals and runs no code of the host. A forked child does not have it, and starts its own. Its
 // code stays mapped when the host unloads the library (-z nodelete).
 //
 // The descriptor of a parker is one of a pair of sockets, because each socket is a file of its own: device and inode
 // are compared before each write, so a number that the host has closed and opened again is not taken for ours. All
-// eventfds show the same inode. The message is an empty datagram, which puts no byte into a stream. A parker's timer is
-// a time that this thread keeps, so loops that wait for one descriptor and no time get both in one.
+// eventfds show the same inode. The message is an empty datagram, which puts no byte into a stream. This thread keeps
+// the time of a parker's timer, so loops that wait for one descriptor without a timeout get both in one.
 //
-// From a release to the readable descriptor it takes about twice as long as to the return of a parker that sleeps by
-// itself, because of the second hop.
+// A descriptor becomes readable about twice as long after a release as a parker that sleeps by itself returns, because
+// of the second hop.
 //
 // Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once
@@ -27,7 +27,7 @@ class World;
 
 class WakeThread {
  public:
-  /// Rows: From release to resume, of the hosts with a loop.
+  /// Rows: From release to resume, for hosts with a loop.
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
   /// One round of the thread: called after each post, and at the latest at the time that the last round returned.
@@ -39,10 +39,10 @@ class WakeThread {
   Status be_up(World& world, Round round, std::uint64_t deadline_ns);
 
   /// Plans the next round. Returns what the round must return: `due_ns` if the thread is needed, else the end of its
-  /// lingering, or 0 once that has come.
+  /// lingering, or 0 once that time has passed.
   std::uint64_t plan(std::uint64_t now_ns, bool needed, std::uint64_t due_ns) noexcept;
 
-  /// Notes that there is no thread: in a forked child, and when the thread ends.
+  /// Records that there is no thread: in a forked child, and when the thread ends.
   void forget() noexcept { *this = WakeThread(); }
 
  private:

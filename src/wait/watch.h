@@ -1,7 +1,7 @@
-// A watch: what a waiter waits for, to be looked at without any lock.
+// A watch: what a waiter waits for, to be checked without any lock.
 //
-// A look is a hint: the words may belong to another entry by now; trust none of them. They stay mapped as long as the
-// waiter watches, as it keeps the segment.
+// A check is a hint: the words may belong to another entry now, so trust none of them. They stay mapped while the
+// waiter watches, because it keeps the segment.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ class Segment;
 class Shard;
 class World;
 
-/// Caches for one look which processes live: mostly asks the kernel once for each.
+/// Caches, for one check, which processes live: asks the kernel mostly once for each.
 class LivenessCache {
  public:
   LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
@@ -38,50 +38,50 @@ class LivenessCache {
   std::array<Answer, kAnswers> answers_;
 };
 
-/// What a look finds. held: an attempt would be refused. open: the first to come may get it. granted: it is reserved
-/// for this waiter, to be claimed.
+/// Result of a check. held: an attempt would be refused. open: the first to come may get it. granted: it is reserved
+/// for this waiter to claim.
 enum class WatchState { held, open, granted };
 
 struct Watch;
 
-/// The waiter that looks, and its process.
+/// The waiter that checks, and its process.
 struct WaiterId {
   Token self;
   std::uint32_t number;
 };
 
-/// How to look at one kind of entry. Each kind has one constant object, in the room that knows it.
+/// How to check one kind of entry. Each kind has one constant object, in the module that knows it.
 struct WatchKind {
   WatchState (*look)(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept;
-  /// The only holder, if it has to release before the waiter can go on; not known() if there is none, or several.
+  /// The only holder, if it has to release before the waiter can continue; not known() if there is none, or several.
   Blocker (*blocker)(const Watch& watch) noexcept;
   /// When the clock may end what is waited for (CLOCK_MONOTONIC, ms); kExpiryNever, or another time that never comes,
   /// if it does not.
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
-  /// Whether a look sees all that an attempt would: a waiter need not try again by itself.
+  /// Whether a check sees everything that an attempt would: then a waiter need not retry by itself.
   bool sees_all;
 };
 
 struct Watch {
-  const WatchKind* kind = nullptr;  // null: nothing to look at
+  const WatchKind* kind = nullptr;  // null: nothing to check
   const Entry* entry = nullptr;     // waiters with the same entry wait for the same
   const void* fields = nullptr;     // the entry's value
   const Segment* segment = nullptr;
   const Shard* shard = nullptr;
-  const QueueFields* queue = nullptr;  // the queue that the waiter stands in
+  const QueueFields* queue = nullptr;  // the queue that the waiter is in
   std::uint32_t hash = 0;              // the entry's hash when the watch was made
   std::uint32_t shape = 0;             // the entry's shape at that time
   std::uint32_t want = 1;              // how much the waiter wants
   std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end
   std::uint32_t block = 0;             // for a watcher: its block in the queue
 
-  /// False if the words belong to another entry by now. Where it matters, read a fencing number before and after.
+  /// False if the words now belong to another entry. If it matters, read a fencing number before and after.
   bool is_same_entry() const noexcept {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }
 };
 
-/// Makes a watch on an entry, `held`, which has the fields that are named here. REQUIRES: the shard's mutex.
+/// Makes a watch on an entry, `held`, which has the fields named here. REQUIRES: the shard's mutex.
 template <class Held>
 Watch watch_entry(const WatchKind& kind, const Held& held, std::uint32_t want) noexcept {
   return {&kind,

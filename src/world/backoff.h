@@ -1,5 +1,5 @@
-// How long to sleep between two attempts at a lock that is polled. The times are random and grow: hundreds of processes
-// that come together do not meet again at each attempt, nor take the processors from the one that has the lock.
+// How long to sleep between two attempts at a lock that is polled. The times are random and grow, so that hundreds of
+// processes that start together do not collide at each attempt, nor take the processors from the lock's holder.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace holdfast {
 
 class Backoff {
  public:
-  /// At least half as long as the longest that it may be.
+  /// Returns at least half of the longest sleep.
   std::uint64_t next_ns() noexcept {
     const std::uint64_t half = span_ns_ / 2;
     span_ns_ = std::min(2 * span_ns_, kLongestNs);
@@ -20,7 +20,7 @@ class Backoff {
   }
 
  private:
-  // No row shows these two: none times processes that open or enter at once.
+  // No row shows these two: none measures processes that open or enter at once.
   static constexpr std::uint64_t kFirstNs = kNsPerMs;
   static constexpr std::uint64_t kLongestNs = 128 * kNsPerMs;
 

@@ -1,4 +1,4 @@
-// Which boot this is, and which time namespace: where monotonic clocks agree.
+// Identifies the boot and the time namespace: within both, monotonic clocks agree.
 #pragma once
 
 #include <array>
@@ -9,17 +9,17 @@ namespace holdfast {
 using BootId = std::array<char, 40>;
 
 struct Boot {
-  BootId id;                     // /proc/sys/kernel/random/boot_id; zeros where /proc is missing
-  std::uint64_t time_namespace;  // inode of /proc/self/ns/time; 0 where there is none
+  BootId id;                     // /proc/sys/kernel/random/boot_id; zeros if /proc is missing
+  std::uint64_t time_namespace;  // inode of /proc/self/ns/time; 0 if there is none
 };
 
 /// Read once per process.
 const Boot& this_boot() noexcept;
 
-/// As it is now: fork may have put a child into another one.
+/// The present one: fork may have put a child into another one.
 std::uint64_t time_namespace_now() noexcept;
 
-/// Unknown ids count as the same: record locks decide.
+/// Unknown ids count as equal: record locks decide.
 inline bool is_same_boot(const BootId& one, const BootId& other) noexcept {
   return one[0] == '\0' || other[0] == '\0' || one == other;
 }

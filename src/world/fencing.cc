@@ -6,7 +6,7 @@ namespace holdfast {
 
 namespace {
 
-/// The copy may lag behind by the processes that took a range and are stopped before they write it.
+/// The copy may lag behind by the number of processes that took a range and are stopped before they write the copy.
 constexpr std::uint64_t kBehindAtMost = 1 << 16;
 
 }  // namespace

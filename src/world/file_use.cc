@@ -30,9 +30,10 @@ namespace {
 using platform::Mapping;
 
 constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
-/// While forks of other threads wait.
+/// Shorter, because forks of other threads wait.
 constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
-/// A process that is about to be refused also holds the lock for a moment: look so often before believing in users.
+/// A process that is about to be refused also holds the lock for a moment, so check this often before believing in
+/// users.
 constexpr int kLooks = 5;
 
 bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
@@ -45,7 +46,8 @@ bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }
 
-// Since it was opened, and before the lock was held, the file may have lost its name or come into another world.
+// Reads the file again: since it was opened, and before the lock was held, it may have lost its name or moved to
+// another world.
 bool read_again(OpenedFile& file) noexcept {
   struct stat info;
   if (::fstat(file.fd.get(), &info) != 0 || info.st_nlink == 0) return false;
@@ -68,11 +70,11 @@ Status refuse_other_clock(const std::string& path) {
 
 enum class Taken { shared, alone, none, failed };
 
-// `errno` tells why it failed.
+// On failure, `errno` has the reason.
 Taken try_take(int fd, bool ours) noexcept {
   int error = ours ? platform::try_shared_record_lock(fd, kUseLock) : platform::try_record_lock(fd, kUseLock);
   if (error == 0) return ours ? Taken::shared : Taken::alone;
-  // Users share it; a process that adopts or retires the file holds it alone, for a moment.
+  // Users share it. A process that adopts or retires the file holds it exclusively for a moment.
   if (error == EAGAIN && !ours && platform::try_shared_record_lock(fd, kUseLock) == 0) return Taken::shared;
   if (error == EAGAIN) return Taken::none;
   errno = error;
@@ -103,7 +105,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
     Taken taken = try_take(file->fd.get(), ours);
     if (taken == Taken::alone && is_use_kept(directory, name_byte(name, file->id.inode))) taken = Taken::shared;
     if (taken == Taken::failed) return Status{Code::system, "cannot lock " + path + ": " + platform::error_text(errno)};
-    // A kept file gives way to a new one where its times mean nothing.
+    // A kept file is replaced where its times mean nothing.
     const bool means_nothing = life == kKept && !has_our_clock(file->header());
     const bool outlives = life != kTemporary && !means_nothing;
     const bool serves = ours || (taken == Taken::alone && outlives);
@@ -114,7 +116,7 @@ Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const 
       if (!held) return held.status();
       use = std::move(*held);
     }
-    // A user that has ended since may have asked for a longer life, which counts where the file would be retired.
+    // A user that has ended since then may have asked for a longer life, which matters if the file would be retired.
     if (taken != Taken::none && read_again(*file) && is_of(*file, world) == ours &&
         (serves || file->header().persist == life) && is_current_file(directory, name, file->id)) {
       const bool named = use || !directory.is_anchored();
@@ -149,7 +151,7 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
       const int error = platform::try_record_lock(file->fd.get(), kUseLock);
       HOLDFAST_FAILPOINT("unused.judged");
       if (error == 0 && !is_use_kept(directory, name_byte(name, id.inode))) {
-        // A user that has ended since may have asked to keep the file for good.
+        // A user that has ended since then may have asked to keep the file for good.
         const bool is_as_judged =
             read_again(*file) && file->header().persist != kPersistent && is_current_file(directory, name, file->id);
         return is_as_judged ? retire_opened_file(directory, name, *file, kTimeoutUnderGuardNs) : Status{};
@@ -177,7 +179,7 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   header.time_namespace = this_boot().time_namespace;
   header.inode = file.id.inode;
   header.world = world;
-  // Not by a system call: for a process over its file size limit that is SIGXFSZ.
+  // Not by a system call: a process over its file size limit would get SIGXFSZ.
   const Mapping page = platform::map_shared(file.fd.get(), kHeaderBytes, loss_mark(FileKind::dictionary));
   if (!page) return {Code::system, "cannot write the header of a dictionary: " + platform::error_text(errno)};
   const auto write = [&](std::size_t at, std::size_t size) {
@@ -188,7 +190,7 @@ Status finish_adoption(const OpenedFile& file, const WorldId& world) {
   write(offsetof(FileHeader, time_namespace), sizeof header.time_namespace);
   write(offsetof(FileHeader, inode), sizeof header.inode);
   write(offsetof(FileHeader, world), sizeof header.world);  // until then the file belongs to another
-  const int error = platform::try_shared_record_lock(file.fd.get(), kUseLock);  // in place of the exclusive one
+  const int error = platform::try_shared_record_lock(file.fd.get(), kUseLock);  // replaces the exclusive one
   if (error != 0) return {Code::system, "cannot lock a dictionary: " + platform::error_text(error)};
   return {};
 }
@@ -206,7 +208,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
   const int fd = directory_fd->get();
-  // First: one that is missing while it counts as made would be refused, also if this process is killed here.
+  // First: a file that is missing but recorded as made would be refused, even if this process is killed here.
   forget_name_files(directory);
   std::vector<std::string> dictionaries;
   bool has_kept_files = false;
@@ -225,15 +227,15 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     // and the holders in it are dead: the data survives, and no lock has two holders.
     if (!file || file->header().persist != kTemporary) continue;
     HOLDFAST_FAILPOINT("leftover.judged");
-    // No process is present, so files of this world have no users but processes that are exiting, as the caller may be.
-    // One of another world may have asked for a longer life, and ended, since the header was read.
+    // No process is present, so the only users of this world's files are processes that are exiting, as the caller may
+    // be. A user from another world may have asked for a longer life, and ended, since the header was read.
     if (!is_of(*file, world)) {
       if (platform::try_record_lock(file->fd.get(), kUseLock) != 0 || !read_again(*file)) continue;
       if (file->header().persist != kTemporary) continue;
     }
     if (has_kept_files && is_use_kept(directory, name_byte(name, file->id.inode))) continue;
-    // What cannot be removed stays for the next process that finds none present. Do not wait here for a stopped
-    // process: others wait for the table's lock, which the caller has.
+    // A file that cannot be removed is left to the next process that finds none present. Do not wait here for a stopped
+    // process: others wait for the table's lock, which the caller holds.
     if (retire_opened_file(directory, name, *file, 0).code == Code::busy) break;
   }
   return {};

@@ -26,7 +26,7 @@ Status cannot_make(const RuntimeDirectory& directory, const std::string& name, i
           "cannot make " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
-/// Whether all users of the world can ask for its locks, and its lock is held. 0 or an errno value.
+/// Makes the file readable for all users of the world and takes its lock. Returns 0 or an errno value.
 int prepare(const RuntimeDirectory& directory, int fd) noexcept {
   const bool shares = directory.sharing() == RuntimeDirectory::Sharing::group;
   if (shares && ::fchown(fd, static_cast<uid_t>(-1), directory.group()) != 0) return errno;
@@ -42,7 +42,7 @@ Expected<FileDescriptor> make(const RuntimeDirectory& directory, const std::stri
   FileDescriptor fd(::openat(where, temporary.c_str(), O_CREAT | O_EXCL | kOpenFlags, kMode));
   if (!fd) return cannot_make(directory, name, errno);
   int error = prepare(directory, fd.get());
-  // What may have the name already was left behind by a process that was killed here.
+  // A file that already has the name was left by a process that was killed here.
   if (error == 0 && ::renameat(where, temporary.c_str(), where, name.c_str()) != 0) error = errno;
   if (error == 0) return fd;
   ::unlinkat(where, temporary.c_str(), 0);
@@ -59,7 +59,7 @@ Kept look_at(int directory_fd, const char* name) noexcept {
 
 bool is_kept(Kept kept) noexcept { return kept == Kept::locked || kept == Kept::unknown; }
 
-/// Calls `visit` with the name of each kept file, until it returns false. Returns whether it has seen all.
+/// Calls `visit` with the name of each kept file until it returns false. Returns whether it has seen all.
 bool for_each_name(int directory_fd, const std::function<bool(const char*)>& visit) {
   return platform::list_directory(directory_fd, [&](const char* name) { return !is_kept_file(name) || visit(name); }) ==
          0;

@@ -1,12 +1,12 @@
-// Files that tell what a program keeps over exec:
+// Files that show what a program keeps across exec:
 //
 //   hold-<token>          the process with that token lives; no code acts for it any more
 //   use-<byte>-<number>   a dictionary's file is in use under its name: name_byte() of world/name_use.h, a random
 //   number
 //
-// The program may run as another user, so its descriptors must give no way into the world. Such a file is empty, of one
-// call alone, and open in the program for reading only. A shared record lock on its first byte lasts as long as that
-// description: the last copy of the descriptor ends it.
+// The program may run as another user, so its descriptors must give no access to the world. Such a file is empty,
+// belongs to one call alone, and is open in the program for reading only. A shared record lock on its first byte lasts
+// as long as that description: until the last copy of the descriptor is closed.
 //
 // A file gets its name once it is locked. A file that is not locked was left by a program that has ended.
 #pragma once
@@ -31,9 +31,9 @@ inline bool is_kept_file(std::string_view file) noexcept {
 }
 
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
-/// What the names of all files begin with that say so of that byte.
+/// Prefix of all files that keep that byte in use.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// The byte in the name of a file of a use; 0 if it is none.
+/// The byte in the name of a file that keeps a use; 0 if it is another file.
 inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
   constexpr std::size_t kDigits = 16;
   if (!name.starts_with(kUsePrefix) || name.size() <= kUsePrefix.size() + kDigits) return 0;
@@ -46,29 +46,30 @@ inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
   return byte;
 }
 
-/// Makes the file, and gives the descriptor that is for the program.
+/// Makes the file and returns the descriptor for the program.
 Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);
 Expected<platform::FileDescriptor> keep_use(const RuntimeDirectory& directory, std::uint64_t byte);
 
 /// missing: the directory has no such file. unknown: the kernel does not say.
 enum class Kept { locked, ended, missing, unknown };
-/// Of hold_file_name(). Asks the directory by its path, whatever process table it has by now.
+/// The state of the file of a kept life. Uses the directory's path, whatever process table it has now.
 Kept find_life(const RuntimeDirectory& directory, Token token) noexcept;
 /// Removes that file, whether it is locked or not.
 void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 
-// Below, what cannot be told counts as kept. Each call lists the directory.
+// Below, unknown counts as kept. Each call lists the directory.
 
 /// Whether any program keeps anything here.
 bool is_anything_kept(const RuntimeDirectory& directory);
 /// Whether a program uses the file of that byte.
 bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Whether a program uses another file than that of `own` among the bytes [first, end).
+/// Whether a program uses a file other than `own`, among the bytes [first, end).
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
 
-/// The file of that byte is removed: its users find that out by themselves. What stays refuses newcomers for longer.
+/// Called when the file of that byte is removed: its users find that out by themselves. Files left here would only
+/// refuse newcomers for longer.
 void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Removes what programs that have ended left behind, of uses alone or of lives, too.
+/// Removes what ended programs left behind: only uses, or lives as well.
 enum class Leftovers { uses, all };
 void remove_leftovers(const RuntimeDirectory& directory, Leftovers which);
 

@@ -19,10 +19,10 @@ constexpr std::uint64_t kFileBytes = kHeaderBytes;
 static_assert(kRemovedNotesOffset + kRemovedNotes * sizeof(std::uint64_t) <= kFileBytes);
 constexpr std::uint32_t kFileMode = 0600;
 
-/// The file's number, behind the FileHeader.
+/// Offset of the file's number, behind the FileHeader.
 constexpr std::size_t kNumberOffset = 128;
 
-// Relaxed, here and below: it is all there is to know, and the kernel orders the locks.
+// Relaxed, here and below: the word stands alone, and the kernel orders the locks.
 Word64& made(const RuntimeDirectory& directory, std::size_t number) noexcept {
   return directory.made_name_files()[number % kNameFiles];
 }
@@ -63,14 +63,14 @@ Expected<FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::
   number %= kNameFiles;
   const std::string name = name_file_name(number);
   std::uint64_t known = made(directory, number).load(kRelaxed);
-  // It is never retired here: the caller may have the directory's lock.
+  // Never retires the file: the caller may have the directory's lock.
   auto file = look_at_world_file(directory, name, FileKind::names);
   if (!file) {
     const bool was_deleted = file.status().code == Code::not_found && is_note_of_name_file(known);
     return was_deleted ? refuse_other(directory, name) : file.status();
   }
   if (!is_sound(directory, *file, number)) return refuse_other(directory, name);
-  // An overwritten word is put right.
+  // Repairs an overwritten word.
   const std::uint64_t own = note_of_name_file(file->id.inode);
   while (known != own) {
     if (is_note_of_name_file(known)) return refuse_other(directory, name);

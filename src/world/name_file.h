@@ -1,12 +1,13 @@
-// The files `names-00` to `names-63`, for the record locks that tell which names are in use (world/name_use.h).
+// The files `names-00` to `names-63`, for the record locks that show which names are in use (world/name_use.h).
 //
-// The kernel keeps the record locks of a file in one list and walks it for each question. A thousand processes with a
-// hundred dictionaries each hold a hundred thousand of these locks: on `processes` each question whether a process
-// lives would pass them all. So they have files of their own, and a name's file is chosen by its hash.
+// The kernel keeps the record locks of a file in one list and walks it for each query. A thousand processes with a
+// hundred dictionaries each hold a hundred thousand of these locks: on `processes`, each query whether a process lives
+// would pass them all. So they have files of their own, chosen by the hash of the name.
 //
-// A file is made when a name first needs it, and stays as long as the process table. Locks on a file that was deleted
-// by hand are seen by nobody. So the table keeps the inodes of those that were made, each with a check. A file that is
-// missing then, or has another inode, another number or another world, is refused until no process is in the world.
+// A file is made when a name first needs it, and stays as long as the process table. If a file was deleted by hand,
+// nobody sees the locks on it. So the table keeps the inodes of the files that were made, each with a check. A file
+// that is missing then, or has another inode, another number or another world, is refused until no process is in the
+// world.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kNameFiles = 64;
-/// Notes of removed files (world/name_use.h), in the header page.
+/// Records of removed files (world/name_use.h), in the header page.
 inline constexpr std::size_t kRemovedNotes = 256;
 inline constexpr std::size_t kRemovedNotesOffset = 256;
 
@@ -35,26 +36,25 @@ inline std::string name_file_name(std::size_t number) {
 }
 bool is_name_file(std::string_view file) noexcept;
 
-/// A fresh description of that file. not_found if it was not made yet; mismatch: it was deleted, moved or replaced
+/// Opens a new description of that file. not_found: it was not made so far. mismatch: it was deleted, moved or replaced
 /// while processes were in the world. REQUIRES: the directory is anchored.
 Expected<platform::FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::size_t number);
 
-/// The same, but it is made if there is none.
+/// The same, but makes the file if there is none.
 Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number);
 
-/// Whether that file, which is named as one, is this world's and has that number.
+/// Whether that file, which has such a name, belongs to this world and has that number.
 bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// Others may be made from now on.
-/// REQUIRES: the process table's record lock, and no other process present.
+/// Allows new files from now on. REQUIRES: the process table's record lock, and no other process present.
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
 
-/// What the process table keeps of a file. 0: nothing.
+/// The process table's record of a file. 0: nothing.
 constexpr std::uint64_t note_of_name_file(std::uint64_t inode) noexcept {
   constexpr std::uint64_t kInodes = std::uint64_t{1} << 36;
   return seal(inode % kInodes + 1);
 }
-/// Whether it tells of any file: it may have been overwritten.
+/// Whether the record names a file: it may have been overwritten.
 constexpr bool is_note_of_name_file(std::uint64_t word) noexcept { return word != 0 && is_sealed(word); }
 
 }  // namespace holdfast

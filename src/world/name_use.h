@@ -1,17 +1,17 @@
-// Which file a dictionary's name stands for, as long as the file is in use.
+// Which file a dictionary's name stands for, while the file is in use.
 //
-// A user of a dictionary holds, beside the lock on its file (world/file_use.h), a shared record lock on the name's file
+// A user of a dictionary holds the lock on its file (world/file_use.h), and a shared record lock on the name's file
 // (world/name_file.h): on the byte for the name (its hash) and the dictionary's file (its inode). Users do not notice
-// when a file is deleted by hand, or another one is moved over it. A process that opens the name then finds a lock of
-// that name with another inode, and is refused. It takes its own lock first, then looks for others: of two that come
-// with two files at once, one sees the other.
+// when a file is deleted by hand, or when another one is moved over it. A process that opens the name then finds a lock
+// of that name with another inode, and is refused. It takes its own lock first, then looks for others: if two come with
+// two files at once, one sees the other.
 //
-// A file that was removed in order blocks no name: its users find it marked as retired. The remover notes its byte in
-// the name's file, after that mark and before the name goes. A lost note keeps newcomers out until the last user of the
-// removed file has looked; it never lets them in.
+// A file that was removed properly blocks no name: its users find it marked as retired. The remover records its byte in
+// the name's file, after that mark and before the name disappears. If the record is lost, newcomers are kept out until
+// the last user of the removed file has noticed; they are never let in.
 //
-// The locks are pinned by a mapping, inherited by fork, and go when the dictionary is unmapped. A use that outlives
-// exec has a file of its own (world/kept_file.h), which is looked for once there was one in this world.
+// The locks are pinned by a mapping, inherited by fork, and end when the dictionary is unmapped. A use that survives
+// exec has a file of its own (world/kept_file.h). These files are looked for once this world has had one.
 #pragma once
 
 #include <cstdint>
@@ -25,36 +25,37 @@ namespace holdfast {
 
 class RuntimeDirectory;
 
-/// Names have the bytes from here to the last that can be locked: 36 bits of hash, 26 of the inode.
+/// Names use the bytes from here to the last that can be locked: 36 bits of hash, 26 of the inode.
 inline constexpr std::uint64_t kNameLocks = std::uint64_t{1} << 62;
 inline constexpr int kNameInodeBits = 26;
-/// The byte of that file under that name.
+/// The byte for that file under that name.
 inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
   const std::uint64_t hash = hash_key(name.data(), name.size(), 0) >> (kNameInodeBits + 2);
   return kNameLocks + (hash << kNameInodeBits | inode % (std::uint64_t{1} << kNameInodeBits));
 }
 
-/// One look: the lock, or an empty mapping if another file of that name is in use, even for a moment.
-/// `directory`: anchored to the table; without an anchor there are no names in use, and the result is empty.
-/// REQUIRES: no other file has the name, or the caller checks again which file has it.
+/// Tries once: returns the lock, or an empty mapping if another file of that name is in use, even for a moment.
+/// `directory` must be anchored to the table; without an anchor no names are in use, and the result is empty. REQUIRES:
+/// no other file has the name, or the caller checks again which file has it.
 Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode);
 
-/// The same for a file that is about to get its name. mismatch when it stays refused.
+/// The same for a file that is about to get its name. mismatch if it stays refused.
 Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name,
                                           std::uint64_t inode);
 
-/// Says the same by a descriptor, for as long as that is open anywhere, and that the file is in use; none without an
-/// anchor. REQUIRES: this process holds the name for that file, and the caller checks that the file has it.
+/// Shows by a descriptor, as long as it is open anywhere, that the name stands for that file, and that the file is in
+/// use. Empty without an anchor. REQUIRES: this process holds the name for that file, and the caller checks that the
+/// file has it.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 
-/// The refusal of hold_new_name(), use_dictionary_file() and keep_dictionary_file().
+/// The refusal that hold_new_name(), use_dictionary_file() and keep_dictionary_file() return.
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name);
 
-/// Notes removed files: dictionaries of an anchored directory. Otherwise it does nothing.
+/// Records removed files, which are dictionaries of an anchored directory. Otherwise does nothing.
 class RemovedNote {
  public:
-  /// What can fail for want of descriptors or memory comes here, before the file is marked.
+  /// Does everything that can fail for lack of descriptors or memory, before the file is marked.
   static Expected<RemovedNote> prepare(const RuntimeDirectory& directory, const std::string& name);
   /// REQUIRES: the file is marked, still has its name, and the directory's lock is held.
   void write(std::uint64_t inode) noexcept;
@@ -64,7 +65,7 @@ class RemovedNote {
       : directory_(directory), file_(std::move(file)), name_(std::move(name)) {}
   static Expected<platform::FileDescriptor> open(const RuntimeDirectory& directory, const std::string& name);
 
-  const RuntimeDirectory* directory_;  // null: nothing to note
+  const RuntimeDirectory* directory_;  // null: nothing to record
   platform::FileDescriptor file_;
   std::string name_;
 };

@@ -1,4 +1,4 @@
-// The birth of a file: reserved, initialised, and only then named.
+// Creates a file: reserves and initialises it, and only then names it.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,7 +29,7 @@ using platform::Mapping;
 constexpr unsigned RENAME_NOREPLACE = 1;
 #endif
 
-// A file that does not have its final name yet. Removes its temporary one, if any, unless it was published.
+// A file without its final name. Removes its temporary name, if any, unless it was published.
 class Unborn {
  public:
   static Unborn unnamed(int directory_fd) {
@@ -58,7 +58,7 @@ class Unborn {
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   int fd() const noexcept { return fd_.get(); }
 
-  // EEXIST when the name is taken; never replaces.
+  // EEXIST if the name is taken; never replaces.
   int publish(const std::string& name) {
     if (temporary_name_.empty()) {
       char source[32];
@@ -86,8 +86,8 @@ Status no_room(const RuntimeDirectory& directory, const std::string& name, std::
                                std::to_string(free) + " bytes are free in " + directory.path()};
 }
 
-// Refuse what must fail before a byte is taken: a full /dev/shm hurts every process, and SIGXFSZ would hit one that is
-// over its file size limit.
+// Refuse what must fail before allocating anything: a full /dev/shm hurts every process, and a process over its file
+// size limit would get SIGXFSZ.
 Status check_room(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int directory_fd) {
   const std::uint64_t size = file.size;
   if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {
@@ -101,7 +101,7 @@ Status check_room(const RuntimeDirectory& directory, const std::string& name, co
   return {};
 }
 
-// The exact mode, whatever the umask; with sharing, the directory's group may read and write.
+// Sets the exact mode, whatever the umask. With sharing, the directory's group may read and write.
 Status set_access(const RuntimeDirectory& directory, const std::string& name, int fd, std::uint32_t mode) {
   if (directory.sharing() == RuntimeDirectory::Sharing::group &&
       ::fchown(fd, static_cast<uid_t>(-1), directory.group()) != 0) {
@@ -130,7 +130,7 @@ void write_header(std::byte* base, const NewFile& file, std::uint32_t mode, ino_
   header->world = file.kind == FileKind::processes ? new_world_id() : file.world;
 }
 
-// Either way of birth: a complete file, not yet named.
+// Makes a complete file that has no name, for both kinds of Birth.
 Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int fd,
                        const std::function<void(std::byte*)>& initialise) {
   const std::uint32_t mode =
@@ -142,7 +142,7 @@ Expected<Mapping> fill(const RuntimeDirectory& directory, const std::string& nam
     return Status{Code::system, "cannot reserve " + std::to_string(reserved) + " bytes for " + directory.path_of(name) +
                                     ": " + platform::error_text(error)};
   }
-  // Before it is mapped: the mapping keeps the lock.
+  // Before the file is mapped: the mapping keeps the lock.
   if (const int error = file.kind == FileKind::dictionary ? platform::try_shared_record_lock(fd, kUseLock) : 0) {
     return Status{Code::system,
                   "cannot lock the new file " + directory.path_of(name) + ": " + platform::error_text(error)};
@@ -183,7 +183,7 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   HOLDFAST_FAILPOINT("new_file.publish");
   std::optional<DirectoryLock> alone;
   if (file.before_naming) {
-    // One at a time: the lock taken before a name is given must not look like use of a file that has lost its name.
+    // One at a time: the lock taken before a name is given must not look like the use of a file that has lost its name.
     auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path());
     if (!lock) return lock.status();
     alone.emplace(std::move(*lock));

@@ -27,15 +27,15 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-/// Between two attempts at the table's lock, where nobody is noted to have it. No row shows it: none times
-/// how a crowd enters.
+/// Between two attempts at the table's lock while no holder is recorded. No row shows it: none measures how a crowd
+/// enters.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
 /// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary
-/// may still hold, name no process here.
+/// may still contain, name no process here.
 std::uint64_t first_generation(const WorldId& id) noexcept { return (id.low & kGenerationMask >> 1) + 1; }
 
-/// The value that two of three have, else kNeverUsed.
+/// The value that two of three words have, else kNeverUsed.
 std::uint64_t majority(const std::array<std::uint64_t, 3>& words) noexcept {
   if (words[0] == words[1] || words[0] == words[2]) return words[0];
   return words[1] == words[2] ? words[1] : kNeverUsed;
@@ -59,7 +59,7 @@ ProgramName given_name{};
 
 using HostName = std::array<char, 40>;
 
-/// As it is for this process: a container has one of its own.
+/// As this process sees it: a container has its own.
 HostName host_name() noexcept {
   utsname names{};
   HostName name{};
@@ -77,7 +77,8 @@ void store_text(const std::array<char, Words * 8>& text,
   }
 }
 
-/// The name from name_program(), else the kernel's for the program (not for the calling thread, where /proc can tell).
+/// The name from name_program(), else the kernel's name of the program (not of the calling thread, if /proc is
+/// available).
 ProgramName program_name() noexcept {
   if (naming.load(std::memory_order_acquire) == Naming::done) return given_name;
   ProgramName name{};
@@ -109,7 +110,7 @@ std::string comm_of(const ProcessSlot& slot) {
   return name;
 }
 
-// --- what is kept over exec ---------------------------------------------------------------------------------
+// --- kept across exec -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -136,8 +137,8 @@ KeptLife KeepLife::take() const noexcept {
 Status end_kept_description(int fd) {
   if (const int error = platform::record_unlock_all(fd))
     return {Code::invalid, "bad descriptor " + std::to_string(fd) + ": " + platform::error_text(error)};
-  // Processes that wait are told when a description of the table is closed (wait/death_watch.h). A keeper's stays open
-  // where others have it.
+  // Waiting processes are notified when a description of the table is closed (wait/death_watch.h). A keeper's stays
+  // open where others have it.
   if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0 && (flags & O_ACCMODE) == O_RDWR)
     platform::reopen(fd, O_RDWR | O_CLOEXEC).reset();
   FileDescriptor(fd).reset();
@@ -157,11 +158,11 @@ Status locks_do_not_work(const RuntimeDirectory& directory, int error) {
           "record locks do not work on " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
 }
 
-// Under the table's lock, so that no process enters a table that is about to go.
+// Under the table's lock, so that no process enters a table that is about to be removed.
 Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const int error = platform::try_record_lock(file.fd.get(), kTableLock);
   if (error == EAGAIN || (error == 0 && (platform::has_record_locks(file.fd.get()) || is_anything_kept(directory))))
-    return {};  // a process has entered meanwhile
+    return {};  // a process has entered in the meantime
   if (error != 0) return cannot_lock(directory, error);
   return retire_opened_file(directory, kTableName, file);
 }
@@ -220,7 +221,7 @@ Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, c
 }
 
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
-  // Retry: another process may create or retire the file between two steps, but not for ever.
+  // Retry: another process may create or retire the file between two steps. But not for ever.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto file = open_world_file(directory, kTableName, FileKind::processes);
@@ -279,20 +280,20 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 
 // --- the table's lock ------------------------------------------------------------------------------------
 
-// Waiters sleep on the holder's pid, in the order in which they came: hundreds of processes that are forked together
-// neither starve nor keep the holder from a processor. A holder that dies wakes nobody, so each sleep is bounded.
+// Waiters sleep on the holder's pid, in order of arrival: hundreds of processes that are forked together neither starve
+// nor keep the holder from a processor. A holder that dies wakes nobody, so each sleep is bounded.
 Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {
   const std::uint64_t start_ns = platform::monotonic_ns();
   std::uint64_t passed_on_ns = start_ns;  // when the lock was last seen to have another holder
   std::uint32_t last_holder = header().lock_holder.load(std::memory_order_relaxed);
   for (Backoff backoff;;) {
-    // A fresh description for each attempt, and no fork while it exists: a child that shared it would hold the lock.
+    // A new description for each attempt, and no fork while it exists: a child that shared it would hold the lock.
     auto guard = std::make_unique<platform::ForkGuard>();
     auto fd = open_file(O_RDWR);
     if (!fd) return fd.status();
     const int error = platform::try_record_lock(fd->get(), kTableLock);
     if (error == 0) {
-      // A process that found it not in use may have retired it since it was opened.
+      // A process that found the table unused may have retired it since it was opened.
       if (!is_current()) return Status{Code::system, directory_.path_of(kTableName) + " was removed or replaced"};
       header().lock_holder.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
       return Lock(std::move(guard), std::move(*fd), &header().lock_holder);
@@ -328,7 +329,7 @@ Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {
 
 std::string ProcessTable::path() const { return directory_.path_of(kTableName); }
 
-// Wakes the next one behind the close: before that it would find the lock taken.
+// Wakes the next one after the close: before that it would find the lock taken.
 ProcessTable::Lock::~Lock() {
   if (!fd_) return;
   holder_->store(0, std::memory_order_relaxed);
@@ -354,7 +355,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
 
 namespace {
 
-/// The next one that says whether the process keeps its life over exec.
+/// The next generation that says whether the process keeps its life across exec.
 std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
   const std::uint64_t next = (before + 1) & kGenerationMask;
   const std::uint64_t fitting = is_of_hold(next) == keeps ? next : (next + 1) & kGenerationMask;
@@ -364,13 +365,13 @@ std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
 }  // namespace
 
 void ProcessTable::set_generation(std::uint32_t index, std::uint64_t generation) noexcept {
-  // Release: a reader of this generation (World::slot) sees what was stored before, as the empty mailbox.
+  // Release: a reader of this generation (World::slot) sees what was stored before, such as the empty mailbox.
   for (auto& word : slots()[index].generations) word.store(generation, std::memory_order_release);
 }
 
 // The slot's lock is free, and under the table's lock no other process can take it: its last owner is dead. So raise
-// the generation before taking the lock: the old one means a dead process from then on. Killed or stopped in between,
-// this process has only skipped a number.
+// the generation before taking the lock: from then on, the old one means a dead process. If this process is killed or
+// stopped in between, it has only skipped a number.
 Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std::uint32_t index) {
   ProcessSlot& slot = slots()[index];
   describe_self(slot);
@@ -384,7 +385,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
     program = std::move(*kept);
   }
   set_generation(index, generation);
-  // Behind that: a file that is missing while its generation counts was deleted by hand.
+  // After that: a file that is missing while its generation counts was deleted by hand.
   if (is_of_hold(before)) forget_life(directory_, make_token(index, before));
 
   HOLDFAST_FAILPOINT("enter.generation_raised");
@@ -405,7 +406,7 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
     return Status{Code::system, "a record lock on " + directory_.path_of(kTableName) +
                                     " does not outlive its descriptor; the directory must be on tmpfs"};
   }
-  pin.release();  // only the end of the process gives the slot back now
+  pin.release();  // now only the end of the process frees the slot
   return make_token(index, generation);
 }
 
@@ -464,7 +465,7 @@ bool ProcessTable::end_holds(const Lock& held, Ended which) {
     const Token token = make_token(index, generation);
     const Kept kept = find_life(directory_, token);
     is_any_alive = is_any_alive || kept == Kept::locked || kept == Kept::unknown;
-    // One that is missing was deleted by hand, and its program may live.
+    // A missing file was deleted by hand, and its program may live.
     const bool is_gone = kept == Kept::missing && which == Ended::all && !is_anything_kept(directory_);
     if (kept != Kept::ended && !is_gone) continue;
     set_generation(index, generation_behind(generation, false));
@@ -485,7 +486,7 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
 
 // --- keepers ---------------------------------------------------------------------------------------------
 
-// Linux gives no process a number of more than 22 bits, and the inode of a namespace has 32.
+// Linux pids have at most 22 bits, and the inode of a namespace has 32.
 static std::uint64_t keeper_lock(pid_t pid) noexcept {
   constexpr unsigned kPidBits = 22;
   return kKeeperLocks + ((pid_namespace() & 0xFFFFFFFFU) << kPidBits) + static_cast<std::uint64_t>(pid);
@@ -505,7 +506,7 @@ FileDescriptor ProcessTable::become_keeper(pid_t pid) const {
   return std::move(*fd);
 }
 
-// Acquire: whoever finds the note also finds the lock that was taken before it, if it is still there.
+// Acquire: whoever finds the record also finds the lock that was taken before it, if it still exists.
 bool ProcessTable::had_keeper(pid_t pid) const noexcept {
   return header().keeper.load(std::memory_order_acquire) == keeper_lock(pid);
 }
@@ -515,7 +516,7 @@ void ProcessTable::end_keeping(pid_t pid) noexcept {
   header().keeper.compare_exchange_strong(own, 0, std::memory_order_relaxed);
 }
 
-// --- asking ----------------------------------------------------------------------------------------------
+// --- asking the kernel -----------------------------------------------------------------------------------
 
 int ProcessTable::probe_descriptor() noexcept {
   int known = probe_fd_.load(std::memory_order_relaxed);
@@ -551,7 +552,7 @@ Status ProcessTable::prepare_to_judge() noexcept {
 Status ProcessTable::judge_trouble() noexcept {
   Status why = prepare_to_judge();
   try {
-    // For files of what is kept over exec.
+    // For files of what is kept across exec.
     if (auto opened = directory_.open_as_it_is(); why.ok() && !opened) why = opened.status();
     if (!why.ok()) why.message = "it cannot be told whether the process in the way lives: " + why.message;
   } catch (...) {
@@ -564,12 +565,12 @@ Status ProcessTable::judge_trouble() noexcept {
 ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
   std::uint64_t holder = platform::kNoHolder;
   const int fast = probe_fd_.load(std::memory_order_relaxed);
-  // That very byte: another file may have got the number of the descriptor, and have a lock on all of it.
+  // Exactly that byte: another file may have got the descriptor's number, with a lock on all of it.
   if (fast >= 0 && platform::find_record_lock(fast, kSlotLocks + index, 1, holder) == 0 &&
       holder == kSlotLocks + index) {
     return Kernel::holds;
   }
-  // Before believing in a death, check that this file was asked, before and after: a host that closes all descriptors
+  // Before believing in a death, check before and after that this file was asked: a host that closes all descriptors
   // and opens others must not make live processes look dead.
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -591,7 +592,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = words[i].load(std::memory_order_acquire);
   const std::uint64_t generation = majority(seen);
   if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2]) || only_looks_) return generation;
-  // A successor between its three stores writes them all: an exact exchange spoils none of them.
+  // A successor between its three stores writes them all: an exact exchange damages none of them.
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&
         words[i].compare_exchange_strong(seen[i], generation, std::memory_order_release, std::memory_order_relaxed)) {
@@ -601,7 +602,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   return generation;
 }
 
-// The kernel first: as long as the slot is held, its generation does not change.
+// Ask the kernel first: while the slot is held, its generation does not change.
 Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept {
   if (index >= kSlots) return Liveness::dead;
   const Kernel kernel = ask(index);
@@ -617,7 +618,7 @@ Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std:
   return Liveness::unknown;
 }
 
-// As long as its file is locked, its generation does not change.
+// While its file is locked, its generation does not change.
 Liveness ProcessTable::judge_hold(std::uint32_t index, std::uint64_t generation,
                                   std::uint64_t generation_mask) noexcept {
   const std::uint64_t current = generation_of_slot(index);
@@ -643,7 +644,7 @@ std::vector<std::uint32_t> ProcessTable::held_slots() {
   std::vector<std::uint32_t> result;
   const int fd = probe_descriptor();
   if (fd < 0) return result;
-  // The kernel names any one lock of a range, so what it names splits the range.
+  // The kernel reports any one lock of a range, so its answer splits the range.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges{{0, kSlots}};
   while (!ranges.empty()) {
     const auto [first, end] = ranges.back();

@@ -10,24 +10,23 @@
 //   kSlotLocks + slot    that process lives
 //   kKeeperLocks + pid   a process keeps the world until the process with that number ends (World::keep_for)
 //
-// A process that has become another program by exec, and still holds, has no lock here but what a keeper has of it: its
-// life is a file of its own (world/kept_file.h). Its generation is odd; others are even, and no such file is looked
-// for.
+// A process that has become another program by exec, and still holds locks, has no lock here except those of its
+// keeper: a file of its own shows its life (world/kept_file.h). Its generation is odd. Others are even, and no such
+// file is looked for.
 //
 // If none of them is held, the boot id and the time namespace in the header tell whether the file still means
-// something. A table in use is joined whatever its boot id, as containers have boot ids of their own. A copy of a
+// something. A table in use is joined whatever its boot id, because containers have boot ids of their own. A copy of a
 // table is refused: its header names another inode.
 //
-// Entering takes the table's lock for some 0.2 ms. Those that wait for it sleep on a word with the holder's pid, in the
-// order in which they came, and a holder wakes the next one when it has closed the file. A holder that dies wakes
-// nobody, so each sleep is bounded, at random and longer each time: 900 children that are forked together enter within
-// 0.3 s on two processors. A process waits for a second while one process has the lock, which may be stopped, and for
-// five while the lock passes from one to the next. After a failure changes fail at once for 0.1 s, then for longer,
-// up to 1 s.
+// Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order of
+// arrival, and a holder wakes the next one when it has closed the file. A holder that dies wakes nobody, so each sleep
+// is bounded, at random and longer each time: 900 children that are forked together enter within 0.3 s on two
+// processors. A process waits for a second while one process has the lock, which may be stopped, and for five while the
+// lock passes from one to the next. After a failure, changes fail at once for 0.1 s, then for longer, up to 1 s.
 //
 // The generation of a slot is kept three times, and two that agree count: one overwritten word kills no process. It is
-// raised under the table's lock while the slot's lock is free, so that a successor is never taken for its predecessor,
-// wherever it is stopped.
+// raised under the table's lock while the slot's lock is free. So a successor is never taken for its predecessor,
+// wherever the predecessor is stopped.
 #pragma once
 
 #include <array>
@@ -65,42 +64,43 @@ inline constexpr std::uint32_t kNoWorker = ~std::uint32_t{0};
 /// The header page of the table.
 struct TableHeader {
   FileHeader file;
-  alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; those that wait sleep on it
-  Word64 unjudged;                 // times that judge() could not tell; for people
-  Word64 kept_uses;                // not 0: a use of a dictionary was kept over exec (world/name_use.h)
-  Word64 keeper;                   // lock of the last keeper that has not ended in order, 0: none; for people
+  alignas(64) Word32 lock_holder;  // pid of the process that has kTableLock, 0: none; waiters sleep on it
+  Word64 unjudged;                 // how often judge() returned unknown; for people
+  Word64 kept_uses;                // not 0: a use of a dictionary was kept across exec (world/name_use.h)
+  Word64 keeper;                   // lock of the last keeper that has not ended properly, 0: none; for people
   alignas(64) FencingMemory fencing;
-  alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none was opened
+  alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none opened
 };
 static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
               offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, name_files) == 256);
 
-/// One process. Written by its owner, except where noted; read by all, as hints.
+/// One process. Written by its owner, unless stated; read by all, as hints.
 struct alignas(64) ProcessSlot {
-  // The owner writes the rest of this line before it stores the generations (release), and never again.
-  std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never had one. All the same
+  // The owner writes the rest of this cache line before it stores the generations (release), and never again.
+  std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never used. All equal
   std::atomic<std::uint64_t> entered_ns;                  // CLOCK_MONOTONIC
   std::array<std::atomic<std::uint64_t>, 2> comm;         // the program's name, cut to 15 bytes, zero-padded
-  std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace: for people only
+  std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace; only for people
   std::atomic<std::uint32_t> worker;                      // $HOLDFAST_WORKER, else kNoWorker
 
-  // sync/mailbox.h. Posting processes write here, too.
+  // For sync/mailbox.h. Posting processes write here, too.
   alignas(64) std::atomic<std::uint32_t> signal;
   std::atomic<std::uint32_t> mail_state;
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
-  // sync/shmtx.h. Critical sections of this process: how many its threads are in now (lower half), and how many they
-  // have begun. A line of its own: the owner writes it all the time, others read it only to wait for the owner.
+  // For sync/shmtx.h. Critical sections of this process: how many its threads are in now (lower half), and how many
+  // they have begun (upper half). A cache line of its own: the owner writes it all the time, others read it only to
+  // wait for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
-  // wait/parking_lot.h. When this process last looked at what its waiters wait for (CLOCK_MONOTONIC, ms).
+  // For wait/parking_lot.h. When this process last checked what its waiters wait for (CLOCK_MONOTONIC, ms).
   alignas(64) std::atomic<std::uint64_t> looked_ms;
   // Written with the first line, and never again. For people.
-  std::atomic<std::uint64_t> pid_namespace;        // inode of the one that `pid` counts in; 0: not known
+  std::atomic<std::uint64_t> pid_namespace;        // inode of the namespace of `pid`; 0: unknown
   std::array<std::atomic<std::uint64_t>, 5> host;  // of the machine or container, cut to 39 bytes, zero-padded
   std::array<std::byte, 8> reserved;
 };
 static_assert(sizeof(ProcessSlot) == 512);
 
-/// Behind the slots: the table of waits (wait/wait_table.h).
+/// The table of waits follows the slots (wait/wait_table.h).
 inline constexpr std::size_t kWaitTableBytes = std::size_t{128} * (1 + 2048);
 inline constexpr std::size_t kWaitTableAlign = 128;
 inline constexpr std::size_t kWaitTableOffset = kHeaderBytes + std::size_t{kSlots} * sizeof(ProcessSlot);
@@ -110,7 +110,8 @@ static_assert(kWaitTableOffset % kWaitTableAlign == 0);
 /// The program's name from a slot, for people.
 std::string comm_of(const ProcessSlot& slot);
 
-/// Copies zero-padded words, as those of a slot's texts. `bytes` is ended by a zero byte. REQUIRES: it is no longer.
+/// Copies zero-padded words, such as a slot's texts. Ends `bytes` with a zero byte. REQUIRES: `bytes` is no longer than
+/// the words.
 template <std::size_t Words, std::size_t Bytes>
 void copy_text(const std::array<std::atomic<std::uint64_t>, Words>& words, char (&bytes)[Bytes]) noexcept {
   static_assert(Bytes == Words * sizeof(std::uint64_t));
@@ -121,47 +122,47 @@ void copy_text(const std::array<std::atomic<std::uint64_t>, Words>& words, char 
   bytes[Bytes - 1] = '\0';
 }
 
-/// The inode of this process's pid namespace; 0: not known.
+/// The inode of this process's pid namespace; 0: unknown.
 std::uint64_t pid_namespace() noexcept;
 
 /// Names this process and its forked children in their slots, instead of the kernel's name. The first name stays;
-/// returns whether this is the first.
+/// returns whether this call was the first.
 bool name_program(std::string_view name) noexcept;
 
-/// Whether a process with such a generation keeps its life over exec.
+/// Whether a process with that generation keeps its life across exec.
 constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
 
-/// By what a process lives on over exec. Either is enough, as long as it is open anywhere.
+/// Two descriptors that keep a process alive across exec. Either is enough, as long as it is open anywhere.
 struct KeptLife {
-  platform::FileDescriptor program;  // for the program: it gives no way into the world (world/kept_file.h)
+  platform::FileDescriptor program;  // for the program: it gives no access to the world (world/kept_file.h)
   platform::FileDescriptor keeper;   // of the table, with the locks on the slot and for presence; never for a program
 };
 
-/// While it lives, this thread's enter() keeps the process's life over exec.
+/// While it exists, this thread's enter() keeps the process's life across exec.
 class KeepLife {
  public:
   KeepLife() noexcept;
   ~KeepLife();
   KeepLife(const KeepLife&) = delete;
   KeepLife& operator=(const KeepLife&) = delete;
-  /// None if this thread has not entered since.
+  /// Empty if this thread has not entered since then.
   KeptLife take() const noexcept;
 };
 
-/// Gives back what a description of a KeptLife or of a use holds, whatever else has it open, and closes the descriptor.
-/// invalid.
+/// Releases what a description of a KeptLife or of a use holds, even if others have it open, and closes the descriptor.
+/// Errors: invalid.
 Status end_kept_description(int fd);
 
-/// This process's view of the table. Thread-safe; the slots are shared with all processes.
+/// This process's handle to the table. Thread-safe; all processes share the slots.
 class ProcessTable {
  public:
   /// Opens the directory's table, or creates it.
   static Expected<ProcessTable> open(const RuntimeDirectory& directory);
-  /// Opens the directory's table, in use or not, and changes nothing. not_found: there is none.
+  /// Opens the directory's table, in use or not, without changing anything. not_found: there is none.
   static Expected<ProcessTable> look(const RuntimeDirectory& directory);
 
   ProcessTable(ProcessTable&& other) noexcept;
-  /// Only of a table that could not be entered: the world's is never destroyed.
+  /// Only for a table that could not be entered: the world's table is never destroyed.
   ~ProcessTable();
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
@@ -173,27 +174,27 @@ class ProcessTable {
   /// Anchored to this table.
   const RuntimeDirectory& directory() const noexcept { return directory_; }
 
-  /// Whether the directory still has this table. The kernel is asked.
+  /// Whether the directory still has this table. Asks the kernel.
   bool is_current() const noexcept;
 
-  /// The file was cut short, and the guard (platform/bus_guard.h) put zeros in its place: nothing there is true.
+  /// Whether the file was truncated, and the guard (platform/bus_guard.h) put zeros there: nothing in it is true.
   bool lost() const noexcept;
-  /// `identity` becomes kNobody then.
+  /// If that happens, `identity` becomes kNobody.
   void clear_when_lost(std::atomic<Token>& identity) const noexcept {
     platform::clear_when_lost(mapping_.data(), identity);
   }
 
   /// Whether the process of that slot and generation lives. `generation_mask`: the bits that the caller knows.
   Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
-  /// Times, in this world, that judge() could not tell.
+  /// How often judge() returned unknown, in this world.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
-  /// Why judge() cannot tell now; ok if it can.
+  /// Why judge() returns unknown now; ok if it does not.
   Status judge_trouble() noexcept;
-  /// The generation of the slot's owner, put right if one of its words was overwritten. 0: it cannot be told, or it
-  /// never had an owner.
+  /// The generation of the slot's owner. Repairs it if one of its words was overwritten. 0: unknown, or it never had an
+  /// owner.
   std::uint64_t generation_of_slot(std::uint32_t index) noexcept;
 
-  /// The table's record lock, for as long as it lives. Also keeps the process from forking.
+  /// The table's record lock, as long as the object exists. Also keeps the process from forking.
   class Lock {
    public:
     Lock(Lock&& other) noexcept = default;
@@ -206,42 +207,41 @@ class ProcessTable {
         : guard_(std::move(guard)), fd_(std::move(fd)), holder_(holder) {}
     std::unique_ptr<platform::ForkGuard> guard_;  // outlives fd_
     platform::FileDescriptor fd_;
-    std::atomic<std::uint32_t>* holder_;  // pid of the holder, for the sentence of a timeout
+    std::atomic<std::uint32_t>* holder_;  // pid of the holder, for the message of a timeout
   };
   /// How long to wait for the table's lock.
   struct Timeouts {
-    std::uint64_t with_one_ns;  // while one process has it, which may be stopped
-    std::uint64_t in_all_ns;    // while it passes from one process to the next
+    std::uint64_t with_one_ns;  // while one process has it; it may be stopped
+    std::uint64_t in_all_ns;    // while it passes from process to process
   };
   /// `busy` after the timeouts.
   Expected<Lock> lock(const Timeouts& timeouts) const;
 
-  /// Takes a free slot for this process, for as long as it lives, and gives its token. mismatch: this process has
-  /// another clock than the table.
-  /// REQUIRES: this process has no slot.
+  /// Takes a free slot for this process, for as long as it lives, and returns its token. mismatch: this process has
+  /// another clock than the table. REQUIRES: this process has no slot.
   Expected<Token> enter(const Lock& held);
-  /// Makes judge() work later, when descriptors, paths or rights may be gone.
+  /// Prepares judge() for a time when descriptors, paths or rights may be gone.
   Status prepare_to_judge() noexcept;
 
   /// Whether any process is in this world.
   static bool anybody_present(const Lock& held) noexcept;
   /// Whether any process but `own` has a slot: one that exits is no longer present, but may still hold locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
-  /// Frees the slots of programs that have kept their life over exec and have ended. all: also of those with a missing
-  /// file, if no program keeps anything. Returns whether one of this world lives, or may live.
+  /// Frees the slots of ended programs that had kept their life across exec. all: also slots with a missing file, if no
+  /// program keeps anything. Returns whether such a program of this world lives, or may live.
   enum class Ended { known, all };
   bool end_holds(const Lock& held, Ended which);
-  /// Keeps the world alive until the result is unmapped here and in every child forked meanwhile.
+  /// Keeps the world alive until the result is unmapped here and in every child forked in the meantime.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
-  /// Whether the world has a keeper for the process of that number, in this pid namespace. Unknown counts as no.
+  /// Whether the world has a keeper for the process of that number, in this pid namespace. False if unknown.
   bool has_keeper(pid_t pid) noexcept;
-  /// Makes this process the one keeper for that process, as long as the result is open. Nothing: there is one already,
-  /// or it cannot be known.
+  /// Makes this process the one keeper for that process, as long as the result is open. Empty: there is one already, or
+  /// it cannot be known.
   platform::FileDescriptor become_keeper(pid_t pid) const;
-  /// Whether there was one that has not called end_keeping(), most likely. Ask before has_keeper().
+  /// Whether, most likely, there was one that has not called end_keeping(). Ask before has_keeper().
   bool had_keeper(pid_t pid) const noexcept;
-  /// Says that the keeper ends in order.
+  /// Records that the keeper ends properly.
   void end_keeping(pid_t pid) noexcept;
 
   /// Slots that processes hold, ascending.
@@ -256,13 +256,13 @@ class ProcessTable {
   Kernel ask(std::uint32_t index) noexcept;
   Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
   void set_generation(std::uint32_t index, std::uint64_t generation) noexcept;
-  /// Of a slot that no process locks.
+  /// The same for a slot that no process locks.
   Liveness judge_hold(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
   bool may_be_held(std::uint32_t index) noexcept;
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
-  /// A new description of the table's file, for O_RDWR or O_RDONLY. When one for writing is closed, all processes that
-  /// wait look for a death (wait/death_watch.h).
+  /// A new description of the table's file, for O_RDWR or O_RDONLY. When one for writing is closed, all waiting
+  /// processes check for a death (wait/death_watch.h).
   Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;
   Status refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const;
@@ -273,10 +273,10 @@ class ProcessTable {
   platform::Mapping mapping_;
   WorldId id_;
   std::uint64_t time_namespace_ = 0;
-  bool only_looks_ = false;  // it is mapped to read
-  // Open from the time a process enters, so that a lack of descriptors, rights or paths later does no harm, and kept by
-  // its children. The host may close it (daemons close everything): it is checked against the file before a death is
-  // believed, and closed only while it is that file's (platform::close_if_file).
+  bool only_looks_ = false;  // mapped read-only
+  // Open from the time a process enters, so that a later lack of descriptors, rights or paths does no harm; inherited
+  // by its children. The host may close it (daemons close everything), so it is checked against the file before a death
+  // is believed, and closed only while it belongs to that file (platform::close_if_file).
   std::atomic<int> probe_fd_{-1};
 };
 

@@ -33,7 +33,7 @@ Status refuse(const std::string& path, const std::string& why) {
   return {Code::permission, "runtime directory " + path + " " + why};
 }
 
-// Root needs no membership: it trusts the owner, which has chosen the group.
+// Root needs no membership: it trusts the owner, who has chosen the group.
 bool is_our_group(gid_t group) {
   if (::geteuid() == 0 || ::getegid() == group) return true;
   const int count = ::getgroups(0, nullptr);
@@ -43,7 +43,7 @@ bool is_our_group(gid_t group) {
   return got > 0 && std::find(groups.begin(), groups.begin() + got, group) != groups.begin() + got;
 }
 
-// O_NOFOLLOW judges only the last component: "link/" and "link/." would be followed.
+// O_NOFOLLOW checks only the last component: "link/" and "link/." would be followed.
 std::string without_tail(std::string path) {
   for (;;) {
     if (!(path.size() > 1 && path.ends_with('/')) && !path.ends_with("/.")) return path;
@@ -71,7 +71,7 @@ Status judge_file_system(const std::string& path, int fd) {
                              "); choose one under /dev/shm"};
 }
 
-// A place that no other user can have taken, if this user has one.
+// A path that no other user can have taken, if this user has one.
 std::string place_to_suggest() {
   constexpr const char* kAny = "/dev/shm/ANOTHER_NAME";
   const char* const folder = ::secure_getenv("XDG_RUNTIME_DIR");
@@ -85,13 +85,13 @@ std::string place_to_suggest() {
   return private_to_us && is_tmpfs(system) ? without_tail(folder) + "/holdfast" : kAny;
 }
 
-// Falling back silently would split the world: processes of one user may see different environments.
+// Using another one silently would split the world: processes of one user may see different environments.
 std::string name_another_one() {
   return "name another one to all programs that are to share it: export HOLDFAST_DIR=" + place_to_suggest();
 }
 
-// Only the default name is ours to claim. HOLDFAST_DIR may name any place, such as /tmp, which nobody must remove.
-// Nobody else knows whether that user's programs use it: root must not remove it either.
+// Only the default name is ours. HOLDFAST_DIR may name any directory, such as /tmp, which nobody must remove. Nobody
+// else knows whether that user's programs use it: root must not remove it either.
 std::string another_one(const std::string& path) {
   const bool is_default = path == default_directory(::geteuid());
   return (is_default ? "have that user remove it, or " : "") + name_another_one();
@@ -164,19 +164,19 @@ Status explain_missing_shared_directory(const std::string& path) {
 }
 
 // A umask may have removed bits of the mode, even those that open() needs. O_PATH needs none, and chmod through the
-// descriptor reaches the directory that was judged.
+// descriptor reaches the directory that was checked.
 Status make_private(const std::string& path, int parent, const std::string& name) {
   const platform::FileDescriptor made(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info;
   if (!made || ::fstat(made.get(), &info) != 0 || info.st_uid != ::geteuid() ||
       (info.st_mode & 07777) == kPrivateMode) {
-    return {};  // nothing to do; open() judges it
+    return {};  // nothing to do; open() checks it
   }
   const int failed = ::chmod(("/proc/self/fd/" + std::to_string(made.get())).c_str(), kPrivateMode);
   return failed == 0 ? Status{} : explain_creation_failure(path, errno);
 }
 
-// Made only where it would be accepted. If another process is first, that one sets the mode.
+// Makes it only where it would be accepted. If another process is first, that one sets the mode.
 Status create_directory(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string name = path.substr(slash + 1);
@@ -188,7 +188,7 @@ Status create_directory(const std::string& path) {
   return errno == EEXIST ? Status{} : explain_creation_failure(path, errno);
 }
 
-// Whether nothing but a world is in the directory, so that its mode is ours to advise on. HOLDFAST_DIR may name any.
+// Whether the directory contains only a world, so that we may advise on its mode. HOLDFAST_DIR may name any directory.
 bool has_only_a_world(const std::string& path) {
   const auto is_of_a_world = [](std::string_view name) {
     return name == "processes" || name.ends_with(kDictionarySuffix) || name.starts_with(kNameFilePrefix) ||
@@ -209,7 +209,7 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
     return refuse(path, "has mode " + octal(mode) + "; with HOLDFAST_SHARE=group at most 0770 is accepted: " + mend);
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};
-  // One that is sticky is meant for all, as /dev/shm itself is.
+  // A sticky directory is meant for all, as /dev/shm itself is.
   const bool may_close = (mode & S_ISVTX) == 0 && has_only_a_world(path);
   const std::string chmod = may_close ? "chmod 700 " + path + ", or " : "";
   const std::string mend = is_of_group(mode) ? kShareIt : chmod;
@@ -217,7 +217,7 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
                           "name another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
 
-// Judge the owner, not only the group: an owner may change group and mode, and remove every file.
+// Check the owner, not only the group: an owner may change group and mode, and remove every file.
 Status judge_shared_owner(const std::string& path, const struct stat& info, std::optional<uid_t> named) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid() && info.st_uid != named) {
     return refuse(path, "is owned by uid " + std::to_string(info.st_uid) +
@@ -238,7 +238,7 @@ Expected<RuntimeDirectory::Sharing> sharing_from_environment() {
   return Status{Code::invalid, "HOLDFAST_SHARE is \"" + std::string(share) + "\"; accepted: \"group\", or unset"};
 }
 
-// Numbers only: to look up a name, the C library loads modules into every program.
+// Only numbers: to look up a name, the C library loads modules into every program.
 Expected<std::optional<uid_t>> owner_from_environment() {
   const char* const text = ::secure_getenv("HOLDFAST_OWNER");
   if (text == nullptr || *text == '\0') return std::optional<uid_t>();
@@ -275,7 +275,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   directory.user_ = ::geteuid();
   if (::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
     if (missing == Missing::refuse) return Status{Code::not_found, "there is no runtime directory " + directory.path_};
-    // No group was named, and this user's own would shut out those it is to be shared with.
+    // No group was named, and this user's own group would exclude the users it is to be shared with.
     if (sharing == Sharing::group) return explain_missing_shared_directory(directory.path_);
     if (Status made = create_directory(directory.path_); !made.ok()) return made;
   }
@@ -360,7 +360,7 @@ void RuntimeDirectory::anchor(std::string name, platform::FileId id, const World
 }
 
 Expected<platform::FileDescriptor> RuntimeDirectory::open_anchor(int access) const {
-  auto directory_fd = open();  // also finds out that it is no longer this file
+  auto directory_fd = open();  // also notices that it is no longer this file
   if (!directory_fd) return directory_fd.status();
   platform::FileDescriptor fd(
       ::openat(directory_fd->get(), anchor_name_.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));

@@ -1,21 +1,21 @@
 // The runtime directory: the processes that share it are one world.
 //
-// $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is judged every time it is opened, because its users may write into
-// this process's memory: it must be a real directory (no symbolic link) on tmpfs, of this user, closed to all others.
-// HOLDFAST_SHARE=group shares it between users: then it may belong to root, to this user, or to the user with the
-// number HOLDFAST_OWNER. Its group must be one of ours (root: any), its mode may be up to 0770, and files in it are
-// judged by that group.
+// It is $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is checked every time it is opened, because its users may
+// write into this process's memory: it must be a real directory (no symbolic link) on tmpfs, owned by this user, closed
+// to all others. HOLDFAST_SHARE=group shares it between users: then it may belong to root, to this user, or to the user
+// with the number HOLDFAST_OWNER. Its group must be one of ours (root: any), its mode may be up to 0770, and files in
+// it are checked against that group.
 //
-// Why the owner counts, and not the group alone: all users may make directories in /dev/shm. An outsider may have made
+// Why the owner counts, and not only the group: every user may make directories in /dev/shm. An outsider may have made
 // this one before root's `install -d -m 0770 -g`, which sets mode and group and leaves the outsider its owner, free to
 // delete `processes` at any time. HOLDFAST_OWNER is a number, because for a name glibc would load modules into every
-// program. Against members of the group nothing is done: they may write into the locks anyway.
+// program. Nothing protects against members of the group: they may write into the locks anyway.
 //
-// Nothing is changed by path, but through a descriptor, relative to that of the parent. The environment is read by
-// secure_getenv: the caller of a set-uid program must not choose where that keeps its locks.
+// Nothing is changed by path, but through a descriptor, relative to the parent's descriptor. The environment is read by
+// secure_getenv: the caller of a set-uid program must not choose where the program keeps its locks.
 //
-// The directory is remembered by its absolute path and its inode, not by a descriptor: a process that closes all its
-// descriptors keeps its world, and a directory that was removed and made again is noticed.
+// The directory is remembered by its absolute path and its inode, not by a descriptor. So a process that closes all its
+// descriptors keeps its world, and notices if the directory was removed and made again.
 #pragma once
 
 #include <sys/stat.h>
@@ -36,7 +36,7 @@
 
 namespace holdfast {
 
-/// Stands in HOLDFAST_DIR for kLayoutVersion, so that programs of two layouts have a world each.
+/// In HOLDFAST_DIR, this stands for kLayoutVersion, so that programs of two layouts have separate worlds.
 inline constexpr std::string_view kLayoutPlaceholder = "@layout@";
 
 inline std::string with_layout(std::string path) {
@@ -49,13 +49,13 @@ inline std::string with_layout(std::string path) {
 
 inline std::string default_directory(uid_t user) { return "/dev/shm/holdfast-" + std::to_string(user); }
 
-/// $HOLDFAST_DIR, else that of the user.
+/// $HOLDFAST_DIR, else the user's default.
 inline std::string directory_from_environment(uid_t user) {
   const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
   return chosen != nullptr && *chosen != '\0' ? with_layout(chosen) : default_directory(user);
 }
 
-/// A mode as chmod takes it, for sentences: "0700".
+/// A mode as chmod takes it, for messages: "0700".
 inline std::string octal(std::uint32_t mode) {
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "%04o", static_cast<unsigned>(mode & 07777));
@@ -70,40 +70,41 @@ class RuntimeDirectory {
  public:
   enum class Sharing { none, group };
 
-  /// No directory: open() fails.
+  /// Without a directory: open() fails.
   RuntimeDirectory() = default;
 
   enum class Missing { make, refuse };
 
-  /// The directory that the environment names, created with mode 0700 if it is missing and its parent exists; not_found
-  /// if it is to be refused then. A set-uid program takes the default: its caller must not choose where its locks are.
+  /// The directory that the environment names. If it is missing and its parent exists, it is created with mode 0700, or
+  /// not_found if `missing` says so. A set-uid program takes the default: its caller must not choose where its locks
+  /// are.
   static Expected<RuntimeDirectory> from_environment(Missing missing = Missing::make);
   /// The same for a given path; a relative one is made absolute now. With sharing it may also belong to `owner`.
   static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none,
                                        std::optional<uid_t> owner = std::nullopt, Missing missing = Missing::make);
 
-  /// Absolute, without a slash at the end.
+  /// Absolute, without a trailing slash.
   const std::string& path() const noexcept { return path_; }
   std::string path_of(const std::string& name) const { return path_ + "/" + name; }
   Sharing sharing() const noexcept { return sharing_; }
-  /// The group that files get and are judged by. REQUIRES: sharing() is group.
+  /// The group that files get and are checked against. REQUIRES: sharing() is group.
   gid_t group() const noexcept { return group_; }
 
-  /// A fresh descriptor of the directory, judged again; refused also when another directory has taken the name, or when
-  /// the anchor is gone.
+  /// Opens the directory and checks it again. Also refused if another directory has taken the name, or if the anchor is
+  /// gone.
   Expected<platform::FileDescriptor> open() const;
-  /// The same, whatever has become of the anchor.
+  /// The same, without checking the anchor.
   Expected<platform::FileDescriptor> open_as_it_is() const;
 
   /// Whether open() fails for good: the name leads to no directory or to another one, or the anchor is gone.
   bool is_gone() const;
 
-  /// From now on open() demands that `name` in here is that file: a process must not meet others through dictionaries
-  /// when the process table is no longer its own. `made` and `kept` are memory of that file, mapped as long as names
-  /// are opened.
+  /// From now on open() demands that `name` in this directory is that file: a process must not meet others through
+  /// dictionaries when the process table is no longer its own. `made` and `kept` are memory of that file, mapped as
+  /// long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
-  /// A fresh description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
+  /// A new description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
   Expected<platform::FileDescriptor> open_anchor(int access) const;
   /// For world/name_file.h. REQUIRES: is_anchored().
   const WorldId& world() const noexcept { return world_; }
@@ -117,7 +118,7 @@ class RuntimeDirectory {
   std::string path_;
   Sharing sharing_ = Sharing::none;
   std::optional<uid_t> owner_;
-  uid_t user_ = 0;  // it was chosen for this one
+  uid_t user_ = 0;  // the user that it was chosen for
   gid_t group_ = 0;
   platform::FileId id_;
   std::string anchor_name_;

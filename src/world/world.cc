@@ -21,20 +21,21 @@ namespace {
 
 /// While processes enter one after the other, as hundreds of forked children may.
 constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
-/// A forked child enters inside a call: the holder of the table's lock may be stopped. After a failure wait for less.
+/// A forked child enters inside a call, and the holder of the table's lock may be stopped. After a failure, wait a
+/// shorter time.
 constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
-/// Before such a child tries again, doubling. No row shows it: it is for one that was refused.
+/// Pause before such a child tries again; it doubles. No row shows it: it is for a child that was refused.
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
-/// A process that exits does not wait long to tidy up: the next one that enters would do it.
+/// A process that exits does not wait long to tidy up: the next one that enters does it.
 constexpr ProcessTable::Timeouts kLeaveTimeouts{kNsPerSecond / 2, kNsPerSecond / 2};
-/// How often to look, once a millisecond, whether another process that exits at the same time is gone.
+/// How often to check, once a millisecond, whether another process that exits at the same time is gone.
 constexpr int kLeaveLooks = 250;
 
-// Guards the birth of the world, entering and leaving.
+// Guards creating the world, entering and leaving.
 platform::LongMutex entering;
-// Guards the sentence that tells why this process could not enter. Take it only inside a ForkGuard, so that no child
+// Guards the message that says why this process could not enter. Take it only inside a ForkGuard, so that no child
 // finds it locked.
 std::mutex failing;
 std::atomic<World*> the_world{nullptr};
@@ -46,7 +47,7 @@ alignas(World) std::byte world_storage[sizeof(World)];
 
 }  // namespace
 
-/// Makes a World, and is called when the process ends or forks.
+/// Makes the World; also called when the process ends or forks.
 struct WorldMaker {
   static Expected<World*> make() {
     const bool looks = World::observes();
@@ -57,7 +58,7 @@ struct WorldMaker {
     if (!page) return Status{Code::no_memory, "cannot map a page: " + platform::error_text(errno)};
     auto* const identity = new (page.data()) World::Identity{};
     if (looks) return make_observed(*chosen, identity, std::move(page));
-    // A process that found a table of another boot not in use may retire it while this one is about to enter it.
+    // A process that found a table of another boot unused may retire it while this one is about to enter it.
     constexpr int kAttempts = 10;
     for (int attempt = 1;; ++attempt) {
       auto table = ProcessTable::open(*chosen);
@@ -119,7 +120,8 @@ struct WorldMaker {
   }
 };
 
-// With the library, not by atexit(): the host's exit handlers and destructors may hold and take locks until then.
+// When the library is unloaded, not by atexit(): until then the host's exit handlers and destructors may hold and take
+// locks.
 [[gnu::destructor]] void leave_at_the_end() noexcept { WorldMaker::leave(); }
 
 World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity)
@@ -167,7 +169,7 @@ Expected<KeptLife> World::enter_to_exec() {
   return life;
 }
 
-// `read(Code, std::string_view)` gets the code and the sentence.
+// Calls `read(Code, std::string_view)` with the code and the message.
 template <class Read>
 auto World::read_failure(Read&& read) {
   if (observes()) return read(Code::invalid, std::string_view(kOnlyLooks));
@@ -192,7 +194,7 @@ void World::keep_last_failure() noexcept {
 Status World::enter(std::uint64_t timeout_ns) {
   auto lock = table_->lock({timeout_ns, kEnterTimeoutNs});
   if (!lock) return lock.status();
-  // A forked child that enters has its parent's presence: it does not find its own world dead. Nor does it end the
+  // A forked child that enters has its parent's presence, so it does not find its own world dead. Nor does it end the
   // world of an exiting process, which may hold locks until its last instruction.
   if (!ProcessTable::anybody_present(*lock) && !ProcessTable::anybody_alive(*lock, std::nullopt) &&
       !table_->end_holds(*lock, ProcessTable::Ended::all)) {
@@ -206,7 +208,7 @@ Status World::enter(std::uint64_t timeout_ns) {
   if (Status ready = table_->prepare_to_judge(); !ready.ok()) return ready;
   auto token = table_->enter(*lock);
   if (!token) return token.status();
-  // In one order with the loss of the table, which comes first or finds this token: platform/bus_guard.cc.
+  // Ordered with the loss of the table, which comes first or finds this token: platform/bus_guard.cc.
   identity_->token.store(*token, std::memory_order_seq_cst);
   if (!table_->lost()) return {};
   identity_->token.store(kNobody, std::memory_order_relaxed);
@@ -257,8 +259,8 @@ struct Keeper {
 
 }  // namespace
 
-// The keeper is a fork, so it has this process's presence from its first instruction on, and no slot: it holds nothing.
-// Killed, it is missed by the next process that calls this.
+// The keeper is a fork, so it has this process's presence from its first instruction on. It has no slot: it holds
+// nothing. If it is killed, the next process that calls this notices.
 Status World::keep_for(pid_t parent) {
   if (observes()) return refuse_observer();
   if (token() == kNobody) return last_failure();
@@ -266,7 +268,8 @@ Status World::keep_for(pid_t parent) {
   if (table_->has_keeper(parent)) return {};
   Keeper keeper{this, parent, {}, {}};
   const int unknown = parent > 0 ? keeper.end.open(parent) : 0;
-  // Asked last: a parent that lives now had its number when its end was opened. 0: it is in another pid namespace.
+  // Checked last: a parent that lives now had its number when the descriptor for its end was opened. 0: it is in
+  // another pid namespace.
   if (parent <= 0 || ::getppid() != parent)
     return {Code::invalid, "process " + std::to_string(parent) + " is not the parent of this process"};
   if (unknown != 0)
@@ -292,7 +295,7 @@ Status World::keep_for(pid_t parent) {
 }
 
 // The slot stays until the kernel takes it: other threads may still be inside critical sections, and this process keeps
-// what it holds. So remove nothing beside another process that exits, and nothing under threads of this one: the next
+// what it holds. So remove nothing while another process exits, and nothing that threads of this one use: the next
 // process that enters does it.
 void World::leave(std::optional<std::uint32_t> slot) noexcept {
   try {
@@ -312,7 +315,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
       platform::sleep_until(platform::monotonic_ns() + kNsPerMs);
     }
   } catch (...) {
-    // No memory to tidy up with; the next process that enters does it.
+    // No memory to tidy up; the next process that enters does it.
   }
 }
 

@@ -36,9 +36,9 @@ std::string_view kind_name(FileKind kind) noexcept {
   return kNames[index < kNames.size() ? index : 0];
 }
 
-// --- judging ---------------------------------------------------------------------------------------------
+// --- checking --------------------------------------------------------------------------------------------
 
-// Judges the inode, before a byte is read.
+// Checks the inode before reading a byte.
 Status judge_inode(const RuntimeDirectory& directory, const std::string& path, const struct stat& info) {
   if (!S_ISREG(info.st_mode)) return {Code::permission, path + " is not a regular file"};
   if (info.st_nlink > 1) {
@@ -103,8 +103,8 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
   return {};
 }
 
-// Leftovers of another version of this library. Only a person decides about a persistent dictionary; any other one has
-// no users, as they would have the process table of their version, which is judged first.
+// Files of another version of this library. Only a person decides about a persistent dictionary. Any other one has no
+// users: they would have the process table of their version, which is checked first.
 bool left_by_another_version(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                              FileKind kind) {
   const FileHeader& header = file.header();
@@ -117,8 +117,8 @@ bool left_by_another_version(const RuntimeDirectory& directory, const std::strin
 
 // --- removing --------------------------------------------------------------------------------------------
 
-// Marks the file retired, for the users that have it mapped. Writes only to a file that is long enough and ours.
-// Sets `told` if the users see the mark, or need none: all that a file has lost faults when it is touched. Returns 0,
+// Marks the file retired, for the users that have it mapped. Writes only to a file that is long enough and ours. Sets
+// `told` if the users see the mark, or need none, because the lost part of a file faults when it is touched. Returns 0,
 // or an errno value: then the users do not know.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
@@ -135,8 +135,8 @@ int mark_retired(int fd, Retired reason, bool& told) {
   const platform::Mapping page = platform::map_shared(fd, kHeaderBytes);
   if (!page) return errno;
   // Release: pairs with the acquire load of a user that then looks for a successor. Sequentially consistent: pairs with
-  // the barrier of Segment::was_removed_before_commit(); what a later dictionary does comes after it.
-  // The first reason stays.
+  // the barrier of Segment::was_removed_before_commit(); what a later dictionary does comes after it. The first reason
+  // stays.
   std::uint32_t not_yet = 0;
   reinterpret_cast<FileHeader*>(page.data())
       ->retired.compare_exchange_strong(not_yet, reason, std::memory_order_seq_cst, std::memory_order_relaxed);
@@ -149,7 +149,7 @@ Status cannot_remove(const RuntimeDirectory& directory, const std::string& name,
           "cannot remove " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
-// Whether the kernel will let us remove the name of that file. 0 or an errno value.
+// Whether the kernel will let us remove the name of that file. Returns 0 or an errno value.
 int check_unlink(int directory_fd, const struct stat& file) noexcept {
   if (::faccessat(directory_fd, ".", W_OK | X_OK, AT_EACCESS) != 0) return errno;
   struct stat directory;
@@ -173,7 +173,7 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   if (!known || (id != nullptr && id_of(info) != *id)) {
     return {Code::not_found, "there is no " + directory.path_of(name)};
   }
-  // Before it is marked: a dictionary that keeps its name must stay, too.
+  // Before it is marked: a dictionary that keeps its name must also stay.
   if (const int error = check_unlink(directory_fd->get(), info); error != 0)
     return cannot_remove(directory, name, error);
   // Without the mark it keeps its name: two files under one name, each with users, would be two holders of one lock.
@@ -211,7 +211,7 @@ Status there_is_no(const RuntimeDirectory& directory, const std::string& name) {
   return {Code::not_found, "there is no " + directory.path_of(name)};
 }
 
-// Opens the file and reads its header, which is yet to be judged.
+// Opens the file and reads its header without checking it.
 Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const std::string& name, int access,
                                      struct stat& info) {
   auto directory_fd = directory.open();

@@ -1,9 +1,10 @@
-// Files of a world: born complete or not at all, judged before they are mapped.
+// Files of a world: created completely or not at all, and checked before they are mapped.
 //
-// Every file begins with a FileHeader inside a header page of kHeaderBytes. Creation: an unnamed file, initialised,
-// then linked into place. What is touched of it is reserved first (posix_fallocate: a full /dev/shm is an error here
-// and never a SIGBUS later); a file may end in a hole, which its users reserve as they need it (dict/reserved.h).
-// Opening: the header page is read by pread into private memory and judged there; only then is the file mapped.
+// Every file begins with a FileHeader inside a header page of kHeaderBytes. Creation: an unnamed file is initialised,
+// then linked into place. The space that will be touched is reserved first (posix_fallocate), so a full /dev/shm is an
+// error here and never a SIGBUS later. A file may end in a hole, which its users reserve as they need it
+// (dict/reserved.h). Opening: the header page is read by pread into private memory and checked there; only then is the
+// file mapped.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ namespace holdfast {
 class RuntimeDirectory;
 
 inline constexpr std::size_t kHeaderBytes = 4096;
-// Tests build a library of another layout, to see the two beside each other.
+// Tests build a library with another layout, to test the two together.
 #ifndef HOLDFAST_LAYOUT
 #define HOLDFAST_LAYOUT 6
 #endif
@@ -32,20 +33,20 @@ inline constexpr std::uint32_t kLayoutVersion = HOLDFAST_LAYOUT;
 enum class FileKind : std::uint32_t { processes = 1, dictionary = 2, names = 3 };
 
 inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S', 'T'};
-/// Files of dictionaries end in this.
+/// Suffix of dictionary files.
 inline constexpr std::string_view kDictionarySuffix = ".dict";
-/// Files that are not born yet, where they need a name for that. No user's name begins with a dot.
+/// Prefix of files that are not complete, where they need a name. No user's name begins with a dot.
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
-/// A name of theirs that no other file has.
+/// A temporary name that no other file has.
 std::string temporary_name();
 /// 16 digits.
 std::string hexadecimal(std::uint64_t number);
 
-/// Why a file is no longer part of its world. A handle makes a new dictionary only after the second. The third is a bit
-/// of its own, set by a process that lost a part of the file: platform/bus_guard.h.
+/// Why a file is no longer part of its world. A handle makes a new dictionary only after kRetiredWithWorld.
+/// kRetiredByDamage is a separate bit, set by a process that lost a part of the file: platform/bus_guard.h.
 enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2, kRetiredByDamage = 4 };
 
-/// A world's name: random, and never used again. Made with the process table, and kept by every dictionary: tokens and
+/// A world's name: random and never reused. Made with the process table, and stored in every dictionary: tokens and
 /// fencing numbers mean something only together with it.
 struct WorldId {
   std::uint64_t high = 0;
@@ -53,38 +54,38 @@ struct WorldId {
   friend bool operator==(const WorldId&, const WorldId&) = default;
 };
 
-/// What the word `persist` of a file says: how long it lives.
+/// The word `persist` of a file: how long the file lives.
 enum Persist : std::uint32_t {
   kTemporary = 0,   // ends with the last process of its world
-  kPersistent = 1,  // until somebody removes it, as any other number
-  kKept = 2,        // until somebody removes it, but unused it gives way: use_dictionary_file(), retire_unused_file()
+  kPersistent = 1,  // until somebody removes it; so is any other number
+  kKept = 2,        // until somebody removes it, but replaceable if unused: use_dictionary_file(), retire_unused_file()
 };
 
-/// First bytes of every file. All but `retired` is constant while the file is in use.
+/// First bytes of every file. All but `retired` and `persist` stay constant while the file is in use.
 struct FileHeader {
   std::array<char, 8> magic;  // kMagic
-  std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order mismatches
+  std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order does not match
   FileKind kind;
   std::uint64_t size;                  // bytes of the file
   std::atomic<std::uint32_t> persist;  // a Persist; an open that asks for a longer life raises it
   std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users look for a newer file
-  std::array<char, 40> boot;           // boot id, not terminated; stamps of another boot mean nothing
-  std::uint64_t time_namespace;        // nor do those of another time namespace: its clocks differ
-  std::uint32_t mode;                  // permission bits it was created with; more than these is refused
+  std::array<char, 40> boot;           // boot id, not terminated; times of another boot mean nothing
+  std::uint64_t time_namespace;        // nor do times of another time namespace: its clocks differ
+  std::uint32_t mode;                  // permission bits it was created with; more than these are refused
   std::uint32_t reserved;              // 0
-  std::uint64_t inode;                 // the file's own: a copy of it has another one
-  WorldId world;                       // which it is part of
+  std::uint64_t inode;                 // the file's own: a copy has another one
+  WorldId world;                       // its world
 };
 static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
-/// The lock on a runtime directory under which names are removed: between judging a file and unlinking its name, no
-/// other process can put a new file there and lose it. Dictionaries also get their names under it, one at a time
-/// (world/new_file.cc); other files need no lock for that, as linkat never replaces.
+/// The lock on a runtime directory for removing names. Between checking a file and unlinking its name, no other process
+/// can put a new file there and lose it. Dictionaries also get their names under it, one at a time (world/new_file.cc).
+/// Other files need no lock for that, because linkat never replaces.
 class DirectoryLock {
  public:
   static constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
-  /// `directory_fd`: a description of its own that outlives the lock. `busy` after the timeout: its holder may be
+  /// `directory_fd`: a separate description that outlives the lock. `busy` after the timeout: its holder may be
   /// stopped.
   static Expected<DirectoryLock> acquire(int directory_fd, const std::string& path,
                                          std::uint64_t timeout_ns = kTimeoutNs);
@@ -100,32 +101,32 @@ class DirectoryLock {
   int fd_;
 };
 
-/// How users of a lost mapping of such a file notice: of a dictionary, all of them; of the table, only this process, as
-/// newcomers would make another table beside its other users.
+/// How users notice that a mapping of such a file was lost. For a dictionary, all of them are told; for the table, only
+/// this process, because newcomers would make another table beside its other users.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }
 
-/// Not on the stack: threads of some hosts have little.
+/// Not on the stack: threads of some hosts have small ones.
 struct alignas(64) HeaderPage : std::array<std::byte, kHeaderBytes> {};
 
-/// A file that was opened and judged, but not yet mapped.
+/// A file that was opened and checked, but not mapped so far.
 struct OpenedFile {
   platform::FileDescriptor fd;
   platform::FileId id;
-  std::unique_ptr<HeaderPage> page;  // private copy; geometry is taken from here only
+  std::unique_ptr<HeaderPage> page;  // private copy; geometry comes only from here
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page->data()); }
 };
 
-/// Opens `name` and refuses, with a sentence naming found and expected, what is not a regular file of the directory's
-/// owner with one link, no more permissions than it was created with, of `kind`, kLayoutVersion, and of the size its
-/// header says. not_found when there is none. A file of another version of this library that is not in use is
-/// retired here and reported as not_found; one that lost its name meanwhile is not_found too. world/file_use.h decides
-/// whether its content still counts.
+/// Opens `name`. It must be a regular file of the directory's owner with one link, no more permissions than it was
+/// created with, of `kind`, kLayoutVersion, and the size in its header; otherwise the message says what was found and
+/// expected. not_found if there is none, or if it has lost its name in the meantime. An unused file of another version
+/// of this library is retired here and reported as not_found. world/file_use.h decides whether the content still
+/// counts.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
-/// The same, but nothing is retired: what is left of another version of this library is corrupt. A process table is
-/// opened for reading.
+/// The same, but retires nothing: a file of another version of this library is corrupt. Opens a process table for
+/// reading.
 Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 struct NewFile {
@@ -133,38 +134,38 @@ struct NewFile {
   std::uint64_t size;
   std::uint32_t persist;  // a Persist
   std::uint32_t mode;     // exact permission bits, whatever the umask
-  WorldId world{};        // of a dictionary; a process table gets one of its own
-  /// Called with the inode before the file gets its name, by one process at a time; it gets none if this fails. May be
-  /// empty.
+  WorldId world{};        // for a dictionary; a process table gets a new one
+  /// Called with the inode before the file gets its name, by one process at a time. If it fails, the file gets no name.
+  /// May be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
   std::uint64_t hole = 0;      // bytes at the end that are not reserved
-  std::uint64_t optional = 0;  // of them, at the end: bytes that there need not be room for
+  std::uint64_t optional = 0;  // of them, at the end: bytes that need no space now
 };
 
-/// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping,
-/// then gives it its name. exists when another process was first: open its file then. no_memory says how much is free.
-/// The mapping of a dictionary also says that it is in use (world/file_use.h).
+/// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping, then
+/// gives it its name. exists: another process was first; open its file then. no_memory: the message says how much is
+/// free. A dictionary's mapping also marks it as in use (world/file_use.h).
 Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory, const std::string& name,
                                               const NewFile& file,
                                               const std::function<void(std::byte* base)>& initialise);
 
-/// Maps all of it, shared and writable, or to look.
+/// Maps the whole file, shared and writable, or read-only.
 enum class Access { change, look };
 Expected<platform::Mapping> map_world_file(const OpenedFile& file, Access access = Access::change);
 
-/// Marks the file retired, then unlinks it; one that cannot be opened to be marked keeps its name. not_found when there
+/// Marks the file retired, then unlinks it. A file that cannot be opened for marking keeps its name. not_found if there
 /// is none. Two processes that retire the same name at once cannot remove the file that a third one makes in between.
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// The same for the opened file, if it still has the name. Afterwards the name has another file, or none.
+/// The same for the opened file, if it still has the name. Afterwards the name leads to another file, or to none.
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                           std::uint64_t timeout_ns = DirectoryLock::kTimeoutNs);
 
-/// Whether `name` still leads to that file. One system call or two.
+/// Whether `name` still leads to that file. One or two system calls.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
-/// How a new file comes into being before it has its name. `unnamed` needs O_TMPFILE and /proc, `temporary_name` is for
-/// where one of them is missing. create_world_file chooses; tests name one.
+/// How to make a new file before it has its name. `unnamed` needs O_TMPFILE and /proc; `temporary_name` is for systems
+/// that lack one of them. create_world_file() chooses; tests choose one.
 enum class Birth { automatic, unnamed, temporary_name };
 Expected<platform::Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& directory,
                                                  const std::string& name, const NewFile& file,
