@@ -28,8 +28,8 @@ inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
 /// For a lock, by a waiter that holds up no other task: about as long as it takes to sleep and be woken. `first` and
 /// `longest` bound a SpinInterval. Rows: contended_lock; Short critical sections.
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The same for a waiter whose host has other tasks: two polls, for sections about as short as a system call. No row has
-/// such sections beside tasks. Rows of `budget`, after which any waiter assumes a long section: contended_lock.
+/// The same for a waiter whose host has other tasks: two polls, for sections about as short as a system call. No row
+/// has such sections beside tasks. Rows of `budget`, after which any waiter assumes a long section: contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
 /// For a grant that its owner is about to complete, within some ten instructions. Only a stopped owner takes longer: no
