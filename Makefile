@@ -40,14 +40,14 @@ demo-cluster: ## the same with etcd: three machines share locks while a holder, 
 	@$(MAKE) --no-print-directory all
 	@cluster/examples/run $(BUILD)
 
-check: ## the quick part of the tests, two minutes after the build: unit tests, and specs without nginx, etcd and the command
+check: ## the quick part of the tests, a minute after the build: unit tests, and specs without nginx, etcd and the command
 	@scripts/setup check
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile) --target unit_tests holdfast_parts
 	@JOBS=$$(($$(nproc) + 1)) HOLDFAST_TEST_SPECS=quick scripts/test $(BUILD) --label-regex '^unit' \
 	  --exclude-regex '^(death|late|interleave)\.|MemoryTest'
 
-test: ## install what is missing, build, run the C++ tests and the Lua specs: 20 minutes on two processors, and 10 to build
+test: ## install what is missing, build, run the C++ tests and the Lua specs: 12 minutes on two processors
 	@scripts/setup test
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)

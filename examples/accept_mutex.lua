@@ -8,10 +8,7 @@
 --
 -- Not for `holdfast run`: the socket is opened first and the workers are forked then, so that all of them inherit it.
 
--- In a checkout that is built but not installed, the modules and the library lie next door.
-local here = arg[0]:match("^(.*)/") or "."
-package.path = package.path .. ";" .. here .. "/../lua/?.lua;" .. here .. "/?.lua"
-package.cpath = package.cpath .. ";" .. here .. "/../build/?.so"
+dofile((arg[0]:match("^(.*)/") or ".") .. "/checkout.lua")
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"

@@ -19,13 +19,13 @@ local shdict = require "resty.shdict"
 local socket = require "socket"
 local worker = require "resty.holdfast.worker"
 
-local now, wait_fd = scheduler.now, scheduler.wait_fd
-
-local USAGE = "Usage: http_cache.lua --listen PORT (--upstream ADDRESS:PORT | --slow SECONDS) [--ttl SECONDS]\n"
 local FETCH_TIME = 5      -- seconds for a page from the server behind
 local REQUEST_TIME = 10   -- seconds for a client to ask, and again to take the answer
 local REQUEST_MAX = 16384 -- bytes
 local TERM = 15
+local USAGE = "Usage: http_cache.lua --listen PORT (--upstream ADDRESS:PORT | --slow SECONDS) [--ttl SECONDS]\n"
+
+local now, wait_fd = scheduler.now, scheduler.wait_fd
 
 
 -- --- sockets -------------------------------------------------------------------------------------------
@@ -43,7 +43,11 @@ local function with_socket(fn, sock, ...)
 end
 
 
-local function wait_for(sock, mode, deadline)
+-- After an error of a socket: true when it can go on; nil and the reason if it cannot.
+local function wait_after(err, sock, mode, deadline)
+    if err ~= "timeout" then
+        return nil, err
+    end
     return wait_fd(sock:getfd(), mode, math.max(deadline - now(), 0))
 end
 
@@ -55,12 +59,9 @@ local function receive_some(sock, deadline)
         if data or #part > 0 then
             return data or part
         end
-        local ready = false
-        if err == "timeout" then
-            ready, err = wait_for(sock, "r", deadline)
-        end
+        local ready, why = wait_after(err, sock, "r", deadline)
         if not ready then
-            return nil, err
+            return nil, why
         end
     end
 end
@@ -71,8 +72,8 @@ local function send(sock, text, deadline)
     while sent < #text do
         local last, err, partly = sock:send(text, sent + 1)
         sent = last or partly
-        if err == "timeout" then
-            last, err = wait_for(sock, "w", deadline)
+        if not last then
+            last, err = wait_after(err, sock, "w", deadline)
         end
         if not last then
             return nil, err
@@ -99,8 +100,8 @@ local function ask(server, address, port, path)
     local deadline = now() + FETCH_TIME
     server:settimeout(0)
     local connected, err = server:connect(address, port)
-    if not connected and err == "timeout" then
-        connected, err = wait_for(server, "w", deadline)
+    if not connected then
+        connected, err = wait_after(err, server, "w", deadline)
     end
     if connected then
         connected, err = send(server, "GET " .. path .. " HTTP/1.0\r\n\r\n", deadline)

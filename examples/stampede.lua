@@ -8,10 +8,7 @@
 --   holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
 --   luajit examples/stampede.lua                                    (one worker)
 
--- In a checkout that is built but not installed, the modules and the library lie next door.
-local here = arg[0]:match("^(.*)/") or "."
-package.path = package.path .. ";" .. here .. "/../lua/?.lua;" .. here .. "/?.lua"
-package.cpath = package.cpath .. ";" .. here .. "/../build/?.so"
+local here = dofile((arg[0]:match("^(.*)/") or ".") .. "/checkout.lua")
 
 local ffi = require "ffi"
 local report = require "stampede.report"

@@ -1,6 +1,7 @@
--- resty.holdfast.tasks.background_jobs: work that is due at times, which tasks and event loops run beside their own.
+-- resty.holdfast.tasks.queues, background jobs: work that is due at times, which tasks and event loops run beside their
+-- own.
 
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local none = require "resty.holdfast.host.none"
 local scheduler = require "resty.holdfast.scheduler"
 

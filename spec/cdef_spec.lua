@@ -1,4 +1,4 @@
--- Tests ffi/header.lua and ffi/cdef.lua: a C compiler finds in include/holdfast.h what they say.
+-- Tests ffi/header.lua: a C compiler finds in include/holdfast.h what it says.
 -- scripts/lint finds whether header.lua is what scripts/make-cdef makes of the header today.
 
 local files, shell = require "spec.support" ("files", "shell")

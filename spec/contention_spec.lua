@@ -1,7 +1,7 @@
--- Tests dictionary/contention.lua and lock/timeouts.lua: how long locks were waited for and held, which keys had
+-- Tests dictionary/admin.lua and lock/lock_info.lua: how long locks were waited for and held, which keys had
 -- contention, and what was in the way of a wait that ended in vain.
 
-local expect, fixture, keep, process, site = require "spec.support" ("expect", "fixture", "keep", "process", "site")
+local expect, fixture, keep, process = require "spec.support" ("expect", "fixture", "keep", "process")
 local getpid = require("ffi").C.getpid
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
@@ -35,7 +35,6 @@ describe("histograms", function ()
         process.clean_up()
         assert(shdict.remove(NAME))
     end)
-
 
     it("are empty in a new dictionary, for each kind and both times", function ()
         local histograms = assert(dict:histograms())
@@ -79,16 +78,6 @@ describe("histograms", function ()
         assert.same({ lock = "lock", rwlock = "rwlock", semaphore = "semaphore" }, kinds)
     end)
 
-    it("have the hold of a lock that is taken after a rest", function ()
-        local lock = new()
-        assert(lock:lock("key"))
-        scheduler.sleep(0.03)
-        assert(lock:unlock())
-        local held = assert(dict:histograms()).lock.held
-        assert.equal(1, held.count)
-        assert.is_true(held.sum >= 0.03 and held.sum < 10)
-    end)
-
     it("count for all processes, also those that were killed", function ()
         local child = process.start(([[
             local lock = assert(require("resty.lock"):new(%q, { timeout = 0.05, block = true }))
@@ -115,7 +104,6 @@ describe("contention", function ()
         end
     end
 
-
     it("counts what a caller meets that does not wait, and the looks of one that polls", function ()
         local holder = new()
         assert(holder:lock("refused"))
@@ -129,26 +117,6 @@ describe("contention", function ()
         assert.equal(0, found.waits)
         assert.equal(0, found.timeouts)
         assert.equal(0, found.wait_time)
-    end)
-
-    it("counts a wait in vain once, and its first attempt not besides", function ()
-        local holder = new()
-        assert(holder:lock("in vain"))
-        assert.is_nil((new { timeout = 0.05, block = true }:lock("in vain")))
-        local found = of "in vain"
-        assert.equal(1, found.waits)
-        assert.equal(1, found.timeouts)
-        assert.equal(0, found.refused)
-        assert.is_true(found.wait_time > 0.03 and found.wait_time < 10)
-    end)
-
-    it("keeps the beginning of a long key, and its length", function ()
-        local key = ("k"):rep(100) .. "!"
-        local holder = new()
-        assert(holder:lock(key))
-        assert.is_nil((new():trylock(key)))
-        local found = of(("k"):rep(72))
-        assert.equal(101, found.key_length)
     end)
 
     it("gives the worst first, and no more than are wanted", function ()
@@ -185,7 +153,6 @@ describe("log_timeouts", function ()
     end
 
     before_each(function () lines = {} end)
-
 
     it("tells the key, the holder, since when and why, once a wait is in vain", function ()
         assert(keep(new()):lock("key", { why = "to write the report" }))
@@ -262,28 +229,5 @@ describe("log_timeouts", function ()
             assert.has_error(function () new { log_timeouts = bad } end)
         end
         assert(new { log_timeouts = false })
-    end)
-end)
-
-
-describe("log_timeouts in nginx", function ()
-    local it = fixture.it_unless(site.missing())
-
-    after_each(site.clean_up)
-
-    it("is a warning in its log", function ()
-        local here = site.start {
-            locations = { ["/"] = [[
-                require("resty.shdict").open("spec_contention_nginx")
-                local resty_lock = require "resty.lock"
-                local other = resty_lock:new("spec_contention_nginx")
-                assert(other:lock("key", { why = "the other request" }))
-                local lock = resty_lock:new("spec_contention_nginx", { timeout = 0.05, log_timeouts = true })
-                ngx.say(select(2, lock:lock("key")))
-            ]] },
-        }
-        assert.equal("timeout\n", here:get "/")
-        assert.matches('%[warn%][^\n]+holdfast: lock "key" of dictionary "spec_contention_nginx": timeout after '
-                       .. '0%.050 s; held by nginx[^\n]+ why: "the other request"', here:log())
     end)
 end)

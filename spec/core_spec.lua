@@ -1,4 +1,4 @@
--- Tests ffi/arguments.lua, ffi/errors.lua and ffi/library.lua.
+-- Tests ffi/library.lua.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 local core = require "resty.holdfast.core"
@@ -6,7 +6,6 @@ local core = require "resty.holdfast.core"
 
 describe("core", function ()
     after_each(process.clean_up)
-
 
     it("has the constants of the header and no others", function ()
         local found = {}
@@ -18,14 +17,12 @@ describe("core", function ()
         assert.same(require("resty.holdfast.ffi.header").constants, found)
     end)
 
-
     it("finds every function of the header in the library", function ()
         local ffi = require "ffi"
         for name in files.read("include/holdfast.h"):gmatch("(holdfast_[%w_]+)%([^)]*%)[^;]-;") do
             assert.has_no.errors(function () ffi.typeof(core.C[name]) end, name)
         end
     end)
-
 
     it("calls codes what the library calls them", function ()
         local ffi = require "ffi"
@@ -34,12 +31,10 @@ describe("core", function ()
         end
     end)
 
-
     it("says where the library is and which version it has", function ()
         assert.matches("libholdfast", core.path, 1, true)
         assert.matches("^%d+%.%d+%.%d+$", core.version)
     end)
-
 
     describe("key_string", function ()
         it("takes strings as they are, numbers and booleans as tostring does", function ()
@@ -79,7 +74,6 @@ describe("core", function ()
             assert.equal(65535, #core.key_string(("x"):rep(65535)))
         end)
     end)
-
 
     describe("finding the library", function ()
         local library = core.path

@@ -96,7 +96,6 @@ for _, name in ipairs(primitives.names) do
             return all
         end
 
-
         it("a coroutine that waits and is never resumed holds up none of the others", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(3)
@@ -105,7 +104,6 @@ for _, name in ipairs(primitives.names) do
             expect_served(waiter)
             assert.equal("suspended", coroutine.status(abandoned[1]))
         end)
-
 
         it("a coroutine that is collected while it waits leaves the queue", function ()
             local holder = start_holder()
@@ -122,7 +120,6 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make(0)))
         end)
 
-
         it("a coroutine that is collected when it has been chosen hands on", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(1)
@@ -134,7 +131,6 @@ for _, name in ipairs(primitives.names) do
             expect_served(waiter)
             assert.is_truthy(take(make(0)))
         end)
-
 
         it("a Lua state that is closed while its tasks wait leaves nothing behind", function ()
             local holder = start_holder()
@@ -181,7 +177,6 @@ for _, name in ipairs(primitives.names) do
             expect_served(waiter)
         end)
 
-
         it("the collector of a forked child takes no place of its parent's waiters", function ()
             local holder = start_holder()
             local before = dict:free_space()
@@ -213,7 +208,6 @@ for _, name in ipairs(primitives.names) do
             release(holder)
         end)
 
-
         it("a forked child gets the lock of its parent when that is killed", function ()
             local parent = start(process.FORK .. [[
                 ffi.cdef "unsigned int alarm(unsigned int);"
@@ -237,7 +231,6 @@ for _, name in ipairs(primitives.names) do
             assert.equal("released", parent:hear())
             assert.is_truthy(take(make()))
         end)
-
 
         it("what a killed task's process held goes to the tasks of the others, one at a time", function ()
             local holder = start_holder()

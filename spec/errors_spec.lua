@@ -1,4 +1,4 @@
--- Tests lock/lease_pool.lua and tasks/run_queue.lua.
+-- Tests lock/lease_pool.lua and tasks/queues.lua.
 -- Errors that come at any point: of a stack that overflows, of a hook that ends what takes too long, in finalisers.
 -- What was taken then is given back when the collector runs.
 
@@ -83,7 +83,6 @@ describe("an error at any point", function ()
         return (process.run(PRIMITIVES .. source, { stderr = true }))
     end
 
-
     it("loses no lock: a stack that overflows", function ()
         assert.equal("done\n", run [[
             jit.off()
@@ -101,7 +100,6 @@ describe("an error at any point", function ()
         ]])
     end)
 
-
     it("loses no lock: a hook that raises", function ()
         assert.equal("done\n", run [[
             jit.off()
@@ -116,7 +114,6 @@ describe("an error at any point", function ()
             say "done"
         ]])
     end)
-
 
     it("keeps no memory", function ()
         local kept = tonumber(run [[
@@ -162,7 +159,6 @@ describe("a finaliser", function ()
             say "done"
         ]], { stderr = true })))
     end)
-
 
     it("may release at the end of the Lua state what the collector has released before", function ()
         local text, status = process.run([[

@@ -1,6 +1,6 @@
 -- The example site, with a real Redis, nginx and wrk.
 
-local command, fixture, nginx, row, shell = require "spec.support" ("command", "fixture", "nginx", "rows", "shell")
+local command, fixture, row, shell, site = require "spec.support" ("command", "fixture", "rows", "shell", "site")
 
 local root = os.getenv("PWD")
 local RUN = root .. "/examples/nginx/run"
@@ -18,7 +18,7 @@ local function missing()
             return program .. " is not installed"
         end
     end
-    return nginx.missing()
+    return site.missing()
 end
 
 local it = fixture.it_unless(missing())
@@ -48,7 +48,6 @@ describe("examples/nginx", function ()
         assert.is_truthy(command.await(function () return processes() == 0 end))
         assert.equal("", shell.output("ls '" .. command.path("temporary") .. "'"))
     end
-
 
     it("asks Redis once for each article with the lock, and more often without", function ()
         local process = start("1", "300", "32")

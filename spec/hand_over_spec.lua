@@ -117,16 +117,13 @@ describe("a lock that is given to another coroutine", function ()
         end
     end
 
-
     it("is in none if the object was made with deadlock = false", function ()
         assert.equal("got; got", outcomes(start("scheduler", "lock", given("", "false"))))
     end)
 
-
     it("counts as held by the one that took it, if nothing is said", function ()
         assert_told(start("scheduler", "lock", given ""))
     end)
-
 
     -- The first takes a and gives it to the second, which waits for b; the holder of b waits for a.
     local CYCLE = [[
@@ -170,18 +167,15 @@ describe("a lock that is given to another coroutine", function ()
         end
     end
 
-
     for _, use in ipairs { "expire()", "remaining()", "valid()", "token()" } do
         it("is used by " .. use, function ()
             assert_told(start("scheduler", "lock", cycle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
         end)
     end
 
-
     it("is used by downgrade()", function ()
         assert_told(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:downgrade())", 15)))
     end)
-
 
     it("may be given on and on", function ()
         assert_told(start("scheduler", "lock", cycle([[
@@ -197,11 +191,9 @@ describe("a lock that is given to another coroutine", function ()
         ]], "assert(lock:valid())", 15)))
     end)
 
-
     it("by hand_over has no holder until a coroutine uses it", function ()
         assert_not_told(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
     end)
-
 
     it("without a word, and that is used, is nobody's: either of them may release it", function ()
         assert_not_told(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
@@ -258,7 +250,6 @@ describe("a lock that another coroutine looks after", function ()
         end
     end
 
-
     -- Both hold by `with`, and wait for each other's.
     local WITHIN = [[
         local function one(mine, other)
@@ -289,11 +280,9 @@ describe("a lock that another coroutine looks after", function ()
         end)
     end
 
-
     it("is in no cycle, even in a real one, if it was made with deadlock = false", function ()
         assert_not_told(start("scheduler", "lock", within("", "false", 0.5)))
     end)
-
 
     it("is not looked after by the library's renewals", function ()
         assert_told(start("scheduler", "lock", [[
@@ -343,7 +332,6 @@ describe("hand_over", function ()
                 end
             end)
 
-
             it("says so where nothing is held", function ()
                 local lock, take = make()
                 assert.same({ nil, "unlocked" }, { lock:hand_over() })
@@ -351,7 +339,6 @@ describe("hand_over", function ()
                 assert(lock:unlock())
                 assert.same({ nil, "unlocked" }, { lock:hand_over() })
             end)
-
 
             it("says so where what was held is lost, and tells on_lost", function ()
                 local lost
@@ -368,26 +355,6 @@ describe("hand_over", function ()
             end)
         end)
     end
-
-
-    it("in a forked child says that the lock is another's", function ()
-        local child = process.start(process.FORK .. [[
-            local lock = require("resty.lock"):new("spec_hosts")
-            assert(lock:lock("key"))
-            in_child(function () say(lock:hand_over()) end)
-            say(lock:hand_over(), lock:unlock())
-        ]])
-        assert.equal("nil\tnot owner", child:hear())
-        assert.equal("true\t1", child:hear())
-    end)
-
-
-    it("is called as a method", function ()
-        local lock = assert(resty_lock:new(NAME))
-        assert.matches("^bad receiver of hand_over: a lock object expected, got nil; call it as obj:hand_over",
-                       expect.blamed(function () lock.hand_over() end))
-    end)
-
 
     it("and its option deadlock is a boolean", function ()
         for _, module in ipairs { resty_lock, rwlock } do

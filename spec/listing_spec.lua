@@ -1,10 +1,8 @@
--- Tests dictionary/listing.lua and shdict.list: what there is in a world, for people and monitors.
+-- Tests dictionary/admin.lua and shdict.list: what there is in a world, for people and monitors.
 
-local fixture, keep, process = require "spec.support" ("fixture", "keep", "process")
-local core = require "resty.holdfast.core"
+local fixture, process = require "spec.support" ("fixture", "process")
 local resty_lock = require "resty.lock"
 local rwlock = require "resty.rwlock"
-local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
 local shdict = require "resty.shdict"
 
@@ -67,7 +65,6 @@ describe("locks", function ()
         return found
     end
 
-
     it("gives what is held, of each kind, with its holders, and no value and nothing that is free", function ()
         dict:set("value", 1)
         local lock = new()
@@ -88,40 +85,6 @@ describe("locks", function ()
         assert.same({ nil, nil }, { found.value, found.free })
         assert(lock:unlock())
         assert.is_nil(by_key().job)
-    end)
-
-    it("counts those that wait", function ()
-        local lock = new()
-        assert(lock:lock("key"))
-        for _ = 1, 3 do
-            scheduler.spawn(function ()
-                local waiting = new()
-                assert(waiting:lock("key"))
-                assert(waiting:unlock())
-            end)
-        end
-        scheduler.spawn(function ()
-            scheduler.sleep(0.01)
-            assert.equal(3, by_key().key.waiters)
-            assert(lock:unlock())
-        end)
-        assert.is_true(scheduler.run())
-        assert.is_nil(by_key().key)
-    end)
-
-    it("shows what a dead process has held, until another takes it", function ()
-        local child = process.start [[
-            assert(keep(require("resty.lock"):new("spec_locks", { exptime = 0 })):lock("left"))
-            say "held"
-            hear()
-        ]]
-        child:expect "held"
-        assert.is_true(by_key().left.holders[1].alive)
-        child:kill()
-        child:wait()
-        assert.is_false(by_key().left.holders[1].alive)
-        assert(keep(new()):lock("left"))
-        assert.is_true(by_key().left.holders[1].alive)
     end)
 
     it("gives those that begin with the prefix, each once, of many", function ()
@@ -145,9 +108,9 @@ describe("locks", function ()
     it("says what is wrong", function ()
         assert.has_error(function () dict.locks(5) end,
                          'bad "zone" argument: a dictionary expected, got 5; call it as dict:locks(...)')
-        for _, prefix in ipairs { 1, true, {} } do
+        for prefix, shown in pairs { [1] = "1", [true] = "boolean", [{}] = "table" } do
             assert.has_error(function () dict:locks(prefix) end,
-                             'bad "prefix" argument: a string expected, got ' .. core.describe(prefix))
+                             'bad "prefix" argument: a string expected, got ' .. shown)
         end
         local gone = assert(shdict.open("spec_locks_gone", { size = "12k" }))
         assert(shdict.remove("spec_locks_gone"))

@@ -1,4 +1,4 @@
--- Tests lock/lock_info.lua and dictionary/holders.lua.
+-- Tests lock/lock_info.lua and dictionary/admin.lua.
 -- The holders of a lock, and their reasons.
 
 local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
@@ -22,7 +22,6 @@ describe("holder", function ()
         child:expect "0"
         return child
     end
-
 
     it("is nil where nobody holds the key", function ()
         local lock = new()
@@ -50,14 +49,6 @@ describe("holder", function ()
         assert.is_true(holder.held >= 0 and holder.held < 5)
         assert.is_true(holder.remaining > 50 and holder.remaining <= 101.1)
         lock:unlock()
-    end)
-
-    it("has an endless time left where the lock never expires, and no reason where none was given", function ()
-        local lock = new { exptime = 0 }
-        lock:trylock("key")
-        local holder = lock:holder("key")
-        assert.equal(math.huge, holder.remaining)
-        assert.is_nil(holder.why)
     end)
 
     it("counts the waiters", function ()
@@ -90,15 +81,6 @@ describe("holder", function ()
         lock:with("key", { why = "in with" }, function () assert.equal("in with", lock:holder("key").why) end)
     end)
 
-    it("keeps as much of a long reason as there is room for", function ()
-        local lock = new()
-        lock:lock("key", { why = ("x"):rep(127) .. "y" })
-        assert.equal(("x"):rep(127), lock:holder("key").why)
-        lock:unlock()
-        lock:lock("key", { why = "" })
-        assert.is_nil(lock:holder("key").why)
-    end)
-
     it("is another process, and then a dead one", function ()
         local child = start_holder("lock", "lock", "key")
         local holder = new():holder("key")
@@ -109,19 +91,6 @@ describe("holder", function ()
         assert.is_false(new():holder("key").alive)
         assert.equal(0, keep(new()):lock("key"))
         assert.equal(getpid(), new():holder("key").process)
-    end)
-
-    it("takes keys as lock does", function ()
-        local lock = new()
-        assert.same(pack(nil, "nil key"), pack(lock:holder()))
-        assert.same(pack(nil, "empty key"), pack(lock:holder("")))
-        assert.same(pack(nil, "bad key type"), pack(lock:holder({})))
-        lock:lock(12)
-        assert.equal(lock:token(), lock:holder("12").token)
-        assert.error_matches(function () lock.holder("key") end,
-                             '^bad receiver of holder: a lock object expected, got "key"; call it as obj:holder')
-        assert.error_matches(function () new():trylock("key", { why = 5 }) end,
-                             '^bad option "why" to trylock: a string expected, got 5$')
     end)
 
     describe("and holders and waiters,", function ()
@@ -190,16 +159,6 @@ describe("holder", function ()
             assert.same({ "permit 1", "permit 2", "permit 3" }, whys(sem:holders("permits")))
         end)
 
-        it("tell a dead process, until another wants what it held #local", function ()
-            local child = start_holder("rwlock", "rdlock", "read")
-            assert(rw:rdlock("read", { why = "here" }))
-            child:kill(process.KILL)
-            child:wait()
-            local holders = dict:holders("read")
-            assert.same({ false, "from afar", true, "here" },
-                        { holders[1].alive, holders[1].why, holders[2].alive, holders[2].why })
-        end)
-
         it("count all waiters, also those for a release only #local", function ()
             local lock = new { timeout = 10 }
             lock:lock("key")
@@ -215,6 +174,7 @@ describe("holder", function ()
                     assert.same({ 2, 2 }, { asked:waiters("key"), asked:waiters("written") })
                     assert.equal(2, asked:holder("key").waiters)
                 end)
+                assert.equal(2, dict:locks("key")[1].waiters)
                 lock:unlock()
                 rw:unlock()
             end)

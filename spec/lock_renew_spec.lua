@@ -3,7 +3,7 @@
 
 local expect, fixture, process, reports, tasks =
     require "spec.support" ("expect", "fixture", "process", "reports", "tasks")
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
@@ -36,21 +36,7 @@ describe("lock", function ()
         return new(opts), calls
     end
 
-
     describe("renew", function ()
-        it("keeps the lock while the task lives, and not longer than until unlock #local", function ()
-            tasks.run(function ()
-                expect.in_time(function ()
-                    local lock = new { exptime = 0.3, renew = true }
-                    assert.equal(0, lock:lock("key"))
-                    scheduler.sleep(0.4)
-                    local kept = lock:valid() and lock:unlock() == 1
-                    assert.is_nil(dict:get("key"))
-                    return kept
-                end)
-            end)
-        end)
-
         it("comes each time that a third of exptime has passed", function ()
             tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true }
@@ -149,15 +135,6 @@ describe("lock", function ()
             end)
         end)
 
-        it("does not keep run() from ending", function ()
-            local lock = new { exptime = 30, renew = true }
-            scheduler.spawn(function () lock:lock("key") end)
-            local start = none.now()
-            assert.is_true(scheduler.run())
-            assert.is_true(none.now() - start < 9)
-            assert.equal(1, lock:unlock())
-        end)
-
         it("goes on while the task that holds the lock sleeps for ever", function ()
             expect.in_time(function ()
                 local child = process.start [[
@@ -208,7 +185,7 @@ describe("lock", function ()
                 scheduler.spawn(function ()
                     lock:lock("key")
                     in_child(function ()
-                        require("resty.holdfast.tasks.background_jobs").run(scheduler.now() + 10)
+                        require("resty.holdfast.tasks.queues").background_jobs.run(scheduler.now() + 10)
                         scheduler.sleep(0)
                         say("child", lock:valid(), lock:unlock())
                     end)
@@ -220,31 +197,7 @@ describe("lock", function ()
         end)
     end)
 
-
     describe("on_lost", function ()
-        it("is called once by a renewal that fails; it may wait #local", function ()
-            local calls = 0
-            tasks.run(function ()
-                local lock = new { exptime = EXPTIME, renew = true, on_lost = function (lock, key, reason)
-                    scheduler.sleep(0.001)
-                    assert.equal("key", key)
-                    assert.equal("not owner", reason)
-                    assert.same({ nil, "not owner" }, { lock:unlock() })
-                    calls = calls + 1
-                end }
-                lock:lock("key")
-                dict:delete("key")
-                background_jobs.run(none.now() + EXPTIME / 3)
-                repeat scheduler.sleep(0.001) until calls > 0
-                scheduler.sleep(0.1)
-                assert.equal(1, calls)
-                assert.same({ nil, "unlocked" }, { lock:unlock() })
-                assert.equal(0, lock:lock("key"))
-                assert.equal(1, lock:unlock())
-            end)
-            assert.equal(1, calls)
-        end)
-
         for _, method in ipairs { "unlock", "expire", "remaining", "valid" } do
             it("is called when " .. method .. " finds out, and not again by another", function ()
                 local lock, calls = observed {}
@@ -349,7 +302,6 @@ describe("lock", function ()
             assert.equal("lost\tkey\tnot owner\nunlock\tnil\tnot owner\n", text)
         end)
     end)
-
 
     it("refuses values that make no sense, at the line that called #local", function ()
         local refusal = expect.refusal_of(resty_lock, "spec_renew")

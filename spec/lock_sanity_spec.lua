@@ -1,4 +1,4 @@
--- Tests lock/refs.lua.
+-- Tests lock/lease_pool.lua.
 -- Repeats the test suite of lua-resty-lock 0.09 (t/sanity.t), case by case, with wait = "poll". Its cases 1 to 3, 11
 -- and the first 13 are claims of lock_spec.lua: the collector, lock and unlock, timeouts, a timeout of 0, no key.
 --
@@ -61,7 +61,6 @@ describe("t/sanity.t", function ()
         hosts.set_host(nil)
         process.clean_up()
     end)
-
 
     -- Waits with a clock that only the sleeps move, for a lock that is released after 0.1 s of it.
     local function wait_for_release(opts)
@@ -126,14 +125,12 @@ describe("t/sanity.t", function ()
         end)
     end
 
-
     it("no step after the first is below 1 ms, whatever the ratio", function ()
         local _, steps = wait_for_release { step = 0.095, ratio = 0.001 }
         assert.equal("0.095 0.001 0.001 0.001 0.001 0.001", steps)
         _, steps = wait_for_release { step = 0, ratio = 90 }
         assert.equal("0 0.001 0.09 0.5", steps)
     end)
-
 
     it("the last step ends with the timeout", function ()
         local holder = resty_lock:new("cache_locks")
@@ -149,13 +146,11 @@ describe("t/sanity.t", function ()
         assert.equal(1, holder:unlock())
     end)
 
-
     it("8: lock expired by itself", function ()
         local waited = run(WAITED:format(", { exptime = 1 }", "", "max_step = 0.05")):match(
             "^sub thread: lock: 0 nil\nmain thread: lock: (%S+) nil\nmain thread: unlock: 1\n$")
         assert.is_true(sums(0.001, 2, 0.05)[waited], waited)
     end)
-
 
     local DEBUG = { HOLDFAST_WAIT = "poll", HOLDFAST_DEBUG = "1" }
 
@@ -172,7 +167,6 @@ describe("t/sanity.t", function ()
             ngx_say(#memo)
         ]], DEBUG))
     end)
-
 
     it("10: ref & unref (2 at most)", function ()
         assert.equal(lines("1", "2", "2", "2", "2", "2", "1", "1"), run([[
@@ -191,13 +185,11 @@ describe("t/sanity.t", function ()
         ]], DEBUG))
     end)
 
-
     it("the bookkeeping is shown only when debugging", function ()
         assert.equal("nil\tnil\tnil\n", run "say(resty_lock.memo, resty_lock.ref_obj, resty_lock.unref_obj)")
         assert.equal("table\n", run("ngx = { config = { debug = true } } package.loaded['resty.lock'] = nil\n"
                                     .. "say(type(require('resty.lock').memo))"))
     end)
-
 
     it("objects are in the books only after somebody has looked at them", function ()
         assert.equal(lines("nil", "1"), run([[
@@ -209,7 +201,6 @@ describe("t/sanity.t", function ()
             lock:unlock()
         ]], DEBUG))
     end)
-
 
     it("12: same shdict, multiple locks", function ()
         assert.equal(lines("4"), run([[
@@ -231,7 +222,6 @@ describe("t/sanity.t", function ()
             collectgarbage("collect")
         ]], DEBUG))
     end)
-
 
     -- Uses twice the times of the original. Repeats a round in which a sleep took so long that a lock expired.
     it("13: expire()", function ()

@@ -1,9 +1,8 @@
--- Tests lock/watch.lua.
+-- Tests lock/contended.lua.
 -- lock:wait(): until what holds a key now is released, without taking it.
 
 local expect, fixture, keep, pack, process, waits =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "waits")
-local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local semaphore = require "resty.semaphore"
@@ -60,7 +59,6 @@ describe("lock:wait", function ()
         return results, over - released
     end
 
-
     describe("on a key that nobody holds", function ()
         it("returns 0 at once, and takes nothing", function ()
             assert.same(pack(0), pack(new():wait("key")))
@@ -73,11 +71,10 @@ describe("lock:wait", function ()
             lock:unlock()
             assert.equal(0, new():wait("key"))
             keep(new { exptime = 0.01 }):lock("key")
-            none.sleep(0.02)
+            waits.sleep(0.02)
             assert.equal(0, new():wait("key"))
         end)
     end)
-
 
     it("returns the seconds that it took until the release, and takes nothing", function ()
         expect.in_time(function ()
@@ -92,7 +89,6 @@ describe("lock:wait", function ()
         end)
     end)
 
-
     it("ends with a timeout: its own, or the object's", function ()
         keep(new()):lock("key")
         run(function ()
@@ -102,48 +98,6 @@ describe("lock:wait", function ()
         end)
         assert.equal(0, dict:waiters("key"))
     end)
-
-
-    it("lets all waiters go on with one release, and each of them at once", function ()
-        expect.in_time(function ()
-            local holder, times = new(), {}
-            holder:lock("key")
-            for _ = 1, 200 do
-                spawn(function ()
-                    assert(new { timeout = 30 }:wait("key"))
-                    times[#times + 1] = now()
-                end)
-            end
-            local released
-            run(function ()
-                sleep(0.05)
-                assert.equal(200, dict:waiters("key"))
-                released = now()
-                holder:unlock()
-            end)
-            assert.equal(200, #times)
-            assert.equal(0, dict:waiters("key"))
-            assert.equal(0, dict:stats().repairs)
-            return times[200] - released < AT_ONCE
-        end)
-    end)
-
-
-    it("is over when its holder has released, though another has the lock by then", function ()
-        local holder, next_one = new(), new { timeout = 10 }
-        holder:lock("key")
-        run(function ()
-            assert(next_one:lock("key"))
-        end, function ()
-            assert.is_number((new { timeout = 10 }:wait("key")))
-            sleep(0.03)
-            assert.is_true(next_one:valid())
-        end, function ()
-            sleep(0.03)
-            holder:unlock()
-        end)
-    end)
-
 
     it("is over though the lock is taken again in the same breath, each time", function ()
         expect.in_time(function ()
@@ -168,24 +122,6 @@ describe("lock:wait", function ()
         end)
     end)
 
-
-    it("waits for the holder at its beginning, not for the holder before", function ()
-        local a, b, over = new(), new(), nil
-        a:lock("key")
-        a:unlock()
-        b:lock("key")
-        run(function ()
-            assert(new { timeout = 10 }:wait("key"))
-            over = true
-        end, function ()
-            sleep(0.05)
-            assert.is_nil(over)
-            b:unlock()
-        end)
-        assert.is_true(over)
-    end)
-
-
     it("leaves alone what its object holds, which is another key", function ()
         local lock, holder = new { timeout = 10 }, new()
         lock:lock("own")
@@ -194,7 +130,6 @@ describe("lock:wait", function ()
         assert.is_number(results[1])
         assert.is_true(lock:valid())
     end)
-
 
     it("waits on the key that the object itself holds until another coroutine releases it", function ()
         local lock = new { timeout = 10 }
@@ -208,7 +143,6 @@ describe("lock:wait", function ()
             assert.same(pack(nil, "timeout"), pack(lock:wait("key", { timeout = 0.02 })))
         end)
     end)
-
 
     describe("ends as well when the lock", function ()
         local ends = {
@@ -239,40 +173,6 @@ describe("lock:wait", function ()
         end)
     end)
 
-
-    it("keeps the order of those that wait for the lock, and takes no place among them", function ()
-        local holder, order = new(), {}
-        holder:lock("key")
-        for i = 1, 8 do
-            spawn(function ()
-                local lock = new { timeout = 10, fair = true }
-                local took = i % 2 == 0 and lock:wait("key") or lock:lock("key")
-                assert.is_number(took)
-                if i % 2 == 1 then
-                    order[#order + 1] = i
-                    lock:unlock()
-                end
-            end)
-            spawn(function () sleep(0.01 * i) end)
-        end
-        run(function () sleep(0.05); holder:unlock() end)
-        assert.same({ 1, 3, 5, 7 }, order)
-    end)
-
-
-    it("leaves a released lock free at once, though its own waiters have not run yet", function ()
-        local holder = new()
-        holder:lock("key")
-        run(function ()
-            assert(new { timeout = 10 }:wait("key"))
-        end, function ()
-            sleep(0.02)
-            holder:unlock()
-            assert.is_true(new { fair = true }:trylock("key"))
-        end)
-    end)
-
-
     it("polls where the object polls", function ()
         local holder = new()
         holder:lock("key")
@@ -283,7 +183,6 @@ describe("lock:wait", function ()
             assert.same(pack(nil, "timeout"), pack(new { timeout = 0.02, wait = "poll" }:wait("key")))
         end)
     end)
-
 
     it("is refused where one cannot wait, or stops the process if the object may", function ()
         require("resty.holdfast.host").set_host {
@@ -296,7 +195,6 @@ describe("lock:wait", function ()
         assert.same(pack(nil, "cannot wait here (host callback): in a callback"), pack(new():wait("key")))
         assert.is_number((new { block = true }:wait("key")))
     end)
-
 
     it("waits for the holders of permits at its beginning, and for a value to go", function ()
         local sem = assert(semaphore:new("spec_wait", { permits = 2 }))
@@ -315,7 +213,6 @@ describe("lock:wait", function ()
         assert.is_number(wait_until(function () dict:delete("key") end)[1])
     end)
 
-
     it("tells of a deadlock as lock does", function ()
         local a, b = new { timeout = 10 }, new { timeout = 10 }
         local results
@@ -333,7 +230,6 @@ describe("lock:wait", function ()
         assert.same({ nil, "deadlock", { "a", "b" } }, { results[1], results[2], results[3] })
     end)
 
-
     it("raises what is wrong at the line that called it", function ()
         local lock = new()
         assert.same(pack(nil, "nil key"), pack(lock:wait()))
@@ -345,7 +241,6 @@ describe("lock:wait", function ()
         assert.equal("bad receiver of wait: a lock object expected, got nil; call it as obj:wait(...)",
                      expect.blamed(function () lock.wait(nil, "key") end))
     end)
-
 
     describe("over processes", function ()
         it("all of ten processes go on when another releases", function ()
@@ -383,62 +278,6 @@ describe("lock:wait", function ()
                 assert.equal("0", bad)
                 return tonumber(last) - killed < AT_ONCE
             end)
-        end)
-
-        for what, signal in pairs { killed = process.KILL, stopped = process.STOP } do
-            it("waiters cost the others nothing when they are " .. what, function ()
-                expect.in_time(function ()
-                    dict:flush_all()
-                    local holder, next_one = new { exptime = 600 }, new { fair = true }
-                    holder:lock("key")
-                    local gone = {}
-                    for i = 1, 4 do
-                        gone[i] = process.start(WATCHERS:format(40))
-                        await_waiters(40 * i)
-                    end
-                    local child = process.start(WATCHERS:format(20))
-                    await_waiters(180)
-                    for i = 1, 4 do
-                        gone[i]:kill(signal)
-                    end
-                    local released = now()
-                    holder:unlock()
-                    assert.is_true(next_one:trylock("key"))
-                    next_one:unlock()
-                    assert.equal("waiting", child:hear())
-                    local bad, last = child:hear():match("(%S+)\t(%S+)")
-                    assert.equal("0", bad)
-                    process.clean_up()
-                    return tonumber(last) - released < AT_ONCE
-                end)
-            end)
-        end
-
-        it("a forked child has no part in the waits of its parent", function ()
-            local child = process.run(process.FORK .. [[
-                local scheduler = require "resty.holdfast.scheduler"
-                local resty_lock = require "resty.lock"
-                local holder = resty_lock:new("spec_wait", { exptime = 600 })
-                holder:lock("key")
-                local child
-                scheduler.spawn(function ()
-                    local elapsed = resty_lock:new("spec_wait", { timeout = 10 }):wait("key")
-                    say(child == 0 and "child" or "parent", elapsed ~= nil)
-                    if child == 0 then ffi.C._exit(0) end
-                end)
-                scheduler.spawn(function ()
-                    scheduler.sleep(0.02)
-                    child = ffi.C.fork()
-                    scheduler.sleep(0.02)
-                    if child ~= 0 then
-                        holder:unlock()
-                    end
-                end)
-                scheduler.run()
-                ffi.C.waitpid(child, nil, 0)
-            ]])
-            assert.matches("parent\ttrue", child)
-            assert.matches("child\ttrue", child)
         end)
     end)
 end)

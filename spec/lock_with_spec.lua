@@ -1,6 +1,6 @@
 -- resty.lock, beyond lua-resty-lock: with, remaining, valid.
 
-local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
+local expect, fixture, pack = require "spec.support" ("expect", "fixture", "pack")
 local none = require "resty.holdfast.host.none"
 local scheduler = require "resty.holdfast.scheduler"
 
@@ -8,7 +8,6 @@ local scheduler = require "resty.holdfast.scheduler"
 
 describe("lock", function ()
     local dict, new = fixture.locks(require "resty.lock", "spec_with")
-
 
     describe("with", function ()
         it("holds the lock while the function runs, and passes arguments and results on, nils included", function ()
@@ -69,22 +68,6 @@ describe("lock", function ()
             end
         end)
 
-        it("lets the function wait", function ()
-            local order = {}
-            local function visit(name)
-                local lock = new()
-                lock:with("key", function ()
-                    order[#order + 1] = name .. " in"
-                    scheduler.sleep(0.01)
-                    order[#order + 1] = name .. " out"
-                end)
-            end
-            scheduler.spawn(visit, "first")
-            scheduler.spawn(visit, "second")
-            assert.is_true(scheduler.run())
-            assert.same({ "first in", "first out", "second in", "second out" }, order)
-        end)
-
         it("an error in a task is reported with the place where it was raised", function ()
             local report
             local on_error = scheduler.on_error
@@ -130,7 +113,6 @@ describe("lock", function ()
         end)
     end)
 
-
     describe("remaining and valid", function ()
         it("tell how long the lock is held without doing anything", function ()
             local lock = new { exptime = 20 }
@@ -164,25 +146,6 @@ describe("lock", function ()
             assert.is_true(other:valid())
             dict:flush_all()
             assert.is_false(other:valid())
-        end)
-
-        it("say that a forked child holds nothing", function ()
-            local text = process.run(process.FORK .. [[
-                local lock = require("resty.lock"):new("spec_with")
-                lock:with("key", function ()
-                    local pid = ffi.C.fork()
-                    if pid == 0 then
-                        say("child", lock:valid(), lock:remaining())
-                        io.stdout:flush()
-                        return
-                    end
-                    ffi.C.waitpid(pid, nil, 0)
-                    say("parent", lock:valid())
-                end)
-                say("unlocked", lock:unlock())
-            ]])
-            assert.equal("child\tfalse\tnil\tnot owner\nunlocked\tnil\tunlocked\n"
-                         .. "parent\ttrue\nunlocked\tnil\tunlocked\n", text)
         end)
     end)
 end)

@@ -1,11 +1,11 @@
 -- Each row of the table in docs/migration.md is true, and each difference that is known is in it.
 
-local fixture, nginx = require "spec.support" ("fixture", "nginx")
+local fixture, site = require "spec.support" ("fixture", "site")
 
 local PAGE = "docs/migration.md"
 local HEADINGS = "| what | before | now | why | what to do |"
 
-local it = fixture.it_unless(nginx.missing())
+local it = fixture.it_unless(site.missing())
 
 
 -- The first words of the rows.
@@ -25,12 +25,12 @@ end
 
 
 describe("the table of differences", function ()
-    after_each(nginx.stop)
+    after_each(site.clean_up)
 
     it("has rows that are true, and no other differences are known", function ()
         local dictionaries = { rows_locks = "1m", rows_small = "100k", rows_values = "256k", rows_large = "8m",
                                rows_later = "1m", rows_sized = "100k", [("n"):rep(251)] = "100k" }
-        local child = nginx.start("spec/side_by_side/rows.lua", dictionaries)
+        local child = site.start_file("spec/side_by_side/rows.lua", dictionaries)
         local shown, told = {}, {}
         for _, name in ipairs(names_in_table()) do
             shown[name] = true

@@ -10,13 +10,11 @@ local C = core.C
 describe("parker", function ()
     after_each(process.clean_up)
 
-
     it("is one per Lua state", function ()
         local first = parker.get()
         assert.equal(first, parker.get())
         assert.is_true(parker.is_mine(first))
     end)
-
 
     it("is another one in a forked child, which leaves its parent's alone", function ()
         assert.equal("child\ttrue\ttrue\nparent\ttrue\n", (process.run(process.FORK .. [[
@@ -34,16 +32,6 @@ describe("parker", function ()
         ]])))
     end)
 
-
-    it("sleeps as long as it is told when nothing comes", function ()
-        local start = C.holdfast_now()
-        repeat
-            parker.sleep(0.02)
-        until C.holdfast_now() - start >= 0.02
-        parker.sleep(0)
-    end)
-
-
     it("sleeps for so many seconds in steps: a wake-up or a signal ends a step, not the sleep", function ()
         local start, steps = C.holdfast_now(), 0
         parker.for_seconds(0.02, function (left)
@@ -58,7 +46,6 @@ describe("parker", function ()
         parker.for_seconds(60, function () steps = steps + 1 end, function () return steps == 3 end)
         assert.equal(3, steps)
     end)
-
 
     it("tells the listener of a waiter that this is woken, and no other listener", function ()
         local shdict = require "resty.shdict"
@@ -90,7 +77,6 @@ describe("parker", function ()
         assert.is_false(parker.has_listeners())
     end)
 
-
     describe("with a descriptor, in an event loop", function ()
         -- What each child begins with: a lock that another process holds, and poll(2) for the descriptor.
         local LOOP = [[
@@ -117,7 +103,6 @@ describe("parker", function ()
             holder = process.start_holder('require("resty.lock"):new("spec_parker")', "lock", "unlock")
         end)
 
-
         it("finds it readable from a release elsewhere until it sleeps", function ()
             local waiter = process.start(LOOP .. [[
                 say(fd >= 0, try() == core.LOCKED, readable(fd, 30))
@@ -133,42 +118,24 @@ describe("parker", function ()
             assert.equal("1\tfalse\ttrue", waiter:hear())
         end)
 
-
-        it("can have it readable at a time", function ()
-            assert.equal("true\ttrue\tfalse\n", (process.run(LOOP .. [[
-                local start = C.holdfast_now()
-                C.holdfast_parker_timer(here, 0.05)
-                local woken = readable(fd, 20000)
-                local in_time = C.holdfast_now() - start >= 0.05
-                parker.sleep(0)
-                say(woken, in_time, readable(fd, 60))
-            ]])))
-        end)
-
-
-        -- A connection to the path; what comes out of it within so many milliseconds.
-        local CONNECTED = LOOP .. [[
-            ffi.cdef "struct address { unsigned short family; char path[108]; };"
-            ffi.cdef "int socket(int, int, int); int connect(int, const struct address *, unsigned int);"
-            ffi.cdef "ssize_t recv(int, void *, size_t, int); int close(int);"
-            local function connect(path)
-                local address = ffi.new("struct address", 1, path)
-                local stream = ffi.C.socket(1, 1, 0)
-                return ffi.C.connect(stream, address, ffi.sizeof(address)) == 0 and stream
-            end
-            local buffer = ffi.new("char[16]")
-            local function bytes(stream, ms)
-                return readable(stream, ms) and tonumber(ffi.C.recv(stream, buffer, 16, 0)) or 0
-            end
-            local path = parker.listen_at()
-            local stream = connect(path)
-            local accepted = parker.accept()
-        ]]
-
-
         it("can have a byte from a connection with itself instead", function ()
-            local waiter = process.start(CONNECTED .. [[
-                say(accepted, connect(path), try() == core.LOCKED, bytes(stream, 30))
+            local waiter = process.start(LOOP .. [[
+                ffi.cdef "struct address { unsigned short family; char path[108]; };"
+                ffi.cdef "int socket(int, int, int); int connect(int, const struct address *, unsigned int);"
+                ffi.cdef "ssize_t recv(int, void *, size_t, int);"
+                local function connect(path)
+                    local address = ffi.new("struct address", 1, path)
+                    local stream = ffi.C.socket(1, 1, 0)
+                    return ffi.C.connect(stream, address, ffi.sizeof(address)) == 0 and stream
+                end
+                local buffer = ffi.new("char[16]")
+                local function bytes(stream, ms)
+                    return readable(stream, ms) and tonumber(ffi.C.recv(stream, buffer, 16, 0)) or 0
+                end
+                local path = parker.listen_at()
+                say((select(2, parker.accept()):match(": (.*)$")))
+                local stream = connect(path)
+                say(parker.accept(), connect(path), try() == core.LOCKED, bytes(stream, 30))
                 say(bytes(stream, 20000))
                 local told = 0
                 parker.listen(wait.waiter, { wake = function () told = told + 1 end })
@@ -180,6 +147,7 @@ describe("parker", function ()
                 parker.disconnect()
                 say(readable(stream, 0), bytes(stream, 0))
             ]])
+            assert.equal("nobody has connected", waiter:hear())
             assert.equal("true\tfalse\ttrue\t0", waiter:hear())
             holder:say("release")
             assert.equal("1", waiter:hear())
@@ -188,30 +156,6 @@ describe("parker", function ()
             assert.equal("true\t0", waiter:hear())
             assert.is_nil(waiter:hear())
         end)
-
-
-        it("accepts a connection of its own only, and says why not", function ()
-            local said = process.run(process.FORK .. CONNECTED .. [[
-                local path = parker.listen_at()
-                local none, reason = parker.accept()
-                in_child(function () connect(path) end)
-                local stranger, why = parker.accept()
-                connect(path)
-                local wanted = ": (.*)$"
-                say(none == true, reason:match(wanted), stranger == true, why:match(wanted), parker.accept())
-            ]])
-            assert.equal("false\tnobody has connected\tfalse\tanother process has connected\ttrue\n", said)
-        end)
-
-
-        it("disconnects in a forked child nothing of its parent's", function ()
-            assert.equal("1\n", (process.run(process.FORK .. CONNECTED .. [[
-                in_child(parker.disconnect)
-                parker.timer(0.01)
-                say(bytes(stream, 20000))
-            ]])))
-        end)
-
 
         it("ends in any way while its wake thread listens", function ()
             for _, ending in ipairs { "os.exit(7)", "os.exit(7, true)", "C.exit(7)", "ffi.C.raise(15)" } do
@@ -224,7 +168,6 @@ describe("parker", function ()
                 assert.equal(ending:find("raise", 1, true) and -15 or 7, status, ending)
             end
         end)
-
 
         it("keeps the code of the thread mapped when the library is collected", function ()
             assert.equal("true\ttrue\ttrue\n", (process.run [[
@@ -260,7 +203,6 @@ describe("parker", function ()
             ]]))
         end)
     end)
-
 
     it("says why it cannot be had", function ()
         local text = process.run([[

@@ -48,7 +48,6 @@ for _, name in ipairs(primitives.names) do
     local module = require("resty." .. name)
     local called = name == "semaphore" and "a semaphore" or "a lock object"
 
-
     describe("a " .. name, function ()
         local dict = fixture.locks(module, "spec_primitives")
 
@@ -61,7 +60,6 @@ for _, name in ipairs(primitives.names) do
             end
             assert.same(pack(nil, "dictionary not found"), pack(module:new(nil, options)))
         end)
-
 
         for _, way in ipairs { "wake", "poll" } do
             it("waits by " .. way .. " in the scheduler, without a host, and in one that only sleeps", function ()
@@ -85,7 +83,6 @@ for _, name in ipairs(primitives.names) do
                 end
             end)
         end
-
 
         for _, method in ipairs(KEYED[name]) do
             it("takes keys that are strings as everywhere: " .. method, function ()
@@ -114,7 +111,6 @@ for _, name in ipairs(primitives.names) do
             end)
         end
 
-
         it("says that its dictionary was removed", function ()
             assert(shdict.open("spec_removed", { size = "64k" }))
             local new_there = primitives.functions(name, "spec_removed")
@@ -136,7 +132,6 @@ for _, name in ipairs(primitives.names) do
             assert.same(pack(nil, name == "semaphore" and "not owner" or "unlocked"), pack(give(object)))
         end)
 
-
         for method, fn in pairs(module) do
             if type(fn) == "function" and not NO_METHODS[method] then
                 it("raises for a wrong receiver, at the line that called: " .. method, function ()
@@ -152,7 +147,6 @@ for _, name in ipairs(primitives.names) do
                 end)
             end
         end
-
 
         it("is neither held nor given back by a forked child of its holder", function ()
             local asked, answer = unpack(ASKED_IN_CHILD[name])
@@ -175,7 +169,6 @@ for _, name in ipairs(primitives.names) do
             assert.equal(answer .. "\nchild gives\tnil\tnot owner\nchild takes\tnil\ttimeout\nparent gives\t" .. given
                          .. "\n", text)
         end)
-
 
         it("lets one process at a time in", function ()
             dict:set("sum", 0)

@@ -23,7 +23,6 @@ describe("scheduler", function ()
         scheduler.run()
     end)
 
-
     describe("cancel", function ()
         local WAITS = {
             ["sleeps"] = function () sleep(600) end,
@@ -211,7 +210,6 @@ describe("scheduler", function ()
         end)
     end)
 
-
     describe("join with a timeout", function ()
         it("answers what join answers, or \"timeout\" when the time is over", function ()
             local slow = spawn(function () scheduler.stopping(600) return "slow" end)
@@ -298,7 +296,6 @@ describe("scheduler", function ()
             end
         end)
     end)
-
 
     it("says the name of a task that has failed", function ()
         local reports = collect_reports(function ()

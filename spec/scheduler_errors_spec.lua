@@ -1,4 +1,4 @@
--- Tests tasks/run_queue.lua and tasks/traceback.lua.
+-- Tests tasks/queues.lua and tasks/traceback.lua.
 -- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
 
 local pack, process, reports_of = require "spec.support" ("pack", "process", "reports")
@@ -11,7 +11,6 @@ describe("scheduler", function ()
     local reports = reports_of.fixture()
 
     after_each(process.clean_up)
-
 
     describe("run", function ()
         -- What luajit says of such an error.
@@ -67,7 +66,6 @@ describe("scheduler", function ()
             assert.same(pack(nil, "trouble"), joined)
         end)
     end)
-
 
     -- The usual way to limit the time of a program. The hook may come to pass in the midst of the scheduler.
     describe("after an error raised by a hook", function ()

@@ -1,4 +1,4 @@
--- Tests wait/descriptors.lua.
+-- Tests wait/parker.lua: descriptors.
 -- resty.holdfast.scheduler.wait_fd: tasks that wait for descriptors, so that a socket library can be driven.
 
 local ffi = require "ffi"
@@ -43,7 +43,6 @@ describe("scheduler.wait_fd", function ()
         assert(C.write(fd, "x", 1) == 1)
     end
 
-
     it("waits until there is something to read, and lets the others run", function ()
         local from, to = new_pipe()
         local order = {}
@@ -51,11 +50,7 @@ describe("scheduler.wait_fd", function ()
             local answer = tostring(wait_fd(from, "r", 30))
             order[#order + 1] = answer
         end)
-        spawn(function ()
-            order[#order + 1] = "others"
-            sleep(0.01)
-            write(to)
-        end)
+        spawn(function () order[#order + 1] = "others" sleep(0.01) write(to) end)
         assert.is_true(scheduler.run())
         assert.same({ "others", "true" }, order)
     end)

@@ -18,7 +18,6 @@ describe("scheduler", function ()
         return assert(scheduler.run())
     end
 
-
     describe("spawn", function ()
         it("begins tasks in the order in which they came, and only in run", function ()
             local order = {}
@@ -79,7 +78,6 @@ describe("scheduler", function ()
             assert.equal(50000, count)
         end)
     end)
-
 
     describe("sleep", function ()
         it("wakes tasks in the order of their deadlines, and never early", function ()
@@ -193,7 +191,6 @@ describe("scheduler", function ()
         end)
     end)
 
-
     describe("run", function ()
         it("ends at once without tasks", function ()
             assert.same(pack(true), pack(scheduler.run()))
@@ -287,7 +284,6 @@ describe("scheduler", function ()
         end)
     end)
 
-
     it("raises for what is no task in cancel, and names the call", function ()
         for _, given in ipairs { "task", 5, {}, false } do
             assert.error_matches(function () scheduler.cancel(given) end,
@@ -310,7 +306,6 @@ describe("scheduler", function ()
         end
         run()
     end)
-
 
     describe("join", function ()
         it("waits for the end of a task and has its results", function ()
@@ -366,7 +361,6 @@ describe("scheduler", function ()
         end)
     end)
 
-
     it("status tells what a task does", function ()
         local task
         task = spawn(function ()
@@ -382,7 +376,6 @@ describe("scheduler", function ()
         assert.equal("failed", failing:status())
     end)
 
-
     it("running gives the task that calls it", function ()
         assert.is_nil(scheduler.running())
         local task, seen, nested
@@ -394,7 +387,6 @@ describe("scheduler", function ()
         assert.equal(task, seen)
         assert.same(pack(nil), nested)
     end)
-
 
     describe("stop", function ()
         it("is seen by tasks that ask, and ends the sleep of those that sleep in asking", function ()
@@ -485,95 +477,8 @@ describe("scheduler", function ()
         end)
     end)
 
-
     describe("with locks", function ()
-        local dict = fixture.dictionary("spec_locks")
-
-        it("lets the other tasks run while one waits for a lock", function ()
-            local ticks, elapsed = 0, nil
-            spawn(function ()
-                local lock = resty_lock:new("spec_locks")
-                lock:lock("key")
-                for _ = 1, 5 do
-                    sleep(0.002)
-                    ticks = ticks + 1
-                end
-                lock:unlock()
-            end)
-            spawn(function ()
-                local lock = resty_lock:new("spec_locks")
-                elapsed = lock:lock("key")
-                assert(ticks == 5)
-                lock:unlock()
-            end)
-            run()
-            assert.is_true(elapsed >= 0.008)  -- the first of the sleeps may be over when this one begins
-        end)
-
-        it("gives a lock to 200 tasks of one process, one at a time", function ()
-            local inside, done = 0, 0
-            for _ = 1, 200 do
-                spawn(function ()
-                    local lock = resty_lock:new("spec_locks")
-                    assert(lock:lock("key"))
-                    inside = inside + 1
-                    assert(inside == 1)
-                    sleep(0)
-                    inside = inside - 1
-                    done = done + 1
-                    assert(lock:unlock())
-                end)
-            end
-            run()
-            assert.equal(200, done)
-        end)
-
-        it("gives a lock to tasks of two processes, one at a time", function ()
-            dict:set("sum", 0)
-            local source = [[
-                local scheduler = require "resty.holdfast.scheduler"
-                local resty_lock = require "resty.lock"
-                local dict = require("resty.shdict").shared.spec_locks
-                for _ = 1, 25 do
-                    scheduler.spawn(function ()
-                        for _ = 1, 4 do
-                            local lock = resty_lock:new("spec_locks", { timeout = 30 })
-                            assert(lock:lock("key"))
-                            local sum = dict:get("sum")
-                            scheduler.sleep(0.0005)
-                            dict:set("sum", sum + 1)
-                            assert(lock:unlock())
-                        end
-                    end)
-                end
-                say(scheduler.run())
-            ]]
-            local first = process.start(source, { stderr = true })
-            local second = process.start(source, { stderr = true })
-            assert.equal("true", first:hear())
-            assert.equal("true", second:hear())
-            assert.equal(200, dict:get("sum"))
-        end)
-
-        it("honours the timeouts of waiting tasks, and not before", function ()
-            local holder = resty_lock:new("spec_locks")
-            holder:lock("key")
-            local results = {}
-            for i = 1, 20 do
-                spawn(function ()
-                    local start = now()
-                    local timeout = i / 1000
-                    local _, err = resty_lock:new("spec_locks", { timeout = timeout }):lock("key")
-                    assert(now() - start >= timeout)
-                    results[#results + 1] = err
-                end)
-            end
-            run()
-            assert.equal(20, #results)
-            for i = 1, 20 do
-                assert.equal("timeout", results[i])
-            end
-        end)
+        fixture.dictionary("spec_locks")
 
         it("sleeps while tasks wait for a lock of another process, and is woken by its release", function ()
             local child = process.start_holder('require("resty.lock"):new("spec_locks")', "lock", "unlock")

@@ -8,14 +8,13 @@ local semaphore = require "resty.semaphore"
 
 
 describe("semaphore", function ()
-    local dict = fixture.locks(semaphore, "spec_semaphore")
+    fixture.locks(semaphore, "spec_semaphore")
 
     local function new(permits, opts)
         opts = opts or {}
         opts.permits = permits
         return assert(semaphore:new("spec_semaphore", opts))
     end
-
 
     describe("new", function ()
         it("needs to know how many permits there are, and refuses what makes no sense", function ()
@@ -40,7 +39,6 @@ describe("semaphore", function ()
                          message { permits = 1, block = "yes" })
         end)
     end)
-
 
     describe("wait and post", function ()
         it("let at most so many in", function ()
@@ -120,27 +118,6 @@ describe("semaphore", function ()
             assert.same(pack(3, 0), pack(shared:count("key")))
         end)
 
-        it("a permit without exptime stays, one with it expires", function ()
-            local object = new(1)
-            object:wait("key")
-            assert.equal(0, dict:ttl("key"))
-            object:post("key")
-            expect.in_time(function ()
-                local start = none.now()
-                local short = new(1, { exptime = 0.1 })
-                assert.is_true(short:wait("key"))
-                local got, err = object:wait("key", 0)
-                if none.now() - start >= 0.1 then
-                    object:post("key")
-                    return false
-                end
-                assert.same(pack(nil, "timeout"), pack(got, err))
-                none.sleep(0.11)
-                assert.is_true(object:wait("key", 0))
-                return true
-            end)
-        end)
-
         it("of several permits the one that was taken first goes first", function ()
             expect.in_time(function ()
                 local object = new(2, { exptime = 0.1 })
@@ -153,20 +130,7 @@ describe("semaphore", function ()
                 return none.now() - start < 0.1 and assert.is_true(posted)
             end)
         end)
-
-        it("the last caller says how many there are", function ()
-            local many, few = new(3), new(1)
-            many:wait("key")
-            many:wait("key")
-            assert.same(pack(nil, "timeout"), pack(few:wait("key", 0)))
-            assert.same(pack(0, 0), pack(few:count("key")))
-            many:post("key")
-            assert.same(pack(nil, "timeout"), pack(few:wait("key", 0)))
-            many:post("key")
-            assert.is_true(few:wait("key", 0))
-        end)
     end)
-
 
     describe("wait and with", function ()
         it("take the options of locks: timeout, exptime and why", function ()
@@ -193,7 +157,6 @@ describe("semaphore", function ()
         end)
     end)
 
-
     describe("with", function ()
         it("has a permit while the function runs, and passes results on", function ()
             local object = new(1)
@@ -216,7 +179,6 @@ describe("semaphore", function ()
         end)
     end)
 
-
     describe("the collector", function ()
         it("gives back all that an object has", function ()
             local object = new(5)
@@ -231,7 +193,6 @@ describe("semaphore", function ()
             assert.same(pack(5, 0), pack(new(5):count("another")))
         end)
     end)
-
 
     describe("across processes", function ()
         local function start_holder()
@@ -249,43 +210,7 @@ describe("semaphore", function ()
             second:say("post")
             assert.equal("true", second:hear())
         end)
-
-        it("permits of processes that were killed return", function ()
-            local first, second = start_holder(), start_holder()
-            local object = new(2, { timeout = 20 })
-            first:kill(process.KILL)
-            assert.is_true(object:wait("key"))
-            second:kill(process.KILL)
-            assert.is_true(object:wait("key"))
-            assert.same(pack(nil, "timeout"), pack(object:wait("key", 0)))
-        end)
-
-        it("a process that is stopped keeps its permit", function ()
-            local child = start_holder()
-            child:kill(process.STOP)
-            local object = new(1)
-            assert.same(pack(nil, "timeout"), pack(object:wait("key", 0.05)))
-            child:kill(process.CONT)
-            child:say("post")
-            assert.is_true(object:wait("key"))
-        end)
-
-        it("there are never more inside than there are permits", function ()
-            dict:set("inside", 0)
-            local source = [[
-                local semaphore = require("resty.semaphore"):new("spec_semaphore", { permits = 2, timeout = 20 })
-                local dict = require("resty.shdict").shared.spec_semaphore
-                for _ = 1, 150 do
-                    assert(semaphore:wait("key"))
-                    assert(dict:incr("inside", 1) <= 2)
-                    dict:incr("inside", -1)
-                    assert(semaphore:post("key"))
-                end
-            ]]
-            process.run_together { source, source, source, source }
-        end)
     end)
-
 
     it("raises for misuse, at the line that called", function ()
         local object = new(1)

@@ -1,4 +1,4 @@
--- Tests ffi/environment.lua.
+-- Tests program.lua: its environment.
 -- A program with rights that its caller does not have takes nothing from the environment: no library, no directory, no
 -- dictionaries, no options.
 

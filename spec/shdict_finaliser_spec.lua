@@ -1,4 +1,4 @@
--- Tests ffi/scratch.lua.
+-- Tests the scratch memory of core.lua.
 -- A finaliser may run wherever Lua makes something, so also in the middle of a method, and may call methods itself.
 
 local process = require "spec.support.process"

@@ -8,7 +8,6 @@ local fixture = require "spec.support.fixture"
 describe("shdict, bad input", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     describe("bad input", function ()
         local METHODS = {
             "get", "get_stale", "set", "safe_set", "add", "safe_add", "replace", "delete", "cas", "incr", "ttl",
@@ -146,15 +145,6 @@ describe("shdict, bad input", function ()
             dict:flush_expired()
             dict:flush_all()
             assert.equal(2, dict:flush_expired(-1))
-        end)
-
-        it("names the line of the caller", function ()
-            local ok, err = pcall(function ()
-                local result = dict.set("key", 1)
-                return result
-            end)
-            assert.is_false(ok)
-            assert.matches('^[^:]*shdict_%w+_spec.lua:%d+: bad "zone" argument: ', err)
         end)
     end)
 end)

@@ -1,12 +1,10 @@
 -- resty.shdict: lists.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
-local sleep = require("resty.holdfast.host.none").sleep
 
 
 describe("shdict, lists:", function ()
     local dict = fixture.dictionary("spec_dict")
-
 
     it("lpush adds at the head, rpush at the tail, and both return the length", function ()
         assert.same(pack(1), pack(dict:rpush("list", "b")))
@@ -87,27 +85,6 @@ describe("shdict, lists:", function ()
         assert.equal(0, dict:llen("list"))
     end)
 
-    it("can expire like values, and then begin anew", function ()
-        dict:rpush("list", "old")
-        assert.equal(0, dict:ttl("list"))
-        assert.is_true(dict:expire("list", 0.01))
-        sleep(0.02)
-        assert.equal(0, dict:llen("list"))
-        assert.is_nil(dict:lpop("list"))
-        assert.equal(1, dict:rpush("list", "new"))
-        assert.equal("new", dict:lpop("list"))
-        dict:rpush("list", "old")
-        dict:flush_all()
-        assert.equal(0, dict:llen("list"))
-        assert.equal(1, dict:rpush("list", "new"))
-    end)
-
-    it("begin where a value has expired", function ()
-        dict:set("key", "value", 0.01)
-        sleep(0.02)
-        assert.equal(1, dict:lpush("key", 1))
-    end)
-
     it("take numbers and strings only", function ()
         for _, value in ipairs { true, false, {}, print, 5LL } do
             assert.same(pack(nil, "bad value type"), pack(dict:lpush("list", value)))
@@ -133,14 +110,5 @@ describe("shdict, lists:", function ()
         assert.matches("^key and value are too large: ", sentence)
         assert.equal(("x"):rep(1000), dict:lpop("list"))
         assert.equal(length, dict:rpush("list", ("x"):rep(1000)))
-    end)
-
-    it("of many elements, with long ones among them, come out in order", function ()
-        for i = 1, 2000 do
-            dict:rpush("list", i % 10 == 0 and ("y"):rep(i) or i)
-        end
-        for i = 1, 2000 do
-            assert.equal(i % 10 == 0 and ("y"):rep(i) or i, dict:lpop("list"))
-        end
     end)
 end)

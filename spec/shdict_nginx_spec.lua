@@ -1,18 +1,17 @@
 -- The proof that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
 
-local fixture, nginx = require "spec.support" ("fixture", "nginx")
+local fixture, site = require "spec.support" ("fixture", "site")
 
-local it = fixture.it_unless(nginx.missing())
+local it = fixture.it_unless(site.missing())
 
 
 describe("shdict beside ngx.shared", function ()
-    after_each(nginx.stop)
-
+    after_each(site.clean_up)
 
     -- The lines of one of the files in spec/side_by_side, each in words, by their first word.
     local function run(name, dictionaries)
         local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
-        local child = nginx.start("spec/side_by_side/" .. name .. ".lua", dictionaries)
+        local child = site.start_file("spec/side_by_side/" .. name .. ".lua", dictionaries)
         for line in function () return child:hear(200) end do
             local words = {}
             for word in (line .. "\t"):gmatch("(.-)\t") do
@@ -35,7 +34,6 @@ describe("shdict beside ngx.shared", function ()
         return #differences .. " differ, for instance\n" .. table.concat(lines, "\n")
     end
 
-
     it("answers each call in each state alike, but for the known differences", function ()
         local dictionaries = {}
         for i = 1, 30 do
@@ -55,17 +53,6 @@ describe("shdict beside ngx.shared", function ()
         local said = run("random", { side_by_side = "64m" })
         assert.equal(0, #said.differs, "HOLDFAST_SPEC_SEED=" .. seed .. ": " .. the_first(said.differs))
         assert.equal(1, #said.calls)
-    end)
-
-    it("is open in all workers when init_by_lua has opened it", function ()
-        local options = { workers = 2, init = "spec/side_by_side/before_fork.lua" }
-        local child = nginx.start("spec/side_by_side/after_fork.lua", {}, options)
-        local lines = {}
-        for i = 1, 5 do
-            lines[i] = child:hear()
-        end
-        table.sort(lines)
-        assert.same({ "end", "end", "last\t20000\t3\tfirst", "worker\thello\t7", "worker\thello\t7" }, lines)
     end)
 
     -- Where the original fails, a value that was there before is lost or others are; the words are the same.

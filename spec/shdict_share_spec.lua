@@ -1,4 +1,4 @@
--- Tests dictionary/methods.lua.
+-- Tests dictionary/registry.lua.
 -- What several handles, Lua states and processes share.
 
 local fixture, process = require "spec.support" ("fixture", "process")
@@ -25,7 +25,6 @@ end
 describe("shdict, shared:", function ()
     local dict = fixture.dictionary("spec_dict")
 
-
     it("all dictionaries share one metatable of methods, which clients patch", function ()
         local other = shdict.open("spec_patched", { size = "64k" })
         local mt = getmetatable(dict)
@@ -39,7 +38,6 @@ describe("shdict, shared:", function ()
         assert.equal(1, other:get("key"))
         shdict.remove("spec_patched")
     end)
-
 
     it("what one process stores another one reads", function ()
         local child = process.start [[
@@ -55,7 +53,6 @@ describe("shdict, shared:", function ()
             assert.equal(case[2], child:hear())
         end
     end)
-
 
     describe("a dictionary that was opened before fork", function ()
         it("is the same one in the child", function ()
@@ -74,34 +71,6 @@ describe("shdict, shared:", function ()
             assert.equal("child", dict:get("text"))
             assert.equal(2, dict:llen("list"))
             assert.equal("child's", dict:get("lock"))
-        end)
-
-        it("stays what it was for a grandchild after the end of its parent", function ()
-            assert.is_true(in_child(function ()
-                return in_child(function ()
-                    return dict:set("grandchild", "was here")
-                end)
-            end))
-            assert.equal("was here", dict:get("grandchild"))
-        end)
-
-        it("counts every increment of many children at once", function ()
-            local children = {}
-            for i = 1, 4 do
-                local pid = C.fork()
-                assert(pid >= 0, "no process")
-                if pid == 0 then
-                    for _ = 1, 5000 do
-                        dict:incr("sum", 1, 0)
-                    end
-                    C._exit(0)
-                end
-                children[i] = pid
-            end
-            for _, pid in ipairs(children) do
-                C.waitpid(pid, nil, 0)
-            end
-            assert.equal(20000, dict:get("sum"))
         end)
 
         it("can be opened again and opened anew in the child", function ()

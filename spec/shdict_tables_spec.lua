@@ -9,7 +9,6 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, tables as values:", function ()
     local dict = fixture.dictionary("spec_tables", { size = "1m", tables = true })
 
-
     it("get gives a copy of what was set", function ()
         for _, value in ipairs {
             {}, { 1, 2, 3 }, { name = "Jim", dogs = { "Rex", "Tom" } }, { [1.5] = true, [true] = 1.5 },
@@ -143,11 +142,6 @@ describe("shdict, tables as values:", function ()
         assert.equal("true\tinner\n", text)
     end)
 
-    it("that are too large are out of memory like strings", function ()
-        local ok, err, forcible = dict:set("key", { ("x"):rep(2 ^ 21) })
-        assert.same(pack(false, "no memory", false), pack(ok, err, forcible))
-    end)
-
     it("are an option of the dictionary: without it there are none to store or to read", function ()
         dict:set("key", { 1 })
         local plain = assert(shdict.open("spec_tables", { tables = false }))
@@ -162,19 +156,6 @@ describe("shdict, tables as values:", function ()
         assert.same(pack(nil, "bad value type"), pack(plain:set("key", {})))
         shdict.open("spec_tables", { tables = true })
         assert.is_true((dict:set("key", {})))
-    end)
-
-    it("go from one process to another", function ()
-        dict:set("question", { words = { "hello", "there" } })
-        local child = process.start [[
-            local shdict = require "resty.shdict"
-            local dict = assert(shdict.open("spec_tables", { tables = true }))
-            local question = dict:get("question")
-            dict:set("answer", { #question.words, question.words[2] })
-            say "done"
-        ]]
-        assert.equal("done", child:hear())
-        assert.same({ 2, "there" }, dict:get("answer"))
     end)
 
     describe("of bytes that something else made", function ()

@@ -14,7 +14,6 @@ local COMMON = [[
 describe("time in a plain script", function ()
     after_each(process.clean_up)
 
-
     it("no value is there after its exptime was slept", function ()
         local text = process.run(COMMON .. [[
             local stores = {
@@ -41,7 +40,6 @@ describe("time in a plain script", function ()
         assert.equal("end\n", text)
     end)
 
-
     it("a lock ends when its exptime has passed, not before", function ()
         local text = process.run(COMMON .. [[
             local lock, other = resty_lock:new("spec_time"), resty_lock:new("spec_time")
@@ -63,7 +61,6 @@ describe("time in a plain script", function ()
         ]])
         assert.equal("end\n", text)
     end)
-
 
     it("what is waited for comes as soon as a value in its place has ended", function ()
         assert.same(pack("true\n", 0), pack(process.run(COMMON .. [[

@@ -1,4 +1,4 @@
--- Tests host/nginx_here.lua.
+-- Tests program.lua: what is nginx.
 -- What stands in for nginx in unit tests and command-line tools (a global `ngx`, an `ngx.shared` of Lua tables) is not
 -- nginx, and disturbs nothing: resty.lock and resty.shdict work as in a plain script.
 

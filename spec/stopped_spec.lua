@@ -2,7 +2,7 @@
 -- than it was told to, and gets the lock if the process goes on.
 
 local keep, process, waits = require "spec.support" ("keep", "process", "waits")
-local lock_counts = require "resty.holdfast.lock.lock_counts"
+local lock_info = require "resty.holdfast.lock.lock_info"
 local none = require "resty.holdfast.host.none"
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -153,7 +153,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         for _ = 1, 5 do
             local start = scheduler.now()
             assert.equal(2, #dict:locks())
-            local counted = assert(lock_counts.count(dict[1], 60))
+            local counted = assert(lock_info.count_all(dict[1], 60))
             fastest = math.min(fastest, scheduler.now() - start)
             assert.equal(2, counted.held.lock)
         end

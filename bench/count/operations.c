@@ -35,6 +35,7 @@ int main(void) {
 #define NAME "counted"
 #define SIZE (1024 * 1024)
 #define LINE 64
+#define PAGE 4096
 #define FILES 2
 #define MAPPINGS 64
 #define STEPS 100000
@@ -179,7 +180,7 @@ static void map_file(int i, const char* name) {
   snprintf(files[i].path, sizeof files[i].path, "%s/%s", holdfast_directory(), name);
   int file = open(files[i].path, O_RDONLY);
   check(file >= 0 && fstat(file, &about) == 0, files[i].path);
-  files[i].size = about.st_size;
+  files[i].size = (about.st_size + PAGE - 1) / PAGE * PAGE;
   files[i].inode = about.st_ino;
   files[i].now = mmap(NULL, files[i].size, PROT_READ, MAP_SHARED, file, 0);
   files[i].before = malloc(files[i].size);
@@ -194,11 +195,7 @@ typedef struct {
 
 /* Where a process has mapped the files. */
 typedef struct {
-  unsigned long first, last, offset;
-  int file;
-} range;
-typedef struct {
-  range of[MAPPINGS];
+  unsigned long first[MAPPINGS], last[MAPPINGS];
   int count;
 } mappings;
 
@@ -209,54 +206,34 @@ static void read_mappings(pid_t pid, mappings* found) {
   check(list != NULL, maps);
   found->count = 0;
   while (fgets(line, sizeof line, list)) {
-    unsigned long first, last, offset, inode;
-    if (sscanf(line, "%lx-%lx %*s %lx %*s %lu", &first, &last, &offset, &inode) != 4) continue;
+    unsigned long first, last, inode;
+    if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &first, &last, &inode) != 3) continue;
     for (int i = 0; i < FILES; ++i) {
       if (inode != files[i].inode) continue;
       check(found->count < MAPPINGS, "too many mappings");
-      found->of[found->count++] = (range){first, last, offset, i};
+      found->first[found->count] = first;
+      found->last[found->count++] = last;
     }
   }
   fclose(list);
 }
 
-/* Null: the address is in none of the files. */
-static const range* range_of(const mappings* all, unsigned long address) {
+static int is_shared(const mappings* all, unsigned long address) {
   for (int i = 0; i < all->count; ++i) {
-    if (address >= all->of[i].first && address < all->of[i].last) return &all->of[i];
+    if (address >= all->first[i] && address < all->last[i]) return 1;
   }
-  return NULL;
+  return 0;
 }
 
-/* The lines that one instruction may change: of one file, or, where `file` is FILES, of all. */
-typedef struct {
-  int file;
-  size_t first, count;
-} suspects;
-
-/* Those that a store of at most LINE bytes may change. */
-static suspects suspects_at(const mappings* all, unsigned long address) {
-  const range* in = range_of(all, address);
-  if (in == NULL) return (suspects){0, 0, 0};
-  const size_t line = (address - in->first + in->offset) / LINE, end = files[in->file].size / LINE;
-  return (suspects){in->file, line, line + 1 < end ? 2 : 1};
-}
-
-static void remember(const suspects* some) {
+/* Marks the lines that differ from what they were when this was last called. */
+static void mark_changes(lines* changed) {
   for (int i = 0; i < FILES; ++i) {
-    if (some->file == FILES) memcpy(files[i].before, files[i].now, files[i].size);
-  }
-  if (some->file == FILES || some->count == 0) return;
-  const size_t at = some->first * LINE;
-  memcpy(files[some->file].before + at, files[some->file].now + at, some->count * LINE);
-}
-
-static void mark_changes(lines* changed, const suspects* some) {
-  for (int i = 0; i < FILES; ++i) {
-    const size_t first = some->file == FILES ? 0 : some->first;
-    const size_t count = some->file == FILES ? files[i].size / LINE : some->file == i ? some->count : 0;
-    for (size_t line = first; line < first + count; ++line) {
-      if (memcmp(files[i].before + line * LINE, files[i].now + line * LINE, LINE) != 0) changed->of[i][line] = 1;
+    for (size_t page = 0; page < files[i].size; page += PAGE) {
+      unsigned char *now = files[i].now + page, *before = files[i].before + page;
+      if (memcmp(now, before, PAGE) == 0) continue;
+      for (size_t at = 0; at < PAGE; at += LINE)
+        changed->of[i][(page + at) / LINE] |= memcmp(now + at, before + at, LINE) != 0;
+      memcpy(before, now, PAGE);
     }
   }
 }
@@ -270,22 +247,18 @@ static unsigned long register_of(const struct user_regs_struct* regs, int number
   return values[number];
 }
 
-/* The address that an operand in memory has. `at` is its ModR/M byte; `extra`: bytes of an immediate value. */
-static unsigned long address_of(const struct user_regs_struct* regs, const unsigned char* code, int at, int rex,
-                                int extra) {
-  const int mod = code[at] >> 6, rm = code[at] & 7;
+/* The address that an operand in memory has. `code` points to its ModR/M byte. An operand beside the instruction is a
+ * variable of the program, so its address does not matter: 0. */
+static unsigned long address_of(const struct user_regs_struct* regs, const unsigned char* code, int rex) {
+  const int mod = code[0] >> 6, rm = code[0] & 7;
   unsigned long address = 0;
-  int next = at + 1, base = rm | (rex & 1) << 3, has_base = 1;
+  int next = 1, base = rm | (rex & 1) << 3, has_base = 1;
+  if (mod == 0 && rm == 5) return 0;
   if (rm == 4) {
     const int sib = code[next++], index = (sib >> 3 & 7) | (rex & 2) << 2;
     if (index != 4) address += register_of(regs, index) << (sib >> 6);
     base = (sib & 7) | (rex & 1) << 3;
     has_base = !((sib & 7) == 5 && mod == 0);
-  }
-  if (mod == 0 && rm == 5) {
-    int displacement;
-    memcpy(&displacement, code + next, 4);
-    return regs->rip + next + 4 + extra + displacement;
   }
   if (has_base) address += register_of(regs, base);
   if (mod == 1) address += (signed char)code[next];
@@ -297,53 +270,14 @@ static unsigned long address_of(const struct user_regs_struct* regs, const unsig
   return address;
 }
 
-/* What an instruction may store to. To compare all of the files takes longer than anything else, so it is done only for
- * the few instructions that are not decoded here. */
-typedef struct {
-  enum { NOTHING, OPERAND, ANYTHING } target;
-  unsigned long address; /* of the operand */
-  int is_atomic;         /* a read-modify-write of it */
-} store;
-
-/* Of an instruction with a prefix VEX or EVEX. */
-static store vector_store(int opcode) {
-  static const unsigned char stores[] = {0x11, 0x13, 0x17, 0x29, 0x2B, 0x7E, 0x7F, 0xD6, 0xE7};
-  return (store){memchr(stores, opcode, sizeof stores) != NULL ? ANYTHING : NOTHING, 0, 0};
-}
-
-/* An instruction that only loads its operand counts as one that stores there: nothing is found to have changed. */
-static store store_of(const struct user_regs_struct* regs, const unsigned char* code) {
-  const store nothing = {NOTHING, 0, 0}, anything = {ANYTHING, 0, 0};
-  int at = 0, rex = 0, is_locked = 0;
-  for (; code[at] == 0xF0 || code[at] == 0xF2 || code[at] == 0xF3 || code[at] == 0x66; ++at)
-    is_locked |= code[at] == 0xF0;
-  if (code[at] == 0x64 || code[at] == 0x65) return nothing; /* a variable of the thread */
-  if ((code[at] & 0xF0) == 0x40) rex = code[at++];
-  int opcode = code[at], extra = 0, has_operand, is_exchange = 0;
-  if (opcode == 0x0F) {
-    opcode = code[++at];
-    if (opcode == 0x05) return anything; /* syscall */
-    if ((opcode & 0xF0) == 0x80 || (opcode & 0xF8) == 0xC8 || opcode == 0x31 || opcode == 0x0B) return nothing;
-    if (opcode == 0x38 || opcode == 0x3A || opcode == 0xAE) return anything;
-    has_operand = 1;
-    extra = (opcode & 0xFC) == 0x70 || opcode == 0xA4 || opcode == 0xAC || opcode == 0xBA || opcode == 0xC2 ||
-            (opcode >= 0xC4 && opcode <= 0xC6);
-  } else {
-    if ((opcode >= 0xA4 && opcode <= 0xA7) || opcode == 0xAA || opcode == 0xAB) return anything; /* strings */
-    if (opcode == 0xC5) return vector_store(code[at + 2]);
-    if (opcode == 0xC4) return vector_store(code[at + 3]);
-    if (opcode == 0x62) return vector_store(code[at + 4]);
-    has_operand = (opcode < 0x40 && (opcode & 7) < 4) || opcode == 0x63 || opcode == 0x69 || opcode == 0x6B ||
-                  (opcode >= 0x80 && opcode <= 0x8F) || (opcode & 0xFE) == 0xC0 || (opcode & 0xFE) == 0xC6 ||
-                  (opcode & 0xFC) == 0xD0 || (opcode & 0xF8) == 0xD8 || (opcode & 0xFE) == 0xF6 ||
-                  (opcode & 0xFE) == 0xFE;
-    is_exchange = (opcode & 0xFE) == 0x86;
-    if (opcode == 0x69 || opcode == 0x81 || opcode == 0xC7) extra = 4;
-    if (opcode == 0x6B || opcode == 0x80 || opcode == 0x83 || (opcode & 0xFE) == 0xC0 || opcode == 0xC6) extra = 1;
-    if ((opcode & 0xFE) == 0xF6 && (code[at + 1] >> 3 & 7) < 2) extra = opcode == 0xF6 ? 1 : 4;
-  }
-  if (!has_operand || code[at + 1] >> 6 == 3) return nothing;
-  return (store){OPERAND, address_of(regs, code, at + 1, rex, extra), is_locked || is_exchange};
+/* Whether an instruction is an atomic read-modify-write of the files: it has the prefix LOCK, or is an exchange. */
+static int is_atomic(const mappings* all, const struct user_regs_struct* regs, const unsigned char* code) {
+  int is_locked = 0, rex = 0;
+  for (; *code == 0xF0 || *code == 0xF2 || *code == 0xF3 || *code == 0x66; ++code) is_locked |= *code == 0xF0;
+  if ((*code & 0xF0) == 0x40) rex = *code++;
+  const int is_exchange = (*code & 0xFE) == 0x86 && code[1] >> 6 != 3;
+  code += *code == 0x0F ? 2 : 1;
+  return (is_locked || is_exchange) && is_shared(all, address_of(regs, code, rex));
 }
 
 /* --- counting --------------------------------------------------------------------------------------------- */
@@ -368,6 +302,7 @@ static void go_on(pid_t pid) {
 static void count(pid_t pid, counts* found) {
   mappings all;
   read_mappings(pid, &all);
+  for (int i = 0; i < FILES; ++i) memcpy(files[i].before, files[i].now, files[i].size);
   for (; found->instructions < STEPS; ++found->instructions) {
     struct user_regs_struct regs;
     unsigned long words[2];
@@ -375,14 +310,10 @@ static void count(pid_t pid, counts* found) {
     for (int i = 0; i < 2; ++i) words[i] = ptrace(PTRACE_PEEKTEXT, pid, (char*)regs.rip + 8 * i, 0);
     const unsigned char* code = (const unsigned char*)words;
     const int is_end = code[0] == 0xCC;
-    const store done = store_of(&regs, code);
-    const suspects some = done.target == OPERAND ? suspects_at(&all, done.address)
-                                                 : (suspects){done.target == ANYTHING ? FILES : 0, 0, 0};
-    if (!is_end && done.is_atomic && some.count != 0) ++found->atomics;
-    remember(&some);
+    found->atomics += is_atomic(&all, &regs, code);
     check(ptrace(PTRACE_SINGLESTEP, pid, 0, 0) == 0, "ptrace");
     wait_for_stop(pid);
-    mark_changes(&found->changed, &some);
+    mark_changes(&found->changed);
     if (is_end) return;
   }
   check(0, "an operation that does not end");

@@ -31,32 +31,24 @@ local PROCESSES = { title = "Between processes", 2, 3, 5, whole, whole, ratio }
 local MEMORY = { title = "Memory, 64 MB full", 2, 3, 3, whole, whole, none }
 local OPENING = { title = "Opening a new dictionary", 2, 6, 6, whole, whole, none }
 
+-- How, beside what, and the rows: a name, or a name and what the document calls it.
 local SUMMARY = {
-    { BESIDE_NGINX, "lock + unlock, same object, alone", "lua-resty-lock" },
-    { BESIDE_NGINX, "lock + unlock, same object, mixed", "lua-resty-lock" },
-    { BESIDE_NGINX, "new + lock + unlock, alone", "lua-resty-lock" },
-    { BESIDE_NGINX, "new + lock + unlock, mixed", "lua-resty-lock" },
-    { BESIDE_NGINX, "lock of a held key, refused, alone", "lua-resty-lock" },
-    { BESIDE_NGINX, "lock of a held key, refused, mixed", "lua-resty-lock" },
-    { BESIDE_MUTEX, "robust mutex, alone", "a robust mutex", "lock + unlock, in plain LuaJIT, alone" },
-    { OWN_KEYS, "lock + unlock, 2 processes", "lua-resty-lock", "lock + unlock, 2 processes, keys of their own" },
-    { BESIDE_NGINX, "get, one number, alone", "ngx.shared" },
-    { BESIDE_NGINX, "get, one number, mixed", "ngx.shared" },
-    { BESIDE_NGINX, "set, one number, alone", "ngx.shared" },
-    { BESIDE_NGINX, "set, one number, mixed", "ngx.shared" },
-    { BESIDE_NGINX, "set with exptime, one number, alone", "ngx.shared" },
-    { BESIDE_NGINX, "add + delete, one number, alone", "ngx.shared" },
-    { BESIDE_NGINX, "add + delete, one number, mixed", "ngx.shared" },
-    { BESIDE_NGINX, "set, one string of 1 KB, alone", "ngx.shared" },
-    { BESIDE_NGINX, "set, one string of 1 KB, mixed", "ngx.shared" },
-    { BESIDE_NGINX, "get, 100k numbers, alone", "ngx.shared" },
-    { BESIDE_NGINX, "set, 100k numbers, alone", "ngx.shared" },
-    { PROCESSES, "release to resume, p50", "", "from release to resume in another process" },
-    { PROCESSES, "2 x 50 coroutines, 1 key, 1 ms each, again at once", "lua-resty-lock" },
-    { PROCESSES, "  longest wait", "lua-resty-lock", "the longest wait of these coroutines" },
-    { PROCESSES, "takeover, 1 waiting, 150 x kill -9, p50", "lua-resty-lock", "from kill -9 to the next holder" },
-    { MEMORY, "bytes per entry, 9-byte key, number", "ngx.shared" },
-    { OPENING, "1g", "an empty file", "opening a new dictionary of 1 GB" },
+    { BESIDE_NGINX, "lua-resty-lock", "lock + unlock, same object, alone", "lock + unlock, same object, mixed",
+      "new + lock + unlock, alone", "new + lock + unlock, mixed", "lock of a held key, refused, alone",
+      "lock of a held key, refused, mixed" },
+    { BESIDE_MUTEX, "a robust mutex", { "robust mutex, alone", "lock + unlock, in plain LuaJIT, alone" } },
+    { OWN_KEYS, "lua-resty-lock",
+      { "lock + unlock, 2 processes", "lock + unlock, 2 processes, keys of their own" } },
+    { BESIDE_NGINX, "ngx.shared", "get, one number, alone", "get, one number, mixed", "set, one number, alone",
+      "set, one number, mixed", "set with exptime, one number, alone", "add + delete, one number, alone",
+      "add + delete, one number, mixed", "set, one string of 1 KB, alone", "set, one string of 1 KB, mixed",
+      "get, 100k numbers, alone", "set, 100k numbers, alone" },
+    { PROCESSES, "", { "release to resume, p50", "from release to resume in another process" } },
+    { PROCESSES, "lua-resty-lock", "2 x 50 coroutines, 1 key, 1 ms each, again at once",
+      { "  longest wait", "the longest wait of these coroutines" },
+      { "takeover, 1 waiting, 150 x kill -9, p50", "from kill -9 to the next holder" } },
+    { MEMORY, "ngx.shared", "bytes per entry, 9-byte key, number" },
+    { OPENING, "an empty file", { "1g", "opening a new dictionary of 1 GB" } },
 }
 
 
@@ -109,15 +101,18 @@ end
 
 local function summary(tables, facts, path)
     local rows = {}
-    for _, entry in ipairs(SUMMARY) do
-        local how, name, other, what = unpack(entry)
-        local cells = find_row(tables[how.title], name)
-        if not cells then
-            return nil, ("%s has no row %q in a table %q"):format(path, name, how.title)
+    for _, group in ipairs(SUMMARY) do
+        local how, other = unpack(group)
+        for i = 3, #group do
+            local name, what = unpack(type(group[i]) == "table" and group[i] or { group[i], group[i] })
+            local cells = find_row(tables[how.title], name)
+            if not cells then
+                return nil, ("%s has no row %q in a table %q"):format(path, name, how.title)
+            end
+            local theirs = how[5](cells[how[2]])
+            rows[#rows + 1] = { what, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
+                                how[6](cells[how[3]]) }
         end
-        local theirs = how[5](cells[how[2]])
-        rows[#rows + 1] = { what or name, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
-                            how[6](cells[how[3]]) }
     end
     return report.table({ "what", "holdfast", "beside it", "ratio" }, rows)
         .. ("\nAll of one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path, facts.date,

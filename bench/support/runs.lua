@@ -139,6 +139,23 @@ function _M.in_nginx(context, part, options, workers)
 end
 
 
+-- Runs a part of ours and, where there is an nginx, the same of ngx.shared in it, in turns. Each gives a list with the
+-- lines of its runs, and what a table says if there are none.
+function _M.both(context, part, told, count, rounds)
+    local here, there, err, why_not = {}, {}
+    for _ = 1, rounds do
+        told.only = nil
+        here[#here + 1], err = _M.here(context, part, told, count)
+        told.only = "peer"
+        if context.nginx then
+            there[#there + 1], why_not = _M.in_nginx(context, part, told, count)
+        end
+    end
+    return here, there, not here[1] and _M.failed(err),
+        not there[1] and (context.why_not or _M.failed(why_not))
+end
+
+
 -- The line that begins with these words.
 function _M.find(lines, name, second)
     for _, words in ipairs(lines or {}) do

@@ -55,6 +55,16 @@ function _M.ratios(values, others)
 end
 
 
+-- What a function makes of each element of a list.
+function _M.map(list, make)
+    local made = {}
+    for i, element in ipairs(list) do
+        made[i] = make(element)
+    end
+    return made
+end
+
+
 -- All values of several lists in one.
 function _M.concat(lists)
     local all = {}

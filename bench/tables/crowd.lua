@@ -114,11 +114,7 @@ local MEMORY = { 3, 4, 5 }
 
 -- Column `place` of the line of each round.
 local function median_of(rounds, name, place)
-    local values = {}
-    for i, lines in ipairs(rounds) do
-        values[i] = runs.find(lines, name)[place]
-    end
-    return stats.median(values)
+    return stats.median(stats.map(rounds, function (lines) return runs.find(lines, name)[place] end))
 end
 
 
@@ -143,20 +139,9 @@ end
 
 function _M.make(context)
     local count = context.quick and 1000 or 10000
-    local here, there, err, why_not = {}, {}, nil, context.why_not
-    for _ = 1, context.quick and 1 or 3 do
-        local told = { count = count }
-        local lines
-        lines, err = runs.here(context, "bench/tables/crowd", told, 2)
-        here[#here + 1] = lines
-        if context.nginx then
-            told.only = "peer"
-            lines, why_not = runs.in_nginx(context, "bench/tables/crowd", told, 2)
-            there[#there + 1] = lines
-        end
-    end
-    local mine = crowd_column(here, not here[1] and runs.failed(err))
-    local theirs = crowd_column(there, not there[1] and (context.why_not or runs.failed(why_not)))
+    local here, there, err, why_not = runs.both(context, "bench/tables/crowd", { count = count }, 2,
+                                                context.quick and 1 or 3)
+    local mine, theirs = crowd_column(here, err), crowd_column(there, why_not)
     local rows = {}
     for i, what in ipairs { "bytes per waiter", "  of Lua", "  of C and C++", "  of shared memory",
                             "releasing all", "first release to first resume", "first release to last resume" } do

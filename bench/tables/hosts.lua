@@ -95,22 +95,13 @@ local function measure_rounds(context, count)
 end
 
 
-local function medians(rounds)
-    local list = {}
-    for i, values in ipairs(rounds) do
-        list[i] = stats.median(values)
-    end
-    return list
-end
-
-
 -- The median over the rounds of how many times the median of the other; NaN if one was not measured.
 local function times(found, side, other)
     local mine, theirs = found[side], found[other]
     if mine.err or theirs.err then
         return 0 / 0
     end
-    return stats.median(stats.ratios(medians(mine.rounds), medians(theirs.rounds)))
+    return stats.median(stats.ratios(stats.map(mine.rounds, stats.median), stats.map(theirs.rounds, stats.median)))
 end
 
 
@@ -165,14 +156,10 @@ end
 local function latency(context)
     local rounds = context.quick and 1 or ROUNDS
     local found = measure_rounds(context, rounds)
-    local rows = {}
-    for i, side in ipairs(SIDES) do
-        rows[i] = latency_row(found, side)
-    end
     return {
         title = "From release to resume, in another process",
         headings = { "waiter", "p50", "p99", "longest", "n", "of the futex", "lua-resty-lock takes" },
-        rows = rows,
+        rows = stats.map(SIDES, function (side) return latency_row(found, side) end),
         note = ("Locks %s, in the last two rows %s. The last two columns: median over %d rounds of the ratio of "
                 .. "medians."):format(hold_text(SHORT), hold_text(LONG), rounds),
     }, {

@@ -66,44 +66,30 @@ local IDLE_TARGET = 0.2
 
 
 -- Percent of a core that all waiting processes use together.
-local function add_idle(list, lines)
+local function idle_of(lines)
     local sum = 0
     for _, words in ipairs(lines) do
         sum = sum + (words[1] == "idle" and words[3] * 100 or 0)
     end
-    list[#list + 1] = sum
+    return sum
 end
 
 
-local function percent(list)
-    return ("%.2f %%"):format(stats.median(list))
+local function percent(rounds)
+    return ("%.2f %%"):format(stats.median(stats.map(rounds, idle_of)))
 end
 
 
-local function idle_row(context, what, processes, coroutines, keys, rounds)
+local function idle_row(context, what, processes, coroutines, keys)
     local told = { coroutines = coroutines, keys = keys, seconds = context.quick and 0.5 or 5 }
-    local here, there, err, why_not = {}, {}, nil, context.why_not
-    for _ = 1, context.quick and 1 or rounds do
-        local lines
-        told.only = nil
-        lines, err = runs.here(context, "bench/tables/idle", told, processes + 1)
-        if lines then
-            add_idle(here, lines)
-        end
-        if context.nginx then
-            told.only = "peer"
-            lines, why_not = runs.in_nginx(context, "bench/tables/idle", told, processes + 1)
-            if lines then
-                add_idle(there, lines)
-            end
-        end
-    end
+    local here, there, err, why_not = runs.both(context, "bench/tables/idle", told, processes + 1,
+                                                context.quick and 1 or 3)
     return {
         what,
-        here[1] and percent(here) or runs.failed(err),
-        there[1] and percent(there) or context.why_not or runs.failed(why_not),
+        err or percent(here),
+        why_not or percent(there),
         "<= " .. IDLE_TARGET .. " %",
-        here[1] and report.distance(stats.median(here), IDLE_TARGET) or NONE,
+        err and NONE or report.distance(stats.median(stats.map(here, idle_of)), IDLE_TARGET),
     }
 end
 
@@ -113,9 +99,9 @@ function _M.make(context)
         title = "1,000 that wait, and nothing happens",
         headings = { "waiters", "holdfast", "lua-resty-lock", "target", "distance" },
         rows = {
-            idle_row(context, "1 process x 1,000 coroutines, 1 key", 1, 1000, 1, 3),
-            idle_row(context, "1 process x 1,000 coroutines, 1,000 keys", 1, 1000, 1000, 3),
-            idle_row(context, "10 processes x 100 coroutines, 1 key", 10, 100, 1, 3),
+            idle_row(context, "1 process x 1,000 coroutines, 1 key", 1, 1000, 1),
+            idle_row(context, "1 process x 1,000 coroutines, 1,000 keys", 1, 1000, 1000),
+            idle_row(context, "10 processes x 100 coroutines, 1 key", 10, 100, 1),
         },
         note = "Processor time of all waiting processes together, as a share of one core.",
     }

@@ -1,6 +1,6 @@
 -- Bytes of a full dictionary for each entry.
 
-local report, runs = require "bench.support" ("report", "runs")
+local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 
 local _M = {}
 
@@ -37,22 +37,21 @@ local NUMBER_TARGET = 72
 local STRING_TARGET = 48
 
 
-local function bytes_per_entry(lines, side)
-    local words = runs.find(lines, "memory", side)
+-- Nil where nothing was measured.
+local function bytes_per_entry(rounds)
+    local words = runs.find(rounds[1], "memory")
     return words and words[3] / words[4]
 end
 
 
 local function row(context, bytes)
-    local lines, err = runs.here(context, "bench/tables/memory", { bytes = bytes })
-    local mine = bytes_per_entry(lines, "holdfast")
-    local their_lines, why_not = runs.in_nginx(context, "bench/tables/memory", { bytes = bytes, only = "peer" })
-    local theirs = bytes_per_entry(their_lines, "ngx.shared")
+    local here, there, err, why_not = runs.both(context, "bench/tables/memory", { bytes = bytes }, 1, 1)
+    local mine, theirs = bytes_per_entry(here), bytes_per_entry(there)
     local target = bytes == 0 and NUMBER_TARGET or 1.25 * (KEY_BYTES + bytes) + STRING_TARGET
     return {
         "bytes per entry, 9-byte key, " .. (bytes == 0 and "number" or "string of " .. bytes),
-        mine and ("%.1f"):format(mine) or runs.failed(err),
-        theirs and ("%.1f"):format(theirs) or context.why_not or runs.failed(why_not),
+        mine and ("%.1f"):format(mine) or err or runs.failed(),
+        theirs and ("%.1f"):format(theirs) or why_not or runs.failed(),
         ("<= %.5g"):format(target),
         mine and report.distance(mine, target) or NONE,
     }
@@ -60,14 +59,11 @@ end
 
 
 function _M.make(context)
-    local rows = {}
-    for _, bytes in ipairs(context.quick and { 0, 1000 } or { 0, 100, 500, 1000, 2000 }) do
-        rows[#rows + 1] = row(context, bytes)
-    end
+    local lengths = context.quick and { 0, 1000 } or { 0, 100, 500, 1000, 2000 }
     return {
         title = "Memory, 64 MB full",
         headings = { "what", "holdfast", "ngx.shared", "target", "distance" },
-        rows = rows,
+        rows = stats.map(lengths, function (bytes) return row(context, bytes) end),
     }
 end
 

@@ -82,7 +82,8 @@ local ONE_VALUE_TARGET = 3
 
 
 -- Milliseconds of each round; both ways in turns, each in processes of its own.
-local function one_value_row(context, what, processes, coroutines)
+local function one_value_row(context, processes, coroutines)
+    local what = ("%d process%s x %d coroutines"):format(processes, processes > 1 and "es" or "", coroutines)
     local times, err = {}, nil
     for _ = 1, context.quick and 1 or 5 do
         for _, way in ipairs { "wait", "lock" } do
@@ -109,10 +110,7 @@ function _M.make(context)
     return {
         title = "100 that wait for one value",
         headings = { "waiters", "lock:wait", "lock, one after the other", "target", "distance" },
-        rows = {
-            one_value_row(context, "1 process x 100 coroutines", 1, 100),
-            one_value_row(context, "10 processes x 10 coroutines", 10, 10),
-        },
+        rows = stats.map({ 1, 10 }, function (processes) return one_value_row(context, processes, 100 / processes) end),
         note = "From the release until the last one goes on: the median (and the shortest) of all rounds. Another "
                .. "process holds the lock.",
     }

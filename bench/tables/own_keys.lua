@@ -41,15 +41,6 @@ local SIDES = {
 local SET_SIDES = { { key = "plain", label = "holdfast" }, { key = "peer", label = "ngx.shared" } }
 
 
-local function keys_of(wanted)
-    local keys = {}
-    for i, side in ipairs(wanted) do
-        keys[i] = side.key
-    end
-    return keys
-end
-
-
 -- "25.1 M/s, 1.95x": of all processes together, and as many times what one of them does alone.
 local function shown(rates, of_one, why_not)
     if not rates then
@@ -101,7 +92,8 @@ end
 -- counts: a list of numbers of processes, of which the first is 1.
 local function make(context, counts)
     local told = { rounds = 3, seconds = context.quick and 0.02 or 0.1 }
-    local found, why_not = turns.together(context, "bench/tables/own_keys", told, keys_of(SIDES), counts,
+    local found, why_not = turns.together(context, "bench/tables/own_keys", told,
+                                          stats.map(SIDES, function (side) return side.key end), counts,
                                           context.quick and 1 or 5)
     return table_of("Keys of their own: lock and unlock", SIDES,
                     rows_of(context, found, why_not, counts, "lock", "lock + unlock", SIDES)),

@@ -57,11 +57,7 @@ local CASES = {
 
 -- Nanoseconds per step of all processes together.
 local function times_of(rates)
-    local times = {}
-    for i, rate in ipairs(rates or {}) do
-        times[i] = 1e9 / rate
-    end
-    return rates and times
+    return rates and stats.map(rates, function (rate) return 1e9 / rate end)
 end
 
 

@@ -43,6 +43,16 @@ function Daemon:last_words()
 end
 
 
+-- Ends it, as a crash does, unless it has ended.
+function Daemon:kill()
+    if running[self] then
+        os.execute("kill -KILL " .. self.pid .. " 2>/dev/null")
+        self.pipe:close()
+        running[self] = nil
+    end
+end
+
+
 -- Ends all of them at the same time.
 function _M.stop(daemons)
     for _, daemon in ipairs(daemons) do
@@ -53,11 +63,7 @@ function _M.stop(daemons)
         while daemon:runs() and clock.now() < patience do
             clock.sleep(LOOK)
         end
-        if daemon:runs() then
-            os.execute("kill -KILL " .. daemon.pid)
-        end
-        daemon.pipe:close()
-        running[daemon] = nil
+        daemon:kill()
     end
 end
 

@@ -41,10 +41,13 @@ local function ports_in_use()
 end
 
 
-local function free_ports(count)
+-- Ports that nobody listens on.
+function _M.free_ports(count)
     local used, ports = ports_in_use(), {}
+    local at = math.floor(clock.now() * 1e6)
     while #ports < count do
-        local port = FIRST_PORT + math.random(PORTS) - 1
+        at = at + 1
+        local port = FIRST_PORT + at % PORTS
         if not used[port] then
             used[port] = true
             ports[#ports + 1] = port
@@ -66,21 +69,28 @@ local function answers(address)
 end
 
 
+-- The command that starts a node, which has its data in the folder. more: a list of options.
+function _M.command(name, folder, client, peer, members, more)
+    return table.concat({
+        "etcd --name", name, "--data-dir", quote(folder .. "/" .. name),
+        "--listen-client-urls", client, "--advertise-client-urls", client,
+        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+        "--initial-cluster", table.concat(members, ","), unpack(more or {}),
+    }, " ")
+end
+
+
 local function start_nodes(folder, count)
-    local ports, members = free_ports(2 * count), {}
+    local ports, members = _M.free_ports(2 * count), {}
     local cluster = setmetatable({ urls = {}, nodes = {}, folder = folder }, Cluster)
     for i = 1, count do
         cluster.urls[i] = url(ports[i])
         members[i] = "n" .. i .. "=" .. url(ports[count + i])
     end
     for i = 1, count do
-        local peer = url(ports[count + i])
-        cluster.nodes[i] = daemon.start(table.concat({
-            "etcd --name n" .. i, "--data-dir", quote(folder .. "/n" .. i),
-            "--listen-client-urls", cluster.urls[i], "--advertise-client-urls", cluster.urls[i],
-            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-            "--initial-cluster", table.concat(members, ","),
-        }, " "), folder .. "/n" .. i .. ".log")
+        local name = "n" .. i
+        cluster.nodes[i] = daemon.start(_M.command(name, folder, cluster.urls[i], url(ports[count + i]), members),
+                                        folder .. "/" .. name .. ".log")
     end
     return cluster
 end
@@ -103,7 +113,6 @@ end
 -- A cluster of so many nodes that serves, with the URLs of its nodes in `urls`; nil and a sentence if there is none.
 -- folder: a new one.
 function _M.start(folder, count)
-    math.randomseed(clock.now() * 1e6 % 2 ^ 31)
     local err
     for _ = 1, ATTEMPTS do
         os.execute("mkdir -p " .. quote(folder))

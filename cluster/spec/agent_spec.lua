@@ -347,15 +347,6 @@ describe("holdfast agent", function ()
             assert.same({ code = 0 }, agent:wait(), agent:err())
         end)
 
-        it_has_etcd("takes over from another one, which ends with 3", function ()
-            local first = start_agent("--ttl", "60")
-            local child = holder()
-            start_agent("--ttl", "60")
-            assert.same({ code = 3 }, first:wait(), first:err())
-            child:say ""
-            child:expect "released"
-        end)
-
         it_has_etcd("with --standby takes over as soon as the other one ends, and not before", function ()
             local first = start_agent("--ttl", "60")
             local child = holder()

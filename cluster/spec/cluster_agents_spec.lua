@@ -1,8 +1,8 @@
--- Tests cluster/gate.lua, cluster/holder.lua, cluster/question.lua, cluster/state.lua and cluster/verify.lua.
+-- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua.
 -- Locks of two machines with agents and etcd itself: what only the store knows, as each host of Lua gets it.
 
 local command, etcd, fixture, json, process, shell, site =
-    require "spec.support" ("command", "cluster/etcd", "fixture", "json", "process", "shell", "site")
+    require "spec.support" ("command", "cluster/etcd", "fixture", "tools/json", "process", "shell", "site")
 
 local it = fixture.it_unless(etcd.missing())
 local in_nginx = fixture.it_unless(etcd.missing() or site.missing())

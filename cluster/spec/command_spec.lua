@@ -1,7 +1,7 @@
 -- The command about clusters: completion, and `holdfast serve` beside an agent. No store is needed.
 
 local command, offered, server, world =
-    require "spec.support" ("command", "tools/completion", "tools/server", "world")
+    require "spec.support" ("command", "tools/completion", "tools/server", "tools/world")
 
 
 describe("The command", function ()
@@ -24,6 +24,20 @@ describe("The command", function ()
         assert.same({ ["of\\ many"] = true }, offered("cluster", "break", "--revision", "3", "of"))
         assert.same({}, offered("cluster", "break", "--revision", ""))
         assert.same({ ["--revision"] = true }, offered("cluster", "break", "--rev"))
+    end)
+
+    it("says what is wrong with a command line about clusters", function ()
+        local no_subcommand = "no subcommand was given: expected status, holders, break or accept-new-store"
+        for _, case in ipairs {
+            { { "cluster" }, no_subcommand },
+            { { "cluster", "walk" }, 'unknown subcommand "walk": expected status, ' },
+            { { "cluster", "break", "NAME", "KEY", "--revision=" }, '--revision: bad revision "": expected 1 to 92' },
+            { { "cluster", "break", "NAME", "KEY", "--revision", "" }, '--revision: bad revision ""' },
+        } do
+            local ended, _, why = command.run(unpack(case[1]))
+            assert.same({ code = 2 }, ended)
+            assert.truthy(why:find("holdfast: " .. case[2], 1, true), why)
+        end
     end)
 
     it("serves that an agent is silent, a second later at most", function ()

@@ -1,7 +1,7 @@
 -- docs/errors.md, about the command and about clusters: each message that it explains is one of the sources, and each
 -- sentence of theirs is explained there.
 
-local command, files, literals, shell = require "spec.support" ("command", "files", "literals", "shell")
+local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
 -- What has to be explained.
 local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc cluster/src/capi/question.cc "
@@ -103,9 +103,9 @@ local FROM_OUTSIDE = { "^SSL", "^OpenSSL ", "^alert ", "^Connection refused", "^
                        "^parse error at ", "^could not load PEM client certificate", "^unable to set private key file",
                        "^error setting certificate file" }
 
-local function is_from_outside(part)
-    for _, pattern in ipairs(FROM_OUTSIDE) do
-        if part:find(pattern) then
+local function finds_one(text, patterns)
+    for _, pattern in ipairs(patterns) do
+        if text:find(pattern) then
             return true
         end
     end
@@ -152,22 +152,13 @@ it("docs/errors.md has messages that there are", function ()
     for _, message in ipairs(MESSAGES) do
         for _, part in ipairs(parts(message)) do
             local said = part:gsub("^etcd at ", ""):gsub("^says: ", "")
-            local found = is_from_outside(said) or is_said(said, text, words)
+            local found = finds_one(said, FROM_OUTSIDE) or is_said(said, text, words)
             missing[#missing + 1] = not found and said or nil
         end
     end
     assert.equal("", table.concat(missing, "\n"))
 end)
 
-
-local function finds_one(text, patterns)
-    for _, pattern in ipairs(patterns) do
-        if text:find(pattern) then
-            return true
-        end
-    end
-    return false
-end
 
 local function begins_with_one(text, beginnings)
     for _, beginning in ipairs(beginnings) do

@@ -52,6 +52,13 @@ describe("holdfast run --agent", function ()
                said(of))
     end
 
+    -- One of which a worker has the lock.
+    local function begin_with(workers)
+        local master = begin("--workers", workers)
+        has_said(master, "has it")
+        return master
+    end
+
     -- Its worker had the lock and releases it.
     local function finishes(master)
         master:signal(command.QUIT)
@@ -70,8 +77,7 @@ describe("holdfast run --agent", function ()
 
 
     it("starts one, gives the workers their locks, and ends it after them, with its lease", function ()
-        local master = begin("--workers", "1")
-        has_said(master, "has it")
+        local master = begin_with "1"
         assert.is_number(agent_of(master))
         assert.equal(1, #server:keys(space .. "/l/"))
         finishes(master)
@@ -79,8 +85,7 @@ describe("holdfast run --agent", function ()
     end)
 
     it("starts it again when it dies, and no lock is lost", function ()
-        local master = begin("--workers", "1")
-        has_said(master, "has it")
+        local master = begin_with "1"
         local first = agent_of(master)
         command.kill(first, command.KILL)
         has_said(master, "the agent of cluster main (pid " .. first .. ") was killed by signal 9 (Killed); "
@@ -91,16 +96,14 @@ describe("holdfast run --agent", function ()
     end)
 
     it("ends it also at TERM, after the workers", function ()
-        local master = begin("--workers", "2")
-        has_said(master, "has it")
+        local master = begin_with "2"
         master:signal(command.TERM)
         assert.same({ signal = command.TERM }, master:wait(), said(master))
         assert.same({}, server:keys(space .. "/"))
     end)
 
     it("ends it when the master is killed", function ()
-        local master = begin("--workers", "1")
-        has_said(master, "has it")
+        local master = begin_with "1"
         local agent = agent_of(master)
         master:signal(command.KILL)
         assert.truthy(await(function () return not command.alive(agent) end))
@@ -108,8 +111,7 @@ describe("holdfast run --agent", function ()
 
     it("waits beside another one, and takes over when that ends", function ()
         local other = etcd.agent(command.world(), "--etcd", server.url, "--namespace", space, "--ttl", "60")
-        local master = begin("--workers", "1")
-        has_said(master, "has it")
+        local master = begin_with "1"
         assert.is_nil(other:wait(0.2))
         assert.is_nil(said(master):find("has lease", 1, true))
         other:signal(command.TERM)

@@ -219,44 +219,41 @@ class key_mutex {
   slots slots_;
 };
 
+/// What only one may have, with the calls of a mutex of the standard library. `Want`: as in request_of().
+template <std::uint32_t Want>
+class exclusive_mutex : public key_mutex {
+ public:
+  using key_mutex::key_mutex;
+
+  /// As lock(), but returns why it failed.
+  result<void> acquire(duration timeout = forever) { return take(timeout, Want); }
+
+  void lock() { acquire().value(); }
+  bool try_lock() { return try_take(duration(0), Want); }
+  bool try_lock_for(duration timeout) { return try_take(timeout, Want); }
+  template <class Clock, class Duration>
+  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) {
+    return try_take_until(time, Want);
+  }
+  void unlock() noexcept { give_back(); }
+};
+
 }  // namespace detail
 
 /// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock. A
 /// thread that waits for another one, directly or through others, by mutexes of any process, gets an exception that
 /// equals std::errc::resource_deadlock_would_occur.
-class mutex : public detail::key_mutex {
+class mutex : public detail::exclusive_mutex<0> {
  public:
-  using key_mutex::key_mutex;
-
-  /// As lock(), but returns why it failed.
-  result<void> acquire(duration timeout = forever) { return take(timeout, 0); }
-
-  void lock() { acquire().value(); }
-  bool try_lock() { return try_take(duration(0), 0); }
-  bool try_lock_for(duration timeout) { return try_take(timeout, 0); }
-  template <class Clock, class Duration>
-  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) {
-    return try_take_until(time, 0);
-  }
-  void unlock() noexcept { give_back(); }
+  using exclusive_mutex::exclusive_mutex;
 };
 
 /// A rwlock as a shared mutex of the standard library: also for std::shared_lock.
-class shared_mutex : public detail::key_mutex {
+class shared_mutex : public detail::exclusive_mutex<HOLDFAST_ALL_PERMITS> {
  public:
-  using key_mutex::key_mutex;
+  using exclusive_mutex::exclusive_mutex;
 
-  result<void> acquire(duration timeout = forever) { return take(timeout, HOLDFAST_ALL_PERMITS); }
   result<void> acquire_shared(duration timeout = forever) { return take(timeout, 1); }
-
-  void lock() { acquire().value(); }
-  bool try_lock() { return try_take(duration(0), HOLDFAST_ALL_PERMITS); }
-  bool try_lock_for(duration timeout) { return try_take(timeout, HOLDFAST_ALL_PERMITS); }
-  template <class Clock, class Duration>
-  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& time) {
-    return try_take_until(time, HOLDFAST_ALL_PERMITS);
-  }
-  void unlock() noexcept { give_back(); }
 
   void lock_shared() { acquire_shared().value(); }
   bool try_lock_shared() { return try_take(duration(0), 1); }

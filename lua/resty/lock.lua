@@ -3,21 +3,19 @@
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local gate = require "resty.holdfast.dictionary.gate"
-local getenv = require("resty.holdfast.ffi.environment").get
 local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
+local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
-local refs = require "resty.holdfast.lock.refs"
+local program = require "resty.holdfast.program"
 local take = require("resty.holdfast.lock.acquire").take
-
-local warn_once = require("resty.holdfast.host.warning").once
 
 local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
 local check_gate, find_gate = gate.check, gate.find
 local check_lease = later.fn("resty.holdfast.lock.renewal", "check")
 local find_dict = require("resty.holdfast.dictionary.registry").find
 local free_key, new_lock = held_lock.free_key, held_lock.new
-local read_call = options.read_call
+local read_call, warn_once = options.read_call, program.warn_once
 
 local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 
@@ -39,7 +37,7 @@ local function is_debug_build()
 end
 
 local asked, answer = pcall(is_debug_build)
-local DEBUG = asked and answer or getenv("HOLDFAST_DEBUG") == "1"
+local DEBUG = asked and answer or program.getenv("HOLDFAST_DEBUG") == "1"
 
 -- With DEBUG, memo shows the live objects: each refers to its dictionary as long as it lives. Objects cost eight times
 -- as much then, and Debian's nginx is one for debugging. So this begins when somebody asks for one of the three.
@@ -51,11 +49,11 @@ local function show(module, name)
         return nil
     end
     for shown in pairs(SHOWN) do
-        rawset(module, shown, refs[shown])
+        rawset(module, shown, lease_pool[shown])
     end
     setmetatable(module, nil)
-    dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) refs.unref_obj(ref.id) end })
-    return refs[name]
+    dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) lease_pool.unref_obj(ref.id) end })
+    return lease_pool[name]
 end
 
 
@@ -106,7 +104,7 @@ function _M.new(class, dict_name, opts)
     if dict_ref_type then
         -- An initialiser costs three times as much.
         local dict_ref = ffi.new(dict_ref_type)
-        dict_ref.id = refs.ref_obj(dict)
+        dict_ref.id = lease_pool.ref_obj(dict)
         self.dict_ref = dict_ref
     end
     return self
@@ -157,9 +155,6 @@ function _M.trylock(self, key, opts)
 end
 
 
-for name, method in pairs(held_lock.methods) do
-    _M[name] = method
-end
 for _, name in ipairs { "holder", "holders", "waiters" } do
     local of_key = held_lock.methods[name]
     _M[name] = function (self, key, ...) return of_key(self, key or nil, ...) end  -- false counts as nil here, too
@@ -176,7 +171,7 @@ _M.verify = held_lock.on_held("verify", function (self, grant, key)
 end)
 
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
-_M.wait = later.fn("resty.holdfast.lock.watch", "wait")
+_M.wait = later.fn("resty.holdfast.lock.contended", "wait_for_release")
 
 later.count_uses(_M, { "lock", "trylock", "with" })
 

@@ -7,13 +7,10 @@ local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
 local options = require "resty.holdfast.lock.options"
 local take = require("resty.holdfast.lock.acquire").take
-local used = require("resty.holdfast.lock.hand_over").used
 
-local C = core.C
-local check, free_key = held_lock.check, held_lock.free_key
+local C, read_call = core.C, options.read_call
+local check, free_key, used = held_lock.check, held_lock.free_key, held_lock.used
 local find_dict = require("resty.holdfast.dictionary.registry").find
-local pairs = pairs
-local read_call = options.read_call
 
 local ALL = core.ALL_PERMITS
 
@@ -67,9 +64,6 @@ local function taker(name, want, waits, certain)
 end
 
 
-for name, method in pairs(held_lock.methods) do
-    _M[name] = method
-end
 _M.rdlock = taker("rdlock", 1, true, false)
 _M.wrlock = taker("wrlock", ALL, true, false)
 _M.tryrdlock = taker("tryrdlock", 1, false, false)

@@ -5,16 +5,16 @@ local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
-local memo = require("resty.holdfast.lock.refs").memo
 local options = require "resty.holdfast.lock.options"
 local with = require "resty.holdfast.lock.with"
 
 local C, describe, enter, leave, reason = core.C, core.describe, core.enter, core.leave, core.reason
-local empty, give_back, hold, take_grant = lease_pool.empty, lease_pool.give_back, lease_pool.hold, lease_pool.take
+local empty, give_back, hold = lease_pool.empty, lease_pool.give_back, lease_pool.hold
 local error, getmetatable, max, setmetatable = error, getmetatable, math.max, setmetatable
 local find_dict = require("resty.holdfast.dictionary.registry").find
-local is_duration, key_string = core.is_duration, core.key_string
-local is_final = require("resty.holdfast.lock.acquire").is_final
+local check_time, key_string = core.check_time, core.key_string
+local is_final = contended.is_final
+local memo, take_grant = lease_pool.memo, lease_pool.take
 local read_call = options.read_call
 local tonumber, type = tonumber, type
 
@@ -59,13 +59,6 @@ local function check_receiver(self, method)
 end
 
 
-local function check_timeout(timeout, method)
-    if timeout ~= nil and not is_duration(timeout) and timeout ~= INFINITY then
-        error("bad timeout to " .. method .. ": a number, 0 or more, expected, got " .. describe(timeout), 3)
-    end
-end
-
-
 -- Without memory for it, `why` is dropped.
 local function keep(self, key, grant, why)
     hold(grant, NOBODY)
@@ -96,15 +89,17 @@ local function wait_for(self, grant, exptime, timeout, why)
 end
 
 
--- Takes a permit. A number in place of the options is a timeout.
+-- Takes a permit. A number instead of the options is a timeout.
 function _M.wait(self, key, opts)
     check_receiver(self, "wait")
     local exptime, timeout, why, err
     if type(opts) == "table" then
         exptime, timeout, why = read_call(opts, "wait", CALL_OPTIONS)
     else
-        check_timeout(opts, "wait")
         timeout = opts
+        if timeout ~= nil then
+            check_time(timeout, "timeout", "wait", 2)
+        end
     end
     key, err = key_string(key)
     if not key then
@@ -218,7 +213,9 @@ _M.with = with.method("with", {
         if type(opts) == "table" then
             return read_call(opts, method, CALL_OPTIONS)
         end
-        return check_timeout(opts, method)
+        if opts ~= nil then
+            check_time(opts, "timeout", method, 3)
+        end
     end,
     take = function (self, key, opts) return self:wait(key, opts) end,
     keep = function (_, key) return key end,

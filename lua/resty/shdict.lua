@@ -5,7 +5,7 @@ local ffi = require "ffi"
 local registry = require "resty.holdfast.dictionary.registry"
 local tables = require "resty.holdfast.dictionary.tables"
 
-require("resty.holdfast.dictionary.methods").fill()
+registry.fill()
 
 local C, attach, describe, quote = core.C, registry.attach, core.describe, core.quote
 local enter, grow, leave, unpack_keys = core.enter, core.grow, core.leave, core.unpack_keys

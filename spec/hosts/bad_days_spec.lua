@@ -41,7 +41,6 @@ for _, name in ipairs(loops.names) do
         before_each(function () holder:take("key") end)
         after_each(process.clean_up)
 
-
         -- A day that is bad from the beginning, or from `later` on until it is good `again`. Others go on meanwhile,
         -- and what is released is got.
         local function assert_that_waits_go_on(bad, later, again)
@@ -72,14 +71,12 @@ for _, name in ipairs(loops.names) do
             child:expect_end("true\tnil\t1", "end")
         end
 
-
         it("a process that may have no more threads waits as well", function ()
             assert_that_waits_go_on [[
                 limit_threads()
                 assert(not require("resty.holdfast.wait.parker").fd())
             ]]
         end)
-
 
         -- Also Neovim wants some at its end.
         it("a process that may have no more descriptors waits as well, and as ever when it has some again", function ()
@@ -94,7 +91,6 @@ for _, name in ipairs(loops.names) do
                 assert(require("resty.holdfast.wait.parker").fd())
             ]])
         end)
-
 
         it("a process that has no descriptors for its first wait is told, and waits when it has some", function ()
             local child = loops.start(name, LIMITS .. [[
@@ -115,7 +111,6 @@ for _, name in ipairs(loops.names) do
             end
             child:expect("timeout")
         end)
-
 
         it("a process exits while its coroutines wait, and holds up none of the others", function ()
             -- luv crashes when the Lua state is closed in a callback, also without holdfast.
@@ -141,7 +136,6 @@ for _, name in ipairs(loops.names) do
                 holder:take("key")
             end
         end)
-
 
         it("a process forks while its coroutines wait; both it and the child get what they wait for", function ()
             local child = loops.start(name, process.FORK .. [[
@@ -230,7 +224,6 @@ describe("a runtime directory", function ()
         return (text:gsub(place:gsub("%p", "%%%0"), "PLACE"))
     end
 
-
     it("that is full stops no process that has what it needs, and tells the others", function ()
         local text = run_in_mounted [[
             local dict = assert(shdict.open("spec_full", { size = "64k" }))
@@ -258,7 +251,6 @@ describe("a runtime directory", function ()
         end
     end)
 
-
     it("that is full from the beginning is told", function ()
         local text = run_in_mounted [[
             os.execute("head -c 4m /dev/zero 2>/dev/null >" .. place .. "/filler")
@@ -270,7 +262,6 @@ describe("a runtime directory", function ()
                            "nil\t[^\n]*bytes are free[^\n]*\n$", text)
         end
     end)
-
 
     it("that lets this user in no more leaves the process what it has opened", function ()
         local text = run_in_mounted [[

@@ -3,7 +3,6 @@
 local fixture, primitives, process, site = require "spec.support" ("fixture", "primitives", "process", "site")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
-local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
 local REFUSAL = "cannot wait here (host callback): in a callback"
@@ -47,7 +46,6 @@ describe("where the host says that no caller can wait", function ()
         assert.is_true(untouched, "the host was asked to sleep")
     end)
 
-
     for _, name in ipairs(primitives.names) do
         local new, take, give = primitives.functions(name, "spec_hosts")
 
@@ -75,17 +73,6 @@ describe("where the host says that no caller can wait", function ()
             end)
         end)
     end
-
-
-    it("with block, a lock is had as soon as another process releases it", function ()
-        local holder = process.start(HOLDER)
-        assert.equal("taken", holder:hear())
-        holder:say("release")
-        local lock = assert(resty_lock:new("spec_hosts", { block = true }))
-        assert.is_true(lock:lock("key") > 0)
-        assert.equal(1, lock:unlock())
-        assert.equal("released", holder:hear())
-    end)
 end)
 
 
@@ -125,7 +112,6 @@ describe("block in nginx", function ()
     before_each(function ()
         assert(held:lock("held"))
     end)
-
 
     it("waits in the phases that cannot, until the timeout or a release", function ()
         local probe = [[

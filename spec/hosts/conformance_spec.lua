@@ -1,17 +1,17 @@
 -- Tests host/cqueues.lua and resty/holdfast.lua.
--- What holds in every event loop that holdfast knows: the same claims, each in a real loop of its own process.
+-- What holds in every event loop that holdfast knows, and in that of examples/embed: the same claims, each in a real
+-- loop of its own process.
 
-local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
+local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
 
 
-for _, name in ipairs(loops.names) do
+for _, name in ipairs { "embed", unpack(loops.names) } do
     describe("in the loop of " .. name, function ()
         local holder = new_holder(loops.COMMON)
 
         after_each(process.clean_up)
 
         local start = loops.starter(name)
-
 
         it("the host of a coroutine is known", function ()
             local child = start [[
@@ -20,7 +20,6 @@ for _, name in ipairs(loops.names) do
             ]]
             assert.equal(loops.hosts[name] .. "\n", child:hear_all())
         end)
-
 
         it("only the coroutine waits that wants what another process holds, until it is released", function ()
             holder:take("key")
@@ -39,7 +38,6 @@ for _, name in ipairs(loops.names) do
             child:expect_end("true\t1", "end")
         end)
 
-
         it("a wait ends with its timeout", function ()
             holder:take("key")
             local child = start [[
@@ -53,7 +51,6 @@ for _, name in ipairs(loops.names) do
             child:expect_end("nil\ttimeout\ttrue")
         end)
 
-
         it("a coroutine gets what a killed process held", function ()
             holder:take("key")
             local child = start [[
@@ -65,48 +62,33 @@ for _, name in ipairs(loops.names) do
             child:expect("true")
         end)
 
-
-        it("a hundred waiters of one key all get it", function ()
-            holder:take("key")
-            local child = start [[
-                local got = {}
-                for i = 1, 100 do
-                    spawn(function ()
-                        local lock = new({ timeout = 60, exptime = 60 })
-                        local elapsed, err = lock:lock("key")
-                        if not elapsed then say(err) end
-                        got[#got + 1] = i
-                        lock:unlock()
-                    end)
-                end
-                later(0.05, function () say("wait") end)
-                run()
-                say(#got)
-            ]]
-            holder:release_when(child, "wait")
-            child:expect_end("100")
-        end)
-
-
-        it("a hundred waiters for a release all go on with it, and none has the lock", function ()
-            holder:take("key")
-            local child = start [[
-                local went_on = 0
-                for _ = 1, 100 do
-                    spawn(function ()
-                        local elapsed, err = new({ timeout = 60 }):wait("key")
-                        if not elapsed then say(err) end
-                        went_on = went_on + 1
-                    end)
-                end
-                later(0.05, function () say("wait") end)
-                run()
-                say(went_on, (new():trylock("key")))
-            ]]
-            holder:release_when(child, "wait")
-            child:expect_end("100\ttrue")
-        end)
-
+        for what, wait in pairs {
+            ["of one key all get it"] = [[
+                local elapsed, err = lock:lock("key")
+                if elapsed then lock:unlock() end
+            ]],
+            ["for a release all go on with it, and none has the lock"] = 'local elapsed, err = lock:wait("key")',
+        } do
+            it("a hundred waiters " .. what, function ()
+                holder:take("key")
+                local child = start([[
+                    local got = 0
+                    for _ = 1, 100 do
+                        spawn(function ()
+                            local lock = new({ timeout = 60, exptime = 60 })
+                            ]] .. wait .. [[
+                            if not elapsed then say(err) end
+                            got = got + 1
+                        end)
+                    end
+                    later(0.05, function () say("wait") end)
+                    run()
+                    say(got, (new():trylock("key")))
+                ]])
+                holder:release_when(child, "wait")
+                child:expect_end("100\ttrue")
+            end)
+        end
 
         it("a hundred waiters of a hundred keys are woken each by its own", function ()
             local child = start [[
@@ -125,7 +107,6 @@ for _, name in ipairs(loops.names) do
             ]]
             child:expect_end("100")
         end)
-
 
         it("nothing is left of many waits: no descriptor, no thread, no handle that keeps the loop", function ()
             local child = start [[
@@ -166,7 +147,6 @@ for _, name in ipairs(loops.names) do
             child:expect_end("0", "1")
         end)
 
-
         it("no value is there after its exptime was slept", function ()
             local child = start([[
                 -- A timer of Neovim counts from its loop's own time, which may be behind.
@@ -195,27 +175,6 @@ for _, name in ipairs(loops.names) do
             ]])
             child:expect_end("1200")
         end)
-
-
-        it("where no thread can be had, waits are polled", function ()
-            holder:take("key")
-            local child = start [[
-                local core = require "resty.holdfast.core"
-                local parker = require "resty.holdfast.wait.parker"
-                parker.fd = function () return nil, "no thread" end
-                parker.timer = parker.fd
-                tell_after(3, "others go on")
-                spawn(function ()
-                    say(new({ timeout = 20 }):lock("key") ~= nil)
-                    over = true
-                end)
-                run()
-            ]]
-            child:expect("others go on")
-            waits.sleep(0.1)
-            holder:release()
-            child:expect("true")
-        end)
     end)
 end
 
@@ -227,13 +186,11 @@ describe("where the caller cannot wait", function ()
         end)
     end
 
-
     after_each(process.clean_up)
 
     local function answer(name, source)
         return (process.run(loops.COMMON .. loops.LOOPS[name] .. source))
     end
-
 
     it("cqueues: the host says so, in a coroutine of the program's own and in a callback from C", function ()
         local prefix = "cannot wait here (host cqueues): "
@@ -243,15 +200,6 @@ describe("where the caller cannot wait", function ()
                 coroutine.wrap(function () say((select(2, hosts.current()))) end)()
                 table.sort({ 1, 2 }, function (a, b) say((select(2, hosts.current()))) return a < b end)
             end)
-            run()
-        ]]))
-    end)
-
-
-    it("luv: the host says so, in a callback of the loop", function ()
-        assert.equal("cannot wait here (host luv): a callback of the loop; start a coroutine there\n", answer("luv", [[
-            local timer = uv.new_timer()
-            timer:start(1, 0, function () say((select(2, hosts.current()))) timer:close() end)
             run()
         ]]))
     end)

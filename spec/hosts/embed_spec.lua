@@ -1,4 +1,5 @@
--- examples/embed: a program in C++ with a loop of its own as the host, and one in plain C.
+-- examples/embed: a program in C++ with a loop of its own as the host, and one in plain C. What its loop has in common
+-- with others is in conformance_spec.lua.
 
 local command, new_holder, process, site = require "spec.support" ("command", "holder", "process", "site")
 
@@ -13,27 +14,10 @@ local OPEN = ([[
     local function new(options) return assert(resty_lock:new("spec_embed", options)) end
 ]]):format(SIZE)
 
-local SCRIPT = [[
-    io.stdout:setvbuf("line")
-    local say = print
-]] .. OPEN
-
 
 -- Starts a program of the folder as a child that is talked to like any other.
 local function run_program(name, ...)
-    local list = {}
-    for _, argument in ipairs { FOLDER .. name, ... } do
-        list[#list + 1] = ("%q"):format(argument)
-    end
-    return process.start(([[
-        local ffi = require "ffi"
-        ffi.cdef "int execv(const char *path, char *const arguments[]);"
-        local list = { %s }
-        local arguments = ffi.new("const char *[?]", #list + 1)
-        for i, argument in ipairs(list) do arguments[i - 1] = argument end
-        ffi.C.execv(list[1], ffi.cast("char *const *", arguments))
-        print "the program does not start: is it built?"
-    ]]):format(table.concat(list, ", ")), { stderr = true })
+    return process.start({ FOLDER .. name, ... }, { stderr = true })
 end
 
 
@@ -41,43 +25,18 @@ describe("examples/embed:", function ()
     -- The dictionary, empty at first, lives as long as this has it open.
     local holder = new_holder(OPEN .. [[shdict.open("spec_embed"):flush_all()]])
 
-    before_each(command.set_up)
-
-    after_each(function ()
-        site.clean_up()
-        command.tear_down()
-    end)
+    after_each(site.clean_up)
 
     -- The scripts, side by side.
     local function embed(...)
         local paths = {}
         for i, source in ipairs { ... } do
-            paths[i] = command.write("script" .. i .. ".lua", SCRIPT .. source)
+            paths[i] = process.script(OPEN .. source)
         end
         return run_program("embed", "--dict", "spec_embed=" .. SIZE, unpack(paths))
     end
 
-
     describe("the loop of the C++ program", function ()
-        it("runs other coroutines while one waits for what a plain script holds, until that releases it", function ()
-            holder:take("key")
-            local child = embed([[
-                local elapsed = new():lock("key")
-                say("waited", elapsed > 0.05)
-                over = true
-            ]], [[
-                local ticks = 0
-                while not over do
-                    sleep(0.01)
-                    ticks = ticks + 1
-                    if ticks == 10 then say("ticks") end
-                end
-            ]])
-            holder:release_when(child, "ticks")
-            child:expect_end("waited\ttrue")
-        end)
-
-
         it("wakes a coroutine by the release, not by the clock", function ()
             local child = embed [[
                 local now = require("resty.holdfast.core").C.holdfast_now
@@ -105,73 +64,20 @@ describe("examples/embed:", function ()
             error("it looks by itself once a second: " .. late .. " s late")
         end)
 
-
-        it("ends a wait with its timeout", function ()
-            holder:take("key")
+        it("resumes coroutines that yield by themselves, and keeps all from the collector", function ()
             local child = embed [[
-                local now = require("resty.holdfast.core").C.holdfast_now
-                local start = now()
-                local elapsed, err = new({ timeout = 0.1 }):lock("key")
-                say(elapsed, err, now() - start >= 0.1)
-            ]]
-            child:expect_end("nil\ttimeout\ttrue")
-        end)
-
-
-        it("gives a coroutine what a killed process held", function ()
-            holder:take("key")
-            local child = embed [[
-                say("begin")
-                say(new():lock("key") ~= nil)
-            ]]
-            child:expect("begin")
-            holder:kill()
-            child:expect("true")
-        end)
-
-
-        it("lets a hundred coroutines that wait for one key all have it, and ends when none waits", function ()
-            holder:take("key")
-            local child = embed [[
-                local got = 0
+                local ended = 0
                 for _ = 1, 100 do
                     spawn(function ()
-                        local lock = new { timeout = 60, exptime = 60 }
-                        assert(lock:lock("key"))
-                        got = got + 1
-                        coroutine.yield()  -- to the loop
-                        assert(lock:unlock())
-                        if got == 100 then say("all") end
+                        coroutine.yield()
+                        ended = ended + 1
+                        if ended == 100 then say("all") end
                     end)
                 end
                 collectgarbage()  -- nothing but the program refers to them
-                sleep(0.05)
-                say("wait")
             ]]
-            holder:release_when(child, "wait")
             child:expect_end("all")
         end)
-
-
-        it("is told of deadlocks between its coroutines", function ()
-            local child = embed [[
-                local function cross(first, second)
-                    return function ()
-                        local one, two = new(), new()
-                        assert(one:lock(first))
-                        sleep(0.02)
-                        local _, err = two:lock(second)
-                        if err then say(err) end
-                        one:unlock()
-                        two:unlock()
-                    end
-                end
-                spawn(cross("a", "b"))
-                spawn(cross("b", "a"))
-            ]]
-            child:expect_end("deadlock")
-        end)
-
 
         it("says where a wait is not possible, and why", function ()
             holder:take("key")
@@ -189,7 +95,6 @@ describe("examples/embed:", function ()
             assert.equal(0, child:wait())
         end)
 
-
         it("goes on when a script ends with an error, and says so in the end", function ()
             holder:take("key")
             local child = embed([[
@@ -202,11 +107,10 @@ describe("examples/embed:", function ()
                 say(elapsed, err)
             ]])
             local text = child:hear_all()
-            assert.matches("embed: [^\n]*script1.lua:%d+: oh\n", text)
+            assert.matches("embed: [^\n]*:%d+: oh\n", text)
             assert.matches("nil\ttimeout\n", text)
             assert.equal(1, child:wait())
         end)
-
 
         it("shares locks with a worker of nginx: each waits for the other", function ()
             assert.is_nil(site.missing())
@@ -241,7 +145,6 @@ describe("examples/embed:", function ()
             assert.equal(0, child:wait())
         end)
 
-
         it("refuses what it cannot run", function ()
             for _, case in ipairs {
                 { 2, "Usage: embed", },
@@ -257,13 +160,11 @@ describe("examples/embed:", function ()
         end)
     end)
 
-
     describe("the C program", function ()
         local function await_waiter(key)
             local dict = assert(require("resty.shdict").open("spec_embed", { size = SIZE }))
             assert(command.await(function () return dict:waiters(key) == 1 end))
         end
-
 
         it("waits for a lock that Lua holds, and counts", function ()
             holder:take("counter lock")
@@ -272,7 +173,6 @@ describe("examples/embed:", function ()
             holder:release()
             child:expect_end("count 1")
         end)
-
 
         it("loses no count among many processes", function ()
             local children = {}
@@ -287,7 +187,6 @@ describe("examples/embed:", function ()
             table.sort(counts)
             assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }, counts)
         end)
-
 
         it("gives up in time, and takes over from the dead", function ()
             holder:take("counter lock")

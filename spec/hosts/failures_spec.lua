@@ -15,6 +15,16 @@ local COMMON = [[
         return function () return lock:unlock() end
     end
 
+    -- Whether a coroutine has failed.
+    local failed, say_error = false, report
+    function report(message) failed = true say_error(message) end
+
+    -- Takes "key", which another holds, says that under the word, and gives it back.
+    local function take(word, options)
+        local lock = new(options)
+        say(word, lock:lock("key") > 0, lock:unlock())
+    end
+
     -- In a coroutine: from now on all wait by wait(real, waiter, seconds); real is the host that was there before.
     local function set_liar(wait)
         local real = hosts.current()
@@ -56,18 +66,12 @@ for _, name in ipairs(loops.names) do
             return found
         end
 
-
         it("a coroutine that fails while it holds leaves the others waiting, until the lock is released", function ()
             local text = answer [[
-                local held, failed = new({ exptime = 60 }), false
-                local say_error = report
-                function report(message) failed = true say_error(message) end
+                local held = new({ exptime = 60 })
                 spawn(function ()
                     assert(held:lock("key"))
-                    spawn(function ()
-                        local lock = new()
-                        say("other", lock:lock("key") > 0, lock:unlock())
-                    end)
+                    spawn(function () take("other") end)
                     sleep(0.01)
                     error("failed: on purpose")
                 end)
@@ -85,18 +89,11 @@ for _, name in ipairs(loops.names) do
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
 
-
         it("what a coroutine held that failed is freed when its object is collected", function ()
             local text = answer [[
-                local failed = false
-                local say_error = report
-                function report(message) failed = true say_error(message) end
                 spawn(function ()
                     local lock = holding("key")
-                    spawn(function ()
-                        local other = new({ timeout = 20 })
-                        say("other", other:lock("key") > 0, other:unlock())
-                    end)
+                    spawn(function () take("other", { timeout = 20 }) end)
                     sleep(0.01)
                     error("failed: on purpose")
                 end)
@@ -113,7 +110,6 @@ for _, name in ipairs(loops.names) do
             assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
         end)
 
-
         it("a function that with() runs after a wait, and that fails, lets the others have the lock", function ()
             local text = answer [[
                 local release = hold()
@@ -123,10 +119,7 @@ for _, name in ipairs(loops.names) do
                         error("failed: on purpose")
                     end)
                 end)
-                spawn(function ()
-                    local lock = new()
-                    say("other", lock:lock("key") > 0, lock:unlock())
-                end)
+                spawn(function () take("other") end)
                 later(0.01, release)
                 run()
                 say_leftovers()
@@ -135,7 +128,6 @@ for _, name in ipairs(loops.names) do
             assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
-
 
         -- Hosts that lie, and all the same two coroutines get the lock in turn, one of them after its release.
         for lie, wait in pairs {
@@ -174,12 +166,11 @@ for _, name in ipairs(loops.names) do
                     local count = 0
                     spawn(function ()
                         set_liar(function (real, waiter, seconds) ]] .. wait .. [[ end)
-                        local lock = new({ timeout = 20, fair = true })
-                        say("first", lock:lock("key") > 0, lock:unlock())
+                        take("first", { timeout = 20, fair = true })
                         spawn(function ()
                             release = hold()
                             later(0.02, release)
-                            say("second", lock:lock("key") > 0, lock:unlock())
+                            take("second", { timeout = 20, fair = true })
                         end)
                     end)
                     later(0.02, release)
@@ -188,7 +179,6 @@ for _, name in ipairs(loops.names) do
                 ]])))
             end)
         end
-
 
         it("nothing is lost with a host that does not wait at all", function ()
             assert.equal("got\ttrue\t1\nleft\tfalse\tnil\n", answer [[
@@ -202,7 +192,6 @@ for _, name in ipairs(loops.names) do
                 say_leftovers()
             ]])
         end)
-
 
         it("nothing is lost when each wake-up is told twice", function ()
             assert.equal("100\nleft\tfalse\tnil\n", answer [[
@@ -240,7 +229,6 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-
         it("a host that fails raises its error where the lock is wanted, and the waiter is given back", function ()
             local text = answer [[
                 local release = hold()
@@ -268,7 +256,6 @@ for _, name in ipairs(loops.names) do
                          .. "got\ttrue\t1\nleft\tfalse\tnil\n", text)
         end)
 
-
         it("a host that ends the wait has its reason told, and the waiter is given back", function ()
             assert.equal("nil\tshutting down\nnil\tshutting down\n0\tfalse\n", answer [[
                 hold()
@@ -286,7 +273,6 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-
         it("a waiter behind one that its host never resumes gets the lock after a while", function ()
             assert.equal("second\ttrue\t1\n", answer [[
                 local release = hold()
@@ -303,8 +289,7 @@ for _, name in ipairs(loops.names) do
                     spawn(function ()
                         sleep(0.02)
                         later(0.01, release)
-                        local lock = new({ timeout = 20 })
-                        say("second", lock:lock("key") > 0, lock:unlock())
+                        take("second", { timeout = 20 })
                         over = true
                     end)
                     local lock = new({ timeout = 60, exptime = 60 })
@@ -313,7 +298,6 @@ for _, name in ipairs(loops.names) do
                 run()
             ]])
         end)
-
 
         it("a waiter goes on in the way it began when another host is set meanwhile", function ()
             local text = answer [[
@@ -358,8 +342,7 @@ describe("in the loop of", function ()
                 local waiting
                 spawn(function ()
                     waiting = coroutine.running()
-                    local lock = new()
-                    say("got", lock:lock("key") > 0, lock:unlock())
+                    take("got")
                     waiting = nil
                     sleep(0.02)
                     say("slept")
@@ -384,10 +367,7 @@ describe("in the loop of", function ()
                 local ffi = require "ffi"
                 pcall(ffi.cdef, "int close(int descriptor);")
                 local release = hold()
-                spawn(function ()
-                    local lock = new()
-                    say("got", lock:lock("key") > 0, lock:unlock())
-                end)
+                spawn(function () take("got") end)
                 spawn(function ()
                     sleep(0.01)
                     say("closed", ffi.C.close(parker.fd()))
@@ -396,10 +376,7 @@ describe("in the loop of", function ()
                 end)
                 run()
                 release = hold()
-                spawn(function ()
-                    local lock = new()
-                    say("got", lock:lock("key") > 0, lock:unlock())
-                end)
+                spawn(function () take("got") end)
                 spawn(function () release() end)
                 run()
                 say_leftovers()
@@ -408,7 +385,6 @@ describe("in the loop of", function ()
             assert.equal(0, child:wait())
         end)
     end
-
 
     it("luv: an error after a wait that is not caught goes where those of callbacks go, with traceback", function ()
         local function fate(source)
@@ -435,7 +411,6 @@ describe("in the loop of", function ()
         assert.equal(other_status, status)
         assert.equal(other_text:match("not reached"), text:match("not reached"))
     end)
-
 
     it("luv: threads, which have a Lua state and a loop of their own, wait each in its own", function ()
         local child = loops.start("luv", [[
@@ -470,33 +445,6 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-
-    it("luv: a program that closes all handles, ours with its own, waits as before afterwards", function ()
-        local child = loops.start("luv", [[
-            local held = holding("key")
-            local function wait()
-                spawn(function () assert(new():lock("key")) end)
-            end
-            local function polls()
-                local count = 0
-                uv.walk(function (handle)
-                    if handle:get_type() == "poll" and not handle:is_closing() then count = count + 1 end
-                end)
-                return count
-            end
-            wait()
-            say(polls())
-            uv.walk(function (handle) if not handle:is_closing() then handle:close() end end)
-            uv.run("nowait")
-            say(polls())
-            wait()
-            say(polls())
-        ]])
-        assert.equal("1\n0\n1\n", child:hear_all())
-        assert.equal(0, child:wait())
-    end)
-
-
     it("cqueues: a controller that is not run any more delays no coroutine of another one", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
@@ -512,7 +460,6 @@ describe("in the loop of", function ()
         assert.equal("true\nlater\n", child:hear_all())
         assert.equal(0, child:wait())
     end)
-
 
     it("copas: sleep takes a time and nothing else", function ()
         local child = loops.start("copas", [[

@@ -31,37 +31,42 @@ describe("in Neovim", function ()
         return neovim.start(COMMON .. source, options)
     end
 
+    -- A claim: the program says the line `when`, goes on when the key is released, and says the rest until it ends.
+    local function it_goes_on(title, source, when, ...)
+        local rest = { ... }
+        it(title, function ()
+            local child = start(source)
+            holder:release_when(child, when)
+            child:expect_end(unpack(rest))
+        end)
+    end
 
     describe("the main loop", function ()
-        it("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", function ()
-            local child = start [[
-                local timer, ticks, scheduled, steps, alive = uv.new_timer(), 0, 0, 0, false
-                timer:start(5, 5, function ()
-                    ticks = ticks + 1
-                    vim.schedule(function ()
-                        scheduled = scheduled + 1
-                        vim.api.nvim_buf_set_lines(0, 0, -1, true, { "line " .. scheduled })
-                        if not alive and scheduled >= 5 and steps >= 5 then
-                            alive = true
-                            say("alive")
-                        end
-                    end)
-                end)
-                spawn(function ()
-                    local co = coroutine.running()
-                    while true do
-                        vim.defer_fn(function () coroutine.resume(co) end, 1)
-                        coroutine.yield()
-                        steps = steps + 1
+        it_goes_on("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", [[
+            local timer, ticks, scheduled, steps, alive = uv.new_timer(), 0, 0, 0, false
+            timer:start(5, 5, function ()
+                ticks = ticks + 1
+                vim.schedule(function ()
+                    scheduled = scheduled + 1
+                    vim.api.nvim_buf_set_lines(0, 0, -1, true, { "line " .. scheduled })
+                    if not alive and scheduled >= 5 and steps >= 5 then
+                        alive = true
+                        say("alive")
                     end
                 end)
-                local lock = new({ timeout = 20 })
-                local elapsed = lock:lock("key")
-                say(hosts.current().name, elapsed > 0, ticks >= 5, scheduled >= 5, steps >= 5, lock:unlock())
-            ]]
-            holder:release_when(child, "alive")
-            child:expect_end("neovim\ttrue\ttrue\ttrue\ttrue\t1")
-        end)
+            end)
+            spawn(function ()
+                local co = coroutine.running()
+                while true do
+                    vim.defer_fn(function () coroutine.resume(co) end, 1)
+                    coroutine.yield()
+                    steps = steps + 1
+                end
+            end)
+            local lock = new({ timeout = 20 })
+            local elapsed = lock:lock("key")
+            say(hosts.current().name, elapsed > 0, ticks >= 5, scheduled >= 5, steps >= 5, lock:unlock())
+        ]], "alive", "neovim\ttrue\ttrue\ttrue\ttrue\t1")
 
         it("gets what its own callback releases", function ()
             local child = start [[
@@ -73,36 +78,28 @@ describe("in Neovim", function ()
             child:expect_end("release\t1", "true")
         end)
 
-        it("waits in a callback that is called while it waits", function ()
-            local child = start [[
-                local held, inner, outer = new(), new(), new()
-                held:lock("a")
-                vim.schedule(function ()
-                    say("inner", (inner:lock("key") or 0) > 0)
-                    held:unlock()
-                end)
-                vim.schedule(function () say("begin") end)
-                say("outer", (outer:lock("a") or 0) > 0)
-            ]]
-            holder:release_when(child, "begin")
-            child:expect_end("inner\ttrue", "outer\ttrue")
-        end)
+        it_goes_on("waits in a callback that is called while it waits", [[
+            local held, inner, outer = new(), new(), new()
+            held:lock("a")
+            vim.schedule(function ()
+                say("inner", (inner:lock("key") or 0) > 0)
+                held:unlock()
+            end)
+            vim.schedule(function () say("begin") end)
+            say("outer", (outer:lock("a") or 0) > 0)
+        ]], "begin", "inner\ttrue", "outer\ttrue")
 
-        it("waits where a coroutine cannot yield: in a callback from C", function ()
-            local child = start [[
-                spawn(function ()
-                    table.sort({ 1, 2 }, function (a, b)
-                        vim.schedule(function () say("begin") end)
-                        local lock = new()
-                        say((lock:lock("key") or 0) > 0, coroutine.isyieldable())
-                        lock:unlock()
-                        return a < b
-                    end)
+        it_goes_on("waits where a coroutine cannot yield: in a callback from C", [[
+            spawn(function ()
+                table.sort({ 1, 2 }, function (a, b)
+                    vim.schedule(function () say("begin") end)
+                    local lock = new()
+                    say((lock:lock("key") or 0) > 0, coroutine.isyieldable())
+                    lock:unlock()
+                    return a < b
                 end)
-            ]]
-            holder:release_when(child, "begin")
-            child:expect("true\tfalse")
-        end)
+            end)
+        ]], "begin", "true\tfalse")
 
         for _, way in ipairs { "wake", "poll" } do
             it("gives up after the timeout, by " .. way, function ()
@@ -124,49 +121,36 @@ describe("in Neovim", function ()
             end)
         end
 
-        it("polls where no thread can be had", function ()
-            local child = start [[
-                local parker = require "resty.holdfast.wait.parker"
-                parker.fd = function () return nil, "no thread" end
-                vim.schedule(function () say("begin") end)
-                say((new():lock("key") or 0) > 0)
-            ]]
-            holder:release_when(child, "begin")
-            child:expect("true")
-        end)
+        it_goes_on("polls where no thread can be had", [[
+            local parker = require "resty.holdfast.wait.parker"
+            parker.fd = function () return nil, "no thread" end
+            vim.schedule(function () say("begin") end)
+            say((new():lock("key") or 0) > 0)
+        ]], "begin", "true")
     end)
 
-
     describe("a coroutine", function ()
-        it("that began to wait in the main loop goes on there", function ()
-            local child = start [[
-                local over
-                spawn(function ()
-                    local lock = new()
-                    local elapsed = lock:lock("key")
-                    say(elapsed > 0, vim.in_fast_event(), pcall(vim.api.nvim_buf_set_name, 0, "name"))
-                    over = true
-                end)
-                say("begin")
-                vim.wait(20000, function () return over end)
-            ]]
-            holder:release_when(child, "begin")
-            child:expect("true\tfalse\ttrue")
-        end)
+        it_goes_on("that began to wait in the main loop goes on there", [[
+            local over
+            spawn(function ()
+                local lock = new()
+                local elapsed = lock:lock("key")
+                say(elapsed > 0, vim.in_fast_event(), pcall(vim.api.nvim_buf_set_name, 0, "name"))
+                over = true
+            end)
+            say("begin")
+            vim.wait(20000, function () return over end)
+        ]], "begin", "true\tfalse\ttrue")
 
-        it("may wait when it began in a fast event", function ()
-            local child = start [[
-                in_fast_event(function (done)
-                    spawn(function ()
-                        say("begin", vim.in_fast_event())
-                        say(new():lock("key") ~= nil, vim.in_fast_event())
-                        done()
-                    end)
+        it_goes_on("may wait when it began in a fast event", [[
+            in_fast_event(function (done)
+                spawn(function ()
+                    say("begin", vim.in_fast_event())
+                    say(new():lock("key") ~= nil, vim.in_fast_event())
+                    done()
                 end)
-            ]]
-            holder:release_when(child, "begin\ttrue")
-            child:expect("true\ttrue")
-        end)
+            end)
+        ]], "begin\ttrue", "true\ttrue")
 
         it("that another coroutine resumes just before its time is not resumed once more after that", function ()
             assert.equal("true\n", start([[
@@ -217,7 +201,6 @@ describe("in Neovim", function ()
         end)
     end)
 
-
     describe("a fast event", function ()
         it("gets what is free, and does not wait for the rest", function ()
             local child = start [[
@@ -236,50 +219,30 @@ describe("in Neovim", function ()
             assert.equal(0, child:wait())
         end)
 
-        it("may wait in vim.schedule, as the error says", function ()
-            local child = start [[
-                in_fast_event(function (done)
-                    vim.schedule(function ()
-                        vim.schedule(function () say("begin") end)
-                        say((new():lock("key") or 0) > 0)
-                        done()
-                    end)
+        it_goes_on("may wait in vim.schedule, as the error says", [[
+            in_fast_event(function (done)
+                vim.schedule(function ()
+                    vim.schedule(function () say("begin") end)
+                    say((new():lock("key") or 0) > 0)
+                    done()
                 end)
-            ]]
-            holder:release_when(child, "begin")
-            child:expect("true")
-        end)
+            end)
+        ]], "begin", "true")
 
-        it("with block = true stops the editor until the lock is released", function ()
-            local child = start [[
-                local over
-                local ticks, timer = 0, uv.new_timer()
-                timer:start(1, 1, function () ticks = ticks + 1 end)
-                after(10, function ()
-                    say("begin")
-                    local before = ticks
-                    local elapsed, err = new({ block = true }):lock("key")
-                    say(elapsed ~= nil or err, ticks - before)
-                    over = true
-                end)
-                vim.wait(20000, function () return over end)
-            ]]
-            holder:release_when(child, "begin")
-            child:expect("true\t0")
-        end)
+        it_goes_on("with block = true stops the editor until the lock is released", [[
+            local over
+            local ticks, timer = 0, uv.new_timer()
+            timer:start(1, 1, function () ticks = ticks + 1 end)
+            after(10, function ()
+                say("begin")
+                local before = ticks
+                local elapsed, err = new({ block = true }):lock("key")
+                say(elapsed ~= nil or err, ticks - before)
+                over = true
+            end)
+            vim.wait(20000, function () return over end)
+        ]], "begin", "true\t0")
     end)
-
-
-    it("an instance that is killed leaves nothing locked", function ()
-        local child = start [[
-            vim.schedule(function () say("begin") end)
-            say((new():lock("key") or 0) > 0)
-        ]]
-        child:expect("begin")
-        holder:kill()
-        child:expect("true")
-    end)
-
 
     it("an instance that ends while it holds and waits leaves nothing locked, and ends at once", function ()
         local child = start [[
@@ -293,7 +256,6 @@ describe("in Neovim", function ()
         holder:release()
         holder:take("held")
     end)
-
 
     it("nothing is left of waits: the loop watches for wake-ups only during waits", function ()
         local child = start [[
@@ -336,30 +298,6 @@ describe("in Neovim", function ()
         child:expect_end("false", "true", "false")
     end)
 
-
-    it("a hundred callbacks and the main program that wait at once all get the lock", function ()
-        local child = start [[
-            local done = 0
-            for _ = 1, 100 do
-                spawn(function ()
-                    local lock = new({ timeout = 60, exptime = 60 })
-                    assert(lock:lock("key"))
-                    done = done + 1
-                    lock:unlock()
-                end)
-            end
-            vim.schedule(function () say("begin") end)
-            local lock = new({ timeout = 60, exptime = 60 })
-            assert(lock:lock("key"))
-            lock:unlock()
-            vim.wait(20000, function () return done == 100 end)
-            say(done)
-        ]]
-        holder:release_when(child, "begin")
-        child:expect_end("100")
-    end)
-
-
     it("is found as a plugin, in the folder lua/ of what runtimepath names", function ()
         local root = require("ffi").string(require("ffi").C.realpath(".", nil))
         local child = start([[
@@ -369,7 +307,6 @@ describe("in Neovim", function ()
         assert.equal(root .. "/lua/resty/lock.lua", child:hear())
         child:expect("neovim\tnil\ttimeout")
     end)
-
 
     for way, place in pairs {
         ["in the folder that a plugin manager puts into runtimepath"] = "plugins/holdfast",
@@ -392,7 +329,6 @@ describe("in Neovim", function ()
         end)
     end
 
-
     it("is shown as a plugin by docs/install.md: lazy.nvim can read that, and builds it by make", function ()
         local plugin
         for _, block in ipairs(snippets.read "docs/install.md") do
@@ -402,7 +338,6 @@ describe("in Neovim", function ()
         end
         assert.equal("make", plugin.dependencies[1].build)
     end)
-
 
     it("a task of the scheduler, run inside of it, is a task there, too", function ()
         local child = start [[
@@ -419,24 +354,19 @@ describe("in Neovim", function ()
         child:expect_end("true", "true")
     end)
 
-
-    it("a thread of it has no loop of its own: the thread waits", function ()
-        local child = start [[
-            local path = package.path
-            local over
-            local function work(lua_path)
-                package.path = lua_path
-                local name = require("resty.holdfast.host").current().name
-                local lock = require("resty.lock"):new(require("resty.shdict").open("spec_hosts"), { timeout = 20 })
-                local elapsed, err = lock:lock("key")
-                lock:unlock()
-                return name, tostring(elapsed ~= nil or err)
-            end
-            uv.new_work(work, function (name, waited) say(name, waited) over = true end):queue(path)
-            vim.defer_fn(function () say("begin") end, 20)
-            vim.wait(20000, function () return over end)
-        ]]
-        holder:release_when(child, "begin")
-        child:expect("none\ttrue")
-    end)
+    it_goes_on("a thread of it has no loop of its own: the thread waits", [[
+        local path = package.path
+        local over
+        local function work(lua_path)
+            package.path = lua_path
+            local name = require("resty.holdfast.host").current().name
+            local lock = require("resty.lock"):new(require("resty.shdict").open("spec_hosts"), { timeout = 20 })
+            local elapsed, err = lock:lock("key")
+            lock:unlock()
+            return name, tostring(elapsed ~= nil or err)
+        end
+        uv.new_work(work, function (name, waited) say(name, waited) over = true end):queue(path)
+        vim.defer_fn(function () say("begin") end, 20)
+        vim.wait(20000, function () return over end)
+    ]], "begin", "none\ttrue")
 end)

@@ -1,4 +1,4 @@
--- Tests host/copas4.lua.
+-- Tests host/copas.lua.
 -- What copas has since version 4 and other loops have not: coroutines that are removed, loops that tell of their end.
 -- What it has in common with them is in conformance_spec.lua and beside it.
 
@@ -32,7 +32,6 @@ describe("in new copas", function ()
         assert.is_true(shown)
     end)
 
-
     -- Sixty coroutines that wait for what `held` holds, are removed and never come back; then one that waits.
     local CROWD = [[
         local held, came_back, waited = new({ exptime = 60 }), 0, nil
@@ -63,7 +62,6 @@ describe("in new copas", function ()
         end
     ]]
 
-
     it("waiters that are removed are gone at once", function ()
         assert_says(CROWD .. [[
             spawn(function ()
@@ -74,7 +72,6 @@ describe("in new copas", function ()
             end)
         ]], "0", "true\t0")
     end)
-
 
     it("waiters that a removethread from before removes are found when they are woken", function ()
         assert_says(CROWD .. [[
@@ -88,7 +85,6 @@ describe("in new copas", function ()
             end)
         ]], "60", "true\t0")
     end)
-
 
     it("a writer that is removed while it waits keeps no reader out", function ()
         assert_says([[
@@ -106,7 +102,6 @@ describe("in new copas", function ()
         ]], "nil\theld", "true")
     end)
 
-
     it("the lock of a coroutine that was removed is renewed no more", function ()
         assert_says([[
             local lock = new { exptime = 1, renew = true }
@@ -122,7 +117,6 @@ describe("in new copas", function ()
             end)
         ]], "true")
     end)
-
 
     it("the loop ends though a waiter was removed, and another loop runs after it", function ()
         assert_says([[
@@ -146,7 +140,6 @@ describe("in new copas", function ()
         ]], "true", "true", "true")
     end)
 
-
     it("a program may cancel all there is, and go on with another loop", function ()
         assert_says([[
             if not copas.cancelall then  -- which is younger than 4.10
@@ -165,7 +158,6 @@ describe("in new copas", function ()
         ]], "ended", "next\ttrue")
     end)
 
-
     it("the lock of a coroutine that waits for the exit of the loop is renewed until its work is done", function ()
         assert_says([[
             spawn(function ()
@@ -178,7 +170,6 @@ describe("in new copas", function ()
             end)
         ]], "exit", "valid\ttrue")
     end)
-
 
     it("a coroutine that another one tells to go on waits on", function ()
         assert_says([[
@@ -199,7 +190,6 @@ describe("in new copas", function ()
             end)
         ]], "true")
     end)
-
 
     it("a forked child that goes on in the loop it has from its parent waits there", function ()
         local child = start [[

@@ -60,7 +60,6 @@ describe("in nginx", function ()
         dict:set("go on", true)
     end
 
-
     -- A request takes a lock without waiting, gives it to a refresh that unlocks it, and goes on.
     local REVALIDATE = [[
         local function refresh(lock, renews)
@@ -129,18 +128,15 @@ describe("in nginx", function ()
             end)
         end
 
-
         it("to a timer is in none where the object was made with deadlock = true and it was handed over", function ()
             assert.equal("got; got", outcome("assert(lock:hand_over()) " .. WAYS["to a timer"], "true"))
             assert.equal("got; got", outcome("assert(lock:hand_over()) " .. WAYS["to a timer that uses it"], "true"))
         end)
 
-
         it("to a timer without a word is in one where the object was made with deadlock = true", function ()
             assert.matches("deadlock", outcome(WAYS["to a timer"], "true", "await 'one goes on'"))
         end)
     end)
-
 
     describe("a cycle of two light threads", function ()
         local CYCLE = [[
@@ -211,7 +207,6 @@ describe("in nginx", function ()
         end)
     end)
 
-
     -- No request of a worker can release anything while all of it waits.
     it("a cycle with a worker that waits as a whole is told, whichever request of it was to release", function ()
         local here = site.start { locations = locations { ["/"] = {
@@ -253,7 +248,6 @@ describe("in nginx", function ()
         end
     end)
 
-
     describe("a cycle of locks that count as held by their takers", function ()
         -- Takes one key, and then wants the other.
         local CROSS = [[
@@ -281,13 +275,11 @@ describe("in nginx", function ()
             assert_one_is_told(here:connect(), here:connect())
         end)
 
-
         it("of requests of two workers is told to one, and the other goes on", function ()
             local here = site.start { workers = 2, locations = locations { ["/cross"] = CROSS } }
             local connections = here:connect_to_each(2)
             assert_one_is_told(connections[1], connections[2])
         end)
-
 
         -- Holds b and wants a.
         local HOLDER_OF_B = [[
@@ -320,7 +312,6 @@ describe("in nginx", function ()
             assert.equal("got", (b:receive()))
         end)
 
-
         -- nginx uses the coroutine of a request again as soon as that is over.
         it("is none when another request has the coroutine of the one that took the lock", function ()
             local here = site.start { locations = locations {
@@ -350,7 +341,6 @@ describe("in nginx", function ()
                 assert.equal("got", (wanting[i]:receive()))
             end
         end)
-
 
         it("is none where the client of a waiter went away", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations {

@@ -1,4 +1,4 @@
--- Tests dictionary/nginx_zones.lua.
+-- Tests dictionary/registry.lua: zones of nginx.
 -- Which dictionary a lock gets in nginx, and which processes may use it.
 
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")
@@ -63,7 +63,6 @@ describe("names in nginx", function ()
         end
     end)
 
-
     it("a lock opens our dictionary of the name and size of the lua_shared_dict", function ()
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("none", here:get("/capacity?name=my_locks"))
@@ -78,15 +77,6 @@ describe("names in nginx", function ()
             http = [[init_worker_by_lua_block { assert(require("resty.lock"):new("my_locks")) }]],
         }
         assert.equal("102400", script [[print(shdict.shared.my_locks:capacity())]])
-    end)
-
-    it("nothing is written to nginx's own dictionary", function ()
-        local here = site.start {
-            dictionaries = { my_locks = "100k" },
-            locations = { ["/lock"] = LOCK, ["/keys"] = "ngx.print(#ngx.shared.my_locks:get_keys())" },
-        }
-        assert.equal("0", here:get("/lock?name=my_locks"))
-        assert.equal("0", here:get("/keys"))
     end)
 
     it("rwlocks and semaphores find it too", function ()
@@ -174,34 +164,6 @@ describe("names in nginx", function ()
         assert.equal("204800", here:get("/capacity?name=my_locks"))
         local _, count = here:log():gsub('dictionary "my_locks" is there with 204800 bytes, not the 102400', "")
         assert.equal(1, count)
-    end)
-
-    it("a size that a reload changes counts when nobody uses the dictionary any more", function ()
-        local world = { HOLDFAST_DIR = os.getenv("HOLDFAST_DIR") .. "/sizes" }  -- the spec itself is not in it
-        local options = {
-            dictionaries = { my_locks = "100k" },
-            env = world,
-            locations = LOCATIONS,
-        }
-        local here = site.start(options)
-        assert.equal("0", here:get("/lock?name=my_locks"))
-        local beside = process.start([[
-            say(require("resty.shdict").shared.my_locks:capacity())
-            hear()
-        ]], { env = world })
-        assert.equal("102400", beside:hear())
-
-        options.dictionaries.my_locks = "200k"
-        here:configure(options)
-        here:reload()
-        assert_takes(here, "102400")  -- the holder was the old worker
-
-        here:stop()
-        beside:kill()
-        beside:wait()
-        here = site.start(options)
-        assert_takes(here, "204800")
-        os.execute("rm -rf '" .. world.HOLDFAST_DIR .. "'")
     end)
 
     it("a dictionary that somebody removes is not found any more, until a reload makes it anew", function ()

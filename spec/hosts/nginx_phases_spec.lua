@@ -1,4 +1,4 @@
--- Where in nginx one can wait for a lock, and what is said where not. Tests host/nginx_sleep.lua.
+-- Where in nginx one can wait for a lock, and what is said where not. Tests host/nginx.lua.
 
 local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 local resty_rwlock = require "resty.rwlock"
@@ -57,12 +57,17 @@ describe("in nginx", function ()
         semaphore:post("permit")
     end)
 
-
     -- One that is gone after the test.
     local function folder()
         local path = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         finally(function () os.execute("rm -rf -- '" .. path .. "'") end)
         return path
+    end
+
+    -- A site in which probe() is known; `options` are those of site.start.
+    local function start(options)
+        options.http = "init_by_lua_block {" .. PROBE .. "}" .. (options.http or "")
+        return site.start(options)
     end
 
     local function found(phase, what)
@@ -88,9 +93,8 @@ describe("in nginx", function ()
         end
     end
 
-
     it("one can wait in rewrite, access, content, in timers and in the light threads of a request", function ()
-        local here = site.start { http = "init_by_lua_block {" .. PROBE .. "}", locations = { ["/probe"] = {
+        local here = start { locations = { ["/probe"] = {
             rewrite = "probe 'rewrite'",
             access = "probe 'access'",
             content = [[
@@ -107,17 +111,14 @@ describe("in nginx", function ()
         end
     end)
 
-
     it("one can wait in server_rewrite", function ()
-        local here = site.start {
-            http = "init_by_lua_block {" .. PROBE .. "}",
+        local here = start {
             server = "server_rewrite_by_lua_block { if ngx.var.uri == '/probe' then probe 'server_rewrite' end }",
             locations = { ["/probe"] = "ngx.print 'done'" },
         }
         assert.equal("done", (here:get("/probe")))
         assert_waits "server_rewrite"
     end)
-
 
     -- Phases are known by their names; nginx gets new ones.
     it("nginx is asked where the phase is a new one, and complains of nothing", function ()
@@ -133,7 +134,6 @@ describe("in nginx", function ()
         assert.falsy(here:log():find("patch", 1, true))
     end)
 
-
     local function make_certificate(path)
         assert(shell.succeeds("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
                         .. "-subj /CN=spec -keyout " .. path .. "/key -out " .. path .. "/certificate 2>/dev/null"))
@@ -146,11 +146,9 @@ describe("in nginx", function ()
                             .. "/tls.sock https://spec/secret'):read('*a'))"))
     end
 
-
     it("one can wait while a TLS connection gets its certificate", function ()
         local path = folder()
-        local here = site.start {
-            http = "init_by_lua_block {" .. PROBE .. "}",
+        local here = start {
             listen = { "unix:" .. path .. "/tls.sock ssl" },
             server = make_certificate(path) .. "ssl_certificate_by_lua_block { probe 'certificate' }",
             locations = { ["/secret"] = "ngx.print 'secret'" },
@@ -160,12 +158,10 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-
     -- That takes OpenResty's patch, without which nginx ends the connection when anything yields there.
     it("one can wait in ssl_client_hello where ngx.sleep can; a free lock is to be had in any case", function ()
         local path = folder()
-        local here = site.start {
-            http = "init_by_lua_block {" .. PROBE .. "}",
+        local here = start {
             listen = { "unix:" .. path .. "/tls.sock ssl" },
             server = make_certificate(path) .. [[ssl_client_hello_by_lua_block {
                 local dict = require("resty.shdict").open "spec_phases"
@@ -194,10 +190,9 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-
     it("no wait is possible in the phases where ngx.sleep is not: that raises the error of lua-resty-lock", function ()
-        local here = site.start {
-            http = "init_by_lua_block {" .. PROBE .. [[}
+        local here = start {
+            http = [[
                 init_worker_by_lua_block { probe "init_worker" }
                 exit_worker_by_lua_block { probe "exit_worker" }
                 upstream other {
@@ -227,13 +222,11 @@ describe("in nginx", function ()
         assert_raises("exit_worker", "API disabled in the context of exit_worker_by_lua*")
     end)
 
-
     it("init_by_lua says what to do instead", function ()
         site.start { http = "init_by_lua_block {" .. PROBE .. " probe 'init' }" }
         assert_raises("init", "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and "
                               .. "there ngx.timer.at(0, ...)")
     end)
-
 
     -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve requests.
     local BLOCKING_SLEEP = [[
@@ -266,7 +259,6 @@ describe("in nginx", function ()
         assert_raises("set", "API disabled in the context of set_by_lua*")
     end)
 
-
     it("workers that start wait for each other where ngx.sleep is replaced", function ()
         site.start {
             workers = 3,
@@ -286,7 +278,6 @@ describe("in nginx", function ()
         assert.is_false(dict:get("together"))
     end)
 
-
     it("a function that C calls cannot wait, and is told so", function ()
         local here = site.start { locations = { ["/sort"] = [[
             local lock = require("resty.lock"):new("spec_phases", { timeout = 5 })
@@ -296,7 +287,6 @@ describe("in nginx", function ()
         ]] } }
         assert.equal("cannot wait here (host nginx): Lua was called from C\nend", (here:get("/sort")))
     end)
-
 
     it("a thread of nginx's own pool waits like any thread", function ()
         local path = folder()
@@ -314,7 +304,6 @@ describe("in nginx", function ()
         }
         assert.equal("nil timeout none", (here:get("/thread")))
     end)
-
 
     it("HOLDFAST_WAIT=poll and wait = 'poll' sleep by ngx.sleep, in the steps of lua-resty-lock", function ()
         local here = site.start {

@@ -15,6 +15,14 @@ describe("in nginx", function ()
     local dict, lock = fixture.site(NAME)
     local await = steps.await_in(dict)
 
+    -- The connection of a request, when the request has done the step.
+    local function begin(here, path, step)
+        local connection = here:connect()
+        connection:send(path)
+        await(step)
+        return connection
+    end
+
     -- Whether three renewals come of the grant that there is. Not, where a stall of the machine outlasted the lease.
     local function is_kept(key)
         local holder = lock:holder(key)
@@ -28,10 +36,9 @@ describe("in nginx", function ()
         return renewals == 3
     end
 
-
     describe("renew", function ()
-        -- A request that holds the lock until it may go on. `begin` is called when it has it. True if it was kept.
-        local function hold(begin)
+        -- A request that holds the lock until it may go on. `act` is called when it has it. True if it was kept.
+        local function hold(act)
             dict:flush_all()
             local here = site.start { locations = locations { ["/hold"] = [[
                 local lock = new { exptime = 0.6, renew = true }
@@ -40,18 +47,15 @@ describe("in nginx", function ()
                 await "go on"
                 ngx.print(tostring(lock:unlock()))
             ]] } }
-            local connection = here:connect()
-            connection:send("/hold")
-            await "locked"
+            local connection = begin(here, "/hold", "locked")
             local worker = here:workers()[1]
-            begin(here)
+            act(here)
             local kept = is_kept "key"
             dict:set("go on", true)
             kept = connection:receive() == "1" and kept
             assert.is_nil(lock:holder("key"))
             return kept, here, worker
         end
-
 
         it("keeps a lock while its request goes on", function ()
             expect.in_time(function ()
@@ -61,7 +65,6 @@ describe("in nginx", function ()
             end)
         end)
 
-
         it("keeps it in a worker that is told to exit, and does not keep the worker", function ()
             expect.in_time(function ()
                 local kept, here, worker = hold(function (here) here:signal("HUP") end)
@@ -70,7 +73,6 @@ describe("in nginx", function ()
                 return kept
             end)
         end)
-
 
         it("ends with the light thread: the lock lapses, though its object is still there", function ()
             local here = site.start { locations = locations { ["/leave"] = [[
@@ -82,7 +84,6 @@ describe("in nginx", function ()
             assert.equal(0, lock:lock("key"))
         end)
 
-
         it("ends with a light thread that is killed", function ()
             local here = site.start { locations = locations { ["/kill"] = [[
                 local kept = new { exptime = 0.3, renew = true }
@@ -92,14 +93,11 @@ describe("in nginx", function ()
                 await "go on"
                 ngx.print(tostring(kept:valid()))
             ]] } }
-            local connection = here:connect()
-            connection:send("/kill")
-            await "killed"
+            local connection = begin(here, "/kill", "killed")
             site.await("the lock lapses", function () return not lock:holder("key") end)
             dict:set("go on", true)
             assert.equal("false", (connection:receive()))
         end)
-
 
         it("ends with a request when its client went away", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations { ["/hold"] = [[
@@ -108,13 +106,9 @@ describe("in nginx", function ()
                 done "locked"
                 ngx.sleep(60)
             ]] } }
-            local connection = here:connect()
-            connection:send("/hold")
-            await "locked"
-            connection:close()
+            begin(here, "/hold", "locked"):close()
             site.await("the lock lapses", function () return not lock:holder("key") end)
         end)
-
 
         it("tells on_lost when the lock is lost; it may wait, and fail", function ()
             local here = site.start { locations = locations { ["/lose"] = [[
@@ -134,7 +128,6 @@ describe("in nginx", function ()
             site.await("the log tells", function () return here:log():find("holdfast: on_lost failed: ", 1, true) end)
             assert.is_truthy(here:log():find("failed on purpose", 1, true))
         end)
-
 
         it("says so where a lock cannot be renewed, and takes none there", function ()
             local here = site.start { locations = locations { ["/log"] = {

@@ -1,4 +1,4 @@
--- Tests lock/scopes.lua and host/nginx_threads.lua.
+-- Tests lock/with.lua and host/nginx_threads.lua.
 -- What `with` holds is given back also where the request of nginx ends inside of it, and its object can be used again.
 
 local fixture, site = require "spec.support" ("fixture", "site")

@@ -40,7 +40,6 @@ describe("ngx.shared", function ()
 
     local INSTALL = [[assert(require("resty.holdfast.shared").install("zone", "my:zone"))]]
 
-
     it("has ours in place of zones and beside them, for whatever walks it", function ()
         local here = start("init_worker", [[
             assert(require("resty.shdict").open("opened", { size = "400k" }))

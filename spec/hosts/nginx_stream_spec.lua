@@ -72,7 +72,6 @@ describe("stream and http in one nginx", function ()
         return (from_stream:receive()), (from_http:receive())
     end
 
-
     it("share the locks of a dictionary that one declares and the other opens", function ()
         for declared, options in pairs {
             http = { dictionaries = { [NAME] = "100k" }, stream = OPEN },

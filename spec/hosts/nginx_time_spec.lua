@@ -1,20 +1,19 @@
 -- Tests the clock that dictionary/registry.lua follows.
 -- When values end in nginx: as those of ngx.shared, by the time of the loop, and what is held by the clock.
 
-local fixture, nginx = require "spec.support" ("fixture", "nginx")
+local fixture, site = require "spec.support" ("fixture", "site")
 local ffi = require "ffi"
 
-local it = fixture.it_unless(nginx.missing())
+local it = fixture.it_unless(site.missing())
 
 
 describe("time in nginx", function ()
-    after_each(nginx.stop)
-
+    after_each(site.clean_up)
 
     it("is that of ngx.shared in 10,000 rounds of drawn times, and never late; locks are never early", function ()
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         ffi.C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
-        local child = nginx.start("spec/side_by_side/time.lua", { side_by_side_time = "4m" })
+        local child = site.start_file("spec/side_by_side/time.lua", { side_by_side_time = "4m" })
         local lines = {}
         repeat
             lines[#lines + 1] = child:hear(200)

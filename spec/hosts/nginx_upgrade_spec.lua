@@ -29,15 +29,7 @@ local LOCATIONS = {
         assert(lock:unlock())
         ngx.print(inside)
     ]],
-    -- Holds the lock until the file says "go".
-    ["/hold"] = COMMON .. [[
-        assert(lock:lock("key"))
-        dict:set("held", true)
-        while not dict:get("go") do
-            ngx.sleep(0.005)
-        end
-        ngx.print(lock:unlock())
-    ]],
+    ["/hold"] = COMMON .. site.HOLD,
     ["/try"] = COMMON .. "ngx.print(lock:trylock('key') and lock:unlock())",
 }
 

@@ -54,12 +54,10 @@ describe("workers that are www-data under a master that is root", function ()
         return site.start(options)
     end
 
-
     local function assert_locks(connections)
         assert.equal("0", connections[1]:get("/lock"))
         assert.equal("timeout", connections[2]:get("/lock"))
     end
-
 
     it("need no set-up: they have a directory of their own", function ()
         local here = start { workers = 2, locations = {} }

@@ -5,6 +5,7 @@ local files, fixture, shell, site = require "spec.support" ("files", "fixture", 
 local it = fixture.it_unless(site.missing())
 
 local INSTALL = [[assert(require("resty.holdfast.shared").install("zone"))]]
+local HTTP = "init_worker_by_lua_block {" .. INSTALL .. "}"
 
 local LOCATIONS = {
     ["/set"] = [[ngx.print(tostring(ngx.shared.zone:set("key", "value")))]],
@@ -64,7 +65,6 @@ describe("a value in ngx.shared", function ()
         return files.find(folder .. "/zone.dict") ~= nil
     end
 
-
     it("is there after a reload whose workers start slowly, and after the next one", function ()
         local here = start_and_store { workers = 2, http = [[init_worker_by_lua_block {
             os.execute "sleep 0.3"
@@ -91,7 +91,7 @@ describe("a value in ngx.shared", function ()
 
     it("is gone with nginx, and its memory, too", function ()
         for _, signal in ipairs { "TERM", "QUIT" } do
-            local here = start_and_store { workers = 2, http = "init_worker_by_lua_block {" .. INSTALL .. "}" }
+            local here = start_and_store { workers = 2, http = HTTP }
             assert.is_true(has_dictionary())
             here:signal(signal)
             site.await("the dictionary is removed", function () return not has_dictionary() end)
@@ -101,7 +101,7 @@ describe("a value in ngx.shared", function ()
     end)
 
     it("is kept by one process, which holds nothing of the worker's", function ()
-        local here = start_and_store { workers = 3, http = "init_worker_by_lua_block {" .. INSTALL .. "}" }
+        local here = start_and_store { workers = 3, http = HTTP }
         local keeper = await_only_keeper()
         here:reload()
         assert.equal(keeper, await_only_keeper())
@@ -122,7 +122,7 @@ describe("a value in ngx.shared", function ()
     end)
 
     it("may be lost if the keeper was killed: the next reload starts another one, and logs that", function ()
-        local here = start_and_store { http = "init_worker_by_lua_block {" .. INSTALL .. "}" }
+        local here = start_and_store { http = HTTP }
         local keeper = await_only_keeper()
         here:signal("KILL", keeper)
         site.await("the keeper is gone", function () return not site.alive(keeper) end)
@@ -134,7 +134,7 @@ describe("a value in ngx.shared", function ()
     end)
 
     it("stays with the workers of a master that was killed, and its memory goes with them", function ()
-        local here = start_and_store { http = "init_worker_by_lua_block {" .. INSTALL .. "}" }
+        local here = start_and_store { http = HTTP }
         local worker = here:workers()[1]
         here:signal("KILL")
         await_no_keeper()
@@ -144,11 +144,9 @@ describe("a value in ngx.shared", function ()
     end)
 
     it("is there after a reload with another size, which counts after a restart", function ()
-        local http = "init_worker_by_lua_block {" .. INSTALL .. "}"
-        local here = start_and_store { http = http }
-        local before, after = here:get("/capacity"), { dictionaries = { zone = "200k" }, locations = LOCATIONS,
-                                                       http = http }
-        here:configure(after)
+        local here = start_and_store { http = HTTP }
+        local before = here:get("/capacity")
+        here:configure { dictionaries = { zone = "200k" }, locations = LOCATIONS, http = HTTP }
         here:reload()
         assert.equal("value", here:get("/get"))
         assert.equal(before, here:get("/capacity"))
@@ -156,14 +154,13 @@ describe("a value in ngx.shared", function ()
                                       .. "; a reload keeps the old size", 1, true))
         here:stop()
         await_no_keeper()
-        here = start { size = "200k", http = http }
+        here = start { size = "200k", http = HTTP }
         assert.equal("204800", here:get("/capacity"))
         assert.equal("nil", here:get("/get"))
     end)
 
     it("needs no keeper where nginx is one process", function ()
-        local here = start_and_store { workers = 0, main = "master_process off;",
-                                       http = "init_worker_by_lua_block {" .. INSTALL .. "}" }
+        local here = start_and_store { workers = 0, main = "master_process off;", http = HTTP }
         assert.equal("value", here:get("/get"))
         assert.same({}, keepers())
     end)

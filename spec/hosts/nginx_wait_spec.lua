@@ -1,8 +1,8 @@
--- Tests host/nginx_wake_timer.lua.
+-- Tests host/nginx.lua.
 -- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
 -- happen to a wait, and to the wake timer that ends it, in nginx only.
 
-local fixture, process, site, waits = require "spec.support" ("fixture", "process", "site", "waits")
+local fixture, site, waits = require "spec.support" ("fixture", "site", "waits")
 local resty_lock = require "resty.lock"
 
 local NAME = "spec_nginx"
@@ -52,7 +52,6 @@ end
 describe("in a worker of nginx", function ()
     local dict, lock = fixture.site(NAME, { size = "4m" })
 
-
     local function waiters(key)
         local holder = lock:holder(key or "key")
         return holder and holder.waiters or 0
@@ -97,7 +96,6 @@ describe("in a worker of nginx", function ()
         end)
     end
 
-
     it("only the light thread waits that wants what another process holds, until it is released", function ()
         local here = site.start { locations = with() }
         assert(lock:lock("key"))
@@ -111,62 +109,25 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-
-    it("a wait ends with its timeout", function ()
-        local here = site.start { locations = with { ["/timeout"] = [[
-            local start = now()
-            local elapsed, err = new({ timeout = 0.1 }):lock("key")
-            ngx.print(tostring(elapsed), err, now() - start >= 0.1)
-        ]] } }
+    it("a hundred light threads that only wait for a release all go on with one, in each of two workers", function ()
+        local here = site.start { workers = 2, locations = with {
+            ["/hundred"] = [[
+                ngx.print(in_threads(100, function () return new({ timeout = 60 }):wait("key") and 1 end))
+            ]],
+        } }
         assert(lock:lock("key"))
-        assert.equal("niltimeouttrue", (here:get("/timeout")))
+        local connections = here:connect_to_each(2)
+        for _, connection in ipairs(connections) do
+            connection:send("/hundred")
+        end
+        await_waiters(200)
+        assert(lock:unlock())
+        for _, connection in ipairs(connections) do
+            assert.equal("100", (connection:receive(60)))
+        end
+        assert.is_true(lock:trylock("key"))
+        assert.equal("", complaints(here))
     end)
-
-
-    it("a request gets what a killed process held", function ()
-        local here = site.start { locations = with() }
-        local holder = process.start([[
-            require("resty.shdict").open("spec_nginx")
-            assert(keep(require("resty.lock"):new("spec_nginx")):lock("key"))
-            say "taken"
-            hear()
-        ]])
-        assert.equal("taken", holder:hear())
-        local connection = waiting(here)
-        holder:kill()
-        assert.equal("waited", (connection:receive()))
-    end)
-
-
-    for what, wait in pairs {
-        ["a hundred waiters of one key all get it"] = [[
-            local lock = new { timeout = 60, exptime = 60 }
-            assert(lock:lock("key"))
-            return lock:unlock()
-        ]],
-        ["a hundred light threads that only wait for a release all go on with one"] = [[
-            return new({ timeout = 60 }):wait("key") and 1
-        ]],
-    } do
-        it(what .. ", in each of two workers", function ()
-            local here = site.start { workers = 2, locations = with {
-                ["/hundred"] = "ngx.print(in_threads(100, function () " .. wait .. " end))",
-            } }
-            assert(lock:lock("key"))
-            local connections = here:connect_to_each(2)
-            for _, connection in ipairs(connections) do
-                connection:send("/hundred")
-            end
-            await_waiters(200)
-            assert(lock:unlock())
-            for _, connection in ipairs(connections) do
-                assert.equal("100", (connection:receive(60)))
-            end
-            assert.is_true(lock:trylock("key"))
-            assert.equal("", complaints(here))
-        end)
-    end
-
 
     it("a killed light thread that only waited for a release leaves nothing, and tells the others", function ()
         local here = site.start { locations = with { ["/some"] = [[
@@ -188,53 +149,6 @@ describe("in a worker of nginx", function ()
         assert.equal("5", (connection:receive(60)))
         site.await("nothing is left", function () return here:get("/left") == "false" and dict:waiters("key") == 0 end)
     end)
-
-
-    it("a hundred waiters of a hundred keys are woken each by its own, in any order", function ()
-        local here = site.start { locations = with { ["/keys"] = [[
-            local held, threads, done = {}, {}, 0
-            for i = 1, 100 do
-                held[i] = new { exptime = 60 }
-                assert(held[i]:lock("key" .. i))
-                threads[i] = ngx.thread.spawn(function ()
-                    local lock = new { timeout = 60 }
-                    assert(lock:lock("key" .. i))
-                    done = done + lock:unlock()
-                end)
-            end
-            ngx.sleep(0.1)
-            for i = 100, 1, -1 do
-                assert(held[i]:unlock())
-                assert(ngx.thread.wait(threads[i]))
-            end
-            ngx.print(done)
-        ]] } }
-        assert.equal("100", (here:get("/keys", 30)))
-    end)
-
-
-    it("locks go between requests of one worker, and of two", function ()
-        local here = site.start { workers = 2, locations = with { ["/hold"] = [[
-            local lock = new()
-            assert(lock:lock("key"))
-            ngx.say "held"
-            ngx.flush(true)
-            repeat ngx.sleep(0.01) until lock:holder("key").waiters == 2
-            assert(lock:unlock())
-        ]] } }
-        local connections, of = here:connect_to_each(2)
-        local holder = here:connect()
-        holder:send("/hold")
-        site.await("the key is held", function () return lock:holder("key") end)
-        for _, connection in ipairs(connections) do
-            connection:send("/wait")
-        end
-        for pid in pairs(of) do
-            assert.equal("waited", (of[pid]:receive()))
-        end
-        assert.equal("held\n", (holder:receive()))
-    end)
-
 
     it("light threads, coroutines of a request and timers wait alike", function ()
         local here = site.start { locations = with { ["/all"] = [[
@@ -261,7 +175,6 @@ describe("in a worker of nginx", function ()
         assert.equal("111", (connection:receive()))
     end)
 
-
     it("the wake timer ends without waiters and leaves no thread, no descriptor and no line in the log", function ()
         local here = site.start { locations = with() }
         local pid = here:workers()[1]
@@ -286,23 +199,6 @@ describe("in a worker of nginx", function ()
         assert.equal("false", (here:get("/left")))
     end)
 
-
-    it("a worker that is told to exit goes when its last waiter is done", function ()
-        local here = site.start { locations = with() }
-        assert(lock:lock("key"))
-        local before = here:workers()[1]
-        local connection = waiting(here)
-        here:signal("HUP")
-        site.await("new workers", function () return #here:workers() == 2 end)
-        local later = waiting(here)  -- in the new one
-        assert(lock:unlock())
-        assert.equal("waited", (connection:receive()))
-        assert.equal("waited", (later:receive()))
-        site.await("the old worker is gone", function () return not site.alive(before) end, 10)
-        assert.equal("", complaints(here))
-    end)
-
-
     it("in a worker that is told to exit a new wait is woken, too", function ()
         local here = site.start { locations = with { ["/two"] = [[
             local first, second = new { timeout = 30 }, new { timeout = 30 }
@@ -325,8 +221,8 @@ describe("in a worker of nginx", function ()
         assert(second:unlock())
         assert.equal("waited11", (connection:receive()))
         site.await("the old worker is gone", function () return not site.alive(before) end, 10)
+        assert.equal("", complaints(here))
     end)
-
 
     it("a killed light thread leaves nothing, and does not keep what it waited for from others", function ()
         local here = site.start { locations = with { ["/kill"] = [[
@@ -349,7 +245,6 @@ describe("in a worker of nginx", function ()
         assert(lock:lock("key"))
         assert.equal(0, waiters())
     end)
-
 
     it("after light threads that were killed while they waited the next goes on as soon as after none", function ()
         local here = site.start { locations = with { ["/queue"] = [[
@@ -390,7 +285,6 @@ describe("in a worker of nginx", function ()
         end
     end)
 
-
     it("what is free is not refused because of light threads that were killed while they waited", function ()
         local here = site.start { locations = with { ["/refused"] = [[
             local function rwlock() return assert(require("resty.rwlock"):new("spec_nginx", { timeout = 0 })) end
@@ -428,7 +322,6 @@ describe("in a worker of nginx", function ()
         end
     end)
 
-
     it("a client that goes away leaves nothing", function ()
         local here = site.start { server = "lua_check_client_abort on;", locations = with() }
         assert(lock:lock("key"))
@@ -445,7 +338,6 @@ describe("in a worker of nginx", function ()
         await_no_wake_timer(here)
         site.await("nothing is left", function () return here:get("/left") == "false" end)
     end)
-
 
     for what, directive in pairs {
         ["runs no more timers"] = "lua_max_running_timers 1;",
@@ -484,7 +376,6 @@ describe("in a worker of nginx", function ()
         end)
     end
 
-
     it("a wake timer that fails is started again by the next wait", function ()
         local here = site.start { locations = with { ["/break"] = [[
             local sleep = parker.sleep
@@ -507,21 +398,5 @@ describe("in a worker of nginx", function ()
         await_wake_timer(here:workers()[1])
         assert(lock:unlock())
         assert.equal("waited", (connection:receive()))
-    end)
-
-
-    it("each of its requests has a wake timer of its own where the code cache is off", function ()
-        local here = site.start { http = "lua_code_cache off;", locations = with() }
-        assert(lock:lock("key"))
-        local connections = {}
-        for i = 1, 5 do
-            connections[i] = waiting(here)
-        end
-        assert(lock:unlock())
-        for i = 1, 5 do
-            assert.equal("waited", (connections[i]:receive()))
-        end
-        await_no_wake_timer(here)
-        assert.is_nil(here:log():find("[error]", 1, true))
     end)
 end)

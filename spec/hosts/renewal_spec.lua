@@ -1,4 +1,4 @@
--- Tests host/cqueues_job_runner.lua and host/uv_job_runner.lua.
+-- Tests the job runners of host/cqueues.lua and host/uv.lua.
 -- Locks with renew = true in every event loop: they are renewed while the loop runs and their coroutine lives, and keep
 -- no loop from ending.
 
@@ -45,7 +45,6 @@ for _, name in ipairs(loops.names) do
             after_each(process.clean_up)
 
             local start = loops.starter(name)
-
 
             it("a lock is renewed while its coroutine lives, and lapses when that has ended without unlock", function ()
                 expect.in_time(function ()
@@ -94,7 +93,6 @@ for _, name in ipairs(loops.names) do
                 end)
             end)
 
-
             it("a lock that is held and renewed keeps no loop from ending, and a second loop renews, too", function ()
                 local child = start([[
                     local locks = {}
@@ -114,7 +112,6 @@ for _, name in ipairs(loops.names) do
                 assert.equal("true\ntrue\ntrue\n1\n1\n", child:hear_all())
                 assert.equal(0, child:wait())
             end)
-
 
             it("the renewal that finds a lock lost calls on_lost once, which may wait and may fail", function ()
                 local text = start([[
@@ -148,7 +145,6 @@ for _, name in ipairs(loops.names) do
                 assert.matches("calls\t1\tnil\tnot owner\n$", text)
             end)
 
-
             it("a loop that stands still for longer than exptime loses its lock, and on_lost is told", function ()
                 local child = start [[
                     local lost
@@ -170,49 +166,6 @@ for _, name in ipairs(loops.names) do
                 child:expect "key not owner"
                 lock:unlock()
             end)
-
-
-            it("what a process renews is free when it is killed, though it has a forked child", function ()
-                local child = start [[
-                    local ffi = require "ffi"
-                    ffi.cdef "int fork(void); int usleep(unsigned int); void _exit(int);"
-                    spawn(function ()
-                        local lock = new { exptime = 60, renew = true, on_lost = print }
-                        assert(lock:lock("key"))
-                        if ffi.C.fork() == 0 then
-                            ffi.C.usleep(2000000)
-                            ffi.C._exit(0)
-                        end
-                        say "locked"
-                        sleep(30)
-                    end)
-                    run()
-                ]]
-                child:expect "locked"
-                assert.is_true(is_held())
-                child:kill()
-                assert.equal(-9, child:wait())
-                local lock = assert(resty_lock:new("spec_hosts", { timeout = 20 }))
-                assert.is_true(lock:lock("key") < 10)
-                lock:unlock()
-            end)
-
-
-            it("rwlocks are renewed as well", function ()
-                assert.equal("lost\ttrue\nnil\tnot owner\n", start([[
-                    spawn(function ()
-                        local lost
-                        local lock = assert(require("resty.rwlock"):new("spec_hosts", {
-                            exptime = 0.3, renew = true, on_lost = function () lost = true end }))
-                        assert(lock:wrlock("key"))
-                        shdict.open("spec_hosts"):delete("key")
-                        await(function () return lost end)
-                        say("lost", lost)
-                        say(lock:unlock())
-                    end)
-                    run()
-                ]]):hear_all())
-            end)
         end)
     end
 end
@@ -230,15 +183,6 @@ describe("where no loop runs the caller", function ()
             end)
         end
     end
-
-
-    it("nor for a host of the program's own", function ()
-        assert.equal("nil\t" .. CANNOT_RENEW .. "\n", loops.start("wait_fd of its own", [[
-            spawn(function () say(new({ renew = true }):lock("key")) end)
-            run()
-        ]]):hear_all())
-    end)
-
 
     for _, name in ipairs { "luv", "neovim" } do
         it(name .. ": what a callback of the loop takes is renewed as long as its object is there", function ()
@@ -262,7 +206,6 @@ describe("where no loop runs the caller", function ()
         end)
     end
 
-
     it("neovim: on_lost may call the editor, also for what the main program took", function ()
         assert.equal("false\t1\n", loops.start("neovim", [[
             local lost
@@ -275,7 +218,6 @@ describe("where no loop runs the caller", function ()
             vim.wait(20000, function () return lost end)
         ]]):hear_all())
     end)
-
 
     it("luv: a program that closes all handles has its next locks renewed", function ()
         assert.equal("true\n", loops.start("luv", [[

@@ -4,14 +4,11 @@
 
 local ffi = require "ffi"
 local names_of = require "spec.support.names"
-local core = require "resty.holdfast.core"
 local shdict = require "resty.shdict"
 local worker = require "spec.side_by_side.worker"
 
 local ngx = ngx  -- luacheck: ignore 113
-local now = core.C.holdfast_now
-local random = math.random
-local say = worker.say
+local now, random, say = require("resty.holdfast.core").C.holdfast_now, math.random, worker.say
 
 local THREADS = 500
 local ROUNDS = 20
@@ -109,17 +106,6 @@ local function one_round(key)
 end
 
 
-local function in_threads(count, fn)
-    local threads = {}
-    for i = 1, count do
-        threads[i] = ngx.thread.spawn(fn, i)
-    end
-    for i = 1, count do
-        assert(ngx.thread.wait(threads[i]))
-    end
-end
-
-
 -- Of times too long to sleep, too: from 1 ms, as less is never to the original, to 10^10 s.
 local function compare_long_times()
     for digits = -2, 10 do
@@ -166,12 +152,12 @@ worker.run(function ()
     theirs = ngx.shared.side_by_side_time
     ours = assert(shdict.open("side_by_side_time", { size = "4m", persist = false }))
     say("times", compare_long_times())
-    in_threads(THREADS, function (number)
+    worker.in_threads(THREADS, function (number)
         for _ = 1, ROUNDS do
             one_round("key " .. number)
         end
     end)
     say("rounds", THREADS * ROUNDS)
-    in_threads(20, hold)
+    worker.in_threads(20, hold)
     say("leases", 20 * ROUNDS)
 end)

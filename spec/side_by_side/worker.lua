@@ -17,16 +17,25 @@ end
 
 
 function _M.run(task)
-    assert(ngx.timer.at(0, function (premature)
-        if premature then
-            return
-        end
+    assert(ngx.timer.at(0, function ()
         local ok, err = xpcall(task, debug.traceback)
         if not ok then
             _M.say("failed", (tostring(err):gsub("\n", " ")))
         end
         _M.say("end")
     end))
+end
+
+
+-- Runs the task in light threads, with the number of each, and returns when all have ended.
+function _M.in_threads(count, task)
+    local threads = {}
+    for i = 1, count do
+        threads[i] = ngx.thread.spawn(task, i)
+    end
+    for i = 1, count do
+        assert(ngx.thread.wait(threads[i]))
+    end
 end
 
 

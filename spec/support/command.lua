@@ -1,19 +1,11 @@
 -- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
 
-local files, shell, waits = require "spec.support" ("files", "shell", "waits")
 local ffi = require "ffi"
+local files, process, shell, waits = require "spec.support" ("files", "process", "shell", "waits")
 
 ffi.cdef [[
-int fork(void);
-int execv(const char *path, char *const arguments[]);
 int setpgid(int pid, int group);
 int open(const char *path, int flags, ...);
-int dup2(int from, int to);
-int setenv(const char *name, const char *value, int overwrite);
-int unsetenv(const char *name);
-void _exit(int status);
-int waitpid(int pid, int *status, int options);
-int kill(int pid, int signal);
 void (*signal(int number, void (*handler)(int)))(int);
 char *mkdtemp(char *path);
 char *realpath(const char *path, char *resolved);
@@ -85,14 +77,21 @@ end
 
 -- Ends every process of the groups that start() has made, and forgets the folder.
 function _M.tear_down()
-    for _, process in ipairs(running) do
-        C.kill(-process.pid, KILL)
-        if not process.status then
-            C.waitpid(process.pid, nil, 0)
+    for _, one in ipairs(running) do
+        C.kill(-one.pid, KILL)
+        if not one.status then
+            C.waitpid(one.pid, nil, 0)
         end
     end
     running = {}
     os.execute("rm -rf '" .. folder .. "' " .. _M.world())
+end
+
+-- To be called in the body of a describe: a folder and a world for each claim.
+function _M.fixture()
+    local busted = require "busted"
+    busted.before_each(_M.set_up)
+    busted.after_each(_M.tear_down)
 end
 
 local Process = {}
@@ -136,26 +135,6 @@ local function stop_ignoring()
     end
 end
 
-local function exec_child(program, arguments, environment, name)
-    C.setpgid(0, 0)
-    stop_ignoring()
-    C.setenv("HOLDFAST_DIR", _M.world(), 1)
-    C.unsetenv("HOLDFAST_DICTS")
-    for key, value in pairs(environment) do
-        C.setenv(key, value, 1)
-    end
-    C.dup2(C.open("/dev/null", 0), 0)
-    C.dup2(C.open(_M.path(name .. ".out"), O_WRITE_NEW, ffi.cast("int", 384)), 1)
-    C.dup2(C.open(_M.path(name .. ".err"), O_WRITE_NEW, ffi.cast("int", 384)), 2)
-    local values = ffi.new("const char *[?]", #arguments + 2)
-    values[0] = program
-    for i, argument in ipairs(arguments) do
-        values[i] = argument
-    end
-    C.execv(program, ffi.cast("char *const *", values))
-    C._exit(127)
-end
-
 local started = 0
 
 -- start("run", "--workers", "2", path [, environment]); the arguments are passed as they are, through no shell.
@@ -164,22 +143,27 @@ function _M.start(...)
     local environment = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
     started = started + 1
     local name = "process" .. started
-    local pid = C.fork()
-    assert(pid >= 0, "fork failed")
-    if pid == 0 then
-        exec_child(environment.PROGRAM or _M.program, arguments, environment, name)
+    local env = { HOLDFAST_DIR = _M.world(), HOLDFAST_DICTS = false }
+    for key, value in pairs(environment) do
+        env[key] = value
     end
+    local pid = process.spawn({ environment.PROGRAM or _M.program, unpack(arguments) }, env, function ()
+        C.setpgid(0, 0)
+        stop_ignoring()
+        C.dup2(C.open("/dev/null", 0), 0)
+        C.dup2(C.open(_M.path(name .. ".out"), O_WRITE_NEW, ffi.cast("int", 384)), 1)
+        C.dup2(C.open(_M.path(name .. ".err"), O_WRITE_NEW, ffi.cast("int", 384)), 2)
+    end)
     C.setpgid(pid, pid)  -- both sides do it: neither can know which is first
-    local process = setmetatable({ pid = pid, name = name }, Process)
-    running[#running + 1] = process
-    return process
+    running[#running + 1] = setmetatable({ pid = pid, name = name }, Process)
+    return running[#running]
 end
 
 -- The same, to its end: the status, standard output, standard error.
 function _M.run(...)
-    local process = _M.start(...)
-    local ended = assert(process:wait(), "the command did not end")
-    return ended, process:out(), process:err()
+    local one = _M.start(...)
+    local ended = assert(one:wait(), "the command did not end")
+    return ended, one:out(), one:err()
 end
 
 return _M

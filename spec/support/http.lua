@@ -74,10 +74,14 @@ function Connection:close()
 end
 
 
+local function send_bytes(self, bytes)
+    assert(C.send(self.socket, bytes, #bytes, NO_SIGNAL) == #bytes, "the server does not listen")
+end
+
+
 -- Asks, and does not wait for the answer.
 function Connection:send(path)
-    local request = "GET " .. path .. " HTTP/1.1\r\nHost: spec\r\n\r\n"
-    assert(C.send(self.socket, request, #request, NO_SIGNAL) == #request, "the server does not listen")
+    send_bytes(self, "GET " .. path .. " HTTP/1.1\r\nHost: spec\r\n\r\n")
 end
 
 
@@ -160,6 +164,21 @@ end
 function Connection:get(path, seconds)
     self:send(path)
     return self:receive(seconds)
+end
+
+
+-- Sends these bytes over a connection of their own: all that the server answers until it closes that.
+function _M.answer_to(path, bytes)
+    local connection = _M.connect(path)
+    send_bytes(connection, bytes)
+    local buffer, text = ffi.new("char[4096]"), ""
+    repeat
+        assert(readable(connection, PATIENCE * 1000), "no end in time")
+        local count = tonumber(C.read(connection.socket, buffer, 4096))
+        text = text .. ffi.string(buffer, math.max(count, 0))
+    until count <= 0
+    connection:close()
+    return text
 end
 
 

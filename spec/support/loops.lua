@@ -1,7 +1,7 @@
 -- Programs of every event loop that holdfast knows, for claims that hold in all of them. Each runs in a process of its
 -- own.
 
-local names_of, neovim, process = require "spec.support" ("names", "neovim", "process")
+local command, names_of, neovim, process = require "spec.support" ("command", "names", "neovim", "process")
 
 local _M = {}
 
@@ -139,6 +139,14 @@ _M.hosts = setmetatable({ ["new copas"] = "copas" }, { __index = function (_, na
 
 _M.names = names_of(_M.LOOPS)
 
+-- The loop of examples/embed, which is started as a loop by conformance_spec.lua only.
+_M.LOOPS.embed = [[
+    local begin, sleep = spawn, sleep
+    local function spawn(fn) begin(watched(fn)) end
+    local function run() while live > 0 do sleep(0.001) end end
+]]
+local EMBED = command.program:match("^(.*)/") .. "/examples/embed/embed"
+
 
 -- What comes before everything else, so that the library of the loop is found.
 function _M.path(name)
@@ -149,8 +157,11 @@ end
 
 -- A child that runs `source` as a program of the host; process.lua says what options are.
 function _M.start(name, source, options)
-    local start_in = name == "neovim" and neovim.start or process.start
-    return start_in(_M.path(name) .. _M.COMMON .. _M.LOOPS[name] .. TOOLS .. source, options)
+    source = _M.path(name) .. _M.COMMON .. _M.LOOPS[name] .. TOOLS .. source
+    if name == "embed" then
+        return process.start({ EMBED, process.script(source) }, options)
+    end
+    return (name == "neovim" and neovim.start or process.start)(source, options)
 end
 
 

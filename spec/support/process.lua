@@ -1,8 +1,8 @@
--- Real child processes for specs: `luajit -e SOURCE`, talked to line by line. Every wait is bounded, and whatever is
--- still running when a test ends is killed by its pid.
+-- Real child processes for specs: `luajit -e SOURCE` or any program, talked to line by line. Every wait is bounded, and
+-- whatever is still running when a test ends is killed by its pid.
 
+local files, waits = require "spec.support" ("files", "waits")
 local ffi = require "ffi"
-local waits = require "spec.support.waits"
 
 ffi.cdef [[
 int fork(void);
@@ -74,7 +74,15 @@ local function pipe()
 end
 
 
-local function become(source, env)
+-- Starts a program, a list with its arguments, once prepare() has run in the new process. env: variables to set (false:
+-- to unset). Returns the process id.
+function _M.spawn(words, env, prepare)
+    local pid = C.fork()
+    assert(pid >= 0, "no process")
+    if pid ~= 0 then
+        return pid
+    end
+    prepare()
     for name, value in pairs(env) do
         if value == false then
             C.unsetenv(name)
@@ -82,20 +90,25 @@ local function become(source, env)
             C.setenv(name, value, 1)
         end
     end
-    local arguments = ffi.new("const char *[4]", "luajit", "-e", PREAMBLE .. source, nil)
-    C.execvp("luajit", ffi.cast("char *const *", arguments))
+    local arguments = ffi.new("const char *[?]", #words + 1)
+    for i, word in ipairs(words) do
+        arguments[i - 1] = word
+    end
+    C.execvp(words[1], ffi.cast("char *const *", arguments))
+    local message = "cannot start " .. words[1] .. ": is it built?\n"
+    C.write(1, message, #message)
     C._exit(127)
 end
 
 
--- Starts a child. options.env: variables to set (false: to unset); options.stderr: also hear what it writes there.
-function _M.start(source, options)
+-- Starts a child: a Lua source, or a program and its arguments in a list. options.env: variables to set (false: to
+-- unset); options.stderr: also hear what it writes there.
+function _M.start(what, options)
     options = options or {}
     local child_in, input = pipe()
     local output, child_out = pipe()
-    local pid = C.fork()
-    assert(pid >= 0, "no process")
-    if pid == 0 then
+    local words = type(what) == "table" and what or { "luajit", "-e", PREAMBLE .. what }
+    local pid = _M.spawn(words, options.env or {}, function ()
         C.dup2(child_in, 0)
         C.dup2(child_out, 1)
         if options.stderr then
@@ -104,13 +117,28 @@ function _M.start(source, options)
         for descriptor = 3, 63 do
             C.close(descriptor)
         end
-        become(source, options.env or {})
-    end
+    end)
     C.close(child_in)
     C.close(child_out)
     local child = setmetatable({ pid = pid, input = input, output = output, text = "" }, Child)
     running[child] = true
     return child
+end
+
+
+-- The path of a file with the source, for programs that run Lua files. It has say() and hear(), and removes itself.
+function _M.script(source)
+    local path = os.tmpname()
+    return files.write(path, ([[
+os.remove(%q)
+io.stdout:setvbuf("line")
+local hear = function () return io.read("*l") end
+local function say(...)
+    local words = { ... }
+    for i = 1, select("#", ...) do words[i] = tostring(words[i]) end
+    io.stdout:write(table.concat(words, "\t"), "\n")
+end
+]]):format(path) .. source)
 end
 
 

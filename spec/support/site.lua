@@ -15,8 +15,7 @@
 --       },
 --   }
 
-local files, http, nginx, process, shell, waits =
-    require "spec.support" ("files", "http", "nginx", "process", "shell", "waits")
+local files, http, process, shell, waits = require "spec.support" ("files", "http", "process", "shell", "waits")
 local ffi = require "ffi"
 
 local C = ffi.C
@@ -35,8 +34,12 @@ events { worker_connections $connections; $events }
 $stream
 http {
   access_log off;
-  $temporary
-  lua_package_path "$root/lua/?.lua;;";
+  client_body_temp_path $folder/body;
+  fastcgi_temp_path $folder/fastcgi;
+  proxy_temp_path $folder/proxy;
+  scgi_temp_path $folder/scgi;
+  uwsgi_temp_path $folder/uwsgi;
+  lua_package_path "$root/lua/?.lua;$root/?.lua;;";
   $dictionaries
   $http
   server {
@@ -51,7 +54,7 @@ http {
 }
 ]]
 
-local _M = { missing = nginx.missing, missing_stream = nginx.missing_stream, alive = waits.alive }
+local _M = { alive = waits.alive }
 
 -- What a location may begin with: in_threads(count, fn) runs fn(i) in so many light threads at a time, and adds up what
 -- they return.
@@ -69,6 +72,14 @@ _M.IN_THREADS = [[
     end
 ]]
 
+-- What a location may end with: it holds "key" by `lock` until `dict` says "go".
+_M.HOLD = [[
+    assert(lock:lock("key"))
+    dict:set("held", true)
+    while not dict:get("go") do ngx.sleep(0.005) end
+    ngx.print(lock:unlock())
+]]
+
 local Site = {}
 Site.__index = Site
 
@@ -76,6 +87,34 @@ local running = {}
 
 -- Of the signals that nginx knows, for signal().
 local SIGNALS = { HUP = 1, KILL = 9, QUIT = 3, TERM = 15, USR1 = 10, WINCH = 28 }
+
+local program, load_modules
+
+
+-- The path of nginx and its load_module lines; nil if there is none with Lua.
+local function find()
+    if not program then
+        program, load_modules = shell.output("scripts/find-nginx 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
+    end
+    return program, load_modules
+end
+
+
+-- Nil, or why there is no nginx with Lua.
+function _M.missing()
+    return not find() and shell.output("scripts/find-nginx 2>&1 >/dev/null") or nil
+end
+
+
+-- The same of Lua in stream { }.
+function _M.missing_stream()
+    local why = _M.missing()
+    if not why and not load_modules:find("stream_lua", 1, true)
+       and not shell.output(program .. " -V 2>&1"):find("%-%-add%-module=%S*stream%S*lua") then
+        return program .. " has no Lua in stream (not in Debian 12)"
+    end
+    return why
+end
 
 
 -- The first true value of condition(); an error that names what did not happen if there is none in time.
@@ -170,24 +209,26 @@ local function listen_line(_, address)
 end
 
 
--- What stands in the file for this site; also to write another before a reload.
+-- What stands in the file for this site; also to write another before a reload. What is no name there stays as it is.
 local function configuration(self, options)
-    return nginx.fill(CONFIGURATION, {
+    local root = self.copy or shell.output("pwd")
+    return (CONFIGURATION:gsub("%$(%w+)", {
+        load = select(2, find()),
         folder = self.folder,
-        root = self.copy,
-        user = nginx.user(options.user),
+        root = root,
+        user = shell.output("id -u") == "0" and "user " .. (options.user or "root") .. ";" or "",
         workers = tostring(options.workers or 1),
         connections = tostring(options.connections or 512),
         main = options.main or "",
         events = options.events or "",
         http = options.http or "",
         stream = options.stream and ('stream {\n  lua_package_path "%s/lua/?.lua;;";\n  %s\n}'):format(
-            self.copy or shell.output("pwd"), options.stream) or "",
+            root, options.stream) or "",
         server = options.server or "",
         listen = lines_of(options.listen, listen_line),
         dictionaries = lines_of(options.dictionaries, dictionary_line),
         locations = lines_of(options.locations, location_line),
-    })
+    }))
 end
 
 
@@ -226,7 +267,9 @@ function _M.start(options)
     end
     self.copy = options.user and copy_for_others(env)
     self:configure(options)
-    self.master = nginx.launch(self.folder, { stderr = true, env = env })
+    shell.output("mkdir -p '" .. self.folder .. "/logs'")  -- nginx looks there until it has read where its log is
+    self.master = process.start({ find(), "-p", self.folder, "-c", self.folder .. "/nginx.conf" },
+                                { stderr = true, env = env })
     local ok, err = pcall(_M.await, "nginx answers", function ()
         assert(_M.alive(self.master.pid), "nginx does not start")
         return pcall(self.get, self, "/worker") and #self:workers() == self.count
@@ -235,6 +278,17 @@ function _M.start(options)
         error(err .. "; its log:\n" .. self:log() .. (select(2, pcall(self.master.hear, self.master, 1)) or ""), 2)
     end
     return self
+end
+
+
+-- Starts one process, which runs a Lua file of the project and has these dictionaries: the child, to be heard.
+function _M.start_file(file, dictionaries)
+    return _M.start({
+        workers = 0,
+        main = "master_process off; env HOLDFAST_SPEC_SEED;",
+        dictionaries = dictionaries,
+        http = ("init_worker_by_lua_file %s/%s;"):format(shell.output("pwd"), file),
+    }).master
 end
 
 

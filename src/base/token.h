@@ -1,4 +1,4 @@
-// The name of one process in one world, never reused.
+// The name of one process in one world, never reused; and what is known about the life of a process.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +28,13 @@ constexpr std::uint32_t owner_bits(Token token) noexcept {
 }
 constexpr std::uint32_t slot_of_owner(std::uint32_t bits) noexcept { return (bits >> kOwnerSlotShift & 0x7FF) - 1; }
 constexpr std::uint64_t generation_of_owner(std::uint32_t bits) noexcept { return bits & kOwnerGenerationMask; }
+
+/// Whether a process lives. unknown: the kernel cannot be asked. Report that, and take nothing over.
+///
+/// The proof is the record lock on its slot (world/process_table.h), which ends with its memory map. So a killed
+/// process counts as alive until the kernel has freed its memory: 0.2 to 0.3 s for each GB, longer with a core dump. A
+/// child of vfork or posix_spawn that has not called exec yet uses the same memory and keeps it, too. A pidfd is no
+/// earlier.
+enum class Liveness { dead, alive, unknown };
 
 }  // namespace holdfast

@@ -12,7 +12,7 @@
 #include "capi/handle.h"
 #include "capi/request.h"
 #include "dict/gate.h"
-#include "lock/blocking.h"
+#include "lock/acquire.h"
 #include "lock/lock_info.h"
 
 using namespace holdfast;
@@ -45,15 +45,15 @@ int check_timeout(double timeout) noexcept {
   return std::isnan(timeout) ? fail(Code::invalid, "bad timeout: expected a number of seconds") : HOLDFAST_OK;
 }
 
-int to_permits_of(const holdfast_request& given, PermitsRequest& request) {
+int want_kind(const holdfast_request& given, Request& request) {
   switch (given.kind) {
     case HOLDFAST_HELD_LOCK:
       if (given.want == 0 && given.total == 0) return HOLDFAST_OK;
       return fail(Code::invalid, "bad request: want and total are for permits, and its kind is HOLDFAST_HELD_LOCK");
     case HOLDFAST_HELD_RWLOCK:
-      return to_permits(HOLDFAST_RWLOCK, given.want, given.total, request);
+      return want_permits(HOLDFAST_RWLOCK, given.want, given.total, request);
     case HOLDFAST_HELD_SEMAPHORE:
-      return to_permits(HOLDFAST_SEMAPHORE, given.want, given.total, request);
+      return want_permits(HOLDFAST_SEMAPHORE, given.want, given.total, request);
     default:
       return fail(Code::invalid, "bad kind of a request: expected a holdfast_held");
   }
@@ -99,7 +99,10 @@ int holdfast_lock(holdfast_dict* dict, const char* key, size_t key_length, doubl
     Lease granted;
     std::vector<std::string> none;
     *lease = {};
-    const Code code = lock_blocking(unwrap(dict), {key, key_length}, {.exptime = exptime}, timeout, granted, none);
+    const auto request = [&] { return Request{.exptime = exptime, .waits_next = timeout > 0, .blocks = timeout > 0}; };
+    const std::string_view name(key, key_length);
+    Code code = lock_try(unwrap(dict), name, exptime, kNoTask, granted, request);
+    if (code != Code::ok) code = go_on_blocking(unwrap(dict), name, request(), timeout, code, granted, none);
     *lease = {granted.owner, granted.sequence};
     return code == Code::ok ? HOLDFAST_OK : outcome_of_wait(code, unwrap(dict), none);
   });
@@ -113,23 +116,20 @@ int holdfast_acquire(holdfast_dict* dict, const char* key, size_t key_length, co
     if (const int bad = read_request(*request, given)) return bad;
     if (const int bad = check_seconds("exptime", given.exptime)) return bad;
     if (const int bad = check_timeout(given.timeout)) return bad;
-    PermitsRequest wanted{{.exptime = given.exptime,
-                           .holder_task = given.holder_task,
-                           .task = given.task,
-                           .fair = given.fair != 0,
-                           .holds = to_holds(given.holds)},
-                          {},
-                          0,
-                          0};
-    if (const int bad = to_permits_of(given, wanted)) return bad;
+    Request wanted{.exptime = given.exptime,
+                   .holder_task = given.holder_task,
+                   .task = given.task,
+                   .fair = given.fair != 0,
+                   .holds = to_holds(given.holds),
+                   .waits_next = given.timeout > 0,
+                   .blocks = given.timeout > 0};
+    if (const int bad = want_kind(given, wanted)) return bad;
     Lease granted;
     std::vector<std::string> cycle;
     *lease = {};
     const std::string_view name(key, key_length);
     Dictionary& dictionary = unwrap(dict);
-    const Code code = given.kind == HOLDFAST_HELD_LOCK
-                          ? lock_blocking(dictionary, name, wanted.request, given.timeout, granted, cycle)
-                          : permits_blocking(dictionary, name, wanted, given.timeout, granted, cycle);
+    const Code code = acquire_blocking(dictionary, name, wanted, given.timeout, granted, cycle);
     *lease = {granted.owner, granted.sequence};
     if (code != Code::ok) return outcome_of_wait(code, dictionary, cycle);
     if (given.why != nullptr) {  // left out where there is no memory for it

@@ -1,8 +1,11 @@
-// Dictionaries: check the arguments, call one thing, map the result.
+// Dictionaries and their lists: check the arguments, call one thing, map the result.
 #include "dict/dictionary.h"
 
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
 #include "capi/handle.h"
-#include "capi/value.h"
 #include "dict/registry.h"
 
 using namespace holdfast;
@@ -34,8 +37,60 @@ int check_name_given(const char* name, std::size_t length) noexcept {
   return length <= kQuotable ? HOLDFAST_OK : fail_number("length of a dictionary's name", length, "1 to 250");
 }
 
+/// False if the type cannot be stored.
+inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
+                     ValueIn& value) noexcept {
+  if (type == HOLDFAST_NUMBER) {  // before all others: a comparison less for the most frequent one
+    value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
+    return true;
+  }
+  switch (type) {
+    case HOLDFAST_BOOLEAN:
+      value = {EntryType::boolean, flags, number != 0.0 ? 1U : 0U, nullptr, 8};
+      return true;
+    case HOLDFAST_STRING:
+      value = {EntryType::string, flags, 0, data, length};
+      return true;
+    case HOLDFAST_TABLE:
+      value = {EntryType::table, flags, 0, data, length};
+      return true;
+    default:
+      return false;
+  }
+}
+
+inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
+  value.flags = out.flags;
+  switch (out.type) {
+    case EntryType::number:
+      value.type = HOLDFAST_NUMBER;
+      value.number = std::bit_cast<double>(out.bits);
+      break;
+    case EntryType::string:
+      value.type = HOLDFAST_STRING;
+      value.size = out.size;
+      break;
+    case EntryType::table:
+      value.type = HOLDFAST_TABLE;
+      value.size = out.size;
+      break;
+    default:
+      value.type = HOLDFAST_BOOLEAN;
+      value.number = out.bits != 0 ? 1.0 : 0.0;
+  }
+}
+
+/// Where to copy a value.
+inline ValueOut room_in(const holdfast_value& value) noexcept {
+  ValueOut out;  // the rest is set where it means something
+  out.wanted = 0;
+  out.buffer = value.data;
+  out.capacity = value.capacity;
+  return out;
+}
+
 bool to_value(const holdfast_value& given, ValueIn& value) noexcept {
-  return capi::to_value(given.type, given.data, given.size, given.number, given.flags, value);
+  return to_value(given.type, given.data, given.size, given.number, given.flags, value);
 }
 
 inline int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_value& value) noexcept {
@@ -50,6 +105,11 @@ inline int give(Code code, holdfast_dict* dict, const ValueOut& out, holdfast_va
 
 void report(const Effect& effect, int* forcible) noexcept {
   if (forcible != nullptr && effect.evicted) *forcible = 1;
+}
+
+int check_end(int end) noexcept {
+  return end == HOLDFAST_LEFT || end == HOLDFAST_RIGHT ? HOLDFAST_OK
+                                                       : fail(Code::invalid, "bad end: expected left (0) or right (1)");
 }
 
 }  // namespace
@@ -182,5 +242,34 @@ int holdfast_expire(holdfast_dict* dict, const char* key, size_t key_length, dou
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     return outcome(unwrap(dict).expire({key, key_length}, exptime), unwrap(dict));
+  });
+}
+
+int holdfast_push(holdfast_dict* dict, const char* key, size_t key_length, int end, int type, const char* data,
+                  size_t length, double number, uint32_t* count) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_end(end)) return bad;
+    ValueIn value{};
+    if ((type != HOLDFAST_NUMBER && type != HOLDFAST_STRING) || !to_value(type, data, length, number, 0, value))
+      return fail(Code::invalid, "bad value type: expected number or string");
+    return outcome(unwrap(dict).push({key, key_length}, static_cast<End>(end), value, *count), unwrap(dict));
+  });
+}
+
+int holdfast_pop(holdfast_dict* dict, const char* key, size_t key_length, int end, holdfast_value* value) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_end(end)) return bad;
+    ValueOut out = room_in(*value);
+    return give(unwrap(dict).pop({key, key_length}, static_cast<End>(end), out), dict, out, *value);
+  });
+}
+
+int holdfast_llen(holdfast_dict* dict, const char* key, size_t key_length, uint32_t* count) {
+  return guarded([&]() -> int {
+    *count = 0;
+    if (const int bad = check_key(key, key_length)) return bad;
+    return outcome(unwrap(dict).list_length({key, key_length}, *count), unwrap(dict));
   });
 }

@@ -11,8 +11,6 @@
 
 namespace holdfast::capi {
 
-using platform::About;
-
 namespace {
 
 // The code of the last call of this thread that failed.
@@ -24,12 +22,12 @@ int note(Code code) noexcept { return code_of_failure = static_cast<int>(code); 
 }  // namespace
 
 int fail(const Status& status) noexcept {
-  platform::keep_sentence(About::call, status.message);
+  platform::keep_sentence(status.message);
   return note(status.code);
 }
 
 int fail(Code code, const char* message) noexcept {
-  platform::keep_literal(About::call, message);
+  platform::keep_literal(message);
   return note(code);
 }
 
@@ -39,7 +37,7 @@ int fail_timeout(World& world) noexcept {
   constexpr const char* kUnnamed = "the process that changes this part of the dictionary is stopped";
   const ProcessSlot* const slot = world.owner_slot(shmtx_blocker());
   if (slot == nullptr) return fail(Code::timeout, kUnnamed);
-  platform::keep_formatted(About::call, kUnnamed, "process %u, which changes this part of the dictionary, is stopped",
+  platform::keep_formatted(kUnnamed, "process %u, which changes this part of the dictionary, is stopped",
                            slot->pid.load(std::memory_order_relaxed));
   return note(Code::timeout);
 }
@@ -50,14 +48,13 @@ void fail_too_large(Dictionary& dictionary) noexcept {
   const auto room = static_cast<unsigned long long>(dictionary.room_for_one());
   const auto most = static_cast<unsigned long long>(dictionary.value_max_if_asked_for());
   if (most > dictionary.value_max())
-    platform::keep_formatted(About::call, kUnnamed,
+    platform::keep_formatted(kUnnamed,
                              "key and value are too large: a dictionary of %llu bytes takes at most %llu for both; "
                              "made with the option largest, it takes values of up to %llu",
                              size, room, most);
   else
-    platform::keep_formatted(About::call, kUnnamed,
-                             "key and value are too large: a dictionary of %llu bytes takes at most %llu for both",
-                             size, room);
+    platform::keep_formatted(
+        kUnnamed, "key and value are too large: a dictionary of %llu bytes takes at most %llu for both", size, room);
 }
 
 bool has_file_mutex(Dictionary& dictionary) noexcept {
@@ -72,13 +69,12 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   switch (code) {
     case Code::removed:
       if (dictionary.was_cut_short()) {
-        platform::keep_formatted(About::call, "the dictionary's file was cut short by somebody, so it was removed",
+        platform::keep_formatted("the dictionary's file was cut short by somebody, so it was removed",
                                  "the file of dictionary %s was cut short by somebody, so it was removed",
                                  dictionary.quoted_name());
         break;
       }
-      platform::keep_formatted(About::call, "the dictionary was removed", "dictionary %s was removed",
-                               dictionary.quoted_name());
+      platform::keep_formatted("the dictionary was removed", "dictionary %s was removed", dictionary.quoted_name());
       break;
     case Code::too_large:
       fail_too_large(dictionary);
@@ -89,14 +85,14 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
       return fail(code, "called from inside another holdfast call of this thread");
     case Code::system:
       if (dictionary.world().known_token() == kNobody) {
-        platform::keep_sentence(About::call, platform::kept_sentence(About::entering));
+        World::keep_last_failure();
         return note(World::last_failure_code());
       }
       if (!has_file_mutex(dictionary)) {
         const Status trouble = dictionary.world().judge_trouble();
         return trouble.ok() ? fail(code, "it cannot be told whether the process in the way lives") : fail(trouble);
       }
-      platform::keep_formatted(About::call, "cannot lock the file of a dictionary with the mutex \"file\"",
+      platform::keep_formatted("cannot lock the file of a dictionary with the mutex \"file\"",
                                "cannot lock the file of dictionary %s with the mutex \"file\": no descriptor is "
                                "left, or this process cannot open the file any more",
                                dictionary.quoted_name());
@@ -110,6 +106,12 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   return note(code);
 }
 
+int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept {
+  keys.size = packed.size();
+  count = packed.count();
+  return packed.fit() ? static_cast<int>(HOLDFAST_OK) : fail(Code::buffer, "");
+}
+
 int fail_key(const char* key, std::size_t length) noexcept {
   if (key == nullptr) return fail(Code::invalid, "nil key");
   if (length == 0) return fail(Code::invalid, "empty key");
@@ -117,14 +119,14 @@ int fail_key(const char* key, std::size_t length) noexcept {
 }
 
 int fail_seconds(const char* name, double seconds) noexcept {
-  platform::keep_formatted(About::call, "bad number of seconds: expected 0 or more",
+  platform::keep_formatted("bad number of seconds: expected 0 or more",
                            "bad \"%s\": %f, expected a number of seconds, 0 or more", name, seconds);
   return note(Code::invalid);
 }
 
 int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept {
-  platform::keep_formatted(About::call, "bad number", "bad %s %llu: expected %s", name,
-                           static_cast<unsigned long long>(given), expected);
+  platform::keep_formatted("bad number", "bad %s %llu: expected %s", name, static_cast<unsigned long long>(given),
+                           expected);
   return note(Code::invalid);
 }
 
@@ -134,19 +136,19 @@ int fail_exception() noexcept {
   } catch (const std::bad_alloc&) {
     return fail(Code::no_memory, "out of memory");
   } catch (const std::exception& error) {
-    platform::keep_sentence(About::call, error.what());
+    platform::keep_sentence(error.what());
   } catch (...) {
-    platform::keep_literal(About::call, "an unexpected fault");
+    platform::keep_literal("an unexpected fault");
   }
   return note(Code::system);
 }
 
 }  // namespace holdfast::capi
 
-const char* holdfast_error(void) { return holdfast::platform::lasting_sentence(holdfast::platform::About::call); }
+const char* holdfast_error(void) { return holdfast::platform::lasting_sentence(); }
 
 const char* holdfast_strerror(int code) {
-  const char* const sentence = holdfast::platform::kept_sentence(holdfast::platform::About::call);
+  const char* const sentence = holdfast::platform::kept_sentence();
   const bool is_about_it = code != HOLDFAST_OK && code == holdfast::capi::code_of_failure && *sentence != '\0';
   return is_about_it ? sentence : holdfast_code_text(code);
 }

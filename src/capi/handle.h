@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "dict/dictionary.h"
+#include "dict/packed_keys.h"
 #include "holdfast.h"
 
 namespace holdfast::capi {
@@ -30,6 +31,9 @@ int fail_exception() noexcept;
 inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
+
+/// The code of a call that gives keys: BUFFER if they did not fit. `keys.size` says how much room they take.
+int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 
 /// Ok if the key is 1 to HOLDFAST_KEY_MAX bytes.
 inline int check_key(const char* key, std::size_t length) noexcept {

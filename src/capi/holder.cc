@@ -8,7 +8,6 @@
 
 #include "capi/handle.h"
 #include "dict/expiry.h"
-#include "lock/lock_look.h"
 #include "platform/platform.h"
 
 using namespace holdfast;
@@ -109,7 +108,7 @@ int holdfast_look(holdfast_dict* dict, const char* key, size_t key_length, holdf
     std::vector<HolderInfo> holding(std::min<std::size_t>(max_holders, kHoldersAtOnce));
     std::vector<WaiterInfo> waiting(std::min<std::size_t>(max_waiters, kHoldersAtOnce));
     HolderCount counted;
-    const Code code = look_at_holders(unwrap(dict), {key, key_length}, holding, waiting, counted);
+    const Code code = peek_holders(unwrap(dict), {key, key_length}, holding, waiting, counted);
     if (code != Code::ok) return outcome(code, unwrap(dict));
     *holder_count = counted.holders;
     *waiter_count = counted.waiters;

@@ -1,16 +1,20 @@
-// Locks and waiting: check the arguments, call one thing, map the result.
-#include "lock/lock.h"
+// Locks, waiting and deadlocks: check the arguments, call one thing, map the result.
+#include "lock/acquire.h"
 
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "base/time.h"
 #include "capi/handle.h"
 #include "capi/request.h"
+#include "lock/release.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "wait/parking_lot.h"
+#include "wait/task_id.h"
 #include "world/world.h"
 
 using namespace holdfast;
@@ -26,6 +30,17 @@ std::uint64_t deadline_after(double seconds) noexcept {
   constexpr double kLongestSleep = 1e9;  // 31 years
   if (seconds < 0 || seconds > kLongestSleep) return kNever;
   return platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(seconds * 1e9));
+}
+
+/// Gives the lease back by `way`, and returns what is left of it.
+template <class Way>
+[[gnu::always_inline]] inline int release(Way&& way, Dictionary& dictionary, std::string_view key,
+                                          holdfast_lease& lease) {
+  if (const int bad = check_key(key.data(), key.size())) return bad;
+  Lease held{lease.owner, lease.sequence};
+  const Code code = way(dictionary, key, held);
+  lease = {held.owner, held.sequence};
+  return outcome(code, dictionary);
 }
 
 }  // namespace
@@ -44,23 +59,12 @@ int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, d
 }
 
 int holdfast_unlock(holdfast_dict* dict, const char* key, size_t key_length, holdfast_lease* lease) {
-  return guarded([&]() -> int {
-    if (const int bad = check_key(key, key_length)) return bad;
-    Lease held{lease->owner, lease->sequence};
-    const Code code = unlock(unwrap(dict), {key, key_length}, held);
-    *lease = {held.owner, held.sequence};
-    return outcome(code, unwrap(dict));
-  });
+  const auto way = [](auto&... arguments) { return unlock(arguments...); };
+  return guarded([&] { return release(way, unwrap(dict), {key, key_length}, *lease); });
 }
 
 int holdfast_unlock_for_certain(holdfast_dict* dict, const char* key, size_t key_length, holdfast_lease* lease) {
-  return guarded([&]() -> int {
-    if (const int bad = check_key(key, key_length)) return bad;
-    Lease held{lease->owner, lease->sequence};
-    const Code code = unlock_for_certain(unwrap(dict), {key, key_length}, held);
-    *lease = {held.owner, held.sequence};
-    return outcome(code, unwrap(dict));
-  });
+  return guarded([&] { return release(&unlock_for_certain, unwrap(dict), {key, key_length}, *lease); });
 }
 
 int holdfast_lock_break(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease) {
@@ -134,7 +138,8 @@ int holdfast_lock_wait(holdfast_dict* dict, const char* key, size_t key_length, 
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
-    const Code code = lock_wait(unwrap(dict), {key, key_length}, request_of(*wait, exptime), step_of(*wait), granted);
+    const Code code =
+        acquire_wait(unwrap(dict), {key, key_length}, request_of(*wait, exptime), step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, kBadWaiter);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
@@ -155,7 +160,18 @@ int holdfast_lock_leave(holdfast_dict* dict, const char* key, size_t key_length,
                         uint32_t waiter) {
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
-    return outcome(lock_leave(unwrap(dict), {key, key_length}, unwrap(parker), waiter), unwrap(dict));
+    return outcome(leave_queue(unwrap(dict), {key, key_length}, unwrap(parker), waiter), unwrap(dict));
+  });
+}
+
+uint32_t holdfast_task_ids(void) { return new_task_ids(); }
+
+int holdfast_deadlock_keys(holdfast_parker* parker, uint32_t waiter, holdfast_value* keys, uint32_t* count) {
+  return guarded([&]() -> int {
+    PackedKeys packed(keys->data, keys->capacity);
+    for (const std::string& key : unwrap(parker).deadlock_keys(waiter)) packed.add(key);
+    const int given = outcome_of_keys(packed, *keys, *count);
+    return packed.count() != 0 ? given : fail(Code::not_found, "");
   });
 }
 

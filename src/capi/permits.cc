@@ -5,6 +5,7 @@
 
 #include "capi/handle.h"
 #include "capi/request.h"
+#include "lock/acquire.h"
 #include "wait/parking_lot.h"
 
 using namespace holdfast;
@@ -14,10 +15,10 @@ static_assert(HOLDFAST_ALL_PERMITS == kAllPermits);
 static_assert(HOLDFAST_RWLOCK == static_cast<int>(PermitsKind::rwlock));
 static_assert(HOLDFAST_SEMAPHORE == static_cast<int>(PermitsKind::semaphore));
 
-int capi::to_permits(int kind, std::uint32_t want, std::uint32_t total, PermitsRequest& request) {
+int capi::want_permits(int kind, std::uint32_t want, std::uint32_t total, Request& request) {
   if (kind != HOLDFAST_RWLOCK && kind != HOLDFAST_SEMAPHORE)
     return fail(Code::invalid, "bad kind of permits: expected HOLDFAST_RWLOCK or HOLDFAST_SEMAPHORE");
-  request.kind = static_cast<PermitsKind>(kind);
+  request.kind = kind == HOLDFAST_RWLOCK ? HeldKind::rwlock : HeldKind::semaphore;
   request.want = want;
   request.total = kind == HOLDFAST_RWLOCK ? kAllPermits : total;
   if (kind == HOLDFAST_SEMAPHORE && (total == 0 || total >= kAllPermits)) {
@@ -37,10 +38,10 @@ int holdfast_permits_try(holdfast_dict* dict, const char* key, size_t key_length
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
-    PermitsRequest request{request_of(how, task, exptime), {}, 0, 0};
-    if (const int bad = to_permits(kind, want, total, request)) return bad;
+    Request request = request_of(how, task, exptime);
+    if (const int bad = want_permits(kind, want, total, request)) return bad;
     Lease granted;
-    const Code code = permits_try(unwrap(dict), {key, key_length}, request, granted);
+    const Code code = acquire_try(unwrap(dict), {key, key_length}, request, granted);
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
   });
@@ -51,10 +52,10 @@ int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_lengt
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
-    PermitsRequest request{request_of(*wait, exptime), {}, 0, 0};
-    if (const int bad = to_permits(kind, want, total, request)) return bad;
+    Request request = request_of(*wait, exptime);
+    if (const int bad = want_permits(kind, want, total, request)) return bad;
     Lease granted;
-    const Code code = permits_wait(unwrap(dict), {key, key_length}, request, capi::step_of(*wait), granted);
+    const Code code = acquire_wait(unwrap(dict), {key, key_length}, request, capi::step_of(*wait), granted);
     if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));

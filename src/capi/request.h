@@ -4,8 +4,7 @@
 #include <cstdint>
 
 #include "holdfast.h"
-#include "lock/lease.h"
-#include "lock/permits.h"
+#include "lock/request.h"
 
 namespace holdfast::capi {
 
@@ -14,7 +13,7 @@ inline HoldsLocks to_holds(std::int32_t holds) noexcept {
   return holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
 }
 
-/// Of an attempt. `how`: holdfast_how, added up.
+/// For an attempt. `how`: holdfast_how, added up.
 inline Request request_of(int how, std::uint32_t task, double exptime) noexcept {
   return {.exptime = exptime,
           .holder_task = task,
@@ -36,7 +35,7 @@ inline WaitStep step_of(holdfast_wait& wait) noexcept {
   return {*reinterpret_cast<Parker*>(wait.parker), wait.waiter, wait.sleep};
 }
 
-/// Fills `request`, or returns INVALID. `kind`: a holdfast_permits_kind.
-int to_permits(int kind, std::uint32_t want, std::uint32_t total, PermitsRequest& request);
+/// Adds the wanted permits to the request, or gives INVALID. `kind`: a holdfast_permits_kind.
+int want_permits(int kind, std::uint32_t want, std::uint32_t total, Request& request);
 
 }  // namespace holdfast::capi

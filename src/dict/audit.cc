@@ -1,4 +1,4 @@
-#include "dict/audit.h"
+#include "dict/repair.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "dict/arena.h"
 #include "dict/holder_list.h"
-#include "dict/words.h"
+#include "dict/key.h"
 
 namespace holdfast {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "dict/audit.h"
+#include "dict/repair.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "platform/platform.h"
@@ -17,6 +17,7 @@ namespace holdfast {
 
 namespace {
 
+/// Of a shard that others change. No row shows it: none runs a check. check_test.cc does, beside such changes.
 constexpr int kLooks = 25;
 constexpr std::uint64_t kPauseNs = 2'000'000;
 
@@ -34,7 +35,7 @@ class ShardCheck {
  public:
   ShardCheck(Segment& segment, Shard& shard, std::vector<Line>& room) : segment_(segment), shard_(shard), room_(room) {}
 
-  void run(Health& health) {
+  void run(holdfast_health& health) {
     ++health.used;
     std::uint64_t holder = mutex();  // 0 once it was free, or held by another
     for (int look = 0; look < kLooks; ++look) {
@@ -85,7 +86,7 @@ class ShardCheck {
     return audit(copied, segment_.seed());
   }
 
-  void judge(std::uint32_t owner, Health& health) {
+  void judge(std::uint32_t owner, holdfast_health& health) {
     World& world = segment_.world();
     health.holder = world.token_of(owner);
     const bool is_dead = world.judge_owner(owner) == Liveness::dead;
@@ -104,7 +105,7 @@ class ShardCheck {
 
 }  // namespace
 
-Code check(Dictionary& dictionary, Health& health) {
+Code check(Dictionary& dictionary, holdfast_health& health) {
   health = {};
   const EpochGuard inside;
   Segment* const segment = dictionary.segment();

@@ -12,7 +12,7 @@ namespace holdfast {
 namespace {
 
 // The granules that a cold pass moves before the sweep goes on to a warm one: a multiple of the request, plus a
-// constant.
+// constant. Rows: Hits.
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 
@@ -69,7 +69,7 @@ ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) co
 // Describes the block at `at`; false on damage. REQUIRES: a block begins there.
 bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   block.at = at;
-  block.quiet = false;
+  block.was_unowned = false;
   block.granules = arena_.is_free(at) ? arena_.size_at(at) : arena_.spare_at(at);
   if (block.granules != 0) {
     block.kind = Kind::free;
@@ -197,7 +197,7 @@ void ClockSweep::visit(Block block) noexcept {
   ahead_ -= std::min(ahead_, gain(block));
   if (block.is_lock()) {
     // Decide about what cannot change any more.
-    block.quiet = !freeze(block.view.lock()).is_slow();
+    block.was_unowned = !take_over(block.view.lock()).is_mutex_owned();
     block.kind = kind_of(block.at, block.view);
   }
   switch (block.kind) {
@@ -247,7 +247,7 @@ void ClockSweep::keep(const Block& block) noexcept {
 
 // Leaves the block where it is, and begins the window anew behind it.
 void ClockSweep::leave(const Block& block) noexcept {
-  if (block.quiet) thaw(block.view.lock());
+  if (block.was_unowned) release_word(block.view.lock());
   run_ = 0;
   pass(block.granules);
 }
@@ -267,15 +267,7 @@ LockFields& ClockSweep::lock_at(std::uint32_t block) const noexcept {
 
 // The link of the chain that leads to the entry; null on damage.
 Word32* ClockSweep::link_to(const Block& block) const noexcept {
-  const std::uint32_t hash = block.view.entry->hash.load(kRelaxed);
-  Word32* link = &shard_.bucket_of(hash);
-  for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
-    const std::uint32_t here = link->load(kRelaxed);
-    if (here == block.at) return link;
-    if (!shard_.holds_header(here) || !shard_.same_bucket(shard_.entry(here).hash.load(kRelaxed), hash)) return nullptr;
-    link = &shard_.entry(here).next;
-  }
-  return nullptr;
+  return shard_.link_to(block.view.entry, block.view.entry->hash.load(kRelaxed), kRelaxed);
 }
 
 void ClockSweep::remove(const Block& block) noexcept {
@@ -317,7 +309,7 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
     // Stamp the copy with the present epoch: readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
-    if (block.quiet) thaw(lock_at(to));  // not before: it is nothing yet. The old one stays frozen
+    if (block.was_unowned) release_word(lock_at(to));  // not before: it is nothing yet. The old one stays taken over
   }
   shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;

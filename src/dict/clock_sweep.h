@@ -61,8 +61,8 @@ class ClockSweep {
     std::uint32_t at;
     std::uint32_t granules;
     Kind kind;
-    bool quiet;      // a lock that the sweep has frozen
-    EntryView view;  // meaningless if it is free
+    bool was_unowned;  // a lock that the sweep has taken over
+    EntryView view;    // meaningless if it is free
 
     bool is_lock() const noexcept { return kind != Kind::free && view.type == EntryType::lock; }
   };

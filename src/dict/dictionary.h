@@ -25,6 +25,7 @@
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "dict/transaction.h"
+#include "holdfast.h"
 #include "platform/platform.h"
 #include "sync/epoch.h"
 
@@ -35,23 +36,6 @@ enum class StoreOp { set = 0, add = 1, replace = 2, safe_set = 3, safe_add = 4 }
 /// What an operation may have done to other keys.
 struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
-};
-
-struct DictionaryStats {
-  std::uint64_t entries;
-  std::uint64_t bytes_used;
-  std::uint64_t bytes_free;
-  std::uint64_t hits;
-  std::uint64_t misses;
-  std::uint64_t evictions;
-  std::uint64_t expirations;
-  std::uint64_t repairs;
-  std::uint64_t mutex_waits;
-  std::uint64_t lock_waits;
-  std::uint64_t lock_wakes;
-  std::uint64_t lock_reserved_ms;
-  std::uint64_t lives_unknown;
-  std::uint64_t words_mended;
 };
 
 class Dictionary {
@@ -87,7 +71,7 @@ class Dictionary {
   std::uint64_t value_max_if_asked_for() noexcept;
   /// `length`: 0 if there is no such key. not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
-  Code stats(DictionaryStats& stats) noexcept;
+  Code stats(holdfast_stats& stats) noexcept;
   Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
   /// The keys with the most contention, the worst first.
   Code contention(std::span<Contended> worst, std::size_t& count) noexcept;
@@ -143,7 +127,7 @@ class Dictionary {
   std::shared_ptr<const Segment> keep_segment() noexcept {
     const EpochGuard inside;
     const Segment* const now = segment();
-    return now != nullptr ? now->shared_from_this() : nullptr;
+    return now != nullptr ? now->weak_from_this().lock() : nullptr;
   }
 
   /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
@@ -154,12 +138,12 @@ class Dictionary {
   /// too_large, without the mutex, if it never fits. `unopened`: whether to open a shard that was never used, else
   /// not_found. Also: removed, timeout, busy, system, no_memory.
   template <class Operation>
-  Code transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns = kMutexPatienceNs,
+  Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
   /// The same in that segment, removed or not: for an operation that is inside it.
   template <class Operation>
   Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
-                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+                   std::uint64_t timeout_ns = kMutexPatienceNs) noexcept;
 
  private:
   Dictionary(World& world, std::string name, DictionaryOptions options)
@@ -168,12 +152,12 @@ class Dictionary {
   [[gnu::cold]] Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
   void let_go(const Segment& removed) noexcept;
-  /// Runs `read(Segment&) -> Code` on the present segment. Also: removed.
-  template <class Read>
-  Code in_segment(Read&& read) {
+  /// Runs `read(Segment&)` on the present segment. Returns what that gives, or `none` if the dictionary was removed.
+  template <class Read, class Result = Code>
+  Result in_segment(Read&& read, Result none = Code::removed) {
     const EpochGuard inside;
     Segment* const now = segment();
-    return now != nullptr ? read(*now) : Code::removed;
+    return now != nullptr ? read(*now) : none;
   }
   // REQUIRES: an EpochGuard.
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
@@ -193,10 +177,10 @@ class Dictionary {
   struct UnsettledGrant {
     LockWord grant{LockWord::kNone};
     LockWord abandoned{LockWord::kNone};  // it, when its owner was found dead
-    std::uint64_t end_ns = 0;             // of the patience with it; 0: it is the first time
+    std::uint64_t end_ns = 0;             // of the time for it; 0: it is the first time
   };
   /// What an attempt at an operation has found in its way.
-  struct Obstacles {
+  struct Blockers {
     UnsettledGrant unsettled;
     bool crowded = false;  // as the arena tells, here and below
     Shortage shortage;
@@ -206,28 +190,28 @@ class Dictionary {
     bool any() const noexcept { return crowded || unsettled.grant.bits != LockWord::kNone; }
   };
   template <class Body>
-  Code with_shard_of(std::string_view bytes, std::uint64_t patience_ns, std::uint64_t granules,
-                     Shard::Unopened unopened, Body&& body) noexcept;
+  Code with_shard_of(std::string_view bytes, std::uint64_t timeout_ns, std::uint64_t granules, Shard::Unopened unopened,
+                     Body&& body) noexcept;
   template <class Body>
-  static Code with_shard_in(Segment& segment, std::string_view bytes, std::uint64_t patience_ns, std::uint64_t granules,
+  static Code with_shard_in(Segment& segment, std::string_view bytes, std::uint64_t timeout_ns, std::uint64_t granules,
                             Shard::Unopened unopened, Body&& body) noexcept;
   Code flush_expired_in(Segment& segment, std::uint32_t max, std::uint32_t& count) noexcept;
   template <class Shortcut, class Make>
   Code transact_unless(Shortcut&& shortcut, std::string_view bytes, Make&& make, std::uint64_t granules) noexcept;
   template <class Operation>
-  Code run(Segment& segment, Shard& shard, const Key& key, Operation& operation, std::uint64_t patience_ns) noexcept;
+  Code run(Segment& segment, Shard& shard, const Key& key, Operation& operation, std::uint64_t timeout_ns) noexcept;
   template <class Operation>
-  Code run_apart(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                 std::uint64_t patience_ns) noexcept;
+  Code run_cold(Segment& segment, Shard& shard, const Key& key, Operation& operation,
+                std::uint64_t timeout_ns) noexcept;
   template <class Operation>
-  Code attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation, Obstacles& obstacles) noexcept;
-  std::optional<Code> overcome(Segment& segment, Shard& shard, Code result, Obstacles& obstacles,
-                               std::uint64_t patience_ns) noexcept;
-  bool settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept;
-  static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept;
-  std::optional<Code> reclaim(Segment& segment, Shard& shard, Obstacles& obstacles, Code result) noexcept;
-  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Obstacles& obstacles) noexcept;
-  Code take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Obstacles& obstacles) noexcept;
+  Code attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation, Blockers& blockers) noexcept;
+  std::optional<Code> resolve(Segment& segment, Shard& shard, Code result, Blockers& blockers,
+                              std::uint64_t timeout_ns) noexcept;
+  bool conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept;
+  static bool grow(Shard& shard, std::uint32_t granules, std::uint64_t timeout_ns, Code result) noexcept;
+  std::optional<Code> reclaim(Segment& segment, Shard& shard, Blockers& blockers, Code result) noexcept;
+  Code reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept;
+  Code take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept;
 
   static constexpr int kLooksMax = 8;  // looks for the memory of dead processes, in one call
 
@@ -247,17 +231,17 @@ class Dictionary {
 
 // Runs `body(Segment&, Shard&, const Key&, ShardGuard&) -> Code` with the mutex of the key's shard held.
 template <class Body>
-[[gnu::always_inline]] inline Code Dictionary::with_shard_of(std::string_view bytes, std::uint64_t patience_ns,
+[[gnu::always_inline]] inline Code Dictionary::with_shard_of(std::string_view bytes, std::uint64_t timeout_ns,
                                                              std::uint64_t granules, Shard::Unopened unopened,
                                                              Body&& body) noexcept {
   const EpochGuard inside;
   Segment* const now = segment();
-  return now != nullptr ? with_shard_in(*now, bytes, patience_ns, granules, unopened, body) : Code::removed;
+  return now != nullptr ? with_shard_in(*now, bytes, timeout_ns, granules, unopened, body) : Code::removed;
 }
 
 template <class Body>
 [[gnu::always_inline]] inline Code Dictionary::with_shard_in(Segment& segment, std::string_view bytes,
-                                                             std::uint64_t patience_ns, std::uint64_t granules,
+                                                             std::uint64_t timeout_ns, std::uint64_t granules,
                                                              Shard::Unopened unopened, Body&& body) noexcept {
   if (granules != 0 && granules > segment.geometry().block_max()) [[unlikely]]
     return Code::too_large;
@@ -266,22 +250,22 @@ template <class Body>
   if (!shard.is_open()) [[unlikely]] {
     if (const Code opened = shard.open(unopened); opened != Code::ok) return opened;
   }
-  ShardGuard guard(shard, patience_ns);
+  ShardGuard guard(shard, timeout_ns);
   return guard.held() ? body(segment, shard, key, guard) : guard.code();
 }
 
 // With the mutex held. An operation that met damage is run once more.
 template <class Operation>
 inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                                Obstacles& obstacles) noexcept {
+                                Blockers& blockers) noexcept {
   Code result = Code::corrupt;
   for (int tries = 0; tries < 2 && result == Code::corrupt; ++tries) {
     Transaction change(world_, segment, shard, key);
-    change.give_up_on(obstacles.unsettled.abandoned);
+    change.give_up_on(blockers.unsettled.abandoned);
     if (change.find()) result = operation(change);
-    obstacles.unsettled.grant = change.in_the_way();
-    obstacles.crowded = change.arena().crowded();
-    obstacles.shortage = change.arena().shortage();
+    blockers.unsettled.grant = change.in_the_way();
+    blockers.crowded = change.arena().crowded();
+    blockers.shortage = change.arena().shortage();
     if (result == Code::corrupt || change.arena().damaged()) [[unlikely]]
       repair(shard);
     else
@@ -293,42 +277,42 @@ inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, 
 // With the mutex held, which this gives back.
 template <class Operation>
 inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                            std::uint64_t patience_ns) noexcept {
-  for (Obstacles obstacles;;) {
+                            std::uint64_t timeout_ns) noexcept {
+  for (Blockers blockers;;) {
     Code result = Code::ok;
     {
       const ShardGuard guard(shard, ShardGuard::PassedOn{});
-      result = attempt(segment, shard, key, operation, obstacles);
+      result = attempt(segment, shard, key, operation, blockers);
     }
-    if (!obstacles.any()) [[likely]]
+    if (!blockers.any()) [[likely]]
       return result;
-    if (const std::optional<Code> end = overcome(segment, shard, result, obstacles, patience_ns)) return *end;
-    ShardGuard guard(shard, patience_ns);
+    if (const std::optional<Code> end = resolve(segment, shard, result, blockers, timeout_ns)) return *end;
+    ShardGuard guard(shard, timeout_ns);
     if (!guard.held()) return guard.code();
     guard.pass_on();
   }
 }
 
 template <class Operation>
-Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t patience_ns,
+Code Dictionary::transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns,
                           std::uint64_t granules, Shard::Unopened unopened) noexcept {
   // clang-format off
   const auto body = [&](Segment& segment, Shard& shard, const Key& key, ShardGuard& guard) HOLDFAST_INLINE {
     // clang-format on
     guard.pass_on();
-    return run(segment, shard, key, operation, patience_ns);
+    return run(segment, shard, key, operation, timeout_ns);
   };
-  return with_shard_of(bytes, patience_ns, granules, unopened, body);
+  return with_shard_of(bytes, timeout_ns, granules, unopened, body);
 }
 
 template <class Operation>
 Code Dictionary::transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
-                             std::uint64_t patience_ns) noexcept {
+                             std::uint64_t timeout_ns) noexcept {
   const auto body = [&](Segment& same, Shard& shard, const Key& key, ShardGuard& guard) {
     guard.pass_on();
-    return run(same, shard, key, operation, patience_ns);
+    return run(same, shard, key, operation, timeout_ns);
   };
-  return with_shard_in(segment, bytes, patience_ns, 0, Shard::Unopened::open, body);
+  return with_shard_in(segment, bytes, timeout_ns, 0, Shard::Unopened::open, body);
 }
 
 }  // namespace holdfast

@@ -1,5 +1,6 @@
 // The list operations of a dictionary: push and pop. Each commits by one store of the list's word, or of a link
-// (dict/list.h).
+// (dict/list.h). In a file of their own: beside them the compiler would inline less of a set, which then takes 32
+// instructions more.
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 #include "dict/list.h"

@@ -16,15 +16,18 @@ namespace holdfast {
 
 namespace {
 
+/// Tries before a reader takes the mutex. No row shows these two: where several processes write, the values are
+/// numbers, which are overwritten in place.
 constexpr std::size_t kReadTries = 64;
 /// This many bytes count as another try.
 constexpr std::size_t kBytesPerTry = 32768;
 /// How long to wait for the mutex in each round. A reader gives up after kReadRounds rounds, but not before
 /// kReadGivesUpNs.
-constexpr std::uint64_t kReadPatienceNs = 10'000'000;
+constexpr std::uint64_t kReadTimeoutNs = 10'000'000;
 constexpr int kReadRounds = 16;
 constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
-// The most buckets that one scan call looks at: so many, and so many for each key asked for.
+// The most buckets that one scan call looks at: so many, and so many for each key asked for. Row: `holdfast locks`
+// (bench-look).
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
@@ -61,13 +64,13 @@ std::uint32_t count_free(const Shard& shard) noexcept {
 }
 
 /// Bounds the work of a reader that is disturbed again and again. Reads the clock only after kReadRounds rounds.
-class ReadPatience {
+class ReadLimit {
  public:
   /// Call before each round.
   bool over() noexcept {
     if (rounds_++ < kReadRounds) return false;
     const std::uint64_t now = platform::monotonic_ns();
-    if (end_ns_ == 0) end_ns_ = now + kReadGivesUpNs - kReadRounds * kReadPatienceNs;
+    if (end_ns_ == 0) end_ns_ = now + kReadGivesUpNs - kReadRounds * kReadTimeoutNs;
     return now >= end_ns_;
   }
 
@@ -79,7 +82,7 @@ class ReadPatience {
 }  // namespace
 
 Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::Read& result) noexcept {
-  const ShardGuard guard(shard, kReadPatienceNs);
+  const ShardGuard guard(shard, kReadTimeoutNs);
   if (!guard.held()) return guard.code();
   result = shard.read(key, out);
   if (is_whole(result)) return Code::ok;
@@ -103,7 +106,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
 // no process writes and the next read is whole. What looks like damage may lie where the arena has grown.
 [[gnu::cold]] Shard::Read Dictionary::read_again(Shard& shard, Key key, ValueOut& out, Shard::Read result) noexcept {
   if (result == Shard::Read::damaged && shard.catch_up()) result = Shard::Read::torn;
-  for (ReadPatience patience; !patience.over();) {
+  for (ReadLimit limit; !limit.over();) {
     for (std::size_t cost = 0; result == Shard::Read::torn && cost < kReadTries; cost += 1 + out.size / kBytesPerTry) {
       platform::cpu_relax();
       out.size = 0;
@@ -135,7 +138,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
         many = at.found();
         return change.arena().damaged() ? Code::corrupt : Code::ok;
       },
-      kReadPatienceNs);
+      kReadTimeoutNs);
   if (code != Code::ok) return code != Code::not_found;
   return many || std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
@@ -274,14 +277,14 @@ Code Dictionary::list_length(std::string_view key, std::uint32_t& length) noexce
 
 [[gnu::cold]] Code Dictionary::keys_of(Shard& shard, std::uint32_t bucket, const KeyFilter& filter,
                                        PackedKeys& packed) noexcept {
-  for (ReadPatience patience; !patience.over();) {
+  for (ReadLimit limit; !limit.over();) {
     Shard::Copy copy = Shard::Copy::torn;
     for (std::size_t i = 0; i < kReadTries && copy == Shard::Copy::torn; ++i)
       copy = shard.copy_keys(bucket, filter, packed);
     if (copy == Shard::Copy::whole) return Code::ok;
     if (copy == Shard::Copy::damaged && shard.catch_up()) continue;
     if (copy == Shard::Copy::damaged && World::observes()) return Code::corrupt;
-    const ShardGuard guard(shard, kReadPatienceNs);
+    const ShardGuard guard(shard, kReadTimeoutNs);
     if (!guard.held()) continue;
     if (copy == Shard::Copy::damaged) repair(shard);
     if (shard.copy_keys(bucket, filter, packed) == Shard::Copy::whole) return Code::ok;
@@ -345,7 +348,7 @@ Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_vi
   });
 }
 
-Code Dictionary::stats(DictionaryStats& stats) noexcept {
+Code Dictionary::stats(holdfast_stats& stats) noexcept {
   stats = {};
   return in_segment([&](Segment& segment) {
     for (Shard& shard : segment.shards()) {
@@ -366,7 +369,7 @@ Code Dictionary::stats(DictionaryStats& stats) noexcept {
       stats.lock_reserved_ms += header.lock_reserved_ms.load(kRelaxed);
     }
     stats.lives_unknown = world_.unjudged();
-    stats.words_mended = world_.fencing().mended();
+    stats.words_mended = world_.fencing().corruptions_repaired();
     for (const ReadCounts& reads : segment.header().reads) {
       stats.hits += reads.hits.load(kRelaxed);
       stats.misses += reads.misses.load(kRelaxed);
@@ -390,36 +393,34 @@ Code Dictionary::contention(std::span<Contended> worst, std::size_t& count) noex
 }
 
 std::uint64_t Dictionary::capacity() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  return now != nullptr ? now->geometry().size : 0;
+  return in_segment([](Segment& segment) { return segment.geometry().size; }, std::uint64_t{0});
 }
 
 std::uint64_t Dictionary::free_space() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  if (now == nullptr) return 0;
-  std::uint64_t granules = 0;
-  for (Shard& shard : now->shards()) granules += free_of(shard);
-  return granules * kGranule;
+  const auto free_in = [](Segment& segment) {
+    std::uint64_t granules = 0;
+    for (Shard& shard : segment.shards()) granules += free_of(shard);
+    return granules * kGranule;
+  };
+  return in_segment(free_in, std::uint64_t{0});
 }
 
 std::uint64_t Dictionary::value_max() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  return now != nullptr ? now->geometry().value_max() : 0;
+  return in_segment([](Segment& segment) { return segment.geometry().value_max(); }, std::uint64_t{0});
 }
 
 std::uint64_t Dictionary::value_max_if_asked_for() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  return now != nullptr ? Geometry::for_values(now->geometry().size, ~std::uint64_t{0}).value_max() : 0;
+  const auto most = [](Segment& segment) {
+    return Geometry::for_values(segment.geometry().size, ~std::uint64_t{0}).value_max();
+  };
+  return in_segment(most, std::uint64_t{0});
 }
 
 std::uint64_t Dictionary::room_for_one() noexcept {
-  const EpochGuard inside;
-  Segment* now = segment();
-  return now != nullptr ? std::uint64_t{now->geometry().block_max()} * kGranule - sizeof(Entry) - 16 : 0;
+  const auto room = [](Segment& segment) {
+    return std::uint64_t{segment.geometry().block_max()} * kGranule - sizeof(Entry) - 16;
+  };
+  return in_segment(room, std::uint64_t{0});
 }
 
 }  // namespace holdfast

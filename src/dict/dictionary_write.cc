@@ -2,12 +2,12 @@
 #include <bit>
 
 #include "base/failpoint.h"
-#include "dict/audit.h"
 #include "dict/clock_sweep.h"
 #include "dict/dead_owners.h"
 #include "dict/dictionary.h"
 #include "dict/expiry.h"
 #include "dict/overwrite.h"
+#include "dict/repair.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 
@@ -16,9 +16,9 @@ namespace holdfast {
 namespace {
 
 /// How long to wait for the mutex of a shard to reclaim its memory: no longer than a lock attempt waits for it.
-constexpr std::uint64_t kReclaimPatienceNs = 50'000'000;
+constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
-// Others may change the shard under a look.
+// Others may change the shard under a look. No row shows kLooks: none has a dictionary full of what is held.
 Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
   constexpr int kLooks = 3;
   Prospect prospect;
@@ -59,7 +59,8 @@ Evict eviction_for(StoreOp op) noexcept {
 
 /// The granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
-  constexpr std::uint64_t kFitsAnywhere = 512;  // each of the two
+  // Each of the two. Rows: set, one string of 100 bytes; set, one string of 1 KB.
+  constexpr std::uint64_t kFitsAnywhere = 512;
   if ((key.size() | value_size) < kFitsAnywhere) return 0;
   return value_size > kValueMax ? kNeverFits : granules_for(key.size(), value_size);
 }
@@ -83,15 +84,15 @@ inline Code Dictionary::transact_unless(Shortcut&& shortcut, std::string_view by
     guard.pass_on();
     const Key its = key.copy();
     auto operation = make();
-    return run_apart(segment, shard, its, operation, kMutexPatienceNs);
+    return run_cold(segment, shard, its, operation, kMutexPatienceNs);
   };
   return with_shard_of(bytes, kMutexPatienceNs, granules, Shard::Unopened::open, body);
 }
 
 template <class Operation>
-[[gnu::noinline]] Code Dictionary::run_apart(Segment& segment, Shard& shard, const Key& key, Operation& operation,
-                                             std::uint64_t patience_ns) noexcept {
-  return run(segment, shard, key, operation, patience_ns);
+[[gnu::noinline]] Code Dictionary::run_cold(Segment& segment, Shard& shard, const Key& key, Operation& operation,
+                                            std::uint64_t timeout_ns) noexcept {
+  return run(segment, shard, key, operation, timeout_ns);
 }
 
 Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, double exptime,
@@ -230,11 +231,11 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
 }
 
 // Runs after an operation that met an incomplete grant. Mostly its owner was preempted, and has it complete by now; or
-// it died. False if the owner is stopped: patience is over.
-bool Dictionary::settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) noexcept {
+// it died. False if the owner is stopped: the time for it is over. No row shows kSleepNs.
+bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
   const std::uint64_t now_ns = platform::monotonic_ns();
-  if (unsettled.end_ns == 0) unsettled.end_ns = now_ns + patience_ns;
+  if (unsettled.end_ns == 0) unsettled.end_ns = now_ns + timeout_ns;
   const std::uint32_t owner = unsettled.grant.owner();
   if (world_.judge_owner(owner) == Liveness::dead) {
     unsettled.abandoned = unsettled.grant;
@@ -250,24 +251,24 @@ bool Dictionary::settle(UnsettledGrant& unsettled, std::uint64_t patience_ns) no
 }
 
 // Runs after an attempt, without the mutex. Returns the result of the call, or nothing if the operation must run again.
-std::optional<Code> Dictionary::overcome(Segment& segment, Shard& shard, Code result, Obstacles& obstacles,
-                                         std::uint64_t patience_ns) noexcept {
+std::optional<Code> Dictionary::resolve(Segment& segment, Shard& shard, Code result, Blockers& blockers,
+                                        std::uint64_t timeout_ns) noexcept {
   bool again = false;
-  if (obstacles.unsettled.grant.bits != LockWord::kNone)
-    again = settle(obstacles.unsettled, patience_ns);
-  else if (obstacles.shortage.can_grow())
-    again = grow(shard, obstacles.shortage.granules(), patience_ns, result);
+  if (blockers.unsettled.grant.bits != LockWord::kNone)
+    again = conclude(blockers.unsettled, timeout_ns);
+  else if (blockers.shortage.can_grow())
+    again = grow(shard, blockers.shortage.granules(), timeout_ns, result);
   else
-    return reclaim(segment, shard, obstacles, result);
+    return reclaim(segment, shard, blockers, result);
   return again ? std::nullopt : std::optional(result);
 }
 
 // Runs after an operation that found no run of `granules` in an arena that can grow. Returns whether the operation must
 // run again: if no memory can be had, it makes do with what there is.
-bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t patience_ns, Code result) noexcept {
+bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeout_ns, Code result) noexcept {
   const std::uint32_t end = shard.reserve_more(granules);
   if (end != 0) {
-    const ShardGuard guard(shard, patience_ns);
+    const ShardGuard guard(shard, timeout_ns);
     if (guard.held()) shard.add_reserved(end);
   }
   return result == Code::no_memory || result == Code::locked;
@@ -275,13 +276,13 @@ bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t patien
 
 // Runs after an operation that met memory short. Returns the result of the call, or nothing if the operation must run
 // again.
-std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Obstacles& obstacles, Code result) noexcept {
+std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers& blockers, Code result) noexcept {
   const bool needed = result == Code::no_memory;
-  const int looks = obstacles.looks++;
+  const int looks = blockers.looks++;
   // Always run again after the first look: other processes may have reclaimed memory after this operation failed. Then
   // only while looks find something: others may have taken it, and died since.
-  if (looks == kLooksMax || (looks != 0 && !(needed && obstacles.found))) return result;
-  const Code looked = reclaim_from_dead(segment, shard, needed, obstacles);
+  if (looks == kLooksMax || (looks != 0 && !(needed && blockers.found))) return result;
+  const Code looked = reclaim_from_dead(segment, shard, needed, blockers);
   if (!needed) return result;
   if (looked != Code::ok) return looked;
   return std::nullopt;
@@ -293,23 +294,23 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Obstacle
 // A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard rests
 // after a search, for a time that grows with its size: a second for 1 MB. During the rest, an operation that would fail
 // still looks, without the mutex, whether a holder has died or a search would succeed.
-Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Obstacles& obstacles) noexcept {
-  obstacles.found = false;
+Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept {
+  blockers.found = false;
   Arena arena(shard);
   Reclaimer reclaimer(world_, segment, shard, arena);
   const bool rests = reclaimer.asked_lately();
   if (rests && !needed) return Code::ok;
   const DeadOwners dead(shard, world_, segment.flush_epoch());
-  if (rests && !dead.any()) return take_prospect(segment, shard, dead.ended(), obstacles);
+  if (rests && !dead.any()) return take_prospect(segment, shard, dead.ended(), blockers);
   {
-    const ShardGuard guard(shard, kReclaimPatienceNs);
+    const ShardGuard guard(shard, kReclaimTimeoutNs);
     if (!guard.held()) return guard.code();
     const bool damaged = needed && !rests && !audit(shard, segment.seed());
     if (damaged) repair(shard);
     if (needed && !rests) arena.forget_shortage();  // its words may have been overwritten
     const Reclaimer::Swept swept = reclaimer.sweep(~0U, &dead);
     if (arena.damaged()) repair(shard);
-    obstacles.found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
+    blockers.found = damaged || arena.damaged() || swept.dead + swept.locks + swept.expired != 0;
     reclaimer.note_asked(swept.dead != 0);  // more of the dead may be found
   }
   HOLDFAST_FAILPOINT("reclaim.done");
@@ -319,9 +320,10 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
 // Looks, without the mutex, how the run that was refused might be made; `ended`: the granules of locks and permits that
 // are free by now. Takes the mutex only if a search would succeed, as far as can be seen. If what was refused can be
 // made by removing a few blocks, only these are touched.
-Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Obstacles& obstacles) noexcept {
-  constexpr std::uint32_t kMany = 16;  // of the arena's parts: then a sweep of all is worth its time
-  const Shortage shortage = obstacles.shortage;
+Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept {
+  // Of the arena's parts: then a sweep of all is worth its time. No row has so many locks; reclaimer_test.cc has.
+  constexpr std::uint32_t kMany = 16;
+  const Shortage shortage = blockers.shortage;
   const bool many = ended > shard.granules() / kMany;
   bool by_evicting = false;
   Prospect prospect;
@@ -334,21 +336,21 @@ Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t end
   Arena arena(shard);
   Reclaimer reclaimer(world_, segment, shard, arena);
   if (!many && prospect.way != Prospect::Way::removal && reclaimer.failed_lately()) return Code::ok;
-  const ShardGuard guard(shard, kReclaimPatienceNs);
+  const ShardGuard guard(shard, kReclaimTimeoutNs);
   if (!guard.held()) return guard.code();
   if (many)
-    obstacles.found = reclaimer.sweep().locks != 0;
+    blockers.found = reclaimer.sweep().locks != 0;
   else if (!by_evicting)
-    obstacles.found = reclaimer.clear_at(shortage.granules(), prospect);
+    blockers.found = reclaimer.clear_at(shortage.granules(), prospect);
   if (by_evicting) {
     arena.forget_shortage();
-    obstacles.found = true;  // the operation itself evicts what it must
-  } else if (obstacles.found && !shortage.may_evict()) {
+    blockers.found = true;  // the operation itself evicts what it must
+  } else if (blockers.found && !shortage.may_evict()) {
     shard.header().no_run.store(0, kRelaxed);  // there may be more that can be brought together
   }
   if (arena.damaged()) {
     repair(shard);
-    obstacles.found = true;
+    blockers.found = true;
   }
   return Code::ok;
 }

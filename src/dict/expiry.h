@@ -8,20 +8,77 @@
 // It is one word, so that one store changes it. A value is gone once its exptime has passed: its end is rounded down,
 // to the millisecond or, from an exptime of a second on, to the last tick of the clock. A lease never ends early: its
 // end is rounded up. Leases end by the system's clock; values end by the clock of the host's event loop if the host
-// named one (dict/loop_clock.h).
+// named one.
 //
 // The end of a lease is counted from the exact clock, but for leases of ten seconds or more on the fast path: these
 // count from the coarse clock, and from one second later, which saves 24 ns of some 80. The kernel promises no bound
 // for the lag of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
+//
+// If the host has an event loop, values end by the loop's own time. It stands still while a handler runs, so a value
+// ends exactly when a timer of the same length that was set in the same handler fires.
+//
+// If values counted from the loop's time and ended by the clock, a handler that has run for 10 ms would not find the
+// value that it has just stored for 5. In exchange, a worker that is behind finds a value for as long as it is behind,
+// as in ngx.shared. A loop that has stood still for a minute, such as in a process forked off nginx, is not followed.
+//
+// Thread safety: all calls, from any thread, at any time.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
-#include "dict/loop_clock.h"
+#include "base/atomic.h"
 #include "platform/platform.h"
 
 namespace holdfast {
+
+/// Milliseconds of CLOCK_MONOTONIC.
+using LoopClock = const volatile std::uintptr_t*;
+
+inline constinit std::atomic<LoopClock> followed_clock{nullptr};
+
+/// The most that the coarse clock may lag. It states 4 ms and was seen 16 ms behind, and 246 in a virtual machine, of
+/// which the processor that keeps it did not run.
+inline constexpr std::uint64_t kCoarseLagMs = 1000;
+/// Do not follow a loop that stood still for longer than this, or that is gone, as in a forked child.
+inline constexpr std::uint64_t kLoopLagMaxMs = 60'000;
+
+/// Whether the word is the time of a loop. A loop's time may lag, but is never ahead of CLOCK_MONOTONIC.
+inline bool is_loop_clock(LoopClock clock) noexcept {
+  return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
+}
+
+/// Null: follow no clock, as at the beginning. REQUIRES: the word stays at its address for the life of the process.
+inline void follow_clock(LoopClock clock) noexcept {
+  followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
+}
+
+/// The loop's time; 0 if there is none to follow. A time that is ahead, as of a clock that was set, is not a loop's and
+/// is not followed.
+inline std::uint64_t loop_ms() noexcept {
+  const LoopClock clock = followed_clock.load(kAcquire);
+  if (clock == nullptr) [[likely]]
+    return 0;
+  const std::uint64_t ms = __atomic_load_n(clock, __ATOMIC_RELAXED);
+  const std::uint64_t latest = platform::coarse_monotonic_ns() / 1'000'000 + kCoarseLagMs;
+  return latest - ms > kLoopLagMaxMs + kCoarseLagMs ? 0 : ms;  // ahead: wraps
+}
+
+// --- the time in 32 bits: for words of shared memory, and for what a process remembers of a refusal ---
+
+/// Milliseconds. They repeat after 49 days: compare by difference.
+inline std::uint32_t short_now() noexcept {
+  return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000);
+}
+
+/// A process that was refused memory asks again after so long: a full file system must not be asked at each call.
+/// No row shows it: none runs in one.
+inline constexpr std::uint32_t kRefusedMs = 100;
+/// The time of a refusal. 0 is none.
+inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
+
+// --- ends ---
 
 inline constexpr std::uint32_t kFlushBits = 20;
 inline constexpr std::uint32_t kFlushMask = (std::uint32_t{1} << kFlushBits) - 1;
@@ -30,7 +87,7 @@ inline constexpr std::uint64_t kExpiryNever = 0;
 inline constexpr double kLongest = 1e10;
 
 /// From so many seconds on an exptime counts from the last tick of the clock, which takes a quarter of the time to
-/// read: the row "set with exptime, one number".
+/// read. Row: set with exptime, one number.
 inline constexpr double kLongExptime = 10;
 
 constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {

@@ -32,7 +32,7 @@ std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uin
   const std::uint64_t of = last / kFencingRange;
   const bool possible =
       segment.geometry().shards == 1 ? of == old || of == old + 1 : of <= std::max(old, ranges.last()) + 1;
-  if (last < given || !possible) ranges.count_mended();
+  if (last < given || !possible) ranges.count_corruption_repaired();
   const std::uint64_t range = ranges.take(known_range(header));
   header.range.store(range, kRelaxed);
   header.range_copy.store(seal(range), kRelaxed);

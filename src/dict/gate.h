@@ -5,7 +5,7 @@
 //
 // The gate keeps what it knows in GateHeader, which is in the header page, and in GateFields, which stand behind the
 // fields of each lock. The library reads nothing of these but the name. A lock with a gate is never granted or released
-// without the shard's mutex: its word stays frozen (dict/lock_word.h).
+// without the shard's mutex: its word stays MUTEX_OWNED (dict/lock_word.h).
 #pragma once
 
 #include <array>

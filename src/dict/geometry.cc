@@ -12,11 +12,11 @@ namespace holdfast {
 
 namespace {
 
-// About 16,000 small entries: a shard that repair rebuilds within a millisecond (the row repair_full_shard), with an
-// arena that still takes large values.
+// About 16,000 small entries: a shard that repair rebuilds within a millisecond (row: repair_full_shard), with an arena
+// that still takes large values.
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
-// The rows "get, 100k numbers" and "bytes per entry" judge it.
+// Rows: get, 100k numbers; bytes per entry.
 constexpr std::uint64_t kBytesPerBucket = 64;
 // The largest shard, for a dictionary for large values. The fewest shards that a larger dictionary may have are larger
 // than half of it.

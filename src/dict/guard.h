@@ -18,8 +18,8 @@ class ShardGuard {
  public:
   /// Inline, as it is on the path of every change: a call would take a tenth of the time of the shortest one. REQUIRES:
   /// the shard is open.
-  [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t patience_ns = kMutexPatienceNs) noexcept
-      : shard_(shard), result_(shard.mutex().lock_for(patience_ns)) {
+  [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t timeout_ns = kMutexPatienceNs) noexcept
+      : shard_(shard), result_(shard.mutex().lock_for(timeout_ns)) {
     // Before all stores of this critical section: a reader that reads one of them, in memory that another process
     // released earlier, sees the epoch of that release too (pairs with Shard::unchanged_since).
     std::atomic_thread_fence(kRelease);

@@ -1,7 +1,7 @@
 #include "dict/holder_list.h"
 
 #include "dict/dead_owners.h"
-#include "dict/words.h"
+#include "dict/key.h"
 
 namespace holdfast {
 

@@ -27,7 +27,7 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// Granules that share a count of uses. The rows of hit ratios judge it.
+/// Granules that share a count of uses. Rows: Hits.
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
 /// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into the
@@ -65,6 +65,7 @@ struct DictionaryHeader {
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
 /// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two.
+/// Rows: arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
 /// No block has 0 granules. This bin has the spare block (Arena::keep), if any, and no bit in the map.
 inline constexpr std::uint32_t kSpareBin = 0;
@@ -225,7 +226,7 @@ struct LockFields {
 };
 static_assert(sizeof(LockFields) == 64);
 
-/// Value of a waiter block. Its number is in Entry::flags, the end of its patience in Entry::expiry, and its traits in
+/// Value of a waiter block. Its number is in Entry::flags, its deadline in Entry::expiry, and its traits in
 /// Entry::stamp: bit 0: it is fair; bit 1: it is present; bit 2: it only tries; from bit 3 on: how long its loop takes
 /// to come when it is woken. That time, `woken` and `first` are in units of 1024 ns; `woken` and `first` wrap. In a
 /// watcher `want` and `overtakes` are the lower and the upper half of the grant's fencing number, and `woken` and
@@ -246,7 +247,8 @@ enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
 /// Shortcuts along a chain of holders, derived from it. Of each 32 holders about one has a link to the next such one,
-/// in Entry::flags; of each 32 of these about one has a second link to the next of its kind, in Entry::stamp.
+/// in Entry::flags; of each 32 of these about one has a second link to the next of its kind, in Entry::stamp. Rows:
+/// Many holders of one key, "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
 /// How many links besides `next` the holder with that fencing number has. Consecutive numbers, and each n-th number,

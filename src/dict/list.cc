@@ -1,6 +1,6 @@
 #include "dict/list.h"
 
-#include "dict/words.h"
+#include "dict/key.h"
 
 namespace holdfast {
 

@@ -19,8 +19,8 @@ Token owner_of(World& world, const SeenGrant& seen) noexcept {
   return seen.complete || seen.word.is_free() ? seen.owner : world.token_of(seen.word.owner());
 }
 
-// An owner that is about to complete its grant is inside a section (lock/quiet.cc). One that has left it has completed
-// the grant, so look at that once more.
+// An owner that is about to complete its grant is inside a section (lock/fast_path.cc). One that has left it has
+// completed the grant, so look at that once more.
 void mend_incomplete(World& world, LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
   if (word.is_free() || is_complete(lock, word)) [[likely]]

@@ -1,16 +1,16 @@
 // The word of a lock: its owner, and the number of its grant. One compare-and-swap takes a free lock, and one
-// releases it, without the mutex of the shard (lock/quiet.h). Everything else happens under the mutex, with the bit
-// SLOW set:
+// releases it, without the mutex of the shard (lock/fast_path.h). Everything else happens under the mutex, with the bit
+// MUTEX_OWNED set:
 //
-// - While SLOW is clear the word changes only by a compare-and-swap from the exact word, or when it is frozen.
-// - freeze() sets SLOW. From then on the word belongs to the owner of the mutex, which may use plain stores. thaw()
-//   clears it, unless something hangs on the lock that a release must see: waiters, watchers, a reason, a reserved
-//   grant. SLOW that is left by a process that died is cleared by the next operation under the mutex.
+// - While MUTEX_OWNED is clear the word changes only by a compare-and-swap from the exact word, or by take_over().
+// - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
+//   release_word() clears it, unless something hangs on the lock that a release must see: waiters, watchers, a reason,
+//   a reserved grant. The next operation under the mutex clears a MUTEX_OWNED that a process left when it died.
 // - The turn is the lower half of the grant's fencing number. So no two grants of a lock have the same word.
 // - The fields of a grant count once `granted` names its turn. From the compare-and-swap until then only the owner
 //   writes them, afterwards only the owner of the mutex. Such a grant is incomplete in between: the lock is held, and
 //   its entry must not be moved or released unless the owner is dead.
-// - An entry is cut from its chain and moved only while it is frozen, and the memory that it leaves stays frozen. So
+// - An entry is cut from its chain and moved only while it is MUTEX_OWNED, and the memory that it leaves stays so. So
 //   a process that still looks at it changes nothing there. FREE has bits that no other content is likely to have,
 //   should the memory be used for something else in that very moment.
 #pragma once
@@ -21,7 +21,7 @@
 #include "base/atomic.h"
 #include "base/token.h"
 #include "dict/layout.h"
-#include "platform/platform.h"
+#include "sync/spin.h"
 
 namespace holdfast {
 
@@ -29,13 +29,13 @@ class World;
 
 /// The word of a lock:
 ///
-///   bit  63      SLOW
+///   bit  63      MUTEX_OWNED
 ///   bits 62..32  the owner's bits (base/token.h), or kFreeOwner
 ///   bits 31..0   turn: the lower half of the fencing number of this grant; of a free lock: of the last one
 struct LockWord {
   std::uint64_t bits;
 
-  static constexpr std::uint64_t kSlow = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kMutexOwned = std::uint64_t{1} << 63;
   static constexpr std::uint64_t kNone = 0;  // of no grant: it names no process
   /// Names a slot that no process has.
   static constexpr std::uint32_t kFreeOwner = 0x7FFU << kOwnerSlotShift | 0x5C3A9;
@@ -43,9 +43,9 @@ struct LockWord {
   static constexpr LockWord make(std::uint32_t owner, std::uint32_t turn) noexcept {
     return {std::uint64_t{owner} << 32 | turn};
   }
-  constexpr LockWord slow() const noexcept { return {bits | kSlow}; }
-  constexpr LockWord quiet() const noexcept { return {bits & ~kSlow}; }
-  constexpr bool is_slow() const noexcept { return (bits & kSlow) != 0; }
+  constexpr LockWord mutex_owned() const noexcept { return {bits | kMutexOwned}; }
+  constexpr LockWord unowned() const noexcept { return {bits & ~kMutexOwned}; }
+  constexpr bool is_mutex_owned() const noexcept { return (bits & kMutexOwned) != 0; }
   constexpr std::uint32_t owner() const noexcept { return static_cast<std::uint32_t>(bits >> 32 & kOwnerMask); }
   constexpr std::uint32_t turn() const noexcept { return static_cast<std::uint32_t>(bits); }
   /// Whether it names no process. A word that was overwritten may do so without being FREE.
@@ -84,7 +84,7 @@ inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
 /// The owner; kNobody if the lock is free. Of an incomplete grant, the process that has the owner bits of the word now.
 Token owner_of(World& world, const LockFields& lock) noexcept;
 
-/// Fencing numbers of a block at most: those that are left are fewer. The row "lock + unlock, same object" judges it.
+/// Fencing numbers of a block at most: those that are left are fewer. Row: lock + unlock, same object.
 inline constexpr std::uint32_t kBlockNumbers = 1024;
 /// Whether the next turn has a number of the lock's block. A block that is only half noted, by a process that died, is
 /// behind the word, which is too far away.
@@ -113,7 +113,7 @@ inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& se
   seen.task = lock.task.load(kRelaxed);
   seen.expiry = entry.expiry.load(kRelaxed);
   std::atomic_thread_fence(kAcquire);
-  return load_word_of(lock).quiet() == seen.word.quiet();
+  return load_word_of(lock).unowned() == seen.word.unowned();
 }
 
 /// The owner, as owner_of(world, lock).
@@ -122,15 +122,16 @@ Token owner_of(World& world, const SeenGrant& seen) noexcept;
 // REQUIRES, for what follows: the shard's mutex.
 
 /// Gives the word to the owner of the mutex, and returns it as it was.
-// Acquire: what the last quiet owner did is seen. Release: a process that sees SLOW sees what came before it.
-inline LockWord freeze(LockFields& lock) noexcept {
+// Acquire: what the last owner did on the fast path is seen. Release: a process that sees MUTEX_OWNED sees what came
+// before it.
+inline LockWord take_over(LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);
-  // A word with SLOW is the mutex owner's already.
-  return word.is_slow() ? word : LockWord{lock.word.fetch_or(LockWord::kSlow, std::memory_order_acq_rel)};
+  // A word with MUTEX_OWNED is the mutex owner's already.
+  return word.is_mutex_owned() ? word : LockWord{lock.word.fetch_or(LockWord::kMutexOwned, std::memory_order_acq_rel)};
 }
 
 /// Sees to it that a grant is complete that nobody is about to complete: one of its words was overwritten. REQUIRES:
-/// the lock is frozen.
+/// the lock is taken over.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 
 /// Whether something hangs on the lock that each operation has to see. Without the mutex: a hint.
@@ -139,33 +140,31 @@ inline bool needs_mutex(const LockFields& lock) noexcept {
          lock.reason.load(kRelaxed) != 0 || lock.reserved.load(kRelaxed) != 0;
 }
 
-/// Gives the word back to everybody, unless something hangs on the lock. REQUIRES: it is frozen, by the caller.
+/// Gives the word back to everybody, unless something hangs on the lock. REQUIRES: it is taken over, by the caller.
 // A process that died while it granted the lock may have left the turn of that grant in `granted`: the next grant with
-// that turn must begin incomplete. Release: pairs with the compare-and-swap of a quiet owner.
-inline void thaw(LockFields& lock) noexcept {
+// that turn must begin incomplete. Release: pairs with the compare-and-swap of the fast path.
+inline void release_word(LockFields& lock) noexcept {
   if (needs_mutex(lock)) return;
   const LockWord word = load_word_of(lock);
   if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);
-  commit(lock.word, word.quiet().bits);
+  commit(lock.word, word.unowned().bits);
 }
 
-/// Ends a grant. REQUIRES: it is frozen, and complete, or its owner is dead.
+/// Ends a grant. REQUIRES: it is taken over, and complete, or its owner is dead.
 // Release: the one that takes the free lock sees what its last owner did.
 inline void end_grant_of(LockFields& lock) noexcept {
-  commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).slow().bits);
+  commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).mutex_owned().bits);
 }
 
-/// Waits for a moment for an incomplete grant; false if it stays so. REQUIRES: the lock is frozen.
+/// Waits for a moment for an incomplete grant; false if it stays so. REQUIRES: the lock is taken over.
 inline bool wait_until_complete(const LockFields& lock) noexcept {
-  constexpr int kPauses = 1000;
   const LockWord word = load_word_of(lock);
   if (word.is_free()) return true;
-  for (int i = 0; i < kPauses; ++i) {
+  for (Spin spin(kSpinForCompletion);;) {
     if (is_complete(lock, word)) [[likely]]
       return true;
-    platform::cpu_relax();
+    if (!spin.pause()) return false;
   }
-  return false;
 }
 
 }  // namespace holdfast

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "dict/words.h"
+#include "dict/key.h"
 
 namespace holdfast {
 
@@ -21,23 +21,10 @@ class PackedKeys {
   bool fit() const noexcept { return size_ <= capacity_; }
 
   void add(const Word64* key, std::uint32_t length) noexcept {
-    const std::size_t at = size_;
-    size_ += sizeof length + length;
-    ++count_;
-    if (!fit()) return;
-    char* const to = room_ + at;
-    std::memcpy(to, &length, sizeof length);
-    copy(key, to + sizeof length, length);
+    if (char* const to = begin(length)) copy(key, to, length);
   }
-
   void add(std::string_view key) noexcept {
-    const auto length = static_cast<std::uint32_t>(key.size());
-    const std::size_t at = size_;
-    size_ += sizeof length + length;
-    ++count_;
-    if (!fit()) return;
-    std::memcpy(room_ + at, &length, sizeof length);
-    std::memcpy(room_ + at + sizeof length, key.data(), length);
+    if (char* const to = begin(static_cast<std::uint32_t>(key.size()))) std::memcpy(to, key.data(), key.size());
   }
 
   struct Mark {
@@ -52,6 +39,17 @@ class PackedKeys {
   }
 
  private:
+  /// Where the bytes of the next key go; null if it does not fit.
+  char* begin(std::uint32_t length) noexcept {
+    const std::size_t at = size_;
+    size_ += sizeof length + length;
+    ++count_;
+    if (!fit()) return nullptr;
+    char* const to = room_ + at;
+    std::memcpy(to, &length, sizeof length);
+    return to + sizeof length;
+  }
+
   // Whole words, if there is room: the next key covers what is behind this one.
   void copy(const Word64* key, char* to, std::uint32_t length) const noexcept {
     if (length >= kLongCopy || capacity_ - size_ < 8) return load_bytes(key, to, length);

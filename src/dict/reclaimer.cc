@@ -11,7 +11,6 @@
 #include "dict/list.h"
 #include "dict/probes.h"
 #include "dict/repair.h"
-#include "dict/short_time.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
 #include "world/process_table.h"
@@ -22,17 +21,19 @@ namespace holdfast {
 namespace {
 
 // A sweep looks at every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not begin
-// another one at once: in a dictionary with many short exptimes each set would go over the whole shard.
+// another one at once: in a dictionary with many short exptimes each set would go over the whole shard. No row
+// shows it: none is short of memory where values end. reclaimer_test.cc is.
 constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
-// After a look for dead owners without success: a second for 1 MB, at most a minute. The hints have the lower half
-// of the time, which repeats after 71 minutes.
-constexpr std::uint32_t kRestUs = 30000;
-constexpr std::uint32_t kRestUsPerGranule = 15;
+// How long a shard rests after a look for dead owners without success: a second for 1 MB, at most a minute. The hints
+// have the lower half of the time, which repeats after 71 minutes. No row shows it: none has a shard full of what is
+// held.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
+  constexpr std::uint32_t kRestUs = 30000;
+  constexpr std::uint32_t kRestUsPerGranule = 15;
   return static_cast<std::uint32_t>(
       std::min<std::uint64_t>(kRestUs + std::uint64_t{kRestUsPerGranule} * granules, kRestUsMax));
 }
@@ -150,7 +151,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
     sweep.walked += view.granules;
     if (sweep.walked > shard_.granules()) return false;
     const bool held = is_holdable(view.type);
-    const bool quiet = view.type == EntryType::lock && !freeze(view.lock()).is_slow();
+    const bool was_unowned = view.type == EntryType::lock && !take_over(view.lock()).is_mutex_owned();
     if (view.type == EntryType::lock) mend_incomplete(world_, view.lock());
     if (held && sweep.dead != nullptr) sweep.swept.dead += take_from_dead(view, *sweep.dead);
     Entry& e = *view.entry;
@@ -158,7 +159,7 @@ bool Reclaimer::sweep_chain(std::uint32_t bucket, Sweep& sweep) noexcept {
       ++sweep.kept;
       const std::uint64_t end = expiry_ms(e.expiry.load(kRelaxed));
       if (end != kExpiryNever) sweep.next_end = std::min(sweep.next_end, end);
-      if (quiet) thaw(view.lock());
+      if (was_unowned) release_word(view.lock());
       link = &e.next;
       continue;
     }
@@ -232,14 +233,9 @@ bool Reclaimer::failed_lately() const noexcept { return is_lately(shard_.header(
 bool Reclaimer::clear_at(std::uint32_t count, const Prospect& prospect) noexcept {
   HOLDFAST_FAILPOINT("reclaimer.clear_at");
   arena_.settle();
-  EntryView view{};
-  std::uint32_t walked = 0;
-  for (std::uint32_t block = shard_.bucket_of(prospect.hash).load(kRelaxed);
-       prospect.entry != 0 && walked < shard_.granules() && shard_.inspect_keyed(block, view);
-       block = view.entry->next.load(kRelaxed)) {
-    walked += view.granules;
-    if (block == prospect.entry) shard_.header().hand.store(block, kRelaxed);
-  }
+  // The hand names the beginning of a block, so check that an entry is there.
+  if (prospect.entry != 0 && shard_.link_to(&shard_.entry(prospect.entry), prospect.hash, kRelaxed) != nullptr)
+    shard_.header().hand.store(prospect.entry, kRelaxed);
   ClockSweep sweep(*this, Evict::no, 0);
   const bool cleared = sweep.clear(count);
   note_failure(sweep, cleared);

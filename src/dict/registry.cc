@@ -1,6 +1,9 @@
 #include "dict/registry.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -16,6 +19,33 @@
 #include "world/world_file.h"
 
 namespace holdfast {
+
+namespace {
+
+/// Whether it can be opened, or tells why not. A temporary one of another world is nobody's if no process uses it.
+bool is_dictionary(const World& world, const std::string& file) {
+  auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
+                                  : open_world_file(world.directory(), file, FileKind::dictionary);
+  if (!opened) return opened.status().code != Code::not_found;
+  const bool is_for_us = opened->header().world == world.id() || opened->header().persist != kTemporary;
+  return is_for_us || platform::has_record_locks(opened->fd.get());
+}
+
+}  // namespace
+
+Expected<std::vector<std::string>> dictionary_names(World& world) {
+  const std::string& path = world.directory().path();
+  const platform::FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::vector<std::string> names;
+  const auto visit = [&](const std::string& file) {
+    if (auto name = dictionary_of_file(file); name && is_dictionary(world, file)) names.push_back(std::move(*name));
+    return true;
+  };
+  if (const int error = fd ? platform::list_directory(fd.get(), visit) : errno)
+    return Status{Code::system, "cannot read " + path + ": " + platform::error_text(error)};
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 Registry& Registry::get() {
   alignas(Registry) static std::byte storage[sizeof(Registry)];

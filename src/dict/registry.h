@@ -1,4 +1,5 @@
-// The dictionaries that this process has open: one handle per name, for the life of the process.
+// The dictionaries of a world, by name; and those that this process has open: one handle per name, for the life of the
+// process.
 //
 // Thread safety: all calls, from any thread.
 #pragma once
@@ -6,12 +7,16 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "dict/dictionary.h"
 #include "platform/platform.h"
 
 namespace holdfast {
+
+/// The names in order. One that is made or removed meanwhile may be among them. Opens none.
+Expected<std::vector<std::string>> dictionary_names(World& world);
 
 class Registry {
  public:

@@ -104,7 +104,7 @@ void forget(QueueFields& queue) noexcept {
 /// Repairs what hangs on a lock or on permits: empties the queues, keeps the holders.
 void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied, Census& census) noexcept {
   if (view.type == EntryType::lock) {
-    freeze(view.lock());  // it stays so until the next operation on it
+    take_over(view.lock());  // it stays so until the next operation on it
     forget(view.lock().watchers);
   }
   forget(view.queue());

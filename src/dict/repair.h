@@ -6,8 +6,10 @@
 //
 // It also makes a shard out of zeros when the shard is first used.
 //
-// REQUIRES: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex.
 #pragma once
+
+#include <cstdint>
 
 #include "dict/shard.h"
 
@@ -15,5 +17,12 @@ namespace holdfast {
 
 /// Returns the number of chains and lists that were cut: 0 after a crash alone, more only if memory was overwritten.
 std::uint32_t repair(const Shard& shard) noexcept;
+
+/// Whether chains, queues, holder lists, lists, bins and counts fit the blocks of the arena, and keys their hashes:
+/// finds damage that no operation has met yet, such as an entry behind a lost link, a free block that no bin has, a
+/// wrong count. Cuts off every entry with another hash than its key's. If it returns false, repair() makes it true.
+///
+/// Takes a bounded number of steps for each granule, whatever the shard contains.
+bool audit(const Shard& shard, std::uint64_t seed) noexcept;
 
 }  // namespace holdfast

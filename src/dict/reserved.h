@@ -58,7 +58,7 @@ struct ReservedMark {
 
 /// What is reserved of an arena at first, and by how much at the most it grows in one step, unless a unit is more, or
 /// more is needed. A step doubles it: a dictionary of few keys stays small, and one step takes a fraction of a
-/// millisecond. The table "Opening a new dictionary" judges both.
+/// millisecond. Rows of both: Opening a new dictionary.
 inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
 inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;
 

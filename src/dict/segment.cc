@@ -1,6 +1,7 @@
 #include "dict/segment.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/name.h"
@@ -41,15 +42,9 @@ Status damaged(const std::string& name, const std::string& what) {
 }  // namespace
 
 const char* strategy_name(MutexStrategy strategy) noexcept {
-  switch (strategy) {
-    case MutexStrategy::futex:
-      return "futex";
-    case MutexStrategy::spin:
-      return "spin";
-    case MutexStrategy::file:
-      return "file";
-  }
-  return "unknown";
+  constexpr std::array<const char*, 3> kNames{"futex", "spin", "file"};
+  const auto index = static_cast<std::size_t>(strategy);
+  return index < kNames.size() ? kNames[index] : "unknown";
 }
 
 std::string Segment::file_name(const std::string& name) { return encode_name(name) + std::string(kDictionarySuffix); }

@@ -143,7 +143,7 @@ class Shard {
   /// The free granules, reserved or not. Needs no mutex.
   std::uint32_t free_granules() const noexcept;
 
-  // --- memory, reserved as it is used (dict/reserved.h, dict/shard_memory.cc) ---
+  // --- memory, reserved as it is used (dict/reserved.h) ---
 
   /// Whether this process may touch the shard.
   bool is_open() const noexcept { return granules() != 0; }
@@ -208,7 +208,7 @@ class Shard {
     const std::uint8_t uses = word.load(kRelaxed);
     if (uses < kUsesMax) word.store(uses + 1, kRelaxed);
   }
-  /// How often the entry was used lately, 0 to kUsesMax: the rows of hit ratios judge the limit.
+  /// How often the entry was used lately, 0 to kUsesMax. Rows of the limit: Hits.
   Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
 
@@ -237,6 +237,9 @@ class Shard {
   /// Finds the key's position. False on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
+  /// The link of the chain of that hash that leads to the entry now; null if none does. `order`: as in walk_chain().
+  Word32* link_to(const Entry* entry, std::uint32_t hash, std::memory_order order) const noexcept;
+
   /// Fills a block with key and value. REQUIRES: the block came from Arena::allocate with granules_for(key, value), and
   /// is in no chain yet.
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
@@ -251,10 +254,10 @@ class Shard {
 
   /// Looks the key's lock up without the mutex: its block; 0 if there is none, or if it was not found. It was in its
   /// chain if unchanged_since() is true afterwards, with the epoch() from before.
-  std::uint32_t glimpse_lock(const Key& key) const noexcept;
+  std::uint32_t find_lock_block(const Key& key) const noexcept;
   /// Whether there is a lock with this key at `block`. Trusts nothing.
   bool is_lock(std::uint32_t block, const Key& key) const noexcept;
-  /// The fields of the lock with a key of this length. REQUIRES: glimpse_lock() returned the block.
+  /// The fields of the lock with a key of this length. REQUIRES: find_lock_block() returned the block.
   LockFields& lock_of(std::uint32_t block, std::uint32_t key_length) const noexcept {
     return *reinterpret_cast<LockFields*>(key_words(entry(block)) + padded(key_length) / 8);
   }
@@ -299,7 +302,6 @@ class Shard {
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
                  std::uint64_t epoch) const noexcept;
   bool still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch) const noexcept;
-  bool leads_to(const Entry* entry, std::uint32_t hash) const noexcept;
   bool reserve_to(std::uint32_t end) noexcept;
   void put_mark_right() noexcept;
 
@@ -417,7 +419,7 @@ template <class At>
 // On the path of every lock and unlock: compares what a lock's entry must be, rather than making sense of any entry.
 // The key is compared behind the walk, which so needs fewer registers: another key of the same hash and length hides
 // the lock.
-[[gnu::always_inline]] inline std::uint32_t Shard::glimpse_lock(const Key& key) const noexcept {
+[[gnu::always_inline]] inline std::uint32_t Shard::find_lock_block(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
   std::uint32_t found = 0;
   Word32* link = nullptr;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "base/failpoint.h"
+#include "dict/key.h"
 #include "dict/packed_keys.h"
 #include "dict/shard.h"
-#include "dict/words.h"
 
 namespace holdfast {
 
-/// A chain is hardly ever longer.
+/// A chain is hardly ever longer. Row: get, 100k numbers.
 inline constexpr std::uint32_t kPlainSteps = 16;
 
 // REQUIRES: an entry with a key.

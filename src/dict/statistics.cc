@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "dict/short_time.h"
+#include "dict/expiry.h"
 #include "platform/platform.h"
 
 namespace holdfast {
@@ -212,8 +212,8 @@ void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
-// A refusal takes less time than a wait, and comes more often: it compares the text less often, too. The row "lock of a
-// held key, refused" judges how often.
+// A refusal takes less time than a wait, and comes more often: it compares the text less often, too. Row of
+// kTrusted: lock of a held key, refused.
 void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
   constexpr std::uint64_t kTrusted = 64;
   ContendedFields* const record = record_of(hash_in_record(hash));

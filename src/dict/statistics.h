@@ -94,8 +94,8 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// How long a process measures no other hold, but those that are drawn and long ones. The row "lock + unlock, same
-  /// object" judges the sampling.
+  /// How long a process measures no other hold, but those that are drawn and long ones. Row of these two: lock +
+  /// unlock, same object.
   static constexpr std::int64_t kRestNs = 4'000'000;
   /// Looks at ends in that time. One takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;

@@ -4,16 +4,16 @@
 namespace holdfast {
 
 // REQUIRES: the entry found is a lock.
-void Transaction::freeze_found() noexcept {
+void Transaction::take_over_found() noexcept {
   LockFields& lock = view().lock();
-  freeze(lock);
-  if (load_word_of(lock).quiet() == abandoned_) end_grant_of(lock);
+  take_over(lock);
+  if (load_word_of(lock).unowned() == abandoned_) end_grant_of(lock);
   mend_incomplete(world_, lock);
 }
 
 bool Transaction::is_lock_settled() noexcept {
   if (wait_until_complete(view().lock())) return true;
-  in_the_way_ = load_word_of(view().lock()).quiet();
+  in_the_way_ = load_word_of(view().lock()).unowned();
   return false;
 }
 

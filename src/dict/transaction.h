@@ -41,17 +41,17 @@ class Transaction {
   const Key& key() const noexcept { return key_; }
   std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
 
-  /// Looks the key up, and freezes its lock (dict/lock_word.h). False on damage. REQUIRED before all that follows.
+  /// Looks the key up, and takes over its lock (dict/lock_word.h). False on damage. REQUIRED before all that follows.
   bool find() noexcept {
     if (!shard_.find(key_, position_)) [[unlikely]]
       return false;
-    if (is(EntryType::lock)) freeze_found();
+    if (is(EntryType::lock)) take_over_found();
     return true;
   }
   /// REQUIRED at the end, unless there is damage.
-  // A lock behind a gate stays frozen: nobody takes it without asking the gate.
+  // A lock behind a gate stays MUTEX_OWNED: nobody takes it without asking the gate.
   void end() noexcept {
-    if (is(EntryType::lock) && segment_.gate() == nullptr) thaw(view().lock());
+    if (is(EntryType::lock) && segment_.gate() == nullptr) release_word(view().lock());
   }
   /// A grant that was found incomplete, of an owner that is dead: find() ends it.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
@@ -90,7 +90,7 @@ class Transaction {
   bool is_lock_settled() noexcept;
   /// Releases the memory of an entry that was just cut from its chain.
   void discard(std::uint32_t block, const EntryView& view) noexcept;
-  void freeze_found() noexcept;
+  void take_over_found() noexcept;
 
   World& world_;
   Segment& segment_;

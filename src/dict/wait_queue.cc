@@ -36,9 +36,9 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
 }
 
 // When to drop a waiter that does not look any more: a stopped one keeps its place no longer than it would have waited.
-std::uint64_t patience_end(const Waiter& waiter) noexcept {
-  const std::uint64_t patience = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
-  const std::uint64_t end = platform::coarse_monotonic_ns() / kNsPerMs + patience;
+std::uint64_t deadline_of(const Waiter& waiter) noexcept {
+  const std::uint64_t timeout = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
+  const std::uint64_t end = platform::coarse_monotonic_ns() / kNsPerMs + timeout;
   return waiter.deadline_ms != 0 ? std::min(end, waiter.deadline_ms) : end;
 }
 
@@ -89,7 +89,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) n
   e.value_size.store(sizeof(WaiterFields), kRelaxed);
   e.flags.store(waiter.number, kRelaxed);
   e.stamp.store(traits_of(waiter), kRelaxed);
-  e.expiry.store(patience_end(waiter), kRelaxed);
+  e.expiry.store(deadline_of(waiter), kRelaxed);
   fields(block).owner.store(waiter.owner, kRelaxed);
   fields(block).arrival.store(waiter.arrival, kRelaxed);
   fields(block).want.store(waiter.want, kRelaxed);
@@ -102,7 +102,7 @@ std::uint32_t WaitQueue::create(const Waiter& waiter, std::uint32_t overtakes) n
 // REQUIRES: is_here(waiter).
 std::uint64_t WaitQueue::refresh(const Waiter& waiter) noexcept {
   const auto block = static_cast<std::uint32_t>(waiter.place);
-  shard_.entry(block).expiry.store(patience_end(waiter), kRelaxed);
+  shard_.entry(block).expiry.store(deadline_of(waiter), kRelaxed);
   shard_.entry(block).stamp.store(traits_of(waiter), kRelaxed);
   fields(block).woken.store(0, kRelaxed);
   return waiter.place;

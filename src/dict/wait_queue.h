@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 /// The same for a waiter that rests, because its process looks for it.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// How long a waiter that was woken may take to come: this, or twice its known delay if that is longer. After that it
-/// leaves the queue, until it queues again. The rows "2 x 50 coroutines" and "Fairness among eight" judge both claims.
+/// leaves the queue, until it queues again. Rows of both claims: 2 x 50 coroutines; Fairness among eight.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same where its delay is not known yet. A loop that was never woken may be a slow one, and several of them may
 /// come together.
@@ -112,7 +112,7 @@ class WaitQueue {
   /// Removes the waiter; false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
   /// The first waiter, which stays in the queue. Removes gone ones before it: the slot has a successor or is free, the
-  /// patience has ended, or the waiter was woken and did not come in time. A waiter that is found to be the first
+  /// deadline has passed, or the waiter was woken and did not come in time. A waiter that is found to be the first
   /// counts as the first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   // All that take a `head` REQUIRE: it is what first() or after() has just returned, and not empty.

@@ -39,7 +39,7 @@ class UsedBuckets {
   }
 
  private:
-  /// Two batches are about as much as a processor fetches at once: the row "get_keys, per key".
+  /// Two batches are about as much as a processor fetches at once. Row: get_keys, per key.
   static constexpr std::uint32_t kBatch = 16;
   struct Batch {
     std::uint32_t count = 0;

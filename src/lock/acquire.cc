@@ -1,14 +1,21 @@
 #include "lock/acquire.h"
 
 #include <algorithm>
-#include <atomic>
+#include <cmath>
+#include <span>
+#include <stdexcept>
+#include <utility>
 
+#include "base/time.h"
 #include "dict/expiry.h"
-#include "dict/probes.h"
-#include "lock/quiet.h"
-#include "lock/trace.h"
-#include "lock/watchers.h"
+#include "lock/lock.h"
+#include "lock/lock_info.h"
+#include "lock/permits.h"
+#include "lock/release.h"
+#include "lock/wait_step.h"
 #include "platform/platform.h"
+#include "sync/spin.h"
+#include "wait/parking_lot.h"
 #include "wait/task_id.h"
 #include "world/world.h"
 
@@ -16,290 +23,242 @@ namespace holdfast {
 
 namespace {
 
-// The look of a waiter for a lock. A flush and a removal of the dictionary end every lease.
-WatchState look_at_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
-  const auto& fields = *static_cast<const LockFields*>(watch.fields);
-  SeenGrant seen{};
-  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; look again
-  const Token owner = owner_of(watch.segment->world(), seen);
-  if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return WatchState::granted;
-  const bool held = owner != kNobody && liveness(owner) &&
-                    (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
-                    !watch.segment->retired() && watch.is_same_entry();
-  return held ? WatchState::held : WatchState::open;
+// An attempt with the mutex.
+Code attempt(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
+             Lease& lease, BlockedBy& blocked_by) noexcept {
+  blocked_by.holders.clear();
+  const Code code = contender.request.kind == HeldKind::lock
+                        ? attempt_lock(dictionary, key, contender, dead, lease, blocked_by)
+                        : attempt_permits(dictionary, key, contender, dead, lease, blocked_by);
+  // The next attempt takes the waiter out there.
+  if (contender.waiter != nullptr && blocked_by.place != 0) contender.waiter->place = blocked_by.place;
+  return code;
 }
 
-// While the gate is closed the lock is held, as far as a waiter can know: it attempts again by itself.
-WatchState look_at_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
-  const WatchState state = look_at_lock(watch, liveness, waiter);
-  return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
-}
-
-constexpr WatchKind kLockWatch{&look_at_lock, &blocker_of_lock, &end_of_lock, true};
-constexpr WatchKind kGatedLockWatch{&look_at_gated_lock, &blocker_of_lock, &end_of_lock, false};
-
-Watch watch_lock(const LockEntry& lock) noexcept {
-  return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);
-}
-
-// Refuses if the key has a live entry of another type. A lock that lacks fields was overwritten.
-Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
-  if (!change.exists() || change.is(EntryType::lock)) return make_free_lock(change);
-  blocked_by.place = 0;
-  blocked_by.watch = {};
-  blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
-  return Code::locked;
-}
-
-/// The outcome of an attempt.
-struct Result {
-  Lease& lease;
-  BlockedBy& blocked_by;
-  Chosen chosen;        // wake them after releasing the mutex
-  bool wanted = false;  // tell the gate
-};
-
-std::uint64_t place_in_queue(const LockEntry& lock, const Attempt& attempt) noexcept {
-  const Waiter* const waiter = attempt.queued();
-  return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
-}
-
-// The answer to a contender while the gate is closed, whatever the entry says: nobody has the lock here.
-[[gnu::cold]] Code turn_away(const LockEntry& lock, const Attempt& attempt, Result& result) noexcept {
-  const Contender& contender = attempt.contender;
-  if (is_reserved_for(lock, contender.waiter)) {
-    end_grant(lock);
-    result.chosen.watchers = lock.has_watchers();
-  }
-  const Waiter* const waiter = attempt.queued();
-  if (waiter == nullptr) {
-    result.wanted = true;
-    return Code::elsewhere;
-  }
-  const Code refusal = lock.gate != nullptr ? lock.segment.gate()->refusal(*lock.gate, waiter->arrival) : Code::ok;
-  if (refusal == Code::unsupported || (refusal != Code::ok && contender.request.tries)) {
-    lock.queue().remove(*waiter);
-    return refusal;
-  }
-  result.wanted = true;
-  result.blocked_by.place = place_in_queue(lock, attempt);
-  result.blocked_by.watch = watch_lock(lock);
-  return Code::locked;
-}
-
-Code try_acquire(const LockEntry& lock, World& world, const Attempt& attempt, const TokenSet& dead,
-                 Result& result) noexcept {
-  const Contender& contender = attempt.contender;
-  BlockedBy& blocked_by = result.blocked_by;
-  if (contender.waiter != nullptr && blocked_by.delay_ns == 0)
-    blocked_by.delay_ns = lock.queue().delay_of(*contender.waiter);
-  if (!lock.may_be_granted()) [[unlikely]]
-    return turn_away(lock, attempt, result);
-  if (is_reserved_for(lock, contender.waiter)) {
-    result.lease = claim_reserved(lock, world, contender);
-    return Code::ok;
-  }
-  const Token owner = lock.owner();
-  if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
-    if (dead.has(owner)) probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
-    end_grant(lock);
-    result.chosen.watchers = lock.has_watchers();
-  }
-  if (lock.is_free() && may_take(lock, world, contender, dead, result.chosen)) {
-    result.lease = take(lock, world, contender);
-    return Code::ok;
-  }
-  blocked_by.holders.add(lock.owner());
-  blocked_by.end_ms = lock.end_ms();
-  blocked_by.place = place_in_queue(lock, attempt);
-  blocked_by.watch = watch_lock(lock);
-  return Code::locked;
-}
-
-// --- adaptive spin ---
-
-constexpr std::uint64_t kSpinNs = 25'000;
-// The time between two looks: each takes the cache lines of the entry away from the holder's processor for a moment.
-constexpr std::uint64_t kSpinLookNs = 6'000;
-constexpr int kPausesPerLook = 8;
-
-/// Decides by recent success whether spinning pays off in this process. All its words are hints.
-class AdaptiveSpin {
+/// The second attempt: a spin, as long as the caller's host can afford, where spinning has recently paid off.
+class LockSpin {
  public:
-  bool try_now() noexcept {
-    if (credit_.load(kRelaxed) > 0) return platform::processor_count() != 1;
-    const std::uint32_t skipped = skipped_.load(kRelaxed) + 1;
-    skipped_.store(skipped, kRelaxed);
-    return skipped % kSkips == 0 && platform::processor_count() != 1;
+  explicit LockSpin(const Request& request) noexcept
+      : has_other_tasks_(request.task != whole_state(request.task)),
+        credit_(has_other_tasks_ ? credits_beside_tasks : credits),
+        is_due_(request.kind == HeldKind::lock) {}
+
+  /// Whether it took the lock. Spins only once, whatever the number of calls.
+  bool run(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead, Lease& lease,
+           BlockedBy& blocked_by) noexcept {
+    if (!std::exchange(is_due_, false) || !credit_.may_spin()) return false;
+    LockPolls polls{has_other_tasks_ ? kSpinBesideTasks : kSpinForLock};
+    Polled polled = Polled::open;
+    Code code = Code::locked;
+    // An attempt that fails for another reason may have waited for the mutex: do not repeat that here.
+    while (polled == Polled::open && code == Code::locked) {
+      polled = spin_for_lock(dictionary, key, contender, polls, lease);
+      if (polled == Polled::open && has_other_tasks_) break;
+      if (polled == Polled::open) code = attempt(dictionary, key, contender, dead, lease, blocked_by);
+    }
+    waited_ = is_to_be_noted_ = polls.waited;
+    return polled == Polled::taken || code == Code::ok;
   }
-  void note(bool success) noexcept {
-    const int credit = credit_.load(kRelaxed) + (success ? kPerSuccess : -1);
-    credit_.store(std::clamp(credit, 0, kMost), kRelaxed);
+  /// Whether it found the lock held.
+  bool waited() const noexcept { return waited_; }
+  /// Notes whether the lock was taken by the spin, or by the attempt that followed.
+  void note(bool taken) noexcept {
+    if (std::exchange(is_to_be_noted_, false)) credit_.note(taken);
   }
 
  private:
-  static constexpr int kMost = 32;
-  static constexpr int kPerSuccess = 8;  // spinning pays off if one in nine succeeds
-  static constexpr std::uint32_t kSkips = 64;
+  inline static constinit SpinCredit credits;
+  inline static constinit SpinCredit credits_beside_tasks;
 
-  std::atomic<int> credit_{kPerSuccess};
-  std::atomic<std::uint32_t> skipped_{0};
+  const bool has_other_tasks_;
+  SpinCredit& credit_;
+  bool is_due_;
+  bool waited_ = false;
+  bool is_to_be_noted_ = false;
 };
 
-AdaptiveSpin& adaptive_spin() noexcept {
-  static constinit AdaptiveSpin of_this_process;
-  return of_this_process;
+// The second attempt of a thread that stops while it waits: it needs no parker yet.
+bool spin(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
+  LockSpin spin(contender.request);
+  const std::uint64_t arrival_ns = platform::monotonic_ns();
+  TokenSet dead;  // not const, which would initialise all of it
+  BlockedBy blocked_by;
+  const bool taken = spin.run(dictionary, key, contender, dead, lease, blocked_by);
+  spin.note(taken);
+  if (taken && spin.waited()) count_wait(dictionary, key, HeldKind::lock, arrival_ns, false);
+  return taken;
 }
-/// The same for short sections.
-AdaptiveSpin& short_spin() noexcept {
-  static constinit AdaptiveSpin of_this_process;
-  return of_this_process;
-}
-// In pauses, of which one takes about 10 to 50 ns.
-constexpr int kShortSpin = 48;
-constexpr int kLongSpin = 800;
 
-// Spins until the lock is free, or granted to the waiter. False if `end_ns` comes first, or another task of this
-// process gets the lock.
-bool spin_until_open(const LockFields& fields, const Contender& contender, std::uint64_t end_ns) noexcept {
-  for (std::uint64_t now_ns = platform::monotonic_ns(); now_ns < end_ns;) {
-    const std::uint64_t next_ns = now_ns + kSpinLookNs;
-    while (now_ns < next_ns) {
-      for (int i = 0; i < kPausesPerLook; ++i) platform::cpu_relax();
-      now_ns = platform::monotonic_ns();
-    }
-    const LockWord word = load_word_of(fields);
-    if (word.is_free()) return true;
-    if (word.owner() == owner_bits(contender.self)) return fields.reserved.load(kRelaxed) == contender.waiter->number;
-  }
-  return false;
+// Whether the fast path has answered already: a live process has the lock. A thread that blocks does not ask the kernel
+// about the holder yet: that takes longer than a short section, and the wait asks before it sleeps.
+bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
+                Token holder) noexcept {
+  if (fast != Fast::held && fast != Fast::lost) return false;
+  if (request.blocks) return true;
+  return fast == Fast::held ? dictionary.world().judge(holder) == Liveness::alive
+                            : is_held_for_certain(dictionary, key);
 }
 
 }  // namespace
 
-const GateFields* gate_fields_of(const Watch& watch) noexcept {
-  auto& lock = *static_cast<LockFields*>(const_cast<void*>(watch.fields));
-  return gate_fields_of(*watch.segment, watch.entry->value_size.load(kRelaxed), lock);
-}
-
-Code make_free_lock(Transaction& change) noexcept {
-  const std::uint64_t free = LockWord::make(LockWord::kFreeOwner, 0).slow().bits;
-  const ValueIn value{EntryType::lock, 0, free, nullptr,
-                      lock_size(change.key().length, change.segment().gate() != nullptr)};
-  const Code code = change.put(value, kExpiryNever, Evict::yes);
-  Word32& perhaps_free = change.shard().header().perhaps_free;
-  if (code == Code::ok) perhaps_free.store(perhaps_free.load(kRelaxed) + 1, kRelaxed);
-  return code;
-}
-
-// A reserved grant has no task yet, nor has one that is incomplete. Nobody is blocked by a holder whose grant does not
-// count any more.
-Blocker blocker_of_lock(const Watch& watch) noexcept {
-  const auto& fields = *static_cast<const LockFields*>(watch.fields);
-  SeenGrant seen{};
-  const bool same = watch.is_same_entry() && read_grant(*watch.entry, fields, seen) && watch.is_same_entry();
-  if (!same || !seen.complete || !is_live(seen.expiry, watch.segment->flush_epoch()) || watch.segment->retired() ||
-      !does_grant_count(*watch.segment, gate_fields_of(watch)))
-    return {};
-  return {seen.owner, seen.task, seen.sequence, expiry_ms(seen.expiry)};
-}
-
-std::uint64_t end_of_lock(const Watch& watch) noexcept {
-  SeenGrant seen{};
-  const bool known = read_grant(*watch.entry, *static_cast<const LockFields*>(watch.fields), seen) && seen.complete;
-  return known ? expiry_ms(seen.expiry) : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
-}
-
-static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
-  const EpochGuard inside;
-  const Segment* const segment = dictionary.segment();
-  if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
-}
-
-// Without a place in the queue the gate would not ask for the lock: so there is room for one, at the price of values.
-// The lock itself may go for it, as nobody has it yet: so there is room for both.
-static bool makes_room_for_waiter(Transaction& change, const Attempt& attempt, Result& result) noexcept {
-  constexpr std::uint32_t kAlignment = 4;  // of a lock: a cache line
-  if (!result.wanted || attempt.queued() == nullptr || result.blocked_by.place != 0) return false;
-  const std::size_t key = attempt.key.size();
-  const auto both =
-      static_cast<std::uint32_t>(granules_for(key, lock_size(key, true))) + kAlignment + kGranulesPerWaiter;
-  return change.make_room(both, Evict::yes) == Code::ok &&
-         (LockEntry::is_whole(change) || make_lock(change, result.blocked_by) == Code::ok);
-}
-
-Code attempt_lock(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
-                  BlockedBy& blocked_by) noexcept {
-  const EpochGuard inside;
+Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
+                    Lease& lease) noexcept {
   World& world = dictionary.world();
-  const bool has_gate = dictionary.gate() != nullptr;
-  for (;;) {
-    Result result{lease, blocked_by, {}};
-    const Segment* segment = nullptr;
-    const Code code = dictionary.transact(
-        attempt.key,
-        [&](Transaction& change) {
-          segment = &change.segment();
-          if (!LockEntry::is_whole(change)) {
-            const Code made = make_lock(change, blocked_by);
-            if (made != Code::ok) return made;
-          }
-          const Code answer = try_acquire(LockEntry::of(change), world, attempt, dead, result);
-          if (!makes_room_for_waiter(change, attempt, result)) [[likely]]
-            return answer;
-          return try_acquire(LockEntry::of(change), world, attempt, dead, result);
-        },
-        kAttemptPatienceNs, granules_for(attempt.key.size(), lock_size(attempt.key.size(), has_gate)));
-    if (attempt.contender.waiter != nullptr) keep_watched(*attempt.contender.waiter, blocked_by);
-    if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
-      lease = {};  // it was a grant of no dictionary: attempt again in the next one, if there is any
-      continue;
-    }
-    if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
-    wake(dictionary, attempt.key, result.chosen);
-    if (result.wanted) [[unlikely]]
-      tell_gate(dictionary, attempt.key);
+  const Token self = world.token();
+  if (self == kNobody) return Code::system;
+  BlockedBy blocked_by;
+  Code code = Code::locked;
+  const Contender contender{self, request, nullptr};
+  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found one
+  if (is_refused(dictionary, key, request, fast, holder)) {
+    if (request.blocks && spin(dictionary, key, contender, lease)) return Code::ok;
+  } else {
+    code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
+      return attempt(dictionary, key, contender, dead, lease, blocked_by);
+    });
+  }
+  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
+    return acquire_slowly(dictionary, key, request, Fast::unclear, lease);
+  if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, request.kind);
+  return result_of_try(code, blocked_by);
+}
+
+Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
+                  Lease& lease) noexcept {
+  std::uint64_t waited_from = 0;
+  LockSpin spin(request);
+  const auto spin_then_queue = [&](Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+    const Contender contender{waiter.owner, request, &waiter};
+    const bool has_spun = request.blocks && waiter.is_new;  // in acquire_slowly()
+    const bool taken = !has_spun && spin.run(dictionary, key, contender, dead, lease, blocked_by);
+    const Code code = taken ? Code::ok : attempt(dictionary, key, contender, dead, lease, blocked_by);
+    spin.note(code == Code::ok);
+    if (!waiter.is_new || spin.waited()) waited_from = waiter.arrival;
+    return code;
+  };
+  const Code code = wait_once(dictionary.world(), step, request, spin_then_queue);
+  if (code == Code::ok && waited_from != 0) count_wait(dictionary, key, request.kind, waited_from, false);
+  return search_deadlock(step, request, key, code);
+}
+
+namespace {
+
+/// How soon a forked child tries again to enter, while another process does. No row shows it: there children
+/// enter before the measuring.
+constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
+/// How long the gate is asked on behalf of a caller that does not wait.
+constexpr double kAskSeconds = 1;
+
+std::uint64_t deadline_of(double timeout) noexcept {
+  return timeout > kLongest ? kNever : platform::monotonic_ns() + static_cast<std::uint64_t>(std::ceil(timeout * 1e9));
+}
+
+/// The calling thread as a waiter for one key.
+class WaitingThread {
+ public:
+  WaitingThread(Dictionary& dictionary, std::string_view key)
+      : dictionary_(dictionary), key_(key), parker_(dictionary.world()), waiter_(parker_.open_waiter()) {
+    if (waiter_ == 0) throw std::runtime_error("too many waiters in this process: at most 1048576");
+  }
+  ~WaitingThread() { leave(); }
+  WaitingThread(const WaitingThread&) = delete;
+  WaitingThread& operator=(const WaitingThread&) = delete;
+
+  Code step(const Request& request, Lease& lease) noexcept {
+    const Code code = acquire_wait(dictionary_, key_, request, {parker_, waiter_, sleep_seconds_}, lease);
+    queued_ = code == Code::locked || code == Code::timeout || code == Code::deadlock;
     return code;
   }
-}
-
-bool may_spin_for_short_section() noexcept { return short_spin().try_now(); }
-
-bool spin_for_short_section(Dictionary& dictionary, std::string_view key, Token self, const Request& request,
-                            Lease& lease) noexcept {
-  bool refused = false;
-  const bool taken = spin_quietly(dictionary, key, self, request, kShortSpin, lease, refused);
-  short_spin().note(taken);
-  return taken;
-}
-
-bool spin_for_lock(Dictionary& dictionary, const Attempt& attempt, Lease& lease, BlockedBy& blocked_by) noexcept {
-  const std::uint32_t task = attempt.contender.request.task;
-  if (task != whole_state(task) || !adaptive_spin().try_now()) return false;
-  const Contender& contender = attempt.contender;
-  if (spin_quietly(dictionary, attempt.key, contender.self, contender.request, kLongSpin, lease, blocked_by.refused)) {
-    adaptive_spin().note(true);
-    return true;
+  /// As leave_queue(), if it may be in the queue.
+  Code leave() noexcept {
+    if (!queued_) return Code::ok;
+    queued_ = false;
+    return leave_queue(dictionary_, key_, parker_, waiter_);
   }
-  const Attempt glance{attempt.key, attempt.contender, false};
-  TokenSet nobody;  // not const, which would initialise all of it
-  const std::uint64_t end_ns = platform::monotonic_ns() + kSpinNs;
-  for (;;) {
-    blocked_by.holders.clear();
-    blocked_by.watch = {};
-    const Code code = attempt_lock(dictionary, glance, nobody, lease, blocked_by);
-    if (code == Code::ok) break;
-    blocked_by.refused = true;
-    // Do not spin for a holder in this process: it may be a task that waits for this thread.
-    if (code != Code::locked || blocked_by.watch.kind == nullptr || blocked_by.holders.has(attempt.contender.self))
-      return false;
-    if (!spin_until_open(*static_cast<const LockFields*>(blocked_by.watch.fields), attempt.contender, end_ns)) {
-      adaptive_spin().note(false);
-      return false;
+  /// As long as the last step has said, or until it is woken. REQUIRES: it was locked or timeout.
+  void sleep(std::uint64_t deadline_ns) {
+    const auto planned = static_cast<std::uint64_t>(sleep_seconds_ * 1e9);
+    const std::uint64_t until_ns = std::min(platform::monotonic_ns() + planned, deadline_ns);
+    std::uint32_t woken = 0;
+    while (parker_.sleep(until_ns, {&woken, 1}) == 0 && platform::monotonic_ns() < until_ns) continue;
+  }
+  std::vector<std::string> deadlock_keys() { return parker_.deadlock_keys(waiter_); }
+
+ private:
+  Dictionary& dictionary_;
+  std::string_view key_;
+  Parker parker_;
+  std::uint32_t waiter_;
+  double sleep_seconds_ = 0;
+  bool queued_ = false;
+};
+
+/// Whether the attempt of a forked child failed only because another process enters the world.
+bool is_held_up_at_the_entrance(World& world, Code code) noexcept {
+  return code == Code::system && world.known_token() == kNobody && World::last_failure_code() == Code::busy;
+}
+
+bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
+  HolderCount count;
+  return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
+}
+
+/// The code of a wait without success. What a process of this machine holds is held, whatever the gate says.
+Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
+  double seconds = 0;
+  if (last != Code::locked || dictionary.gate() == nullptr ||
+      dictionary.gate()->state(dictionary, seconds).code != Code::unavailable)
+    return last;
+  return seconds == 0 || !is_held_here(dictionary, key) ? Code::unavailable : last;
+}
+
+Code wait_until(Dictionary& dictionary, std::string_view key, Request request, std::uint64_t deadline_ns, Lease& lease,
+                std::vector<std::string>& cycle) {
+  WaitingThread thread(dictionary, key);
+  for (std::uint64_t now_ns = platform::monotonic_ns();;) {
+    // Others get to know nothing about a wait without end.
+    request.timeout = deadline_ns == kNever ? 0 : static_cast<double>(deadline_ns - now_ns) / 1e9;
+    const Code code = thread.step(request, lease);
+    if (code == Code::deadlock) cycle = thread.deadlock_keys();
+    // The lock may be held on behalf of this waiter, by whom the gate belongs to.
+    if (code == Code::locked && request.tries && is_held_here(dictionary, key)) return thread.step(request, lease);
+    const bool enters = is_held_up_at_the_entrance(dictionary.world(), code);
+    if (!enters && code != Code::locked && code != Code::timeout) return code;
+    now_ns = platform::monotonic_ns();
+    if (now_ns >= deadline_ns) {
+      if (thread.leave() == Code::system && code == Code::locked) return Code::system;
+      return code_of_timeout(dictionary, key, code);
     }
+    if (enters)
+      platform::sleep_until(std::min(now_ns + kEnterAgainNs, deadline_ns));
+    else
+      thread.sleep(deadline_ns);
+    now_ns = std::min(platform::monotonic_ns(), deadline_ns);
   }
-  adaptive_spin().note(true);
-  return true;
+}
+
+/// Asks the gate for a lock that this machine does not have.
+Code ask(Dictionary& dictionary, std::string_view key, Request request, Lease& lease) {
+  double seconds = 0;
+  const Gate* const gate = dictionary.gate();
+  if (gate != nullptr && gate->state(dictionary, seconds).code == Code::unavailable && seconds == 0)
+    return Code::unavailable;
+  request.tries = true;
+  request.holds = HoldsLocks::nothing;  // it does not wait for its turn
+  std::vector<std::string> none;
+  const Code code = wait_until(dictionary, key, request, deadline_of(kAskSeconds), lease, none);
+  return code == Code::locked && !is_held_here(dictionary, key) ? Code::unavailable : code;
+}
+
+}  // namespace
+
+Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout, Code code,
+                    Lease& lease, std::vector<std::string>& cycle) {
+  const bool may_wait =
+      code == Code::locked || code == Code::timeout || code == Code::elsewhere || code == Code::system;
+  if (!may_wait || (timeout <= 0 && code != Code::elsewhere)) return code;
+  if (timeout <= 0) return ask(dictionary, key, request, lease);
+  return wait_until(dictionary, key, request, deadline_of(timeout), lease, cycle);
 }
 
 }  // namespace holdfast

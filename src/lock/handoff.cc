@@ -1,8 +1,11 @@
 #include "lock/handoff.h"
 
 #include <algorithm>
+#include <array>
 
+#include "base/failpoint.h"
 #include "platform/platform.h"
+#include "sync/mailbox.h"
 #include "world/world.h"
 
 namespace holdfast {
@@ -35,11 +38,46 @@ void note_reserved_time(const LockEntry& lock) noexcept {
 }
 
 // Takes the waiter out of the queue. The next one is the first from now on, not only from the next release on.
-void leave_queue(const LockEntry& lock, World& world, const Waiter* waiter) noexcept {
+void remove_from_queue(const LockEntry& lock, World& world, const Waiter* waiter) noexcept {
   if (waiter != nullptr && lock.queue().remove(*waiter) && lock.has_waiters()) turn_of(lock, world, false);
 }
 
 }  // namespace
+
+void wake_chosen(World& world, const Chosen& chosen) noexcept {
+  for (const WakeTarget& target : {chosen.first, chosen.aside}) {
+    if (target.number == 0) continue;
+    HOLDFAST_FAILPOINT("wake.post");
+    post(world, target.owner, target.number);
+  }
+}
+
+void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept {
+  World& world = dictionary.world();
+  std::array<WakeTarget, kWokenAtOnce> woken;
+  std::size_t count = 0;
+  dictionary.transact(
+      key,
+      [&](Transaction& change) {
+        if (!change.is(EntryType::lock)) return Code::ok;
+        const LockEntry lock = LockEntry::of(change);
+        const std::uint64_t kept = lock.is_free() ? 0 : lock.sequence();
+        const std::size_t before = count;
+        while (count < woken.size()) {
+          const Waiter watcher = lock.watchers().pop(world, kept);
+          if (watcher.number == 0) break;
+          woken[count++] = wake_target(watcher);
+        }
+        Word64& wakes = change.shard().header().lock_wakes;
+        wakes.store(wakes.load(kRelaxed) + (count - before), kRelaxed);
+        return change.arena().damaged() ? Code::corrupt : Code::ok;
+      },
+      kAttemptPatienceNs);
+  for (std::size_t i = 0; i < count; ++i) {
+    HOLDFAST_FAILPOINT("watchers.post");
+    post(world, woken[i].owner, woken[i].number);
+  }
+}
 
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept {
   return turn_of(lock.queue(), world, platform::monotonic_ns(), overtakes_of(lock),
@@ -87,7 +125,7 @@ Lease take(const LockEntry& lock, World& world, const Contender& contender) noex
   const Lease lease{contender.self, lock.grant(contender.self, contender.request, 0)};
   if (contender.waiter != nullptr && !contender.waiter->is_new)
     lock.fields.since.store(Statistics::since_wait(platform::monotonic_ns()).bits, kRelaxed);
-  leave_queue(lock, world, contender.waiter);
+  remove_from_queue(lock, world, contender.waiter);
   return lease;
 }
 
@@ -107,7 +145,7 @@ Lease claim_reserved(const LockEntry& lock, World& world, const Contender& conte
   const std::uint64_t now = platform::monotonic_ns();
   lock.fields.since.store(Statistics::since_wait(now).bits, kRelaxed);
   lock.extend(end_of_lease(contender.request.exptime, now), lock.segment.flush_epoch());
-  leave_queue(lock, world, contender.waiter);
+  remove_from_queue(lock, world, contender.waiter);
   return {contender.self, lock.sequence()};
 }
 

@@ -22,24 +22,27 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "base/token.h"
 #include "base/token_set.h"
+#include "dict/dictionary.h"
 #include "dict/wait_queue.h"
 #include "lock/lock_entry.h"
 
 namespace holdfast {
 
-class World;
-
 // --- order: locks and permits ---
 
-// Few, but enough that with sections of a microsecond the wake-ups do not cost more than the sections.
+// Few, but enough that with sections of a microsecond the wake-ups do not cost more than the sections. Rows of these
+// two: contended_lock; Short critical sections; Fairness among eight.
 inline constexpr std::uint32_t kOvertakesMax = 64;
 // Time for some sections of ten microseconds: a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
-// More than a thread takes to wake up, less than a loop with other work takes to come.
+// More than a thread takes to wake up, less than a loop with other work takes to come. No row shows these two, nor
+// kAsideMax: none has a loop with other work, so no waiter stands aside. handoff_test.cc bounds them.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
 // A release looks at no more waiters that stand aside than this; the waiters behind them find a free lock by
@@ -75,6 +78,26 @@ struct Chosen {
   bool watchers = false;  // wake the watchers, too (lock/watchers.h)
 };
 
+// REQUIRES, for the calls that wake: the caller does not hold a shmtx, as they make system calls.
+
+void wake_chosen(World& world, const Chosen& chosen) noexcept;
+/// Wakes the chosen waiters.
+inline void wake(World& world, const Chosen& chosen) noexcept {
+  if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
+}
+
+/// Rows: 100 that wait for one value.
+inline constexpr std::size_t kWokenAtOnce = 64;
+/// Wakes up to kWokenAtOnce watchers of a grant that has ended.
+void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
+
+/// Wakes the chosen waiters, and watchers if there are any to wake.
+inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& chosen) noexcept {
+  wake(dictionary.world(), chosen);
+  if (chosen.watchers) [[unlikely]]
+    wake_watchers(dictionary, key);
+}
+
 /// The waiters that come next.
 struct Turn {
   std::uint64_t now_ns = 0;
@@ -106,13 +129,6 @@ Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t 
 
 // --- locks ---
 
-/// A request for a lock.
-struct Contender {
-  Token self;
-  Request request;
-  const Waiter* waiter;  // null: the request does not wait
-};
-
 /// Finds the waiters that come next, as of now. `fair`: for a request that overtakes no waiter, so that none stands
 /// aside.
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
@@ -131,6 +147,13 @@ bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcep
 void end_grant(const LockEntry& lock) noexcept;
 /// Grants the lock to the contender, and takes its waiter out of the queue.
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept;
+
+/// Whether there are watchers of a grant that has ended.
+inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
+  if (!lock.has_watchers()) [[likely]]
+    return false;
+  return lock.watchers().is_first_of_another(lock.is_free() ? 0 : lock.sequence());
+}
 
 /// Whether the lock is reserved for this waiter: granted by a release, not claimed yet.
 bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept;

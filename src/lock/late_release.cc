@@ -1,12 +1,11 @@
-#include "lock/late_release.h"
-
+// The late releases of this process.
 #include <cstddef>
 #include <new>
 #include <type_traits>
 #include <utility>
 
 #include "base/failpoint.h"
-#include "lock/lock.h"
+#include "lock/release.h"
 #include "lock/wait_step.h"
 #include "platform/platform.h"
 #include "world/world.h"
@@ -16,6 +15,7 @@ namespace holdfast {
 namespace {
 
 /// Between two rounds in which something was refused. The wait for the mutex is most of a round.
+/// No row shows it: a process has to be stopped for that. late_release_test.cc has one.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.
@@ -47,7 +47,7 @@ bool LateReleases::change_list(Change&& change) noexcept {
     const platform::LongMutex::Hold lock(mutex_);
     const platform::ForkGuard no_fork;  // a child must not find the list in the middle of a change
     change();
-    count_.store(pending_.size(), kRelaxed);
+    count.store(pending_.size(), kRelaxed);
   }
   std::atomic_signal_fence(std::memory_order_seq_cst);
   is_inside = false;

@@ -1,279 +1,198 @@
 #include "lock/lock.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "dict/expiry.h"
-#include "dict/wait_queue.h"
-#include "lock/acquire.h"
-#include "lock/count.h"
-#include "lock/late_release.h"
-#include "lock/permits_entry.h"
-#include "lock/trace.h"
-#include "lock/watchers.h"
+#include "dict/probes.h"
+#include "lock/handoff.h"
 #include "platform/platform.h"
-#include "sync/mailbox.h"
 #include "world/world.h"
 
 namespace holdfast {
 
 namespace {
 
-// Runs `on_lock(const LockEntry&) -> Code` or `on_permits(const PermitsEntry&) -> Code`, by the type of the entry.
-// Returns not_owner for a value, not_found if there is no entry.
-template <class OnLock, class OnPermits>
-Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, OnPermits&& on_permits,
-                std::uint64_t patience_ns) noexcept {
-  return dictionary.transact(
-      key,
-      [&](Transaction& change) {
-        if (change.is(EntryType::permits)) return on_permits(PermitsEntry(change));
-        if (change.is(EntryType::lock)) return on_lock(LockEntry::of(change));
-        return change.exists() ? Code::not_owner : Code::not_found;
-      },
-      patience_ns);
+// Peeks at the lock for a waiter. A flush and a removal of the dictionary end every lease.
+WatchState peek_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
+  const auto& fields = *static_cast<const LockFields*>(watch.fields);
+  SeenGrant seen{};
+  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; peek again
+  const Token owner = owner_of(watch.segment->world(), seen);
+  if (owner == waiter.self && fields.reserved.load(kRelaxed) == waiter.number) return WatchState::granted;
+  const bool held = owner != kNobody && liveness(owner) &&
+                    (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
+                    !watch.segment->retired() && watch.is_same_entry();
+  return held ? WatchState::held : WatchState::open;
 }
 
-// The same for what changes the grant of `lease`: `on_lock` runs only if that is the present grant and complete; else
-// the code is that of judge_grant().
-template <class OnLock, class OnPermits>
-Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
-                OnPermits&& on_permits, std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
-  return dictionary.transact(
-      key,
-      [&](Transaction& change) {
-        if (change.is(EntryType::permits)) return on_permits(PermitsEntry(change));
-        if (!change.is(EntryType::lock)) return change.exists() ? Code::not_owner : Code::not_found;
-        const LockEntry lock = LockEntry::of(change);
-        const Code code = judge_grant(change, lease);
-        if (code == Code::not_found && !lock.grant_counts()) return Code::not_owner;
-        return code == Code::ok ? on_lock(lock) : code;
-      },
-      patience_ns);
+// While the gate is closed the lock is held, as far as a waiter can know: it attempts again by itself.
+WatchState peek_gated_lock(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
+  const WatchState state = peek_lock(watch, liveness, waiter);
+  return state == WatchState::open && !may_grant(*watch.segment, gate_fields_of(watch)) ? WatchState::held : state;
 }
 
-// The code for a lease that this process does not have: system if its identity was lost with the table of processes.
-Code code_of_no_owner(World& world) noexcept {
-  return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
+constexpr WatchKind kLockWatch{&peek_lock, &blocker_of_lock, &end_of_lock, true};
+constexpr WatchKind kGatedLockWatch{&peek_gated_lock, &blocker_of_lock, &end_of_lock, false};
+
+Watch watch_lock(const LockEntry& lock) noexcept {
+  return watch_entry(lock.segment.gate() != nullptr ? kGatedLockWatch : kLockWatch, lock, 1);
 }
 
-// Whether it is not known if some holder lives: then the wait may have been for what a dead process holds.
-bool cannot_judge(World& world, const TokenSet& holders) noexcept {
-  return std::any_of(holders.begin(), holders.end(),
-                     [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
+// Refuses if the key has a live entry of another type. A lock that lacks fields was overwritten.
+Code make_lock(Transaction& change, BlockedBy& blocked_by) noexcept {
+  if (!change.exists() || change.is(EntryType::lock)) return make_free_lock(change);
+  blocked_by.place = 0;
+  blocked_by.watch = {};
+  blocked_by.end_ms = expiry_ms(change.view().entry->expiry.load(kRelaxed));
+  return Code::locked;
+}
+
+/// The outcome of an attempt.
+struct Result {
+  Lease& lease;
+  BlockedBy& blocked_by;
+  Chosen chosen;           // wake them after releasing the mutex
+  bool is_wanted = false;  // tell the gate
+};
+
+std::uint64_t place_in_queue(const LockEntry& lock, const Waiter* waiter) noexcept {
+  return waiter != nullptr ? lock.queue().add(*waiter, lock.fields.overtakes.load(kRelaxed)) : 0;
+}
+
+// The answer to a contender while the gate is closed, whatever the entry says: nobody has the lock here.
+[[gnu::cold]] Code turn_away(const LockEntry& lock, const Contender& contender, Result& result) noexcept {
+  if (is_reserved_for(lock, contender.waiter)) {
+    end_grant(lock);
+    result.chosen.watchers = lock.has_watchers();
+  }
+  const Waiter* const waiter = contender.waiter;
+  if (waiter == nullptr) {
+    result.is_wanted = true;
+    return Code::elsewhere;
+  }
+  const Code refusal = lock.gate != nullptr ? lock.segment.gate()->refusal(*lock.gate, waiter->arrival) : Code::ok;
+  if (refusal == Code::unsupported || (refusal != Code::ok && contender.request.tries)) {
+    lock.queue().remove(*waiter);
+    return refusal;
+  }
+  result.is_wanted = true;
+  result.blocked_by.place = place_in_queue(lock, contender.waiter);
+  result.blocked_by.watch = watch_lock(lock);
+  return Code::locked;
+}
+
+Code try_acquire(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
+                 Result& result) noexcept {
+  BlockedBy& blocked_by = result.blocked_by;
+  if (contender.waiter != nullptr && blocked_by.delay_ns == 0)
+    blocked_by.delay_ns = lock.queue().delay_of(*contender.waiter);
+  if (!lock.may_be_granted()) [[unlikely]]
+    return turn_away(lock, contender, result);
+  if (is_reserved_for(lock, contender.waiter)) {
+    result.lease = claim_reserved(lock, world, contender);
+    return Code::ok;
+  }
+  const Token owner = lock.owner();
+  if (owner != kNobody && (dead.has(owner) || !lock.live(lock.segment.flush_epoch()))) {
+    if (dead.has(owner)) probe_takeover(lock.shard, lock.entry, owner, lock.sequence());
+    end_grant(lock);
+    result.chosen.watchers = lock.has_watchers();
+  }
+  if (lock.is_free() && may_take(lock, world, contender, dead, result.chosen)) {
+    result.lease = take(lock, world, contender);
+    return Code::ok;
+  }
+  blocked_by.holders.add(lock.owner());
+  blocked_by.end_ms = lock.end_ms();
+  blocked_by.place = place_in_queue(lock, contender.waiter);
+  blocked_by.watch = watch_lock(lock);
+  return Code::locked;
 }
 
 }  // namespace
 
-Code lock_try_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Quiet quiet,
-                     Lease& lease) noexcept {
+const GateFields* gate_fields_of(const Watch& watch) noexcept {
+  auto& lock = *static_cast<LockFields*>(const_cast<void*>(watch.fields));
+  return gate_fields_of(*watch.segment, watch.entry->value_size.load(kRelaxed), lock);
+}
+
+Code make_free_lock(Transaction& change) noexcept {
+  const std::uint64_t free = LockWord::make(LockWord::kFreeOwner, 0).mutex_owned().bits;
+  const ValueIn value{EntryType::lock, 0, free, nullptr,
+                      lock_size(change.key().length, change.segment().gate() != nullptr)};
+  const Code code = change.put(value, kExpiryNever, Evict::yes);
+  Word32& perhaps_free = change.shard().header().perhaps_free;
+  if (code == Code::ok) perhaps_free.store(perhaps_free.load(kRelaxed) + 1, kRelaxed);
+  return code;
+}
+
+// A reserved grant has no task yet, nor has one that is incomplete. Nobody is blocked by a holder whose grant does not
+// count any more.
+Blocker blocker_of_lock(const Watch& watch) noexcept {
+  const auto& fields = *static_cast<const LockFields*>(watch.fields);
+  SeenGrant seen{};
+  const bool same = watch.is_same_entry() && read_grant(*watch.entry, fields, seen) && watch.is_same_entry();
+  if (!same || !seen.complete || !is_live(seen.expiry, watch.segment->flush_epoch()) || watch.segment->retired() ||
+      !does_grant_count(*watch.segment, gate_fields_of(watch)))
+    return {};
+  return {seen.owner, seen.task, seen.sequence, expiry_ms(seen.expiry)};
+}
+
+std::uint64_t end_of_lock(const Watch& watch) noexcept {
+  SeenGrant seen{};
+  const bool known = read_grant(*watch.entry, *static_cast<const LockFields*>(watch.fields), seen) && seen.complete;
+  return known ? expiry_ms(seen.expiry) : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
+}
+
+static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
+  const EpochGuard inside;
+  const Segment* const segment = dictionary.segment();
+  if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
+}
+
+// Without a place in the queue the gate would not ask for the lock: so there is room for one, at the price of values.
+// The lock itself may go for it, as nobody has it yet: so there is room for both.
+static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
+  constexpr std::uint32_t kAlignment = 4;  // of a lock: a cache line
+  if (!result.is_wanted || contender.waiter == nullptr || result.blocked_by.place != 0) return false;
+  const std::size_t key = change.key().length;
+  const auto both =
+      static_cast<std::uint32_t>(granules_for(key, lock_size(key, true))) + kAlignment + kGranulesPerWaiter;
+  return change.make_room(both, Evict::yes) == Code::ok &&
+         (LockEntry::is_whole(change) || make_lock(change, result.blocked_by) == Code::ok);
+}
+
+Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
+                  Lease& lease, BlockedBy& blocked_by) noexcept {
+  const EpochGuard inside;
   World& world = dictionary.world();
-  const Token self = world.token();
-  if (self == kNobody) return Code::system;
-  if (may_spin_for_short_section()) {
-    if (spin_for_short_section(dictionary, key, self, request, lease)) return Code::ok;
-    quiet = Quiet::unclear;
-  }
-  if (quiet == Quiet::held && !LateReleases::any()) [[likely]] {
-    if (!request.waits_next) count_refusal(dictionary, key, HeldKind::lock);
-    return Code::locked;
-  }
-  BlockedBy blocked_by;
-  Code code = Code::locked;
-  if (quiet != Quiet::held && !is_held_for_certain(dictionary, key)) {
-    const Attempt attempt{key, {self, request, nullptr}, false};
-    code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
-      return attempt_lock(dictionary, attempt, dead, lease, blocked_by);
-    });
-  }
-  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
-    return lock_try_slowly(dictionary, key, request, Quiet::unclear, lease);
-  if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, HeldKind::lock);
-  return result_of_try(code, blocked_by);
-}
-
-// Begins the wait or goes on with it, attempts, settles what to watch, then searches for deadlocks.
-Code lock_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
-               Lease& lease) noexcept {
-  bool spun = false;
-  std::uint64_t waited_from = 0;
-  const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
-    const Attempt mine{key, {waiter.owner, request, &waiter}, true};
-    if (!waiter.is_new) waited_from = waiter.arrival;
-    if (!std::exchange(spun, true) && spin_for_lock(dictionary, mine, lease, blocked_by)) {
-      if (blocked_by.refused) waited_from = waiter.arrival;
-      return Code::ok;
+  const bool has_gate = dictionary.gate() != nullptr;
+  for (;;) {
+    Result result{lease, blocked_by, {}};
+    const Segment* segment = nullptr;
+    const Code code = dictionary.transact(
+        key,
+        [&](Transaction& change) {
+          segment = &change.segment();
+          if (!LockEntry::is_whole(change)) {
+            const Code made = make_lock(change, blocked_by);
+            if (made != Code::ok) return made;
+          }
+          const Code answer = try_acquire(LockEntry::of(change), world, contender, dead, result);
+          if (!makes_room_for_waiter(change, contender, result)) [[likely]]
+            return answer;
+          return try_acquire(LockEntry::of(change), world, contender, dead, result);
+        },
+        kAttemptPatienceNs, granules_for(key.size(), lock_size(key.size(), has_gate)));
+    if (contender.waiter != nullptr) keep_watched(*contender.waiter, blocked_by);
+    if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
+      lease = {};  // it was a grant of no dictionary: attempt again in the next one, if there is any
+      continue;
     }
-    return attempt_lock(dictionary, mine, dead, lease, blocked_by);
-  };
-  const Code code = wait_once(dictionary.world(), step, 1, request, attempt);
-  if (code == Code::ok && waited_from != 0) count_wait(dictionary, key, HeldKind::lock, waited_from, false);
-  return search_deadlock(step, request, key, code);
-}
-
-Code lock_leave(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t number) noexcept {
-  const Token self = dictionary.world().token();
-  const Waiter waiter = parker.begin(number, self);
-  parker.end(number);
-  if (self == kNobody || waiter.arrival == 0) return Code::ok;
-  Chosen next;
-  TokenSet holders;
-  bool wanted = false;  // it did not only watch
-  HeldKind kind = HeldKind::lock;
-  const Code code = with_entry(
-      dictionary, key,
-      [&](const LockEntry& lock) {
-        if (is_reserved_for(lock, &waiter)) end_grant(lock);
-        holders.add(lock.owner());
-        wanted = lock.queue().remove(waiter);
-        lock.watchers().remove(waiter);
-        // The waiter may have been woken to take what is still free, or to wake other watchers: do that for it.
-        if (lock.is_free()) next = offer(lock, dictionary.world());
-        next.watchers = has_watchers_to_wake(lock);
-        return Code::ok;
-      },
-      [&](const PermitsEntry& permits) {
-        wanted = permits.queue().remove(waiter);
-        kind = permits.kind();
-        permits.collect_owners(holders);
-        // A waiter that wants less than this one did may go now.
-        next = permits.offer(dictionary.world());
-        return Code::ok;
-      },
-      kAttemptPatienceNs);
-  wake(dictionary, key, next);
-  if (wanted) count_wait(dictionary, key, kind, waiter.arrival, true);
-  if (code == Code::ok && cannot_judge(dictionary.world(), holders)) return Code::system;
-  return code == Code::not_owner || code == Code::not_found || code == Code::removed ? Code::ok : code;
-}
-
-namespace {
-
-// The lease may be any process's. Its owner releases the lock's word without the mutex, but not while it is frozen
-// here.
-Code release(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint64_t patience_ns) noexcept {
-  Chosen next;
-  Since since{};
-  HeldKind kind = HeldKind::lock;
-  const Code code = with_grant(
-      dictionary, key, lease,
-      [&](const LockEntry& lock) {
-        if (lock.flushed()) return Code::not_owner;
-        const bool lost = !lock.grant_counts();
-        since.bits = lock.fields.since.load(kRelaxed);
-        end_grant(lock);
-        next = offer(lock, dictionary.world());
-        return lost ? Code::not_owner : Code::ok;
-      },
-      [&](const PermitsEntry& permits) {
-        kind = permits.kind();
-        const Code given = permits.give_back(lease, since);
-        if (given == Code::ok) next = permits.offer(dictionary.world());
-        return given;
-      },
-      patience_ns);
-  if (code == Code::ok) {
-    count_hold(dictionary, kind, since);
-    trace_release(dictionary, key, lease);
-  }
-  wake(dictionary, key, next);
-  return code == Code::not_found ? Code::not_owner : code;
-}
-
-}  // namespace
-
-Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
-  const Token self = dictionary.world().token();
-  if (self == kNobody || lease.owner != self) {
-    const Code code = code_of_no_owner(dictionary.world());
-    if (code == Code::not_owner) lease = {};
+    if (code == Code::ok) trace_acquire(dictionary, key, lease);
+    wake(dictionary, key, result.chosen);
+    if (result.is_wanted) [[unlikely]]
+      tell_gate(dictionary, key);
     return code;
   }
-  const Code code = release(dictionary, key, lease, patience_ns);
-  if (code == Code::ok || code == Code::not_owner || code == Code::removed) lease = {};
-  return code;
-}
-
-Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept {
-  const Code code = unlock(dictionary, key, lease, kAttemptPatienceNs);
-  if (lease.owner != kNobody && LateReleases::get().add(dictionary, key, lease)) lease = {};
-  return code;
-}
-
-Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
-  if (dictionary.world().token() == kNobody) return Code::system;
-  return lease.owner == kNobody ? Code::not_owner : release(dictionary, key, lease, kMutexPatienceNs);
-}
-
-Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept {
-  const Token self = dictionary.world().token();
-  if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
-  const std::uint64_t end = end_of_lease(exptime);
-  bool waiters_misled = false;  // their looks and sleeps are planned for a later end
-  const Code code = with_grant(
-      dictionary, key, lease,
-      [&](const LockEntry& lock) {
-        const std::uint32_t flush = lock.segment.flush_epoch();
-        if (!lock.grant_counts()) return Code::not_owner;
-        if (!lock.live(flush)) return Code::not_found;
-        waiters_misled = (lock.has_waiters() || lock.has_watchers()) && ends_earlier(end, lock.end_ms());
-        lock.extend(end, flush);
-        return Code::ok;
-      },
-      [&](const PermitsEntry& permits) {
-        std::uint64_t before = end;
-        const Code extended = permits.extend(lease, end, before);
-        waiters_misled = permits.has_waiters() && ends_earlier(end, before);
-        return extended;
-      });
-  if (code == Code::ok && waiters_misled) post_to_everyone(dictionary.world());
-  return code;
-}
-
-Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept {
-  const Token self = dictionary.world().token();
-  if (self == kNobody || lease.owner != self) return code_of_no_owner(dictionary.world());
-  const Code code = with_grant(
-      dictionary, key, lease,
-      [&](const LockEntry& lock) {
-        if (!lock.live(lock.segment.flush_epoch()) || !lock.grant_counts()) return Code::not_owner;
-        lock.name_holder(task);
-        return Code::ok;
-      },
-      [&](const PermitsEntry& permits) { return permits.name_holder(lease, task); });
-  return code == Code::not_found ? Code::not_owner : code;
-}
-
-// The gate has no exact answer without the mutex.
-static Code remaining_behind_gate(Dictionary& dictionary, std::string_view key, const Lease& lease,
-                                  double& seconds) noexcept {
-  const auto on_lock = [&](const LockEntry& lock) {
-    const bool ours = lease.owner == dictionary.world().token() && lock.held_by(lease);
-    if (!ours || lock.gate == nullptr || !lock.live(lock.segment.flush_epoch())) return Code::not_owner;
-    const double counts = lock.segment.gate()->seconds_left(lock.segment, *lock.gate);
-    if (counts == 0) return Code::not_owner;
-    const std::uint64_t end = lock.end_ms();
-    seconds = std::max(end == kExpiryNever ? counts : std::min(counts, seconds_until(end)), 0.001);
-    return Code::ok;
-  };
-  const auto on_permits = [](const PermitsEntry&) { return Code::not_owner; };
-  const Code code = with_entry(dictionary, key, on_lock, on_permits, kMutexPatienceNs);
-  return code == Code::not_found ? Code::not_owner : code;
-}
-
-Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept {
-  if (dictionary.gate() != nullptr) [[unlikely]]
-    return remaining_behind_gate(dictionary, key, lease, seconds);
-  ValueOut out{};
-  out.wanted = lease.sequence;
-  const Code code = dictionary.get(key, out);
-  if (code == Code::removed) return code;
-  if (code != Code::ok || !is_holdable(out.type) || out.bits != lease.owner || out.sequence != lease.sequence)
-    return Code::not_owner;
-  if (lease.owner != dictionary.world().token()) return code_of_no_owner(dictionary.world());
-  const std::uint64_t end = expiry_ms(out.expiry);
-  seconds = end == kExpiryNever ? 0.0 : std::max(seconds_until(end), 0.001);
-  return Code::ok;
 }
 
 }  // namespace holdfast

@@ -18,7 +18,7 @@
 #include "dict/shard.h"
 #include "dict/transaction.h"
 #include "dict/wait_queue.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 #include "platform/platform.h"
 
 namespace holdfast {
@@ -35,9 +35,10 @@ inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
-/// The first block of fencing numbers is small: many keys are locked only once.
+/// The first block of fencing numbers is small: many keys are locked only once. No row shows it: none times the
+/// first grant of a key.
 inline constexpr std::uint32_t kFirstNumbers = 16;
-/// When to look again at a grant that was incomplete.
+/// When to look again at a grant that was incomplete. No row shows it: none stops its owner.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
 /// The least value of a lock behind a gate.
@@ -57,7 +58,7 @@ inline bool does_grant_count(const Segment& segment, const GateFields* fields) n
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
 }
 
-/// REQUIRES: the lock is frozen (dict/lock_word.h), as it is in a transaction.
+/// REQUIRES: the lock is taken over (dict/lock_word.h), as it is in a transaction.
 struct LockEntry {
   /// REQUIRES: the transaction found a lock.
   static LockEntry of(Transaction& change) noexcept {
@@ -129,7 +130,7 @@ struct LockEntry {
     entry.expiry.store(expiry_word(end_of_lease(request.exptime, now), segment.flush_epoch()), kRelaxed);
     fields.granted.store(turn, kRelease);
     crash_order();
-    commit(fields.word, LockWord::make(owner_bits(owner), turn).slow().bits);
+    commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);
     // Behind the word: a death in between leaves a limit that the turn has passed, and the next grant takes another
     // block. A new limit beside the old turn might seem to leave it numbers, those of other locks.
     fields.limit.store(next.limit, kRelaxed);

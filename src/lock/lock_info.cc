@@ -15,7 +15,7 @@ namespace holdfast {
 
 namespace {
 
-void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
+void read_lock(Transaction& change, HolderInfo& holder) noexcept {
   const EntryView& view = change.view();
   const LockEntry lock = LockEntry::of(change);
   // Nobody may use a lease before its grant is complete: name the process only.
@@ -35,7 +35,7 @@ void look_at_lock(Transaction& change, HolderInfo& holder) noexcept {
 }
 
 // The chain begins with the youngest grant: if there is too little room, the oldest grants are kept.
-void look_at_permits(Transaction& change, std::span<HolderInfo> holders, std::uint32_t& count) noexcept {
+void read_permits(Transaction& change, std::span<HolderInfo> holders, std::uint32_t& count) noexcept {
   const std::uint32_t flush = change.flush_epoch();
   const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);
   const HolderList records = holders_of(change.shard(), change.arena(), change.view());
@@ -124,9 +124,9 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
       count.waiters += WaitQueue(change.shard(), change.arena(), view.lock().watchers, EntryType::watcher).count();
     if (change.exists()) {
       if (view.type == EntryType::permits)
-        look_at_permits(change, holders, count.holders);
+        read_permits(change, holders, count.holders);
       else if (LockEntry::of(change).grant_counts() && (++count.holders, !holders.empty()))
-        look_at_lock(change, holders.front() = {});
+        read_lock(change, holders.front() = {});
     }
     return change.arena().damaged() ? Code::corrupt : Code::ok;
   };
@@ -144,7 +144,7 @@ Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, s
   const Token self = dictionary.world().token();
   if (self == kNobody || lease.owner != self) return Code::not_owner;
   return dictionary.transact(key, [&](Transaction& change) {
-    // Look again after making room: that takes time, and the lease may have ended.
+    // Search again after making room: that takes time, and the lease may have ended.
     for (int tries = 0;; ++tries) {
       if (!change.found()) return Code::not_owner;
       const Code code = write_reason(change, lease, reason);

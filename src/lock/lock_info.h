@@ -1,4 +1,5 @@
-// The holders of a lock or of permits, and their reasons: for people.
+// The holders of a lock or of permits, and their reasons: for people. find_holders() has the mutex, and is exact, as of
+// one instant. peek_holders() needs no mutex, for monitors that peek again and again.
 #pragma once
 
 #include <array>
@@ -8,7 +9,7 @@
 
 #include "base/status.h"
 #include "dict/dictionary.h"
-#include "lock/lock.h"
+#include "lock/request.h"
 
 namespace holdfast {
 
@@ -38,6 +39,21 @@ struct HolderCount {
 /// among them, with `liveness` dead; a holder is not if its lease is over. ok, timeout, busy, removed.
 Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+
+struct WaiterInfo {
+  Token owner = kNobody;         // its process, which may be dead
+  std::uint64_t arrival_ns = 0;  // when the wait began
+  std::uint32_t want = 0;        // permits that it wants, 1 for a lock
+  bool watches = false;          // it waits for the end of the grant, and does not want the lock
+};
+
+/// Writes, without the mutex, as many holders and waiters as there is room for: the holders that have held longest, the
+/// oldest first, and the waiters in the order of their queue, then watchers. `liveness` is unknown: the kernel is not
+/// asked. ok, also for a key that nothing is known of; timeout (it changed each time), corrupt, removed.
+// Holders are seen as of one instant, or there is no answer: they are read as values are (dict/shard.h). Queues are
+// hints: a waiter that comes or leaves at that moment may be missed, or seen in the wrong place.
+Code peek_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
+                  std::span<WaiterInfo> waiters, HolderCount& count) noexcept;
 
 /// Puts the oldest grant first, of `count` that were written from the youngest to the oldest, round and round.
 void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept;

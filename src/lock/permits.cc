@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <utility>
 
 #include "dict/expiry.h"
 #include "dict/probes.h"
-#include "lock/count.h"
-#include "lock/late_release.h"
 #include "lock/permits_entry.h"
-#include "lock/permits_look.h"
-#include "lock/trace.h"
-#include "lock/wait_step.h"
 #include "platform/platform.h"
 #include "world/world.h"
 
@@ -19,14 +15,16 @@ namespace holdfast {
 
 namespace {
 
-/// An attempt overtakes no more waiters at once than this, whatever they want: it has to look at each.
+/// An attempt overtakes no more waiters at once than this, whatever they want: it has to look at each. No row shows
+/// these two: none waits for permits.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
-/// A look without the mutex reads no more holder records than this.
+/// A peek without the mutex reads no more holder records than this.
 constexpr std::uint32_t kRecordsSeen = 4;
-/// A refused attempt asks about so many holders if there are many, and it is not yet time to look at all of them.
+/// A refused attempt asks about so many holders if there are many, and it is not yet time to check all of them.
+/// Rows: Many holders of one key, "refused try".
 constexpr std::uint32_t kSomeHolders = 4;
 
-// --- the look of a waiter ---
+// --- what a waiter peeks at ---
 
 // Whether one of the first holder records counts no more: an attempt would then find more permits than there seem to
 // be.
@@ -45,7 +43,7 @@ bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& li
 
 // Only the first of the queue has to learn that it may go: it wakes the next. But if the first is late or dead, or a
 // holder record counts no more, the waiters behind it must come in its place.
-WatchState look_at_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
+WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
     return WatchState::open;
@@ -81,7 +79,7 @@ Blocker blocker_of_permits(const Watch& watch) noexcept {
   return {owner, task, sequence, expiry_ms(end)};
 }
 
-// Of the records that a look reads, as in may_purge().
+// Of the records that a peek reads, as in may_purge().
 std::uint64_t end_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   std::uint64_t end = kNever;
@@ -97,30 +95,23 @@ std::uint64_t end_of_permits(const Watch& watch) noexcept {
 }
 
 // Expired or dead holders behind the first records are found by attempts alone.
-constexpr WatchKind kPermitsWatch{&look_at_permits, &blocker_of_permits, &end_of_permits, false};
+constexpr WatchKind kPermitsWatch{&peek_permits, &blocker_of_permits, &end_of_permits, false};
 
 // --- an attempt ---
 
-struct Attempt {
-  std::string_view key;
-  const PermitsRequest& what;
-  Token self;
-  const Waiter* waiter;  // null: do not queue
-};
-
-/// A look at many holders, by an attempt that was refused.
-enum class LookState { none, due, done };
+/// A check of many holders, by an attempt that was refused.
+enum class CheckState { none, due, done };
 
 /// One attempt to acquire permits, with the shard's mutex held.
 class PermitsAttempt {
  public:
-  PermitsAttempt(Transaction& change, const Attempt& attempt, const TokenSet& dead, BlockedBy& blocked_by,
-                 LookState& long_look) noexcept
+  PermitsAttempt(Transaction& change, const Contender& contender, const TokenSet& dead, BlockedBy& blocked_by,
+                 CheckState& long_check) noexcept
       : change_(change),
-        attempt_(attempt),
+        contender_(contender),
         dead_(dead),
         blocked_by_(blocked_by),
-        long_look_(long_look),
+        long_check_(long_check),
         flush_(change.flush_epoch()) {}
 
   Code try_acquire(Lease& lease, Chosen& chosen) noexcept {
@@ -150,7 +141,7 @@ class PermitsAttempt {
   std::uint32_t granules_of_entry() const noexcept {
     return static_cast<std::uint32_t>(granules_for(change_.key().length, sizeof(PermitFields)));
   }
-  std::uint32_t kind() const noexcept { return static_cast<std::uint32_t>(attempt_.what.kind); }
+  std::uint32_t kind() const noexcept { return static_cast<std::uint32_t>(permits_kind(contender_.request.kind)); }
   bool is_ours() const noexcept {
     return change_.is(EntryType::permits) && change_.view().entry->flags.load(kRelaxed) == kind();
   }
@@ -173,9 +164,9 @@ class PermitsAttempt {
       blocked_by_.holders.add(owner);
     } else if (change_.is(EntryType::permits)) {  // of the other kind
       const PermitsEntry other = entry();
-      look_at_holders(other, false);
+      check_holders_of(other, false);
       if (other.holders().empty()) return Code::ok;
-      if (!looked_) name_owners(other);
+      if (!checked_) name_owners(other);
     }
     return Code::locked;
   }
@@ -183,14 +174,14 @@ class PermitsAttempt {
   // Whether the permits can be had now; if not, queues the waiter.
   Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
-    const std::uint32_t want = attempt_.what.want;
-    if (attempt_.waiter != nullptr && blocked_by_.delay_ns == 0)
-      blocked_by_.delay_ns = permits.queue().delay_of(*attempt_.waiter);
-    permits.fields.total.store(attempt_.what.total, kRelaxed);
+    const std::uint32_t want = contender_.request.want;
+    if (contender_.waiter != nullptr && blocked_by_.delay_ns == 0)
+      blocked_by_.delay_ns = permits.queue().delay_of(*contender_.waiter);
+    permits.fields.total.store(contender_.request.total, kRelaxed);
     Head first = first_of(permits);
     next_end_ = kExpiryNever;
-    looked_ = false;
-    look(permits, first);
+    checked_ = false;
+    check(permits, first);
     overtakes_ = false;
     if (permits.has(want) && may_go(permits, first)) return Code::ok;
     refuse(permits, first);
@@ -199,29 +190,29 @@ class PermitsAttempt {
     return Code::locked;
   }
 
-  // Looks at the holders if permits are missing, or seem to be.
-  void look(const PermitsEntry& permits, const Head& first) noexcept {
+  // Checks the holders if permits are missing, or seem to be.
+  void check(const PermitsEntry& permits, const Head& first) noexcept {
     const bool understated = permits.is_understated();
-    if (understated) change_.world().fencing().count_mended();
+    if (understated) change_.world().fencing().count_corruption_repaired();
     const bool all = understated || !is_live(permits.entry.expiry.load(kRelaxed), flush_);
-    if (all || !permits.has(attempt_.what.want) || (first.block != 0 && !permits.has(first.waiter.want)))
-      look_at_holders(permits, all);
+    if (all || !permits.has(contender_.request.want) || (first.block != 0 && !permits.has(first.waiter.want)))
+      check_holders_of(permits, all);
   }
 
-  // Looks at them here and now if there are few, or if `all`. Of many it only notes that a look is due.
-  void look_at_holders(const PermitsEntry& permits, bool all) noexcept {
+  // Checks them here and now if there are few, or if `all`. Of many it only notes that a check is due.
+  void check_holders_of(const PermitsEntry& permits, bool all) noexcept {
     if (!all && !permits.has_few_holders()) {
-      if (long_look_ != LookState::done && permits.claim_look(!dead_.empty())) long_look_ = LookState::due;
-      next_end_ = permits.next_look_ms();
+      if (long_check_ != CheckState::done && permits.claim_check(!dead_.empty())) long_check_ = CheckState::due;
+      next_end_ = permits.next_check_ms();
       return;
     }
     next_end_ = permits.purge(flush_, dead_, blocked_by_.holders);
-    looked_ = true;
+    checked_ = true;
   }
 
   Head first_of(const PermitsEntry& permits) noexcept {
     if (!permits.has_waiters()) return {};
-    const bool fair = attempt_.what.request.fair;
+    const bool fair = contender_.request.fair;
     Head first = permits.turn_of(change_.world(), fair).first;
     while (first.block != 0 && dead_.has(first.waiter.owner)) {
       permits.queue().drop(first);
@@ -233,12 +224,12 @@ class PermitsAttempt {
   // Whether the waiters before this request let it go ahead. REQUIRES: there are enough permits.
   bool may_go(const PermitsEntry& permits, const Head& first) noexcept {
     if (!permits.has_waiters()) return true;
-    const Waiter* const self = attempt_.waiter;
+    const Waiter* const self = contender_.waiter;
     if (first.block != 0 && self != nullptr &&
         (self->arrival < first.waiter.arrival ||
-         (first.waiter.owner == attempt_.self && first.waiter.number == self->number)))
+         (first.waiter.owner == contender_.self && first.waiter.number == self->number)))
       return true;
-    if (first.block != 0 && !may_overtake(first, permits.fields.overtakes.load(kRelaxed), attempt_.what.request.fair))
+    if (first.block != 0 && !may_overtake(first, permits.fields.overtakes.load(kRelaxed), contender_.request.fair))
       return false;
     overtakes_ =
         permits.queue().every_before(self != nullptr ? self->arrival : ~std::uint64_t{0}, kOvertakenAtOnce,
@@ -247,17 +238,17 @@ class PermitsAttempt {
   }
 
   void refuse(const PermitsEntry& permits, const Head& first) noexcept {
-    if (!looked_) name_owners(permits);
+    if (!checked_) name_owners(permits);
     if (first.block != 0) blocked_by_.holders.add(first.waiter.owner);
     blocked_by_.end_ms = next_end_;
-    if (first.block != 0 && permits.has(attempt_.what.want)) give_up_on(first);
+    if (first.block != 0 && permits.has(contender_.request.want)) give_up_on(first);
     blocked_by_.place = 0;
-    if (attempt_.waiter != nullptr) {
-      Waiter waiter = *attempt_.waiter;
-      waiter.rests = false;  // its looks do not see all
+    if (contender_.waiter != nullptr) {
+      Waiter waiter = *contender_.waiter;
+      waiter.rests = false;  // its peeks do not see all
       blocked_by_.place = permits.queue().add(waiter, permits.fields.overtakes.load(kRelaxed));
     }
-    blocked_by_.watch = watch_entry(kPermitsWatch, permits, attempt_.what.want);
+    blocked_by_.watch = watch_entry(kPermitsWatch, permits, contender_.request.want);
   }
 
   // The permits lie idle until the first waiter comes, or has not come in time: try again then.
@@ -274,31 +265,31 @@ class PermitsAttempt {
 
   // Takes the waiter out of the queue: while there is no memory for its holder record, it must not block others.
   Chosen stand_back() noexcept {
-    if (attempt_.waiter == nullptr) return {};
+    if (contender_.waiter == nullptr) return {};
     const PermitsEntry permits = entry();
-    permits.queue().remove(*attempt_.waiter);
+    permits.queue().remove(*contender_.waiter);
     return permits.offer(change_.world());
   }
 
   /// REQUIRES: `block` was allocated for the holder, and there is room for the entry if none exists.
   Code admit(bool exists, std::uint32_t block, Lease& lease, Chosen& chosen) noexcept {
     const std::uint64_t now_ns = platform::monotonic_ns();
-    const Request& request = attempt_.what.request;
+    const Request& request = contender_.request;
     const std::uint64_t end_ms = end_of_lease(request.exptime, now_ns);
     Holder holder;
-    holder.owner = attempt_.self;
+    holder.owner = contender_.self;
     holder.sequence = next_numbers(change_.segment(), 0, 1).first;
-    holder.since = attempt_.waiter != nullptr
+    holder.since = contender_.waiter != nullptr
                        ? Statistics::since_wait(now_ns)
                        : change_.segment().statistics().since(Since::of(now_ns), holder.sequence);
     holder.expiry = expiry_word(end_ms, flush_);
-    holder.count = attempt_.what.want;
+    holder.count = contender_.request.want;
     holder.task = request.holder_task;
     HolderList::fill(change_.shard(), block, change_.key().short_hash(), holder);
     if (exists) {
       entry().add(block, holder);
     } else {
-      const ValueIn value{EntryType::permits, kind(), std::uint64_t{block} << 32 | attempt_.what.total, nullptr,
+      const ValueIn value{EntryType::permits, kind(), std::uint64_t{block} << 32 | contender_.request.total, nullptr,
                           sizeof(PermitFields)};
       if (change_.put(value, end_ms, Evict::no) != Code::ok) return Code::corrupt;
       entry().note_first(block, holder);
@@ -307,49 +298,55 @@ class PermitsAttempt {
     change_.touch();
     const PermitsEntry permits = entry();
     if (overtakes_) permits.fields.overtakes.store(permits.fields.overtakes.load(kRelaxed) + 1, kRelaxed);
-    if (attempt_.waiter != nullptr) permits.queue().remove(*attempt_.waiter);
+    if (contender_.waiter != nullptr) permits.queue().remove(*contender_.waiter);
     chosen = permits.offer(change_.world());
     return Code::ok;
   }
 
   Transaction& change_;
-  const Attempt& attempt_;
+  const Contender& contender_;
   const TokenSet& dead_;
   BlockedBy& blocked_by_;
-  LookState& long_look_;
+  CheckState& long_check_;
   const std::uint32_t flush_;
   std::uint64_t next_end_ = kExpiryNever;  // when the next holder ends (ms), as far as it is known
-  bool looked_ = false;                    // at all holders; their owners are named
+  bool checked_ = false;                   // at all holders; their owners are named
   bool overtakes_ = false;
 };
 
-Code attempt_permits(Dictionary& dictionary, const Attempt& attempt, const TokenSet& dead, Lease& lease,
-                     BlockedBy& blocked_by) noexcept {
-  if (dictionary.gate() != nullptr) [[unlikely]]
-    return Code::unsupported;
-  const EpochGuard inside;
-  for (LookState long_look = LookState::none;;) {
-    Chosen chosen;
-    const Segment* segment = nullptr;
-    const Code code = dictionary.transact(
-        attempt.key,
-        [&](Transaction& change) {
-          segment = &change.segment();
-          wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
-          return PermitsAttempt(change, attempt, dead, blocked_by, long_look).try_acquire(lease, chosen);
-        },
-        kAttemptPatienceNs, granules_for(attempt.key.size(), sizeof(PermitFields)) + HolderList::granules(0));
-    if (attempt.waiter != nullptr) keep_watched(*attempt.waiter, blocked_by);
-    if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
-      lease = {};  // as in attempt_lock()
-      continue;
-    }
-    if (code == Code::ok) trace_acquire(dictionary, attempt.key, lease);
-    wake(dictionary.world(), chosen);
-    if (code != Code::locked || long_look != LookState::due) return code;
-    if (!look_at_many(dictionary, attempt.key, dead, blocked_by)) return code;
-    long_look = LookState::done;
+// --- a check of many holders ---
+
+/// Holders that are checked in one section of the mutex: some microseconds. No row shows these two, as in Many holders
+/// of one key hardly any try is one that checks; permits_many_test.cc has such tries.
+constexpr std::uint32_t kHoldersPerSection = 256;
+/// Of so many checks one is made in one section, to count again: counts that were overwritten are corrected there.
+constexpr std::uint32_t kChecksPerRecount = 64;
+
+void name_owners(const HolderCheck& check, TokenSet& owners) noexcept {
+  static std::atomic<std::uint32_t> next{0};
+  const std::uint32_t start = next.load(kRelaxed);
+  for (std::uint32_t i = 0; i < kSlots; ++i) {
+    owners.add(check.owners[(start + i) % kSlots]);
+    if (!owners.full()) continue;
+    next.store((start + i + 1) % kSlots, kRelaxed);
+    return;
   }
+}
+
+Code check_part(Transaction& change, const TokenSet& dead, bool recount, HolderCheck& check, Chosen& chosen) noexcept {
+  if (!change.is(EntryType::permits)) {
+    check.next = 0;
+    return Code::ok;
+  }
+  const PermitsEntry permits(change);
+  if (recount) {
+    TokenSet some;
+    permits.purge(change.flush_epoch(), dead, some);
+  }
+  permits.check_some(check, change.flush_epoch(), dead, kHoldersPerSection);
+  if (change.arena().damaged()) return Code::corrupt;
+  if (check.next == 0 && check.removed) chosen = permits.offer(change.world());
+  return Code::ok;
 }
 
 /// Counts permits by owner.
@@ -370,30 +367,52 @@ struct Shares {
 
 }  // namespace
 
-Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, Lease& lease) noexcept {
-  World& world = dictionary.world();
-  const Token self = world.token();
-  if (self == kNobody) return Code::system;
-  BlockedBy blocked_by;
-  const Code code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
-    return attempt_permits(dictionary, {key, request, self, nullptr}, dead, lease, blocked_by);
-  });
-  if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
-    return permits_try(dictionary, key, request, lease);
-  if (code == Code::locked && !request.request.waits_next) count_refusal(dictionary, key, held_kind(request.kind));
-  return result_of_try(code, blocked_by);
+bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
+  static std::atomic<std::uint32_t> checks{0};
+  bool recount = checks.fetch_add(1, kRelaxed) % kChecksPerRecount == kChecksPerRecount - 1;
+  HolderCheck check;
+  Chosen chosen;
+  Code code = Code::ok;
+  // The numbers descend, so the parts come to an end.
+  while (check.next != 0 && code == Code::ok) {
+    code = dictionary.transact(
+        key, [&](Transaction& change) { return check_part(change, dead, recount, check, chosen); }, kAttemptPatienceNs);
+    check.removed = check.removed || recount;
+    recount = false;
+  }
+  wake(dictionary.world(), chosen);
+  name_owners(check, blocked_by.holders);
+  blocked_by.end_ms = check.next_end != kNever ? check.next_end : kExpiryNever;
+  return check.removed;
 }
 
-Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, const WaitStep& step,
-                  Lease& lease) noexcept {
-  std::uint64_t waited_from = 0;
-  const auto attempt = [&](const Waiter& waiter, const TokenSet& dead, BlockedBy& blocked_by) noexcept {
-    if (!waiter.is_new) waited_from = waiter.arrival;
-    return attempt_permits(dictionary, {key, request, waiter.owner, &waiter}, dead, lease, blocked_by);
-  };
-  const Code code = wait_once(dictionary.world(), step, request.want, request.request, attempt);
-  if (code == Code::ok && waited_from != 0) count_wait(dictionary, key, held_kind(request.kind), waited_from, false);
-  return search_deadlock(step, request.request, key, code);
+Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
+                     Lease& lease, BlockedBy& blocked_by) noexcept {
+  if (dictionary.gate() != nullptr) [[unlikely]]
+    return Code::unsupported;
+  const EpochGuard inside;
+  for (CheckState long_check = CheckState::none;;) {
+    Chosen chosen;
+    const Segment* segment = nullptr;
+    const Code code = dictionary.transact(
+        key,
+        [&](Transaction& change) {
+          segment = &change.segment();
+          wake(dictionary.world(), std::exchange(chosen, {}));  // chosen by a first run, which found no memory
+          return PermitsAttempt(change, contender, dead, blocked_by, long_check).try_acquire(lease, chosen);
+        },
+        kAttemptPatienceNs, granules_for(key.size(), sizeof(PermitFields)) + HolderList::granules(0));
+    if (contender.waiter != nullptr) keep_watched(*contender.waiter, blocked_by);
+    if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
+      lease = {};  // as in attempt_lock()
+      continue;
+    }
+    if (code == Code::ok) trace_acquire(dictionary, key, lease);
+    wake(dictionary.world(), chosen);
+    if (code != Code::locked || long_check != CheckState::due) return code;
+    if (!check_holders(dictionary, key, dead, blocked_by)) return code;
+    long_check = CheckState::done;
+  }
 }
 
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept {

@@ -11,7 +11,11 @@
 // admitted waiter wakes the next if there are enough permits for that as well: so one wake-up leads to each grant.
 //
 // A release, a renewal and all else about one lease take about as long among many holders as among few
-// (dict/holder_list.h), and so does a refused attempt, most times (lock/permits_look.h).
+// (dict/holder_list.h), and so does a refused attempt, most times: with many holders it names only some of them. When a
+// check is due, one attempt of all processes checks all holders, a part at a time; the mutex is released in between. It
+// takes out the records that do not count and finds the owners to ask the kernel about. So a holder that has died, or a
+// lease that has ended, is found by the attempts that miss its permits: with n holders an end is found up to n / 1024
+// ms late, a death up to n / 64 ms late, both at most 1 s, plus the time until the next attempt.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +23,14 @@
 
 #include "base/status.h"
 #include "dict/dictionary.h"
-#include "lock/lease.h"
-#include "wait/parking_lot.h"
+#include "lock/wait_step.h"
 
 namespace holdfast {
 
-/// The terms of a request for permits. REQUIRES: 1 <= want <= total <= kAllPermits.
-struct PermitsRequest {
-  Request request;
-  PermitsKind kind;
-  std::uint32_t want;
-  std::uint32_t total;  // of the entry; the latest request decides it
-};
-
-/// Takes permits if they can be had now. ok, locked, no_memory, too_large, timeout, busy, removed, system.
-Code permits_try(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, Lease& lease) noexcept;
-/// One step of a wait: as permits_try. locked, deadlock: as lock_wait.
-Code permits_wait(Dictionary& dictionary, std::string_view key, const PermitsRequest& request, const WaitStep& step,
-                  Lease& lease) noexcept;
+/// Attempts once to take permits, in one section of the shard's mutex, or in several where there are many holders. A
+/// waiter that is refused gets its place in the queue. The codes of attempt_lock().
+Code attempt_permits(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
+                     Lease& lease, BlockedBy& blocked_by) noexcept;
 /// Gives back all permits of the lease but `count`, in one step. ok, not_owner, invalid (count), timeout, busy,
 /// removed.
 Code permits_keep(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t count) noexcept;
@@ -48,5 +42,10 @@ struct PermitsCount {
 /// Counts used permits and waiters: 0 if there is no entry. ok, locked (the key has another live entry), timeout, busy,
 /// removed.
 Code count_permits(Dictionary& dictionary, std::string_view key, PermitsCount& count) noexcept;
+
+/// Checks all holders of the key; `dead`: owners that were found dead. Names the owners of others in `blocked_by`, at
+/// another place each time if there are too many. Returns whether it took out any record. REQUIRES: the caller has
+/// claimed the check (PermitsEntry::claim_check); it does not hold the shard's mutex.
+bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet& dead, BlockedBy& blocked_by) noexcept;
 
 }  // namespace holdfast

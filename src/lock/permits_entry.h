@@ -2,11 +2,11 @@
 //
 // The chain of holder records is the truth; `used`, the sum of their counts, follows from it. A walk over the chain
 // takes time for each holder, so grant by `used` alone where that is possible. Only when there seem to be too few
-// permits, a look at the chain takes out the records that have expired, were flushed or belong to a dead process.
+// permits, a check of the chain takes out the records that have expired, were flushed or belong to a dead process.
 //
-// A few holders are looked at in each such attempt, by purge(). Of many, only some are, until a look at all is due:
-// when one of them ends, or after a while. One attempt claims it and looks at a part of them at a time, with the mutex
-// released in between (lock/permits_look.h).
+// A few holders are checked in each such attempt, by purge(). Of many, only some are, until a check of all is due:
+// when one of them ends, or after a while. One attempt claims it and checks a part of them at a time, with the mutex
+// released in between (lock/permits.cc).
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -30,11 +30,11 @@ namespace holdfast {
 
 class World;
 
-/// Up to so many holders are looked at in one section.
+/// Up to so many holders are checked in one section. Rows: Many holders of one key, which has both ways.
 inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 
-/// A look at many holders, as far as it has come.
-struct LongLook {
+/// A check of many holders, and how far it has come.
+struct HolderCheck {
   static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
   std::uint64_t next = kFirst;  // it goes on at the holder with this fencing number; 0: it is over
   std::uint64_t next_end = kNever;
@@ -48,6 +48,11 @@ struct LongLook {
 
 inline HeldKind held_kind(PermitsKind kind) noexcept {
   return kind == PermitsKind::rwlock ? HeldKind::rwlock : HeldKind::semaphore;
+}
+
+/// REQUIRES: it is not `lock`.
+inline PermitsKind permits_kind(HeldKind kind) noexcept {
+  return kind == HeldKind::rwlock ? PermitsKind::rwlock : PermitsKind::semaphore;
 }
 
 struct PermitsEntry {
@@ -90,13 +95,13 @@ struct PermitsEntry {
   /// Takes out the records that no longer count, and collects the owners of the others, as many as fit. Returns when
   /// the next record expires (ms); kExpiryNever: none does.
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept;
-  /// Of many holders: whether it is time to look at all of them, or `at_once`. If so, the caller is to do it, by
-  /// look_on(). Others rest meanwhile.
-  bool claim_look(bool at_once) const noexcept;
-  /// Looks at `max` more holders.
-  void look_on(LongLook& look, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
-  /// When an attempt may look at all of many holders because one has expired (ms); kExpiryNever: none expires.
-  std::uint64_t next_look_ms() const noexcept;
+  /// Of many holders: whether it is time to check all of them, or `at_once`. If so, the caller is to do it, by
+  /// check_some(). Others rest meanwhile.
+  bool claim_check(bool at_once) const noexcept;
+  /// Checks `max` more holders.
+  void check_some(HolderCheck& check, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
+  /// When an attempt may check all of many holders because one has expired (ms); kExpiryNever: none expires.
+  std::uint64_t next_check_ms() const noexcept;
   /// Collects owners: of all holders, but of no more than `max`.
   void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
   /// Whether a record with this fencing number, or a smaller one, counts.
@@ -132,8 +137,8 @@ struct PermitsEntry {
   bool is_live_holder(const HolderList::Cursor& at, std::uint32_t flush) const noexcept;
   Code judge_holder(const HolderList::Cursor& at) const noexcept;
   bool has_live_holder(std::uint32_t flush) const noexcept;
-  bool look_at(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
-               std::uint64_t& next_end) const noexcept;
+  bool check_one(HolderList::Cursor& at, std::uint32_t flush, const TokenSet& dead,
+                 std::uint64_t& next_end) const noexcept;
   void forget_holders() const noexcept;
   void make_room_for_end(std::uint64_t word) const noexcept;
 };

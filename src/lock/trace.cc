@@ -1,6 +1,9 @@
-#include "lock/trace.h"
+// Apart from request.cc: here, every static probe has a semaphore.
+#include "lock/request.h"
 
 #if HOLDFAST_PROBES
+
+#include "dict/dictionary.h"
 
 #define _SDT_HAS_SEMAPHORES 1  // NOLINT: the header asks for this name
 #include <sys/sdt.h>

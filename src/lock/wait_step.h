@@ -25,9 +25,6 @@
 
 namespace holdfast {
 
-/// Callers have their own timeouts: retry soon rather than block on a mutex of a stopped owner.
-inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
-
 /// What refused an attempt.
 struct BlockedBy {
   TokenSet holders;                     // the owners in the way; none: an ordinary value
@@ -36,7 +33,6 @@ struct BlockedBy {
   Watch watch;
   std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
-  bool refused = false;        // a spin has found the lock held at least once
   Parker* parker = nullptr;    // of the waiter that attempts, which keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;
 };
@@ -73,60 +69,48 @@ inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
 
 /// Concludes a step of a wait: ends the wait, or gives the parker its watch, and sets `sleep` to the seconds until the
 /// next step.
-Code settle_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
+Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
 /// Notes how long the waiter took to come, as WaitQueue::delay_of() says. Whether that is the first that is known of
 /// its loop, and the loop is a slow one: then `waiter` says so now.
 bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
 
-/// Whether the waiter of a slow loop may look for its turn for a moment, to be present (lock/handoff.h).
+/// Whether the waiter of a slow loop may poll for its turn for a moment, to be present (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
-/// Looks until an attempt may succeed, or the moment is over.
-void look_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
+/// Polls until an attempt may succeed, or the moment is over.
+void poll_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
 
-/// One step of the wait of `step`'s waiter, for `want` permits. Runs `attempt(const Waiter&, const TokenSet& dead,
-/// BlockedBy&) -> Code`. REQUIRES: an attempt that returns `locked` has queued the waiter, if it can. invalid: there
-/// is no such waiter.
+/// One step of the wait of `step`'s waiter. Runs `attempt(Waiter&, const TokenSet& dead, BlockedBy&) -> Code`.
+/// REQUIRES: an attempt that returns `locked` has queued the waiter, if it can. invalid: there is no such waiter.
 template <class Attempt>
-Code wait_once(World& world, const WaitStep& step, std::uint32_t want, const Request& request,
-               Attempt&& attempt) noexcept {
+Code wait_once(World& world, const WaitStep& step, const Request& request, Attempt&& attempt) noexcept {
   const Token self = world.token();
   if (self == kNobody) return Code::system;
   Parker& parker = step.parker;
   Waiter waiter = parker.begin(step.waiter, self);
   if (waiter.arrival == 0) return Code::invalid;
-  waiter.want = want;
+  waiter.want = request.want;
   waiter.fair = request.fair;
   waiter.tries = request.tries;
   waiter.deadline_ms = request.timeout > 0 ? end_of_lease(request.timeout) : 0;
   waiter.present = may_be_present(parker, waiter);
   BlockedBy blocked_by;
   blocked_by.parker = &parker;
-  const auto try_once = [&](const TokenSet& dead) noexcept {
-    const Code result = attempt(static_cast<const Waiter&>(waiter), dead, blocked_by);
-    if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
-    return result;
-  };
+  const auto try_once = [&](const TokenSet& dead) noexcept { return attempt(waiter, dead, blocked_by); };
   Code code = try_past_the_dead(world, self, blocked_by, try_once);
   // The queue was told that nothing is known of its loop. Now there is.
   if (blocked_by.delay_ns != 0 && learns_to_be_slow(parker, waiter, blocked_by.delay_ns) && code == Code::locked)
     code = try_past_the_dead(world, self, blocked_by, try_once);
   if (waiter.present && code == Code::locked) {
-    look_for_turn(world, parker, waiter, blocked_by);
+    poll_for_turn(world, parker, waiter, blocked_by);
     waiter.present = false;
     code = try_past_the_dead(world, self, blocked_by, try_once);
   }
-  return settle_wait(step, waiter, code, blocked_by);
+  return conclude_wait(step, waiter, code, blocked_by);
 }
 
 /// Call it after each step of a wait: changes `code` to `deadlock` if the wait would never end.
 Code search_deadlock(const WaitStep& step, const Request& request, std::string_view key, Code code) noexcept;
-
-/// Wakes the chosen waiters. Call it after releasing the shard's mutex if possible: it makes system calls.
-void wake_chosen(World& world, const Chosen& chosen) noexcept;
-inline void wake(World& world, const Chosen& chosen) noexcept {
-  if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
-}
 
 double seconds_until(std::uint64_t ms) noexcept;
 

@@ -1,15 +1,10 @@
 #include "lock/watchers.h"
 
-#include <algorithm>
-#include <array>
-
-#include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/probes.h"
-#include "lock/acquire.h"
+#include "lock/lock.h"
+#include "lock/permits.h"
 #include "lock/permits_entry.h"
-#include "lock/permits_look.h"
-#include "sync/mailbox.h"
 
 namespace holdfast {
 
@@ -22,12 +17,12 @@ bool has_place(const Watch& watch, const WaiterId& watcher) noexcept {
          view.value()->load(kRelaxed) == watcher.self && view.entry->flags.load(kRelaxed) == watcher.number;
 }
 
-// The look of a watcher. granted: the grant seems to have ended; the next attempt decides.
-WatchState look_at_grant(const Watch& watch, LivenessCache& liveness, const WaiterId& watcher) noexcept {
+// Peeks at the grant for a watcher. granted: the grant seems to have ended; the next attempt decides.
+WatchState peek_grant(const Watch& watch, LivenessCache& liveness, const WaiterId& watcher) noexcept {
   if (watch.block != 0 && !has_place(watch, watcher)) return WatchState::granted;
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
-  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; look again
+  if (!read_grant(*watch.entry, fields, seen)) return WatchState::held;  // it changes; peek again
   const Token owner = owner_of(watch.segment->world(), seen);
   const bool goes_on = watch.is_same_entry() && seen.sequence == watch.grant && owner != kNobody && liveness(owner) &&
                        (!seen.complete || is_live(seen.expiry, watch.segment->flush_epoch())) &&
@@ -40,7 +35,7 @@ Blocker blocker_of_grant(const Watch& watch) noexcept {
   return blocker.sequence == watch.grant ? blocker : Blocker{};
 }
 
-constexpr WatchKind kGrantWatch{&look_at_grant, &blocker_of_grant, &end_of_lock, true};
+constexpr WatchKind kGrantWatch{&peek_grant, &blocker_of_grant, &end_of_lock, true};
 
 /// One attempt to find the grant ended, with the shard's mutex held.
 struct WatchAttempt {
@@ -50,7 +45,7 @@ struct WatchAttempt {
   std::uint64_t& grant;
   BlockedBy& blocked_by;
   Chosen chosen;
-  bool look_is_due = false;  // at many holders of permits
+  bool check_is_due = false;  // at many holders of permits
 
   Code at_lock(const LockEntry& lock) noexcept;
   Code at_permits(const PermitsEntry& permits) noexcept;
@@ -92,7 +87,7 @@ Code WatchAttempt::at_permits(const PermitsEntry& permits) noexcept {
   if (permits.arena.damaged()) return Code::corrupt;
   if (!held) return Code::ok;
   permits.collect_owners(blocked_by.holders);
-  if (!permits.has_few_holders() && permits.claim_look(!dead.empty())) look_is_due = true;
+  if (!permits.has_few_holders() && permits.claim_check(!dead.empty())) check_is_due = true;
   return Code::locked;
 }
 
@@ -120,7 +115,7 @@ Code attempt_watch(Dictionary& dictionary, std::string_view key, const Waiter* w
       kAttemptPatienceNs);
   if (waiter != nullptr) keep_watched(*waiter, blocked_by);
   wake(dictionary, key, attempt.chosen);
-  if (code == Code::locked && attempt.look_is_due) look_at_many(dictionary, key, dead, blocked_by);
+  if (code == Code::locked && attempt.check_is_due) check_holders(dictionary, key, dead, blocked_by);
   return code;
 }
 
@@ -152,34 +147,7 @@ Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& req
     if (blocked_by.place != 0) waiter.place = blocked_by.place;  // the next attempt takes it out there
     return result;
   });
-  return search_deadlock(step, request, key, settle_wait(step, waiter, code, blocked_by));
-}
-
-void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept {
-  World& world = dictionary.world();
-  std::array<WakeTarget, kWokenAtOnce> woken;
-  std::size_t count = 0;
-  dictionary.transact(
-      key,
-      [&](Transaction& change) {
-        if (!change.is(EntryType::lock)) return Code::ok;
-        const LockEntry lock = LockEntry::of(change);
-        const std::uint64_t kept = lock.is_free() ? 0 : lock.sequence();
-        const std::size_t before = count;
-        while (count < woken.size()) {
-          const Waiter watcher = lock.watchers().pop(world, kept);
-          if (watcher.number == 0) break;
-          woken[count++] = wake_target(watcher);
-        }
-        Word64& wakes = change.shard().header().lock_wakes;
-        wakes.store(wakes.load(kRelaxed) + (count - before), kRelaxed);
-        return change.arena().damaged() ? Code::corrupt : Code::ok;
-      },
-      kAttemptPatienceNs);
-  for (std::size_t i = 0; i < count; ++i) {
-    HOLDFAST_FAILPOINT("watchers.post");
-    post(world, woken[i].owner, woken[i].number);
-  }
+  return search_deadlock(step, request, key, conclude_wait(step, waiter, code, blocked_by));
 }
 
 }  // namespace holdfast

@@ -20,8 +20,6 @@
 
 namespace holdfast {
 
-inline constexpr std::size_t kWokenAtOnce = 64;
-
 /// Whether the watched grant has ended. `grant`: pass 0 to begin with; locked sets it to the fencing number of the
 /// grant to wait for. For permits that is the number of the youngest holder record; all records up to it have to end.
 /// ok (it has ended), locked (also by an ordinary value), timeout, busy, removed, system.
@@ -30,22 +28,5 @@ Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& gran
 /// place in a queue, and polls.
 Code watch_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                 std::uint64_t& grant) noexcept;
-
-/// Whether there are watchers of a grant that has ended. REQUIRES: the shard's mutex.
-inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
-  if (!lock.has_watchers()) [[likely]]
-    return false;
-  return lock.watchers().is_first_of_another(lock.is_free() ? 0 : lock.sequence());
-}
-
-/// Wakes up to kWokenAtOnce of them. REQUIRES: the caller does not hold a shmtx.
-void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
-
-/// Wakes the chosen waiters, and watchers if there are any to wake. REQUIRES: the caller does not hold a shmtx.
-inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& chosen) noexcept {
-  wake(dictionary.world(), chosen);
-  if (chosen.watchers) [[unlikely]]
-    wake_watchers(dictionary, key);
-}
 
 }  // namespace holdfast

@@ -5,10 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <new>
+
+#include "platform/chunk.h"
 
 namespace holdfast::platform {
 
@@ -26,33 +26,13 @@ struct Noted {
   std::atomic<std::atomic<std::uint64_t>*> cleared;
 };
 
-struct Chunk {
-  std::atomic<Chunk*> next;
-  std::array<Noted, 80> notes;
-};
-static_assert(sizeof(Chunk) <= 4096);
-
-constinit Chunk first{};
-
-/// The chunk after this one, made where there is none. Null: no memory.
-Chunk* chunk_after(Chunk& chunk) noexcept {
-  if (Chunk* const next = chunk.next.load(std::memory_order_acquire)) return next;
-  void* const page = ::mmap(nullptr, sizeof(Chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return nullptr;
-  auto* const fresh = new (page) Chunk{};
-  Chunk* other = nullptr;
-  // Release: pairs with the acquire loads of `next`.
-  if (chunk.next.compare_exchange_strong(other, fresh, std::memory_order_release, std::memory_order_acquire)) {
-    return fresh;
-  }
-  ::munmap(page, sizeof(Chunk));
-  return other;
-}
+using Notes = Chunk<Noted, 80>;
+constinit Notes first{};
 
 /// The note of the mapping that has this address, or null.
 Noted* find(std::uintptr_t address) noexcept {
-  for (Chunk* chunk = &first; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
-    for (Noted& noted : chunk->notes) {
+  for (Notes* chunk = &first; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
+    for (Noted& noted : chunk->items) {
       // Acquire: pairs with the release in note_mapping().
       const std::uintptr_t begin = noted.begin.load(std::memory_order_acquire);
       // Acquire: the size is loaded before `begin` once more, so that both are of one mapping.
@@ -135,8 +115,8 @@ void on_bus_error(int signal, siginfo_t* info, void* context) noexcept {
 }  // namespace
 
 bool note_mapping(const void* data, std::size_t size, const LossMark& mark) noexcept {
-  for (Chunk* chunk = &first; chunk != nullptr; chunk = chunk_after(*chunk)) {
-    for (Noted& noted : chunk->notes) {
+  for (Notes* chunk = &first; chunk != nullptr; chunk = chunk->after()) {
+    for (Noted& noted : chunk->items) {
       std::uintptr_t free = kFree;
       if (noted.begin.load(std::memory_order_relaxed) != kFree ||
           !noted.begin.compare_exchange_strong(free, kBeingWritten, std::memory_order_relaxed)) {

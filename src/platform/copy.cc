@@ -6,7 +6,7 @@ namespace holdfast::platform {
 
 namespace {
 
-// The rows "set, one string of 1 KB" and "set, 10k strings of 1 KB" judge these constants (docs/benchmarks.md).
+// Rows of these constants: set, one string of 1 KB; set, 10k strings of 1 KB.
 [[maybe_unused]] constexpr std::size_t kChunkWords = 8;
 [[maybe_unused]] constexpr std::size_t kWideChunkWords = 16;
 
@@ -22,7 +22,7 @@ constexpr std::size_t kStringWordsWide = 512;
 constexpr std::size_t kWideWords = 32;
 
 /// Whether the processor has registers of 32 bytes, and the kernel keeps them. False until the library is initialised.
-const bool has_wide_registers = __builtin_cpu_supports("avx") != 0;
+const bool kHasWideRegisters = __builtin_cpu_supports("avx") != 0;
 
 void copy_string(void* to, const void* from, std::size_t words) noexcept {
   asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words)::"memory");
@@ -65,11 +65,11 @@ void copy_chunk(void* to, const void* from) noexcept {
 #ifndef HOLDFAST_COPY_BY_WORDS
 std::size_t copy_chunks(void* to, const void* from, std::size_t words) noexcept {
 #ifdef __x86_64__
-  if (words >= (has_wide_registers ? kStringWordsWide : kStringWords)) {
+  if (words >= (kHasWideRegisters ? kStringWordsWide : kStringWords)) {
     copy_string(to, from, words);
     return words;
   }
-  std::size_t done = has_wide_registers && words >= kWideWords ? copy_chunks_wide(to, from, words) : 0;
+  std::size_t done = kHasWideRegisters && words >= kWideWords ? copy_chunks_wide(to, from, words) : 0;
 #else
   std::size_t done = 0;
 #endif

@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <system_error>
 
 #include "platform/platform.h"
@@ -48,6 +50,19 @@ FileDescriptor reopen(int fd, int flags) noexcept {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   return FileDescriptor(::open(path, flags | O_CLOEXEC | O_NONBLOCK));
+}
+
+int list_directory(int directory_fd, const std::function<bool(const char*)>& visit) {
+  FileDescriptor own(::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(own ? ::fdopendir(own.get()) : nullptr, ::closedir);
+  if (stream == nullptr) return errno;
+  own.release();  // the stream owns it now
+  errno = 0;
+  while (const dirent* const entry = ::readdir(stream.get())) {
+    if (!visit(entry->d_name)) return ECANCELED;
+    errno = 0;
+  }
+  return errno;
 }
 
 int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept {

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kForking = 1U << 31;
 /// Every sleep is bounded, so a wake-up is only a hint.
 constexpr std::uint64_t kLongestSleepNs = 50 * kNsPerMs;
-/// Where the kernel refuses futexes.
+/// Where the kernel refuses futexes: no row shows it.
 constexpr std::uint64_t kPollNs = kNsPerMs / 4;
 constexpr int kEverybody = 0x7FFFFFFF;
 

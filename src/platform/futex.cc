@@ -21,16 +21,9 @@ WaitResult futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expe
   const long result = ::syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, expected,
                                 deadline_ns == kNever ? nullptr : &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
   if (result == 0) return WaitResult::woken;
-  switch (errno) {
-    case EAGAIN:
-      return WaitResult::changed;
-    case ETIMEDOUT:
-      return WaitResult::timed_out;
-    case EINTR:
-      return WaitResult::interrupted;
-    default:
-      return WaitResult::failed;
-  }
+  if (errno == EAGAIN) return WaitResult::changed;
+  if (errno == ETIMEDOUT) return WaitResult::timed_out;
+  return errno == EINTR ? WaitResult::interrupted : WaitResult::failed;
 }
 
 int futex_wake(const std::atomic<std::uint32_t>& word, int count) noexcept {

@@ -1,6 +1,10 @@
+#include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -46,6 +50,21 @@ void Mapping::reset() noexcept {
 
 namespace {
 
+// The user and group with which the first shared mapping was made.
+constexpr std::uint64_t kNotMapped = ~std::uint64_t{0};
+constinit std::atomic<std::uint64_t> mapped_by{kNotMapped};
+std::uint64_t credentials() noexcept { return std::uint64_t{::geteuid()} << 32 | ::getegid(); }
+
+// Whether mincore tells the truth. To a process that may not write to the file by now, as a worker that gave up the
+// rights of its parent, the kernel says of each page that it is there.
+bool may_see_pages() noexcept { return mapped_by.load(std::memory_order_relaxed) == credentials(); }
+
+void note_credentials() noexcept {
+  // Relaxed: a word of its own. A mapping that is made with other credentials than the first is looked at in vain.
+  std::uint64_t none = kNotMapped;
+  mapped_by.compare_exchange_strong(none, credentials(), std::memory_order_relaxed);
+}
+
 Mapping map_file(int fd, std::size_t size, int protection, const LossMark& mark) noexcept {
   FileId id;
   if (const int error = file_id(fd, id); error != 0) {
@@ -59,7 +78,7 @@ Mapping map_file(int fd, std::size_t size, int protection, const LossMark& mark)
     errno = ENOMEM;
     return {};
   }
-  note_credentials_of_mapping();
+  note_credentials();
   return {data, size, id};
 }
 
@@ -92,6 +111,62 @@ Mapping map_wiped_on_fork() noexcept {
   if (data == MAP_FAILED) return {};
   ::madvise(data, bytes, MADV_WIPEONFORK);
   return {data, bytes};
+}
+
+// --- memory of shared mappings, taken from the file system page by page ---
+
+namespace {
+
+#ifndef MADV_POPULATE_WRITE
+constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+
+// An atomic step on a word of the page that changes nothing. The kernel makes the page, or says that it cannot.
+int touch_by_kernel(std::byte* page) noexcept {
+  static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
+  const auto operation = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x7FF);
+  const auto touch = [&] {
+    return static_cast<int>(
+        ::syscall(SYS_futex, &nobody_sleeps_here, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, nullptr, page, operation));
+  };
+  return uninterrupted(touch) >= 0 ? 0 : errno;
+}
+
+int populate(std::byte* begin, std::size_t size) noexcept {
+  if (uninterrupted([&] { return ::madvise(begin, size, MADV_POPULATE_WRITE); }) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS && errno != EPERM) return errno;
+  // Linux before 5.14, or a sandbox.
+  for (std::size_t at = 0; at < size; at += page_bytes())
+    if (const int error = touch_by_kernel(begin + at); error != 0) return error;
+  return 0;
+}
+
+}  // namespace
+
+int reserve_pages(void* begin, std::size_t size) noexcept {
+  // What is there already need not be mapped now: that costs much more than asking for it.
+  constexpr std::size_t kAtOnce = 256;
+  std::array<unsigned char, kAtOnce> present;
+  const bool seen = may_see_pages();
+  const std::size_t page = page_bytes();
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(begin) % page;
+  std::byte* at = static_cast<std::byte*>(begin) - before;
+  for (std::size_t left = (before + size + page - 1) / page; left != 0;) {
+    const std::size_t here = std::min(left, kAtOnce);
+    if (!seen || ::mincore(at, here * page, present.data()) != 0) present.fill(0);
+    for (std::size_t first = 0; first < here;) {
+      const bool is_there = (present[first] & 1) != 0;
+      std::size_t end = first + 1;
+      while (end < here && ((present[end] & 1) != 0) == is_there) ++end;
+      if (!is_there) {
+        if (const int error = populate(at + first * page, (end - first) * page); error != 0) return error;
+      }
+      first = end;
+    }
+    at += here * page;
+    left -= here;
+  }
+  return 0;
 }
 
 }  // namespace holdfast::platform

@@ -17,6 +17,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -85,9 +86,18 @@ int file_id(int fd, FileId& id) noexcept;
 /// if the kernel does not say, and for -1.
 bool is_file(int fd, const FileId& id) noexcept;
 
+/// Closes the descriptor if it is of that file: a host may have closed it behind our back, and the number may belong to
+/// another file by now. If the kernel does not say, give_back_left_over() asks again. Nothing to do for -1. Keeps
+/// errno.
+void close_if_file(int fd, const FileId& id) noexcept;
+
 /// Opens the same file once more: a new open file description, with locks of its own.
 /// REQUIRES: /proc is mounted; the caller may still open the file (ENOENT or EACCES otherwise).
 FileDescriptor reopen(int fd, int flags) noexcept;
+
+/// Calls `visit` with each name in the directory, until it returns false. 0 if it has seen all; ECANCELED if it ended
+/// that, or an errno value.
+int list_directory(int directory_fd, const std::function<bool(const char*)>& visit);
 
 /// Reserves the first `reserved` bytes so that no later store into them can fail; the file's size becomes `size`.
 /// REQUIRES: the file is empty and on a file system that supports fallocate. ENOSPC, ENOMEM, EFBIG.
@@ -99,7 +109,7 @@ std::uint64_t file_size_limit() noexcept;
 /// Free bytes of the file system that holds `fd`; the largest number when it has no limit or does not say.
 std::uint64_t free_bytes(int fd) noexcept;
 
-// --- what event loops watch (guarded_socket.cc, readiness.cc, self_connection.cc) -------------------------
+// --- what event loops watch (loop_sockets.cc) -----------------------------------------------------------
 
 /// Owns one socket that a host may close behind our back, as closefrom() does. A descriptor that it opens then under
 /// the same number is neither used nor closed.
@@ -149,9 +159,6 @@ class Readiness {
 /// loop has the other end. One thread at a time.
 class SelfConnection {
  public:
-  SelfConnection() noexcept = default;
-  SelfConnection(const SelfConnection&) = delete;
-  SelfConnection& operator=(const SelfConnection&) = delete;
   ~SelfConnection() { close(); }
 
   /// Listens at a new path, for this user only, in place of all before. ENAMETOOLONG, EACCES, ...
@@ -245,14 +252,11 @@ void unpin(void* pin) noexcept;
 /// later access to them can fail for want of it. What they hold stays. An errno value, of which ENOMEM and EFAULT say
 /// that there is no memory; then some pages may have got theirs.
 int reserve_pages(void* begin, std::size_t size) noexcept;
-/// Notes with which user and group mappings were made: after a change of these the kernel may not tell which pages are
-/// there, and reserve_pages() asks for all of them.
-void note_credentials_of_mapping() noexcept;
 
-/// Unmaps; if the kernel refuses, the next unmap_what_is_left() does. Keeps errno.
+/// Unmaps; if the kernel refuses, the next give_back_left_over() does. Keeps errno.
 void unmap(void* data, std::size_t size) noexcept;
-/// Before each try for a record lock: a pin that could not be unmapped still holds one.
-void unmap_what_is_left() noexcept;
+/// Runs before each try for a record lock: a pin that could not be unmapped still holds one. Keeps errno.
+void give_back_left_over() noexcept;
 
 /// One private page that reads as zero after fork. Where the kernel cannot do that (before Linux 4.14) the page is
 /// ordinary, and the caller's own fork handler has to clear it.

@@ -21,7 +21,7 @@ namespace holdfast::platform {
 
 namespace {
 
-constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
+constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
 
 }  // namespace
 
@@ -178,7 +178,7 @@ int start_apart(const Apart& apart) noexcept {
   int error = between < 0 ? errno : 0;
   if (between == 0) begin_apart(apart);
   // It takes a millisecond, but may be stopped. If the host takes its status first, the second fork may have failed.
-  const std::uint64_t deadline = monotonic_ns() + kPatienceNs;
+  const std::uint64_t deadline = monotonic_ns() + kTimeoutNs;
   while (between > 0) {
     int status = 0;
     const pid_t ended = ::waitpid(between, &status, WNOHANG);

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 
-#include "platform/left_open.h"
 #include "platform/platform.h"
 
 namespace holdfast::platform {
@@ -21,8 +20,7 @@ struct flock region(short type, std::uint64_t first, std::uint64_t count) noexce
 }
 
 int set_lock(int fd, short type, std::uint64_t byte) noexcept {
-  unmap_what_is_left();
-  close_what_is_left();
+  give_back_left_over();
   struct flock lock = region(type, byte, 1);
   if (uninterrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return 0;
   return errno == EACCES ? EAGAIN : errno;

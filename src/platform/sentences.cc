@@ -14,16 +14,14 @@ namespace holdfast::platform {
 
 namespace {
 
-constexpr std::size_t kKinds = 2;
-
 struct Room {
   std::atomic<bool> taken;
-  std::array<std::array<char, kSentenceBytes>, kKinds> sentences;
+  std::array<char, kSentenceBytes> sentence;
 };
 
 struct Kept {
-  Room* room;                                // null: none was needed yet, or there was no memory for it
-  std::array<const char*, kKinds> literals;  // what is kept without a room; null: nothing
+  Room* room;           // null: none was needed yet, or there was no memory for it
+  const char* literal;  // what is kept without a room; null: nothing
 };
 constinit thread_local Kept kept{};
 static_assert(std::is_trivially_destructible_v<decltype(kept)>);
@@ -75,10 +73,7 @@ Room* take_room() noexcept {
 
 // What was kept without a room. Literals are shorter than a room is wide: none is longer than a line of our sources.
 void move_in(Room& room) noexcept {
-  for (std::size_t kind = 0; kind < kKinds; ++kind) {
-    const char* const text = kept.literals[kind];
-    std::snprintf(room.sentences[kind].data(), kSentenceBytes, "%s", text != nullptr ? text : "");
-  }
+  std::snprintf(room.sentence.data(), kSentenceBytes, "%s", kept.literal != nullptr ? kept.literal : "");
 }
 
 // Null: no memory, or nothing would give the room back when the thread ends.
@@ -109,50 +104,47 @@ void cut(char* text, std::size_t length) noexcept {
   text[end + kEllipsis.size()] = '\0';
 }
 
-std::size_t index_of(About about) noexcept { return static_cast<std::size_t>(about); }
-
 }  // namespace
 
-void keep_literal(About about, const char* text) noexcept {
+void keep_literal(const char* text) noexcept {
   if (kept.room != nullptr)
-    keep_sentence(about, text);
+    keep_sentence(text);
   else
-    kept.literals[index_of(about)] = text;
+    kept.literal = text;
 }
 
-void keep_sentence(About about, std::string_view text) noexcept {
-  if (text.empty() && kept.room == nullptr) return keep_literal(about, "");
+void keep_sentence(std::string_view text) noexcept {
+  if (text.empty() && kept.room == nullptr) return keep_literal("");
   Room* const room = room_of_this_thread();
-  if (room == nullptr) return keep_literal(about, "a call failed, and there is no memory for a sentence about it");
-  char* const to = room->sentences[index_of(about)].data();
+  if (room == nullptr) return keep_literal("a call failed, and there is no memory for a sentence about it");
+  char* const to = room->sentence.data();
   const std::size_t fits = text.size() < kSentenceBytes ? text.size() : kSentenceBytes - 1;
   std::memmove(to, text.data(), fits);
   to[fits] = '\0';
   cut(to, text.size());
 }
 
-void keep_formatted(About about, const char* instead, const char* format, ...) noexcept {
+void keep_formatted(const char* instead, const char* format, ...) noexcept {
   Room* const room = room_of_this_thread();
-  if (room == nullptr) return keep_literal(about, instead);
-  char* const to = room->sentences[index_of(about)].data();
+  if (room == nullptr) return keep_literal(instead);
+  char* const to = room->sentence.data();
   va_list values;
   va_start(values, format);
   // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is above
   const int length = std::vsnprintf(to, kSentenceBytes, format, values);
   va_end(values);
-  if (length < 0) return keep_literal(about, instead);
+  if (length < 0) return keep_literal(instead);
   cut(to, static_cast<std::size_t>(length));
 }
 
-const char* kept_sentence(About about) noexcept {
-  if (kept.room != nullptr) return kept.room->sentences[index_of(about)].data();
-  const char* const text = kept.literals[index_of(about)];
-  return text != nullptr ? text : "";
+const char* kept_sentence() noexcept {
+  if (kept.room != nullptr) return kept.room->sentence.data();
+  return kept.literal != nullptr ? kept.literal : "";
 }
 
-const char* lasting_sentence(About about) noexcept {
+const char* lasting_sentence() noexcept {
   room_of_this_thread();
-  return kept_sentence(about);
+  return kept_sentence();
 }
 
 }  // namespace holdfast::platform

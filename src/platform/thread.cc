@@ -1,8 +1,10 @@
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -39,6 +41,8 @@ void count_background_thread(std::uint64_t by) noexcept {
     next = (count >> 32 == none >> 32 ? count : none) + by;
   } while (!background_threads.compare_exchange_weak(count, next, std::memory_order_relaxed));
 }
+
+int barrier(int command) noexcept { return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0)); }
 
 }  // namespace
 
@@ -102,5 +106,30 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
 }
 
 void name_this_thread(const char* name) noexcept { ::pthread_setname_np(::pthread_self(), name); }
+
+bool pass_barrier_in_all_threads() noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (is_single_threaded()) return true;
+  const int saved = errno;
+  bool passed = barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+  // EPERM: this process has not registered yet.
+  if (!passed && errno == EPERM && barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0)
+    passed = barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
+  errno = saved;
+  return passed;
+}
+
+std::uint64_t this_thread() noexcept {
+  return static_cast<std::uint64_t>(::getpid()) << 32 | static_cast<std::uint32_t>(::syscall(SYS_gettid));
+}
+
+bool has_thread_ended(std::uint64_t thread) noexcept {
+  const auto process = static_cast<pid_t>(thread >> 32);
+  if (process != ::getpid()) return false;
+  const int saved = errno;
+  const bool ended = ::syscall(SYS_tgkill, process, static_cast<pid_t>(thread & 0xFFFFFFFFU), 0) != 0 && errno == ESRCH;
+  errno = saved;
+  return ended;
+}
 
 }  // namespace holdfast::platform

@@ -1,15 +1,13 @@
 #include "sync/epoch.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
 
-#include <array>
 #include <limits>
-#include <new>
 #include <type_traits>
 #include <utility>
 
 #include "base/failpoint.h"
+#include "platform/chunk.h"
 #include "platform/platform.h"
 
 namespace holdfast {
@@ -28,13 +26,9 @@ using epoch_internal::now;
 using epoch_internal::Record;
 
 /// Records of threads. Never freed: a thread that ends leaves its record to a later one.
-struct Chunk {
-  std::atomic<Chunk*> next;
-  std::array<Record, 63> records;
-};
-static_assert(sizeof(Chunk) == 4096);
-
-constinit Chunk first_chunk{};
+using Records = platform::Chunk<Record, 63>;
+static_assert(sizeof(Records) == 4096);
+constinit Records first_records{};
 constinit std::atomic<std::uint32_t> records_given{0};
 /// Where the search for a record of an ended thread goes on.
 constinit std::atomic<std::uint32_t> scan_hand{0};
@@ -49,32 +43,17 @@ constinit std::atomic<std::uint32_t> requests{0};
 /// Frees what can be freed.
 void collect() noexcept;
 
-/// The chunk after this one, made where there is none. Null: no memory.
-Chunk* chunk_after(Chunk& chunk) noexcept {
-  if (Chunk* const next = chunk.next.load(std::memory_order_acquire)) return next;
-  void* const page = ::mmap(nullptr, sizeof(Chunk), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return nullptr;
-  auto* const fresh = new (page) Chunk{};
-  Chunk* other = nullptr;
-  // Release: pairs with the acquire loads of `next`.
-  if (chunk.next.compare_exchange_strong(other, fresh, std::memory_order_release, std::memory_order_acquire))
-    return fresh;
-  ::munmap(page, sizeof(Chunk));
-  return other;
-}
-
 Record* record_at(std::uint32_t index) noexcept {
-  Chunk* chunk = &first_chunk;
-  for (; chunk != nullptr && index >= chunk->records.size(); index -= chunk->records.size())
-    chunk = chunk_after(*chunk);
-  return chunk != nullptr ? &chunk->records[index] : nullptr;
+  Records* chunk = &first_records;
+  for (; chunk != nullptr && index >= chunk->items.size(); index -= chunk->items.size()) chunk = chunk->after();
+  return chunk != nullptr ? &chunk->items[index] : nullptr;
 }
 
 /// Calls `visit(Record&)` for each.
 template <class Visit>
 void each_record(Visit&& visit) noexcept {
-  for (Chunk* chunk = &first_chunk; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire))
-    for (Record& one : chunk->records) visit(one);
+  for (Records* chunk = &first_records; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire))
+    for (Record& one : chunk->items) visit(one);
 }
 
 bool take_over(Record& record, std::uint64_t self) noexcept {
@@ -88,7 +67,8 @@ bool take_over(Record& record, std::uint64_t self) noexcept {
 }
 
 // A record of a thread that has ended, or a new one. Of each eight looks one finds an ended thread, unless at least
-// seven of eight records are in use: so there are not many more records than threads at one time.
+// seven of eight records are in use: so there are not many more records than threads at one time. No
+// row shows it: it is for a new thread.
 Record* record_for(std::uint64_t self) noexcept {
   constexpr std::uint32_t kLooks = 8;
   const std::uint32_t given = records_given.load(std::memory_order_relaxed);

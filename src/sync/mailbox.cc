@@ -18,11 +18,11 @@ constexpr std::uint32_t kOnePost = 2;
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-/// A process without an identity has no mailbox: it sleeps for this long at most, then the caller looks again.
-constexpr std::uint64_t kNoMailboxSleepNs = 10 * kNsPerMs;
-
+// A process without an identity has no mailbox: it sleeps for this long at most, then the caller looks again. No
+// row shows it: mailbox_test.cc has such a process.
 bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
-  const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kNoMailboxSleepNs);
+  constexpr std::uint64_t kLongestNs = 10 * kNsPerMs;
+  const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kLongestNs);
   platform::sleep_until(end_ns);
   return platform::monotonic_ns() >= end_ns;
 }

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "platform/left_open.h"
-
 namespace holdfast {
 
 using platform::FileDescriptor;

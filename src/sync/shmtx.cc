@@ -9,6 +9,7 @@
 #include "base/failpoint.h"
 #include "platform/platform.h"
 #include "sync/record_lock.h"
+#include "sync/spin.h"
 
 namespace holdfast {
 
@@ -31,18 +32,12 @@ namespace {
 
 using shmtx_internal::critical_section;
 
-constexpr std::uint64_t kSpinNs = 3'000;
-constexpr int kPausesPerLook = 16;
-/// Pauses before the first looks at a word that was held, doubling.
-constexpr int kFirstPause = 1;
-constexpr int kLastPause = 32;
-constexpr int kLongestPause = 512;
-/// A waiter asks whether the owner lives after sleeps of this length, doubling.
+/// A waiter asks whether the owner lives after sleeps of this length, doubling. Rows: contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// A spinning waiter asks this often.
+/// A spinning waiter asks this often. Row: contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
-/// Nothing wakes the waiters of a record lock, so they try more often.
+/// Nothing wakes the waiters of a record lock, so they try more often. No row shows it: contended_mutex has no `file`.
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
@@ -70,10 +65,6 @@ std::atomic<std::uint32_t>& futex_of(std::atomic<std::uint64_t>& word) noexcept 
 }
 static_assert(std::endian::native == std::endian::little);
 
-void relax(int pauses) noexcept {
-  for (int i = 0; i < pauses; ++i) platform::cpu_relax();
-}
-
 }  // namespace
 
 std::uint64_t shmtx_robberies() noexcept { return robberies.load(std::memory_order_relaxed); }
@@ -87,7 +78,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   critical_section.blocker = 0;
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
-  const bool soon = deadline_ns != 0 && strategy_ == MutexStrategy::futex && take_soon();
+  const bool soon = deadline_ns != 0 && strategy_ == MutexStrategy::futex && spin(kSpinForMutex);
   // Counted by the owner, where it is one: the word's cache line is with it.
   if (strategy_ != MutexStrategy::file) state_->waits.fetch_add(1, std::memory_order_relaxed);
   if (soon) return LockResult::acquired;
@@ -137,28 +128,15 @@ LockResult Shmtx::given_up(std::uint64_t seen) noexcept {
   return LockResult::timeout;
 }
 
-// Waits for as long as a short section takes. Each look takes the word's cache line from the owner, which needs it to
-// unlock: so look seldom, and then more seldom.
-bool Shmtx::take_soon() noexcept {
-  if (platform::processor_count() == 1) return false;
-  for (int pauses = kFirstPause; pauses <= kLastPause; pauses *= 2) {
-    relax(pauses);
+bool Shmtx::spin(const SpinPolicy& policy) noexcept {
+  for (Spin spin(policy); spin.pause();)
     if (state_->word.load(std::memory_order_relaxed) == 0 && take(0, 0)) return true;
-  }
   return false;
 }
 
 LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
   std::atomic<std::uint64_t>& word = state_->word;
   std::uint64_t now = platform::monotonic_ns();
-  // With one processor the owner cannot run while this spins.
-  const std::uint64_t spin_end = platform::processor_count() > 1 ? std::min(now + kSpinNs, deadline_ns) : now;
-  while (now < spin_end) {
-    if (word.load(std::memory_order_relaxed) == 0 && take(0, 0)) return LockResult::acquired;
-    relax(kPausesPerLook);
-    now = platform::monotonic_ns();
-  }
-
   // Keep the waiters bit when taking the word after a sleep: others may sleep too, and this thread cannot know.
   std::uint64_t waiters = 0;
   std::uint64_t sleep_ns = kFirstSleepNs;
@@ -191,14 +169,9 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
 }
 
 LockResult Shmtx::wait_spinning(std::uint64_t deadline_ns) noexcept {
-  const bool alone = platform::processor_count() == 1;
   std::uint64_t probe_at = platform::monotonic_ns() + kProbeNs;
   for (;;) {
-    for (int pauses = 1; !alone && pauses <= kLongestPause; pauses *= 2) {
-      if (state_->word.load(std::memory_order_relaxed) == 0 && take(0, 0)) return LockResult::acquired;
-      relax(pauses);
-    }
-    if (take(0, 0)) return LockResult::acquired;
+    if (take(0, 0) || spin(kSpinBeforeYield)) return LockResult::acquired;
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= probe_at || now >= deadline_ns) {
       if (take_from_dead(state_->word.load(std::memory_order_relaxed), 0)) return LockResult::owner_died;

@@ -35,7 +35,8 @@
 
 namespace holdfast {
 
-class RecordLock;  // sync/record_lock.h
+class RecordLock;   // sync/record_lock.h
+struct SpinPolicy;  // sync/spin.h
 
 enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 
@@ -175,7 +176,8 @@ class Shmtx {
 
   /// Sets WAITERS in the word; false if the word is no longer `seen`.
   bool set_waiters_bit(std::uint64_t seen) noexcept;
-  bool take_soon() noexcept;
+  /// Waits for as long as a short section takes.
+  bool spin(const SpinPolicy& policy) noexcept;
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;

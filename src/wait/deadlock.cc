@@ -16,6 +16,7 @@ namespace {
 
 using Found = WaitTable::Found;
 
+/// No row shows it: none fills the table. deadlock_test.cc does.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
 /// Finds the wait that keeps the task from going on: its own, or that of its whole Lua state.
@@ -93,6 +94,16 @@ bool is_victim(std::span<const Wait> waits, std::uint64_t now_ns) noexcept {
 }
 
 }  // namespace
+
+std::uint32_t new_task_ids() noexcept {
+  static std::atomic<std::uint32_t> given{0};
+  constexpr std::uint32_t kRanges = (std::uint32_t{1} << (32 - kTaskBits)) - 1;
+  std::uint32_t last = given.load(std::memory_order_relaxed);
+  do {
+    if (last == kRanges) return kNoTask;
+  } while (!given.compare_exchange_weak(last, last + 1, std::memory_order_relaxed));
+  return (last + 1) << kTaskBits;
+}
 
 Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
                  const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys) {

@@ -27,7 +27,8 @@ class World;
 
 class DeathWatch {
  public:
-  /// No thread is started for waits that are shorter than this.
+  /// No thread is started for waits that are shorter than this. Rows of these two: 1,000 that wait, and nothing
+  /// happens, which have the thread.
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
 

@@ -2,7 +2,6 @@
 // wake thread does for them.
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -15,15 +14,9 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread may spend one part in so many of the time on looks.
+/// The wake thread may spend one part in so many of the time on looks. Rows: 100 coroutines wait for one lock, and
+/// nothing happens.
 constexpr std::uint64_t kLookShare = 100;
-
-/// A temporary name: the beginning of a world removes it, should this process be killed before it does.
-std::string socket_path(const RuntimeDirectory& directory) {
-  char number[20];
-  std::snprintf(number, sizeof number, "%016llx", static_cast<unsigned long long>(platform::random_number()));
-  return directory.path_of(std::string(kTemporaryPrefix) + number);
-}
 
 std::string connection_trouble(int error) {
   if (error == EAGAIN) return "nobody has connected";
@@ -45,7 +38,8 @@ Expected<int> Parker::descriptor() {
 Expected<std::string> Parker::listen() {
   auto judged = world_.directory().open();
   if (!judged) return Status{Code::system, judged.status().message};
-  std::string path = socket_path(world_.directory());
+  // A temporary name: the beginning of a world removes it, should this process be killed before it does.
+  std::string path = world_.directory().path_of(temporary_name());
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   lot_.remember_loop(*this);
   if (const int error = connection_.listen(path))

@@ -35,12 +35,23 @@ std::uint64_t until_end(const Watch& watch) noexcept {
   return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
 }
 
+// Rows: 10,000 coroutines, each waits for a lock of its own, "of C and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
-// The others look by themselves when the listener is this late. They wake so rarely that many of them cost little.
+// The others look by themselves when the listener is this late. They wake so rarely that many of them cost little. No
+// row shows it: none has several threads. sleepers_test.cc has.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace
+
+// --- looks ---
+
+Liveness LivenessCache::judge(Token token) noexcept {
+  if (token == self_) return Liveness::alive;
+  Answer& answer = answers_[slot_of(token) % kAnswers];
+  if (answer.token != token) answer = {token, world_.judge(token)};
+  return answer.liveness;
+}
 
 // --- the parker: one loop's place ---
 
@@ -51,8 +62,8 @@ Parker::~Parker() {
   for (std::uint32_t i = 0; i < lot_.slots_.size(); ++i)
     if (lot_.slots_[i].parker == this) lot_.close(i + 1);
   std::erase(lot_.in_loops_, this);
-  lot_.sleepers_.get_up(berth_);
-  lot_.sleepers_.appoint();
+  lot_.sleepers_.leave(sleep_slot_);
+  lot_.sleepers_.elect_listener();
   readiness_.close();
   connection_.close();
 }
@@ -170,8 +181,8 @@ std::size_t Parker::sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> wo
     if (slept && rest.count != 0) promptness_.note_awake(now);
     if (!rest.sleeps) return rest.count;
     const std::uint64_t until_ns = std::min(deadline_ns, rest.next_look_ns);
-    interrupted =
-        !(rest.listens ? sleep_on_mailbox(world_, seen, until_ns) : sleep_on_word(berth_.word, rest.seen, until_ns));
+    interrupted = !(rest.listens ? sleep_on_mailbox(world_, seen, until_ns)
+                                 : sleep_on_word(sleep_slot_.word, rest.seen, until_ns));
     slept = true;
     now = platform::monotonic_ns();
   }
@@ -268,8 +279,8 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
                                      bool may_sleep) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (may_sleep) parker.has_slept_ = true;
-  const bool listened = sleepers_.is_listener(parker.berth_);
-  sleepers_.get_up(parker.berth_);
+  const bool listened = sleepers_.is_listener(parker.sleep_slot_);
+  sleepers_.leave(parker.sleep_slot_);
   hand_out_mail(parker.world_);
   look_in_time(parker, listened, now_ns);
   signal_ready(&parker);
@@ -278,15 +289,15 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
   parker.ready_.erase(parker.ready_.begin(), parker.ready_.begin() + static_cast<std::ptrdiff_t>(count));
   parker.signal_rest();
   if (count != 0 || !may_sleep) {
-    sleepers_.appoint();
+    sleepers_.elect_listener();
     return {.count = count};
   }
   // A listener without waiters of its own does not look: let a parker that has some take over.
   const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
-  Rest rest{.sleeps = true, .listens = sleepers_.lie_down(parker.berth_, relieves)};
+  Rest rest{.sleeps = true, .listens = sleepers_.enter(parker.sleep_slot_, relieves)};
   if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;
   if (rest.listens && parker.waiting_ != 0) look_ns_ = std::min(look_ns_, parker.look_ns_);
-  rest.seen = parker.berth_.word.load(kRelaxed);
+  rest.seen = parker.sleep_slot_.word.load(kRelaxed);
   rest.next_look_ns = next_look(parker);
   return rest;
 }
@@ -302,7 +313,7 @@ void ParkingLot::look_in_time(Parker& parker, bool listened, std::uint64_t now_n
 
 // A thread that does not listen relies on the listener, but not for ever.
 std::uint64_t ParkingLot::next_look(const Parker& parker) const noexcept {
-  if (sleepers_.is_listener(parker.berth_)) return look_ns_;
+  if (sleepers_.is_listener(parker.sleep_slot_)) return look_ns_;
   if (parker.waiting_ == 0 || parker.look_ns_ == kNever) return kNever;
   return look_ns_ <= parker.look_ns_ ? parker.look_ns_ + kReliedOnNs : parker.look_ns_;
 }
@@ -322,7 +333,7 @@ void ParkingLot::make_ready(std::uint32_t number) {
   if (slot.parker == nullptr || slot.ready || slot.arrival == 0) return;
   slot.parker->ready_.push_back(number);  // may throw: the next look then finds it again
   slot.ready = true;
-  sleepers_.wake(slot.parker->berth_);
+  sleepers_.wake(slot.parker->sleep_slot_);
 }
 
 bool ParkingLot::look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot) {

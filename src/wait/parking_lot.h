@@ -48,8 +48,8 @@ class World;
 
 /// How soon the first waiter of a queue sees what came free without a wake-up. A waiter behind it looks less
 /// often, by kLookNs for each waiter before it, up to kRankMax of them: it need look only if the first does not, and
-/// where a hundred processes wait, not all of them need to be awake all the time. The table "1,000 that wait, and
-/// nothing happens" judges these three.
+/// where a hundred processes wait, not all of them need to be awake all the time. Rows of these three: 1,000 that
+/// wait, and nothing happens; of kLookNs also takeover.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
 /// How often any waiter looks where a death watch is on. Less than the patience of queues (dict/wait_queue.h), within
@@ -136,7 +136,7 @@ class Parker {
   std::size_t waiting_ = 0;    // waiters between begin and end
   std::size_t polling_ = 0;    // waiters without a place in a queue
   std::uint64_t look_ns_ = 0;  // when to look at what they wait for
-  Berth berth_;
+  SleepSlot sleep_slot_;
   platform::Readiness readiness_;
   platform::SelfConnection connection_;
   std::uint64_t alarm_ns_ = kNever;

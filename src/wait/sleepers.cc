@@ -4,36 +4,36 @@
 
 namespace holdfast {
 
-bool Sleepers::lie_down(Berth& berth, bool relieves) noexcept {
+bool Sleepers::enter(SleepSlot& slot, bool relieves) noexcept {
   if (listener_ == nullptr || relieves) {
-    listener_ = &berth;
+    listener_ = &slot;
     return true;
   }
-  berth.before = nullptr;
-  berth.after = first_;
-  if (first_ != nullptr) first_->before = &berth;
-  first_ = &berth;
-  berth.asleep = true;
+  slot.before = nullptr;
+  slot.after = first_;
+  if (first_ != nullptr) first_->before = &slot;
+  first_ = &slot;
+  slot.asleep = true;
   return false;
 }
 
-void Sleepers::get_up(Berth& berth) noexcept {
-  if (listener_ == &berth) listener_ = nullptr;
-  if (berth.asleep) unlink(berth);
+void Sleepers::leave(SleepSlot& slot) noexcept {
+  if (listener_ == &slot) listener_ = nullptr;
+  if (slot.asleep) unlink(slot);
 }
 
-void Sleepers::unlink(Berth& berth) noexcept {
-  (berth.before != nullptr ? berth.before->after : first_) = berth.after;
-  if (berth.after != nullptr) berth.after->before = berth.before;
-  berth.asleep = false;
+void Sleepers::unlink(SleepSlot& slot) noexcept {
+  (slot.before != nullptr ? slot.before->after : first_) = slot.after;
+  if (slot.after != nullptr) slot.after->before = slot.before;
+  slot.asleep = false;
 }
 
-void Sleepers::wake(Berth& berth) noexcept {
-  if (!berth.asleep) return;
-  unlink(berth);
+void Sleepers::wake(SleepSlot& slot) noexcept {
+  if (!slot.asleep) return;
+  unlink(slot);
   // Change the word first: a thread that is about to sleep then does not, as the kernel compares the word.
-  berth.word.fetch_add(1, kRelaxed);
-  platform::futex_wake(berth.word, 1);
+  slot.word.fetch_add(1, kRelaxed);
+  platform::futex_wake(slot.word, 1);
 }
 
 void Sleepers::forget() noexcept {
@@ -41,7 +41,7 @@ void Sleepers::forget() noexcept {
   listener_ = nullptr;
 }
 
-void Sleepers::appoint() noexcept {
+void Sleepers::elect_listener() noexcept {
   if (listener_ == nullptr && first_ != nullptr) wake(*first_);
 }
 

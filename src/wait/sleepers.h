@@ -3,7 +3,7 @@
 // A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on it, though the mail is for
 // one. So only one parker, the listener, sleeps on the mailbox, hands out the mail and looks at what the others wait
 // for. Each of the others sleeps on a word of its own, and is woken when something is there for it. A listener that
-// gets up appoints another. A listener may fail to come, say because a signal handler holds it up. The bounded sleeps
+// leaves elects another. A listener may fail to come, say because a signal handler holds it up. The bounded sleeps
 // of the others make that good: each takes the mail when it wakes, and listens if no other does.
 //
 // Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
@@ -16,10 +16,10 @@
 namespace holdfast {
 
 /// A parker's place among the sleepers.
-struct Berth {
+struct SleepSlot {
   Word32 word{0};  // a thread that does not listen sleeps on it; changes when it must get up
-  Berth* before = nullptr;
-  Berth* after = nullptr;
+  SleepSlot* before = nullptr;
+  SleepSlot* after = nullptr;
   bool asleep = false;  // in the list
 };
 
@@ -27,26 +27,26 @@ class Sleepers {
  public:
   /// Enters a thread that is about to sleep. Returns whether it listens: it does if no other does, or if it `relieves`
   /// the listener.
-  bool lie_down(Berth& berth, bool relieves) noexcept;
+  bool enter(SleepSlot& slot, bool relieves) noexcept;
   /// Takes out a thread that is awake, for whatever reason, or a parker that ends.
-  void get_up(Berth& berth) noexcept;
+  void leave(SleepSlot& slot) noexcept;
   /// Wakes the thread if it sleeps on its own word.
-  void wake(Berth& berth) noexcept;
+  void wake(SleepSlot& slot) noexcept;
   /// If threads sleep and none listens: wakes one, to listen.
-  void appoint() noexcept;
+  void elect_listener() noexcept;
 
   /// Whether no thread sleeps but the listener.
   bool alone() const noexcept { return first_ == nullptr; }
-  bool is_listener(const Berth& berth) const noexcept { return listener_ == &berth; }
-  /// In a forked child, where no thread sleeps: empties the list. REQUIRES: no berth that was in the list has been
+  bool is_listener(const SleepSlot& slot) const noexcept { return listener_ == &slot; }
+  /// In a forked child, where no thread sleeps: empties the list. REQUIRES: no slot that was in the list has been
   /// freed since.
   void forget() noexcept;
 
  private:
-  void unlink(Berth& berth) noexcept;
+  void unlink(SleepSlot& slot) noexcept;
 
-  Berth* listener_ = nullptr;
-  Berth* first_ = nullptr;
+  SleepSlot* listener_ = nullptr;
+  SleepSlot* first_ = nullptr;
 };
 
 }  // namespace holdfast

@@ -20,7 +20,6 @@
 
 #include "base/atomic.h"
 #include "base/token.h"
-#include "world/liveness.h"
 
 namespace holdfast {
 

@@ -10,7 +10,6 @@
 #include "base/token.h"
 #include "dict/layout.h"
 #include "wait/wait_table.h"
-#include "world/liveness.h"
 
 namespace holdfast {
 
@@ -31,6 +30,7 @@ class LivenessCache {
     Token token = kNobody;
     Liveness liveness = Liveness::dead;
   };
+  // No row shows it: none waits for locks of more processes.
   static constexpr std::uint32_t kAnswers = 64;
 
   World& world_;

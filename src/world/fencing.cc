@@ -40,7 +40,7 @@ std::uint64_t FencingRanges::take(std::uint64_t above) const noexcept {
     // Relaxed: only uniqueness counts, and one word has one order of changes.
     if (!memory_->last.compare_exchange_strong(last, seal(range), kRelaxed)) continue;
     raise_copy(range);
-    if (damaged) count_mended();
+    if (damaged) count_corruption_repaired();
     return range;
   }
 }

@@ -34,8 +34,8 @@ constexpr bool is_sealed(std::uint64_t word) noexcept {
 /// What of it lies in the process table. Zero is not a valid content.
 struct FencingMemory {
   Word64 last;
-  Word64 copy;    // not above `last`: written after it
-  Word64 mended;  // words of this world that were found overwritten and put right; for people
+  Word64 copy;                  // not above `last`: written after it
+  Word64 corruptions_repaired;  // words of this world that were found overwritten and put right; for people
 };
 
 class FencingRanges {
@@ -49,8 +49,8 @@ class FencingRanges {
   /// The last one that was given.
   std::uint64_t last() const noexcept;
   /// Call this after putting right an overwritten word of this world.
-  void count_mended() const noexcept { memory_->mended.fetch_add(1, kRelaxed); }
-  std::uint64_t mended() const noexcept { return memory_->mended.load(kRelaxed); }
+  void count_corruption_repaired() const noexcept { memory_->corruptions_repaired.fetch_add(1, kRelaxed); }
+  std::uint64_t corruptions_repaired() const noexcept { return memory_->corruptions_repaired.load(kRelaxed); }
 
  private:
   std::uint64_t last_of(std::uint64_t last, std::uint64_t copy, bool& damaged) const noexcept;

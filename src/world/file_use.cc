@@ -1,6 +1,5 @@
 #include "world/file_use.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,9 +29,9 @@ namespace {
 
 using platform::Mapping;
 
-constexpr std::uint64_t kPatienceNs = 5 * kNsPerSecond;
+constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
 /// While forks of other threads wait.
-constexpr std::uint64_t kPatienceOfGuardNs = kNsPerSecond;
+constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
 /// A process that is about to be refused also holds the lock for a moment: look so often before believing in users.
 constexpr int kLooks = 5;
 
@@ -80,18 +79,17 @@ Taken try_take(int fd, bool ours) noexcept {
   return Taken::failed;
 }
 
-// A file with this suffix need not be a dictionary: others may have put theirs here.
-bool is_dictionary_file(std::string_view file) {
-  return file.ends_with(kDictionarySuffix) &&
-         decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).has_value();
-}
-
 }  // namespace
+
+std::optional<std::string> dictionary_of_file(std::string_view file) {
+  if (!file.ends_with(kDictionarySuffix)) return std::nullopt;
+  return decode_name(file.substr(0, file.size() - kDictionarySuffix.size()));
+}
 
 Expected<UsedFile> use_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                        const WorldId& world) {
   const std::string path = directory.path_of(name);
-  const std::uint64_t deadline = platform::monotonic_ns() + kPatienceNs;
+  const std::uint64_t deadline = platform::monotonic_ns() + kTimeoutNs;
   int users_seen = 0;
   int others_seen = 0;
   for (Backoff backoff;;) {
@@ -154,7 +152,7 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
         // A user that has ended since may have asked to keep the file for good.
         const bool is_as_judged =
             read_again(*file) && file->header().persist != kPersistent && is_current_file(directory, name, file->id);
-        return is_as_judged ? retire_opened_file(directory, name, *file, kPatienceOfGuardNs) : Status{};
+        return is_as_judged ? retire_opened_file(directory, name, *file, kTimeoutUnderGuardNs) : Status{};
       }
       if (error != 0 && error != EAGAIN)
         return {Code::system, "cannot lock " + directory.path_of(name) + ": " + platform::error_text(error)};
@@ -207,21 +205,19 @@ Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& 
 Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldId& world) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::fdopendir(directory_fd->get()), ::closedir);
-  if (stream == nullptr) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(errno)};
-  const int fd = directory_fd->release();  // the stream owns it now
-
+  const int fd = directory_fd->get();
   // First: one that is missing while it counts as made would be refused, also if this process is killed here.
   forget_name_files(directory);
   std::vector<std::string> dictionaries;
   bool has_kept_files = false;
-  while (const dirent* const entry = ::readdir(stream.get())) {
-    const std::string name = entry->d_name;
+  const int error = platform::list_directory(fd, [&](const std::string& name) {
     const bool is_foreign = is_name_file(name) && !is_sound_name_file(directory, name);
     if (name.starts_with(kTemporaryPrefix) || is_foreign) ::unlinkat(fd, name.c_str(), 0);
-    if (is_dictionary_file(name)) dictionaries.push_back(name);
+    if (dictionary_of_file(name)) dictionaries.push_back(name);
     has_kept_files = has_kept_files || is_kept_file(name);
-  }
+    return true;
+  });
+  if (error != 0) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(error)};
   if (has_kept_files) remove_leftovers(directory, Leftovers::all);
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);

@@ -23,7 +23,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "platform/platform.h"
@@ -35,6 +37,10 @@ class RuntimeDirectory;
 
 /// Behind the end of every file. The mutex `file` of shard n locks byte n.
 inline constexpr std::uint64_t kUseLock = (std::uint64_t{1} << 39) + 1;
+
+/// The name of the dictionary with that file; nothing if it is the file of something else: others may have put theirs
+/// here under the same suffix.
+std::optional<std::string> dictionary_of_file(std::string_view file);
 
 /// A dictionary's file that this process uses, as soon as it has mapped it.
 struct UsedFile {

@@ -1,14 +1,11 @@
 #include "world/kept_file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <functional>
-#include <memory>
 #include <utility>
 
 #include "world/runtime_directory.h"
@@ -41,7 +38,7 @@ Expected<FileDescriptor> make(const RuntimeDirectory& directory, const std::stri
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
   const int where = directory_fd->get();
-  const std::string temporary = std::string(kTemporaryPrefix) + hexadecimal(platform::random_number());
+  const std::string temporary = temporary_name();
   FileDescriptor fd(::openat(where, temporary.c_str(), O_CREAT | O_EXCL | kOpenFlags, kMode));
   if (!fd) return cannot_make(directory, name, errno);
   int error = prepare(directory, fd.get());
@@ -62,15 +59,10 @@ Kept look_at(int directory_fd, const char* name) noexcept {
 
 bool is_kept(Kept kept) noexcept { return kept == Kept::locked || kept == Kept::unknown; }
 
-/// Calls `visit` with each name, until it returns false. Returns whether it has seen all.
+/// Calls `visit` with the name of each kept file, until it returns false. Returns whether it has seen all.
 bool for_each_name(int directory_fd, const std::function<bool(const char*)>& visit) {
-  FileDescriptor own(::openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(own ? ::fdopendir(own.get()) : nullptr, ::closedir);
-  if (stream == nullptr) return false;
-  own.release();  // the stream owns it now
-  while (const dirent* const entry = ::readdir(stream.get()))
-    if (is_kept_file(entry->d_name) && !visit(entry->d_name)) return false;
-  return true;
+  return platform::list_directory(directory_fd, [&](const char* name) { return !is_kept_file(name) || visit(name); }) ==
+         0;
 }
 
 template <class IsWanted>

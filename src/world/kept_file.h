@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/token.h"
 #include "platform/platform.h"
+#include "world/world_file.h"
 
 namespace holdfast {
 
@@ -29,13 +30,6 @@ inline bool is_kept_file(std::string_view file) noexcept {
   return file.starts_with(kHoldPrefix) || file.starts_with(kUsePrefix);
 }
 
-/// 16 digits.
-inline std::string hexadecimal(std::uint64_t number) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text(16, '0');
-  for (std::size_t at = text.size(); at-- > 0; number >>= 4) text[at] = kDigits[number & 15];
-  return text;
-}
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
 /// What the names of all files begin with that say so of that byte.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }

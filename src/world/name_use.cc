@@ -19,7 +19,8 @@ using platform::FileDescriptor;
 using platform::Mapping;
 
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
-/// A process that opened a file just before its removal holds its byte for a moment: look so often.
+/// A process that opened a file just before its removal holds its byte for a moment: look so often. No row
+/// shows these two: none opens what is removed at that moment.
 constexpr int kNameLooks = 5;
 constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// Notes that may stand for one byte.

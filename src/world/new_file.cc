@@ -14,7 +14,6 @@
 
 #include "base/failpoint.h"
 #include "world/boot.h"
-#include "world/directory_lock.h"
 #include "world/file_use.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
@@ -41,11 +40,10 @@ class Unborn {
 
   static Unborn with_temporary_name(int directory_fd) {
     Unborn file(directory_fd);
-    char name[32];
-    std::snprintf(name, sizeof name, "%s%016llx", std::string(kTemporaryPrefix).c_str(),
-                  static_cast<unsigned long long>(platform::random_number()));
-    file.fd_ = FileDescriptor(::openat(directory_fd, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (file.fd_) file.temporary_name_ = name;
+    std::string name = temporary_name();
+    file.fd_ =
+        FileDescriptor(::openat(directory_fd, name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (file.fd_) file.temporary_name_ = std::move(name);
     return file;
   }
 

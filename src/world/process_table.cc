@@ -14,7 +14,6 @@
 #include <type_traits>
 
 #include "base/failpoint.h"
-#include "platform/left_open.h"
 #include "world/backoff.h"
 #include "world/boot.h"
 #include "world/kept_file.h"
@@ -28,7 +27,8 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-/// Between two attempts at the table's lock, where nobody is noted to have it.
+/// Between two attempts at the table's lock, where nobody is noted to have it. No row shows it: none times
+/// how a crowd enters.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
 /// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary
@@ -148,14 +148,21 @@ Status end_kept_description(int fd) {
 
 namespace {
 
+Status cannot_lock(const RuntimeDirectory& directory, int error) {
+  return {Code::system, "cannot lock " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
+}
+
+Status locks_do_not_work(const RuntimeDirectory& directory, int error) {
+  return {Code::system,
+          "record locks do not work on " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
+}
+
 // Under the table's lock, so that no process enters a table that is about to go.
 Status retire_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const int error = platform::try_record_lock(file.fd.get(), kTableLock);
   if (error == EAGAIN || (error == 0 && (platform::has_record_locks(file.fd.get()) || is_anything_kept(directory))))
     return {};  // a process has entered meanwhile
-  if (error != 0) {
-    return {Code::system, "cannot lock " + directory.path_of(kTableName) + ": " + platform::error_text(error)};
-  }
+  if (error != 0) return cannot_lock(directory, error);
   return retire_opened_file(directory, kTableName, file);
 }
 
@@ -274,7 +281,7 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 
 // Waiters sleep on the holder's pid, in the order in which they came: hundreds of processes that are forked together
 // neither starve nor keep the holder from a processor. A holder that dies wakes nobody, so each sleep is bounded.
-Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const {
+Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {
   const std::uint64_t start_ns = platform::monotonic_ns();
   std::uint64_t passed_on_ns = start_ns;  // when the lock was last seen to have another holder
   std::uint32_t last_holder = header().lock_holder.load(std::memory_order_relaxed);
@@ -290,18 +297,16 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const 
       header().lock_holder.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
       return Lock(std::move(guard), std::move(*fd), &header().lock_holder);
     }
-    if (error != EAGAIN) {
-      return Status{Code::system, "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
-    }
+    if (error != EAGAIN) return cannot_lock(directory_, error);
     fd->reset();
     guard.reset();
     const std::uint64_t now = platform::monotonic_ns();
     const std::uint32_t holder = header().lock_holder.load(std::memory_order_relaxed);
     if (std::exchange(last_holder, holder) != holder) passed_on_ns = now;
-    const std::uint64_t stopped_ns = passed_on_ns + patience.with_one_ns;
-    const std::uint64_t end_ns = start_ns + patience.in_all_ns;
-    if (now >= stopped_ns) return refuse_while_locked(patience.with_one_ns, holder);
-    if (now >= end_ns) return refuse_while_others_enter(patience.in_all_ns);
+    const std::uint64_t stopped_ns = passed_on_ns + timeouts.with_one_ns;
+    const std::uint64_t end_ns = start_ns + timeouts.in_all_ns;
+    if (now >= stopped_ns) return refuse_while_locked(timeouts.with_one_ns, holder);
+    if (now >= end_ns) return refuse_while_others_enter(timeouts.in_all_ns);
     const std::uint64_t until_ns = std::min({now + backoff.next_ns(), stopped_ns, end_ns});
     if (holder == 0 || platform::futex_wait(header().lock_holder, holder, until_ns) == platform::WaitResult::failed) {
       platform::sleep_until(std::min(until_ns, now + kTableRetryNs));
@@ -309,15 +314,15 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Patience& patience) const 
   }
 }
 
-Status ProcessTable::refuse_while_locked(std::uint64_t patience_ns, std::uint32_t holder) const {
-  return {Code::busy, directory_.path_of(kTableName) + " has been locked for " +
-                          std::to_string(patience_ns / kNsPerMs) + " ms by " +
-                          (holder != 0 ? "process " + std::to_string(holder) : "another process") + "; is it stopped?"};
+Status ProcessTable::refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const {
+  return {Code::busy, directory_.path_of(kTableName) + " has been locked for " + std::to_string(timeout_ns / kNsPerMs) +
+                          " ms by " + (holder != 0 ? "process " + std::to_string(holder) : "another process") +
+                          "; is it stopped?"};
 }
 
-Status ProcessTable::refuse_while_others_enter(std::uint64_t patience_ns) const {
+Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {
   return {Code::busy, "cannot lock " + directory_.path_of(kTableName) + " within " +
-                          std::to_string(patience_ns / kNsPerMs) +
+                          std::to_string(timeout_ns / kNsPerMs) +
                           " ms: other processes enter one after the other; try again"};
 }
 
@@ -384,18 +389,13 @@ Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std
 
   HOLDFAST_FAILPOINT("enter.generation_raised");
   const int error = platform::try_record_lock(fd.get(), kSlotLocks + index);
-  if (error != 0) {
-    return Status{Code::system,
-                  "record locks do not work on " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
-  }
+  if (error != 0) return locks_do_not_work(directory_, error);
   HOLDFAST_FAILPOINT("enter.record_locked");
   platform::Mapping pin = platform::pin_description(fd.get(), platform::AtFork::drop);
   if (!pin) return Status{Code::system, "cannot pin a process slot: " + platform::error_text(errno)};
   if (keeps_life) {
-    if (const int refused = platform::try_shared_record_lock(fd.get(), kPresenceLock)) {
-      return Status{Code::system,
-                    "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(refused)};
-    }
+    if (const int refused = platform::try_shared_record_lock(fd.get(), kPresenceLock))
+      return cannot_lock(directory_, refused);
     kept_for_keeper = fd.release();
     kept_for_program = program.release();
   }
@@ -426,10 +426,8 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::uint32_t index = (start + i) % kSlots;
     std::uint64_t holder = platform::kNoHolder;
-    if (const int error = platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder)) {
-      return Status{Code::system, "record locks do not work on " + directory_.path_of(kTableName) + ": " +
-                                      platform::error_text(error)};
-    }
+    if (const int error = platform::find_record_lock(held.fd_.get(), kSlotLocks + index, 1, holder))
+      return locks_do_not_work(directory_, error);
     if (holder != platform::kNoHolder || may_be_held(index)) continue;
     return take_slot(held, std::move(*fd), index);
   }
@@ -479,9 +477,7 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
   auto fd = open_file(O_RDWR);
   if (!fd) return fd.status();
   const int error = platform::try_shared_record_lock(fd->get(), kPresenceLock);
-  if (error != 0) {
-    return Status{Code::system, "cannot lock " + directory_.path_of(kTableName) + ": " + platform::error_text(error)};
-  }
+  if (error != 0) return cannot_lock(directory_, error);
   platform::Mapping pin = platform::pin_description(fd->get(), platform::AtFork::inherit);
   if (!pin) return Status{Code::system, "cannot pin the presence lock: " + platform::error_text(errno)};
   return pin;
@@ -599,7 +595,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&
         words[i].compare_exchange_strong(seen[i], generation, std::memory_order_release, std::memory_order_relaxed)) {
-      fencing().count_mended();
+      fencing().count_corruption_repaired();
     }
   }
   return generation;

@@ -47,7 +47,6 @@
 #include "platform/platform.h"
 #include "world/fencing.h"
 #include "world/file_use.h"
-#include "world/liveness.h"
 #include "world/name_file.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
@@ -210,12 +209,12 @@ class ProcessTable {
     std::atomic<std::uint32_t>* holder_;  // pid of the holder, for the sentence of a timeout
   };
   /// How long to wait for the table's lock.
-  struct Patience {
+  struct Timeouts {
     std::uint64_t with_one_ns;  // while one process has it, which may be stopped
     std::uint64_t in_all_ns;    // while it passes from one process to the next
   };
-  /// `busy` after the patience.
-  Expected<Lock> lock(const Patience& patience) const;
+  /// `busy` after the timeouts.
+  Expected<Lock> lock(const Timeouts& timeouts) const;
 
   /// Takes a free slot for this process, for as long as it lives, and gives its token. mismatch: this process has
   /// another clock than the table.
@@ -266,8 +265,8 @@ class ProcessTable {
   /// wait look for a death (wait/death_watch.h).
   Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;
-  Status refuse_while_locked(std::uint64_t patience_ns, std::uint32_t holder) const;
-  Status refuse_while_others_enter(std::uint64_t patience_ns) const;
+  Status refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const;
+  Status refuse_while_others_enter(std::uint64_t timeout_ns) const;
   void describe_self(ProcessSlot& slot) const noexcept;
 
   RuntimeDirectory directory_;
@@ -277,7 +276,7 @@ class ProcessTable {
   bool only_looks_ = false;  // it is mapped to read
   // Open from the time a process enters, so that a lack of descriptors, rights or paths later does no harm, and kept by
   // its children. The host may close it (daemons close everything): it is checked against the file before a death is
-  // believed, and closed only while it is that file's (platform/left_open.h).
+  // believed, and closed only while it is that file's (platform::close_if_file).
   std::atomic<int> probe_fd_{-1};
 };
 

@@ -17,8 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "world/directory_name.h"
-#include "world/file_mode.h"
 #include "world/kept_file.h"
 #include "world/name_file.h"
 #include "world/world_file.h"
@@ -287,7 +285,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   if (::fstat(opened->get(), &info) != 0) {
     return Status{Code::system, "stat of " + directory.path_ + ": " + platform::error_text(errno)};
   }
-  directory.id_ = {.device = info.st_dev, .inode = info.st_ino};
+  directory.id_ = id_of(info);
   directory.group_ = info.st_gid;
   return directory;
 }
@@ -317,7 +315,7 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open_as_it_is() const {
   if (Status judged = judge(info); !judged.ok()) return user_changed ? explain_changed_user(path_, user_) : judged;
   if (Status system = judge_file_system(path_, fd.get()); !system.ok()) return system;
 
-  const platform::FileId now{.device = info.st_dev, .inode = info.st_ino};
+  const platform::FileId now = id_of(info);
   if (id_ != platform::FileId{} && id_ != now) {
     return Status{Code::system, "runtime directory " + path_ +
                                     " was removed and made again while this process used it; restart the process"};
@@ -329,8 +327,8 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
   auto fd = open_as_it_is();
   if (!fd) return fd;
   struct stat info;
-  if (!anchor_name_.empty() && (::fstatat(fd->get(), anchor_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
-                                platform::FileId{.device = info.st_dev, .inode = info.st_ino} != anchor_id_)) {
+  if (!anchor_name_.empty() &&
+      (::fstatat(fd->get(), anchor_name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || id_of(info) != anchor_id_)) {
     return Status{Code::system,
                   path_of(anchor_name_) + " was removed or replaced while this process used it; restart the process"};
   }
@@ -343,7 +341,7 @@ namespace {
 bool is_elsewhere(const std::string& path, const platform::FileId& id) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT || errno == ENOTDIR;
-  return platform::FileId{.device = info.st_dev, .inode = info.st_ino} != id;
+  return id_of(info) != id;
 }
 
 }  // namespace

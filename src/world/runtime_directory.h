@@ -21,8 +21,13 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/atomic.h"
 #include "base/status.h"
@@ -30,6 +35,36 @@
 #include "world/world_file.h"
 
 namespace holdfast {
+
+/// Stands in HOLDFAST_DIR for kLayoutVersion, so that programs of two layouts have a world each.
+inline constexpr std::string_view kLayoutPlaceholder = "@layout@";
+
+inline std::string with_layout(std::string path) {
+  const std::string number = std::to_string(kLayoutVersion);
+  for (std::size_t at = 0; (at = path.find(kLayoutPlaceholder, at)) != std::string::npos; at += number.size()) {
+    path.replace(at, kLayoutPlaceholder.size(), number);
+  }
+  return path;
+}
+
+inline std::string default_directory(uid_t user) { return "/dev/shm/holdfast-" + std::to_string(user); }
+
+/// $HOLDFAST_DIR, else that of the user.
+inline std::string directory_from_environment(uid_t user) {
+  const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
+  return chosen != nullptr && *chosen != '\0' ? with_layout(chosen) : default_directory(user);
+}
+
+/// A mode as chmod takes it, for sentences: "0700".
+inline std::string octal(std::uint32_t mode) {
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "%04o", static_cast<unsigned>(mode & 07777));
+  return text.data();
+}
+
+inline platform::FileId id_of(const struct stat& info) noexcept {
+  return {.device = info.st_dev, .inode = info.st_ino};
+}
 
 class RuntimeDirectory {
  public:

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <type_traits>
 
 #include "platform/platform.h"
 #include "platform/sentences.h"
@@ -21,14 +20,15 @@ namespace holdfast {
 namespace {
 
 /// While processes enter one after the other, as hundreds of forked children may.
-constexpr std::uint64_t kEnterPatienceNs = 5 * kNsPerSecond;
+constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
 /// A forked child enters inside a call: the holder of the table's lock may be stopped. After a failure wait for less.
-constexpr std::uint64_t kFirstPatienceOfChildNs = kNsPerSecond;
-constexpr std::uint64_t kEnterAgainPatienceNs = kNsPerSecond / 20;
+constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
+constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
+/// Before such a child tries again, doubling. No row shows it: it is for one that was refused.
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters would do it.
-constexpr ProcessTable::Patience kLeavePatience{kNsPerSecond / 2, kNsPerSecond / 2};
+constexpr ProcessTable::Timeouts kLeaveTimeouts{kNsPerSecond / 2, kNsPerSecond / 2};
 /// How often to look, once a millisecond, whether another process that exits at the same time is gone.
 constexpr int kLeaveLooks = 250;
 
@@ -43,10 +43,6 @@ std::atomic<bool> observing{false};
 constexpr const char* kOnlyLooks = "this process only looks at the world, and changes nothing";
 // The world is never destroyed: threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
-
-// Why the last token() of a thread was kNobody; its sentence is kept elsewhere.
-constinit thread_local Code failure_of_this_thread = Code::ok;
-static_assert(std::is_trivially_destructible_v<decltype(failure_of_this_thread)>);
 
 }  // namespace
 
@@ -66,11 +62,8 @@ struct WorldMaker {
     for (int attempt = 1;; ++attempt) {
       auto table = ProcessTable::open(*chosen);
       if (!table) return table.status();
-      const RuntimeDirectory directory = table->directory();
-      auto* const world =
-          new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(*table)), identity);
-      world->table_->clear_when_lost(identity->token);
-      Status entered = world->enter(kEnterPatienceNs);
+      World* const world = place(std::move(*table), identity);
+      Status entered = world->enter(kEnterTimeoutNs);
       if (entered.ok()) {
         page.release();
         return world;
@@ -85,10 +78,7 @@ struct WorldMaker {
                                         platform::Mapping page) {
     auto table = ProcessTable::look(chosen);
     if (!table) return table.status();
-    const RuntimeDirectory directory = table->directory();
-    auto* const world =
-        new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(*table)), identity);
-    world->table_->clear_when_lost(identity->token);
+    World* const world = place(std::move(*table), identity);
     Status ready = world->table_->prepare_to_judge();
     if (ready.ok()) {
       page.release();
@@ -96,6 +86,14 @@ struct WorldMaker {
     }
     world->~World();
     return ready;
+  }
+
+  static World* place(ProcessTable table, World::Identity* identity) {
+    const RuntimeDirectory directory = table.directory();
+    auto* const world =
+        new (world_storage) World(directory, std::make_unique<ProcessTable>(std::move(table)), identity);
+    world->table_->clear_when_lost(identity->token);
+    return world;
   }
 
   static void leave() noexcept {
@@ -112,7 +110,7 @@ struct WorldMaker {
         if (World* const world = the_world.load(std::memory_order_acquire)) {
           world->identity_->token.store(kNobody, std::memory_order_relaxed);
           world->identity_->retry_ns.store(0, std::memory_order_relaxed);
-          world->identity_->patience_ns.store(0, std::memory_order_relaxed);
+          world->identity_->pause_ns.store(0, std::memory_order_relaxed);
         }
       });
       return true;
@@ -169,12 +167,30 @@ Expected<KeptLife> World::enter_to_exec() {
   return life;
 }
 
-Code World::last_failure_code() noexcept { return failure_of_this_thread; }
+// `read(Code, std::string_view)` gets the code and the sentence.
+template <class Read>
+auto World::read_failure(Read&& read) {
+  if (observes()) return read(Code::invalid, std::string_view(kOnlyLooks));
+  const platform::ForkGuard no_fork;
+  const std::lock_guard not_written(failing);
+  const Identity::Failure& failure = the_world.load(std::memory_order_acquire)->identity_->failure;
+  return read(failure.code, std::string_view(failure.text.data(), failure.length));
+}
 
-Status World::last_failure() { return {failure_of_this_thread, platform::kept_sentence(platform::About::entering)}; }
+Status World::last_failure() {
+  return read_failure([](Code code, std::string_view why) { return Status{code, std::string(why)}; });
+}
 
-Status World::enter(std::uint64_t patience_ns) {
-  auto lock = table_->lock({patience_ns, kEnterPatienceNs});
+Code World::last_failure_code() noexcept {
+  return read_failure([](Code code, std::string_view) { return code; });
+}
+
+void World::keep_last_failure() noexcept {
+  read_failure([](Code, std::string_view why) { platform::keep_sentence(why); });
+}
+
+Status World::enter(std::uint64_t timeout_ns) {
+  auto lock = table_->lock({timeout_ns, kEnterTimeoutNs});
   if (!lock) return lock.status();
   // A forked child that enters has its parent's presence: it does not find its own world dead. Nor does it end the
   // world of an exiting process, which may hold locks until its last instruction.
@@ -204,18 +220,10 @@ void World::note_failure(Code code, std::string_view why) noexcept {
   failure.code = code;
   failure.length = std::min(why.size(), failure.text.size());
   why.copy(failure.text.data(), failure.length);
-  const std::uint64_t last = identity_->patience_ns.load(std::memory_order_relaxed);
+  const std::uint64_t last = identity_->pause_ns.load(std::memory_order_relaxed);
   const std::uint64_t next = last == 0 ? kFirstRetryNs : std::min(2 * last, kLongestRetryNs);
-  identity_->patience_ns.store(next, std::memory_order_relaxed);
+  identity_->pause_ns.store(next, std::memory_order_relaxed);
   identity_->retry_ns.store(platform::monotonic_ns() + next, std::memory_order_relaxed);
-}
-
-void World::tell_failure() const noexcept {
-  const platform::ForkGuard no_fork;
-  const std::lock_guard not_written(failing);
-  const Identity::Failure& failure = identity_->failure;
-  failure_of_this_thread = failure.code;
-  platform::keep_sentence(platform::About::entering, {failure.text.data(), failure.length});
 }
 
 bool World::is_too_early() const noexcept {
@@ -223,26 +231,18 @@ bool World::is_too_early() const noexcept {
 }
 
 Token World::enter_again() noexcept {
-  if (observes()) {
-    failure_of_this_thread = Code::invalid;
-    platform::keep_sentence(platform::About::entering, kOnlyLooks);
-    return kNobody;
+  if (observes() || is_too_early()) return kNobody;
+  const platform::LongMutex::Hold only_one(entering);
+  if (const Token token = known_token(); token != kNobody) return token;
+  if (is_too_early()) return kNobody;
+  try {
+    const bool is_first = identity_->pause_ns.load(std::memory_order_relaxed) == 0;
+    const Status entered = enter(is_first ? kFirstTimeoutOfChildNs : kEnterAgainTimeoutNs);
+    if (entered.ok()) return known_token();
+    note_failure(entered.code, entered.message);
+  } catch (...) {
+    note_failure(Code::no_memory, "out of memory");
   }
-  if (!is_too_early()) {
-    const platform::LongMutex::Hold only_one(entering);
-    if (const Token token = known_token(); token != kNobody) return token;
-    if (!is_too_early()) {
-      try {
-        const bool is_first = identity_->patience_ns.load(std::memory_order_relaxed) == 0;
-        const Status entered = enter(is_first ? kFirstPatienceOfChildNs : kEnterAgainPatienceNs);
-        if (entered.ok()) return known_token();
-        note_failure(entered.code, entered.message);
-      } catch (...) {
-        note_failure(Code::no_memory, "out of memory");
-      }
-    }
-  }
-  tell_failure();
   return kNobody;
 }
 
@@ -299,7 +299,7 @@ void World::leave(std::optional<std::uint32_t> slot) noexcept {
     const platform::LongMutex::Hold only_one(entering);
     for (int look = 1; look <= kLeaveLooks; ++look) {
       {
-        auto lock = table_->lock(kLeavePatience);
+        auto lock = table_->lock(kLeaveTimeouts);
         if (!lock) return;
         presence_.reset();
         if (ProcessTable::anybody_present(*lock) || !platform::is_alone_with_background_threads()) return;

@@ -32,7 +32,6 @@
 #include "base/token.h"
 #include "platform/platform.h"
 #include "world/fencing.h"
-#include "world/liveness.h"
 #include "world/runtime_directory.h"
 #include "world/world_file.h"
 
@@ -72,9 +71,11 @@ class World {
   }
   /// The same, but kNobody in a forked child that has not entered yet. Does nothing else.
   Token known_token() const noexcept { return identity_->token.load(std::memory_order_relaxed); }
-  /// Why the last token() of this thread was kNobody. The sentence: platform::kept_sentence(About::entering).
-  static Code last_failure_code() noexcept;
+  /// Why token() was last kNobody in this process. REQUIRES, here and below: it was.
   static Status last_failure();
+  static Code last_failure_code() noexcept;
+  /// Keeps the sentence for the calling thread (platform/sentences.h).
+  static void keep_last_failure() noexcept;
 
   /// Whether that process still lives: asks the kernel (about 0.5 µs). dead for kNobody and for any token that was
   /// never given out. Needs no identity. REQUIRES: the thread holds no shmtx.
@@ -136,10 +137,10 @@ class World {
       std::size_t length;
       std::array<char, 500> text;
     };
-    std::atomic<Token> token;                // written once per process, when it enters
-    std::atomic<std::uint64_t> retry_ns;     // no entering before this time: the last attempt failed
-    std::atomic<std::uint64_t> patience_ns;  // between the last attempt and the next
-    Failure failure;                         // why; guarded by a mutex
+    std::atomic<Token> token;             // written once per process, when it enters
+    std::atomic<std::uint64_t> retry_ns;  // no entering before this time: the last attempt failed
+    std::atomic<std::uint64_t> pause_ns;  // between the last attempt and the next
+    Failure failure;                      // why; guarded by a mutex
   };
 
   World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity);
@@ -147,10 +148,10 @@ class World {
   friend struct WorldMaker;  // world.cc
 
   Token enter_again() noexcept;
-  Status enter(std::uint64_t patience_ns);
+  Status enter(std::uint64_t timeout_ns);
   void note_failure(Code code, std::string_view why) noexcept;
-  /// Tells the calling thread why this process could not enter.
-  void tell_failure() const noexcept;
+  template <class Read>
+  static auto read_failure(Read&& read);
   bool is_too_early() const noexcept;
   /// Ends this process's presence, and the world if no other process is in it. `slot`: its own, if it has one.
   void leave(std::optional<std::uint32_t> slot) noexcept;

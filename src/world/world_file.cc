@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "base/failpoint.h"
-#include "world/directory_lock.h"
-#include "world/file_mode.h"
+#include "world/backoff.h"
 #include "world/kept_file.h"
 #include "world/name_use.h"
 #include "world/runtime_directory.h"
@@ -27,19 +29,12 @@ constexpr const char* kWayOut =
     "HOLDFAST_DIR";
 constexpr int kOpenFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
-std::string_view kind_name(FileKind kind) {
-  switch (kind) {
-    case FileKind::processes:
-      return "a process table";
-    case FileKind::dictionary:
-      return "a dictionary";
-    case FileKind::names:
-      return "a file of names in use";
-  }
-  return "of an unknown kind";
+std::string_view kind_name(FileKind kind) noexcept {
+  constexpr std::array<std::string_view, 4> kNames{"of an unknown kind", "a process table", "a dictionary",
+                                                   "a file of names in use"};
+  const auto index = static_cast<std::uint32_t>(kind);
+  return kNames[index < kNames.size() ? index : 0];
 }
-
-FileId id_of(const struct stat& info) { return {.device = info.st_dev, .inode = info.st_ino}; }
 
 // --- judging ---------------------------------------------------------------------------------------------
 
@@ -166,10 +161,10 @@ int check_unlink(int directory_fd, const struct stat& file) noexcept {
 
 // Removes the name if it still leads to `id` (or to anything, without one).
 Status remove_name(const RuntimeDirectory& directory, const std::string& name, const FileId* id, Retired reason,
-                   std::uint64_t patience_ns) {
+                   std::uint64_t timeout_ns) {
   auto directory_fd = directory.open();
   if (!directory_fd) return directory_fd.status();
-  auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path(), patience_ns);
+  auto lock = DirectoryLock::acquire(directory_fd->get(), directory.path(), timeout_ns);
   if (!lock) return lock.status();
 
   struct stat info;
@@ -236,6 +231,44 @@ Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const st
 
 }  // namespace
 
+std::string hexadecimal(std::uint64_t number) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t at = text.size(); at-- > 0; number >>= 4) text[at] = kDigits[number & 15];
+  return text;
+}
+
+std::string temporary_name() { return std::string(kTemporaryPrefix) + hexadecimal(platform::random_number()); }
+
+Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::string& path, std::uint64_t timeout_ns) {
+  const std::uint64_t deadline = platform::monotonic_ns() + timeout_ns;
+  for (Backoff backoff;;) {
+    int error = 0;
+    {
+      // The guard is in the object, so that no fork comes between locking and owning, and forks do not wait below.
+      DirectoryLock lock(directory_fd);
+      error = platform::try_lock_description(directory_fd);
+      if (error == 0) return Expected<DirectoryLock>(std::move(lock));
+      lock.fd_ = -1;
+    }
+    if (error != EWOULDBLOCK) {
+      return Status{Code::system, "cannot lock directory " + path + ": " + platform::error_text(error)};
+    }
+    const std::uint64_t now = platform::monotonic_ns();
+    if (now >= deadline) {
+      return Status{Code::busy, "directory " + path + " has been locked by another process for " +
+                                    std::to_string(timeout_ns / kNsPerSecond) + " s (is one stopped?)"};
+    }
+    platform::sleep_until(std::min(now + backoff.next_ns(), deadline));
+  }
+}
+
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+DirectoryLock::~DirectoryLock() {
+  if (fd_ >= 0) platform::unlock_description(fd_);
+}
+
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind) {
   struct stat info;
   auto file = read_world_file(directory, name, O_RDWR, info);
@@ -261,8 +294,8 @@ Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const
 }
 
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
-                          std::uint64_t patience_ns) {
-  Status removed = remove_name(directory, name, &file.id, kRetiredWithWorld, patience_ns);
+                          std::uint64_t timeout_ns) {
+  Status removed = remove_name(directory, name, &file.id, kRetiredWithWorld, timeout_ns);
   return removed.code == Code::not_found ? Status{} : removed;
 }
 
@@ -278,7 +311,7 @@ Expected<platform::Mapping> map_world_file(const OpenedFile& file, Access access
 }
 
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name) {
-  return remove_name(directory, name, nullptr, kRetiredByName, DirectoryLock::kPatienceNs);
+  return remove_name(directory, name, nullptr, kRetiredByName, DirectoryLock::kTimeoutNs);
 }
 
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const FileId& id) {

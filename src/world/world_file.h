@@ -17,7 +17,6 @@
 
 #include "base/status.h"
 #include "platform/platform.h"
-#include "world/directory_lock.h"
 
 namespace holdfast {
 
@@ -37,6 +36,10 @@ inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S'
 inline constexpr std::string_view kDictionarySuffix = ".dict";
 /// Files that are not born yet, where they need a name for that. No user's name begins with a dot.
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
+/// A name of theirs that no other file has.
+std::string temporary_name();
+/// 16 digits.
+std::string hexadecimal(std::uint64_t number);
 
 /// Why a file is no longer part of its world. A handle makes a new dictionary only after the second. The third is a bit
 /// of its own, set by a process that lost a part of the file: platform/bus_guard.h.
@@ -74,6 +77,28 @@ struct FileHeader {
 };
 static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// The lock on a runtime directory under which names are removed: between judging a file and unlinking its name, no
+/// other process can put a new file there and lose it. Dictionaries also get their names under it, one at a time
+/// (world/new_file.cc); other files need no lock for that, as linkat never replaces.
+class DirectoryLock {
+ public:
+  static constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
+  /// `directory_fd`: a description of its own that outlives the lock. `busy` after the timeout: its holder may be
+  /// stopped.
+  static Expected<DirectoryLock> acquire(int directory_fd, const std::string& path,
+                                         std::uint64_t timeout_ns = kTimeoutNs);
+
+  DirectoryLock(DirectoryLock&& other) noexcept;
+  DirectoryLock& operator=(DirectoryLock&&) = delete;
+  ~DirectoryLock();
+
+ private:
+  explicit DirectoryLock(int fd) noexcept : fd_(fd) {}
+
+  platform::ForkGuard guard_;  // a child would share the description, and with it the lock
+  int fd_;
+};
 
 /// How users of a lost mapping of such a file notice: of a dictionary, all of them; of the table, only this process, as
 /// newcomers would make another table beside its other users.
@@ -133,7 +158,7 @@ Status retire_world_file(const RuntimeDirectory& directory, const std::string& n
 
 /// The same for the opened file, if it still has the name. Afterwards the name has another file, or none.
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
-                          std::uint64_t patience_ns = DirectoryLock::kPatienceNs);
+                          std::uint64_t timeout_ns = DirectoryLock::kTimeoutNs);
 
 /// Whether `name` still leads to that file. One system call or two.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);

@@ -1,7 +1,6 @@
 // Millions of changes to a full dictionary, of values of 1 byte to 64 KB in mixes that shift, now and then of a quarter
 // of a shard: no set fails, the memory stays in use from start to end, and what is read is whole.
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdio>

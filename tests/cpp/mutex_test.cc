@@ -8,7 +8,6 @@
 #include <optional>
 #include <shared_mutex>
 #include <thread>
-#include <vector>
 
 #include "cpp/cpp_test.h"
 

@@ -1,6 +1,5 @@
 // A host without exceptions and run-time types uses holdfast.hpp. Gives 0 if all goes well.
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>

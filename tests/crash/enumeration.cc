@@ -1,7 +1,6 @@
 // Every state in which a killed process can leave a dictionary: each operation is run one instruction at a time, and
 // each image of the segment that comes by is judged as if the process had died there.
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
@@ -9,10 +8,8 @@
 
 #include "crash/judge.h"
 #include "crash/scenario.h"
-#include "crash/stepper.h"
 #include "crash/victim.h"
 #include "dict/guard.h"
-#include "platform/platform.h"
 #include "support/process.h"
 #include "support/random_run.h"
 
@@ -26,7 +23,7 @@ struct Settings {
   int repairs = 10;               // images of each round with their repair stepped too
   std::uint64_t at_least = 2000;  // distinct images, or the run counts as failed
   bool expect_violations = false;
-  std::string only;          // operations with this in their names
+  std::string only;          // operations with this in "STATE: NAME"
   std::uint64_t one_in = 1;  // of how many operations one is stepped, drawn
 };
 
@@ -42,7 +39,8 @@ class Enumeration {
       for (const State& state : states)
         for (const auto make : {make_scenarios, make_permits_scenarios})
           for (const Scenario& scenario : make(victim_, state, random_)) {
-            if (scenario.name.find(settings_.only) == std::string::npos || random_() % settings_.one_in != 0) continue;
+            const std::string name = state.name + ": " + scenario.name;
+            if (name.find(settings_.only) == std::string::npos || random_() % settings_.one_in != 0) continue;
             step(state, scenario);
             if (settings_.expect_violations && judge_.violations() > 0) return;
           }
@@ -64,35 +62,23 @@ class Enumeration {
     Image image;
   };
 
-  /// `start_ns`: when the preparations were over.
-  std::vector<Image> images_of(const std::function<void()>& prepare, const std::function<int()>& run, Stepped& result,
-                               std::uint64_t& start_ns) {
-    std::vector<Image> images;
-    result = step_through(
-        prepare, run,
-        [&] {
-          start_ns = platform::monotonic_ns();
-          images.push_back(victim_.take());
-        },
-        [&] {
-          if (std::memcmp(images.back().data(), victim_.bytes(), victim_.size()) != 0) images.push_back(victim_.take());
-        });
+  std::vector<Image> images_of(const std::function<void()>& prepare, const std::function<int()>& run, Stepped& result) {
+    std::vector<Image> images = step_images(prepare, run, {victim_.bytes(), victim_.size()}, victim_.size(), result);
     instructions_ += result.instructions;
     return images;
   }
 
   void step(const State& state, const Scenario& scenario) {
     victim_.put(state.image);
-    std::uint64_t start_ns = 0;
     Stepped result;
-    const std::vector<Image> images = images_of(scenario.prepare, scenario.run, result, start_ns);
+    const std::vector<Image> images = images_of(scenario.prepare, scenario.run, result);
     if (images.empty() && result.status == kSkip) {
       ++skipped_;
       return;
     }
     ++runs_;
     if (!result.problem.empty()) return judge_.fail(state.name + ": " + scenario.name + ": " + result.problem);
-    judge_.judge(scenario.name + " " + scenario.key, state, scenario.key, images, start_ns);
+    judge_.judge(scenario.name + " " + scenario.key, state, scenario.key, images, result.start_ns);
     if (result.status == HOLDFAST_SYSTEM || result.status == HOLDFAST_BUSY || result.status == HOLDFAST_CORRUPT ||
         result.status == HOLDFAST_TIMEOUT)
       judge_.fail(std::string("it gave ") + holdfast_code_text(result.status));
@@ -110,18 +96,17 @@ class Enumeration {
   void step_repair(const ToRepair& wanted) {
     ++repairs_;
     victim_.put(wanted.image);
-    std::uint64_t start_ns = 0;
     Stepped result;
     const std::vector<Image> images = images_of([&] { victim_.dict().get("enters the world"); },
                                                 [&] {
                                                   const ShardGuard guard(victim_.segment().shards()[0], 0);
                                                   return guard.held() ? 0 : 1;
                                                 },
-                                                result, start_ns);
+                                                result);
     if (!result.problem.empty() || result.status != 0)
       return judge_.fail("repair of " + wanted.name + ": " + result.problem + " status " +
                          std::to_string(result.status));
-    judge_.judge_repair(wanted.name, *wanted.state, wanted.key, images, start_ns);
+    judge_.judge_repair(wanted.name, *wanted.state, wanted.key, images, result.start_ns);
   }
 
   const Settings settings_;
@@ -167,7 +152,7 @@ int main(int argc, char** argv) {
   app.add_option("--repairs", app.settings.repairs, "repairs to step in each round");
   app.add_option("--at-least", app.settings.at_least, "distinct images without which the run failed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
-  app.add_option("--only", app.settings.only, "operations that have this in their names");
+  app.add_option("--only", app.settings.only, "operations that have this in \"STATE: NAME\"");
   app.add_option("--one-in", app.settings.one_in, "of so many operations one is stepped, drawn")
       ->check(CLI::PositiveNumber);
   return app.run(argc, argv, holdfast::crash::run);

@@ -1,14 +1,15 @@
 // Every state in which a killed process can leave a shard that it opens, or an arena that it lets grow: the first
 // change of a shard, and one that finds no room, are run one instruction at a time. Each image of the dictionary that
 // comes by is judged by a process that knows nothing of the shard yet, as if the other had died there.
-#include <sys/mman.h>
-
+//
+//   crash_growth [WORD]     only what has WORD in its name
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "crash/ledger.h"
 #include "crash/stepper.h"
 #include "dict/reserved.h"
 #include "support/dict.h"
@@ -26,13 +27,13 @@ const std::string kValue(100, 'v');
 
 class Growth {
  public:
-  Growth()
-      : dict_("d", {.size = kSize}),
+  explicit Growth(std::string only)
+      : only_(std::move(only)),
+        dict_("d", {.size = kSize}),
         bytes_(reinterpret_cast<std::byte*>(&dict_.segment().header())),
         blank_(bytes_, bytes_ + kSize),
         compared_(dict_.segment().geometry().shards_at + dict_.segment().geometry().arena_at + kArena),
-        filled_(static_cast<int*>(
-            ::mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+        filled_(make_shared_memory<int>()) {
     // All keys are of the first shard.
     for (int i = 0; keys_.size() < 2000; ++i)
       if (std::string key = "key " + std::to_string(i); &shard_of(key) == &dict_.segment().shards().front())
@@ -40,22 +41,20 @@ class Growth {
   }
 
   void step(const char* name, bool fill_first, const std::function<int()>& run) {
+    if (std::string(name).find(only_) == std::string::npos) return;
     std::memcpy(bytes_, blank_.data(), kSize);
-    *filled_ = 0;
+    filled_ = 0;
     const auto prepare = [&] {
       dict_.get("enters the world");
-      while (fill_first && has_room()) dict_.set(keys_[static_cast<std::size_t>((*filled_)++)], kValue);
+      while (fill_first && has_room()) dict_.set(keys_[static_cast<std::size_t>(filled_++)], kValue);
     };
-    std::vector<std::vector<std::byte>> images;
-    const auto take = [&] { images.emplace_back(bytes_, bytes_ + kSize); };
-    const Stepped stepped = step_through(prepare, run, take, [&] {
-      if (std::memcmp(images.back().data(), bytes_, compared_) != 0) take();
-    });
+    Stepped stepped;
+    const std::vector<Image> images = step_images(prepare, run, {bytes_, kSize}, compared_, stepped);
     if (!stepped.problem.empty() || stepped.status != HOLDFAST_OK) fail(name, "it gave " + stepped.problem);
     instructions_ += stepped.instructions;
     images_ += images.size();
     if (images.size() < 20) fail(name, "too few images");
-    for (const auto& image : images) {
+    for (const Image& image : images) {
       std::memcpy(bytes_, image.data(), kSize);
       Child judge([&](test::Channel& parent) {
         parent.say(judged());
@@ -79,12 +78,12 @@ class Growth {
   /// For another of these keys, without growth.
   bool has_room() {
     const Shard& shard = dict_.segment().shards().front();
-    return *filled_ == 0 || shard.header().free_granules.load(kRelaxed) >= granules_for(16, kValue.size());
+    return filled_ == 0 || shard.header().free_granules.load(kRelaxed) >= granules_for(16, kValue.size());
   }
 
   /// "right", or what is wrong with the dictionary as it is.
   std::string judged() {
-    for (int i = 0; i < *filled_; ++i)
+    for (int i = 0; i < filled_; ++i)
       if (dict_.get(keys_[static_cast<std::size_t>(i)]) != test::text(kValue)) return "a key is lost: " + keys_[i];
     if (const test::Got got = dict_.get(new_key()); got.code == HOLDFAST_OK && got != test::text(kValue))
       return "half a value";
@@ -105,20 +104,21 @@ class Growth {
     std::printf("%s: %s\n", name, what.c_str());
   }
 
+  const std::string only_;
   Dict dict_;  // this process looks at its bytes only: its shards are not open here
   std::byte* bytes_;
-  std::vector<std::byte> blank_;
+  Image blank_;
   std::size_t compared_;  // the bytes from the first on of which some may change
-  int* filled_;
+  int& filled_;           // keys that were stored at first
   std::vector<std::string> keys_;
   std::uint64_t instructions_ = 0;
   std::size_t images_ = 0;
   int violations_ = 0;
 };
 
-int run() {
+int run(const char* only) {
   const test::ScratchDirectory directory;
-  Growth growth;
+  Growth growth(only);
   holdfast_lease lease{};
   growth.step("the first value of a shard", false, [&] { return growth.dict().set(growth.new_key(), kValue); });
   growth.step("a value for which the arena grows", true, [&] { return growth.dict().set(growth.new_key(), kValue); });
@@ -130,4 +130,4 @@ int run() {
 }  // namespace
 }  // namespace holdfast::crash
 
-int main() { return holdfast::crash::run(); }
+int main(int argc, char** argv) { return holdfast::crash::run(argc > 1 ? argv[1] : ""); }

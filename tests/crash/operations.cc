@@ -6,25 +6,14 @@
 #include "dict/fencing.h"
 #include "dict/list.h"
 #include "lock/lock_entry.h"
-#include "world/world.h"
 
 namespace holdfast::crash {
 
 namespace {
 
-/// What the child that is stepped has besides the dictionary. Made in `prepare`, never freed: the child dies.
-struct Tools {
-  holdfast_lease lease{};
-  holdfast_parker* parker = nullptr;
-  std::uint32_t waiter = 0;
-  double sleep = 0;
-  std::uint64_t grant = 0;
-};
-
-class Maker {
+class LockMaker : public Maker {
  public:
-  Maker(Victim& victim, const State& state, Random& random)
-      : victim_(victim), dict_(victim.dict()), state_(state), random_(random), judge_(World::current()) {
+  LockMaker(Victim& victim, const State& state, Random& random) : Maker(victim, state, random) {
     victim.put(state.image);
     for (const std::string& key : state.keys)
       (dict_.get(key).code == HOLDFAST_NOT_FOUND ? absent_ : present_).push_back(key);
@@ -50,23 +39,19 @@ class Maker {
   }
 
  private:
-  const std::string& pick(const std::vector<std::string>& keys) { return keys[random_() % keys.size()]; }
-  const std::string& any() { return pick(state_.keys); }
   const std::string& present() { return present_.empty() ? any() : pick(present_); }
   const std::string& absent() { return absent_.empty() ? any() : pick(absent_); }
   std::string some_text(std::size_t limit) {
     return std::string(random_() % limit, static_cast<char>('A' + random_() % 26));
   }
 
+  using Maker::add;
   void add(
-      std::string name, const std::string& key, std::function<int()> run, std::function<void()> prepare = [] {}) {
-    test::Dict& dict = dict_;
-    scenarios_.push_back({std::move(name), key,
-                          [&dict, prepare] {
-                            dict.get("enters the world");
-                            prepare();
-                          },
-                          std::move(run)});
+      const std::string& name, const std::string& key, std::function<int()> run,
+      std::function<void()> prepare = [] {}) {
+    Maker::add(
+        name, key, [prepare = std::move(prepare)](Tools&, const std::string&) { prepare(); },
+        [run = std::move(run)](Tools&, const std::string&) { return run(); });
   }
 
   void values() {
@@ -183,7 +168,6 @@ class Maker {
     dict_.expire(key, 0.001);
     ::usleep(5000);
   }
-  static int to_code(int length) { return length < 0 ? -length : HOLDFAST_OK; }
 
   void on_list(const std::string& name, int length, std::function<int(const std::string&)> run, bool expired = false) {
     const std::string key = any();
@@ -259,8 +243,9 @@ class Maker {
   }
 
   void acquire(const std::string& key) {
-    auto tools = std::make_shared<Tools>();
-    add("lock", key, [this, key, tools] { return dict_.try_lock(key, 600, &tools->lease); });
+    Maker::add(
+        "lock", key, [](Tools&, const std::string&) {},
+        [this](Tools& tools, const std::string& name) { return dict_.try_lock(name, 600, &tools.lease); });
   }
 
   /// The child holds the lock, and waiters of the judging process queue for it, in order of arrival; so do watchers.
@@ -269,7 +254,7 @@ class Maker {
     if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
     HeldEntry entry(victim_, key);
     LockFields& lock = entry.position.view.lock();
-    freeze(lock);
+    take_over(lock);
     for (std::uint32_t i = 0; i < waiters; ++i) {
       Waiter waiter = waiter_of(judge_token_, 1000 + i);
       if (!WaitQueue(entry.shard, entry.arena, lock.queue).add(waiter, 0)) ::_exit(kSkip);
@@ -280,7 +265,7 @@ class Maker {
       Waiter watcher = waiter_of(judge_token_, 2000 + i);
       if (!watching.append(watcher, tools.lease.sequence)) ::_exit(kSkip);
     }
-    thaw(lock);
+    release_word(lock);
   }
 
   /// Makes a lock that was held `times` times, and is free.
@@ -335,13 +320,13 @@ class Maker {
     }
   }
 
-  void held(const std::string& name, std::uint32_t waiters, bool patient,
-            std::function<int(Tools&, const std::string&)> run, std::uint32_t watchers = 0) {
-    const std::string key = any();
-    auto tools = std::make_shared<Tools>();
-    add(
-        name, key, [run, tools, key] { return run(*tools, key); },
-        [this, tools, key, waiters, patient, watchers] { hold(key, *tools, waiters, patient, watchers); });
+  Prepare holding(std::uint32_t waiters, bool patient = true, std::uint32_t watchers = 0) {
+    return [this, waiters, patient, watchers](Tools& tools, const std::string& key) {
+      hold(key, tools, waiters, patient, watchers);
+    };
+  }
+  void held(const std::string& name, std::uint32_t waiters, bool patient, Run run, std::uint32_t watchers = 0) {
+    Maker::add(name, holding(waiters, patient, watchers), std::move(run));
   }
 
   void releases() {
@@ -372,99 +357,58 @@ class Maker {
     });
   }
 
-  static void open_waiter(Tools& tools) {
-    tools.parker = holdfast_parker_new();
-    tools.waiter = holdfast_waiter_open(tools.parker);
-  }
   int wait(const std::string& key, Tools& tools) {
-    return dict_.wait_lock(key, 600, tools.parker, tools.waiter, &tools.lease, &tools.sleep);
+    return holdfast_lock_wait(dict_.handle, key.data(), key.size(), 600, &tools.wait, &tools.lease);
   }
-
-  void waiting(const std::string& name, const std::string& key, std::function<void(Tools&)> prepare,
-               std::function<int(Tools&)> run) {
-    auto tools = std::make_shared<Tools>();
-    add(
-        name, key, [run, tools] { return run(*tools); },
-        [tools, prepare] {
-          open_waiter(*tools);
-          prepare(*tools);
-        });
+  int watch(const std::string& key, Tools& tools) {
+    return holdfast_lock_watch(dict_.handle, key.data(), key.size(), &tools.wait, &tools.grant);
   }
 
   void waits() {
-    for (const std::string& key : {any(), present()})
-      waiting(
-          "wait for a lock", key, [](Tools&) {}, [this, key](Tools& tools) { return wait(key, tools); });
-    const std::string key = any();
-    waiting(
-        "wait for a held lock", key, [this, key](Tools& tools) { hold(key, tools, 0, true); },
-        [this, key](Tools& tools) { return wait(key, tools); });
-    waiting(
-        "wait behind others", key, [this, key](Tools& tools) { hold(key, tools, 2, true); },
-        [this, key](Tools& tools) { return wait(key, tools); });
-    waiting(
-        "leave the queue", key,
-        [this, key](Tools& tools) {
-          hold(key, tools, 2, true);
-          wait(key, tools);
-        },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
-    waiting(
-        "leave the queue last, of a lock that is free without the mutex then", key,
-        [this, key](Tools& tools) {
-          hold(key, tools, 0, true);
-          wait(key, tools);
-        },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
-    const auto be_chosen = [this, key](Tools& tools, int others) {
-      hold(key, tools, 0, true);
-      wait(key, tools);
-      ::usleep(3000);  // long enough for a reservation
-      if (others != 0) {
-        Tools second;
-        open_waiter(second);
-        wait(key, second);
-      }
-      dict_.unlock(key, &tools.lease);
+    const Run come = [this](Tools& tools, const std::string& key) { return wait(key, tools); };
+    const auto queued = [this](std::uint32_t others) {
+      return [this, others](Tools& tools, const std::string& key) {
+        hold(key, tools, others, true);
+        wait(key, tools);
+      };
     };
-    waiting(
-        "claim what was reserved", key, [be_chosen](Tools& tools) { be_chosen(tools, 0); },
-        [this, key](Tools& tools) { return wait(key, tools); });
-    waiting(
-        "leave what was reserved", key, [be_chosen](Tools& tools) { be_chosen(tools, 0); },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
-    waiting(
-        "leave what was reserved to the next", key, [be_chosen](Tools& tools) { be_chosen(tools, 1); },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
-  }
-
-  int watch(const std::string& key, Tools& tools) {
-    holdfast_wait wait{};
-    wait.parker = tools.parker;
-    wait.waiter = tools.waiter;
-    return holdfast_lock_watch(dict_.handle, key.data(), key.size(), &wait, &tools.grant);
+    const auto chosen = [this, queued](bool with_another) {
+      return [this, with_another, queue = queued(0)](Tools& tools, const std::string& key) {
+        queue(tools, key);
+        ::usleep(3000);  // long enough for a reservation
+        Tools second;
+        if (with_another) with_waiter([this](Tools& next, const std::string& name) { wait(name, next); })(second, key);
+        dict_.unlock(key, &tools.lease);
+      };
+    };
+    const Prepare as_it_is = [](Tools&, const std::string&) {};
+    for (const std::string& key : {any(), present()}) Maker::add("wait for a lock", key, with_waiter(as_it_is), come);
+    Maker::add("wait for a held lock", with_waiter(holding(0)), come);
+    Maker::add("wait behind others", with_waiter(holding(2)), come);
+    Maker::add("leave the queue", with_waiter(queued(2)), leaving());
+    Maker::add("leave the queue last, of a lock that is free without the mutex then", with_waiter(queued(0)),
+               leaving());
+    Maker::add("claim what was reserved", with_waiter(chosen(false)), come);
+    Maker::add("leave what was reserved", with_waiter(chosen(false)), leaving());
+    Maker::add("leave what was reserved to the next", with_waiter(chosen(true)), leaving());
   }
 
   void watches() {
-    const std::string key = any();
-    waiting(
-        "watch a held lock", key, [this, key](Tools& tools) { hold(key, tools, 1, true, 2); },
-        [this, key](Tools& tools) { return watch(key, tools); });
-    waiting(
-        "watch no more", key,
-        [this, key](Tools& tools) {
-          hold(key, tools, 1, true, 2);
-          watch(key, tools);
-        },
-        [this, key](Tools& tools) { return dict_.leave(key, tools.parker, tools.waiter); });
-    waiting(
-        "go on, and call others", key,
-        [this, key](Tools& tools) {
-          hold(key, tools, 0, true, 70);
-          watch(key, tools);
-          dict_.unlock(key, &tools.lease);
-        },
-        [this, key](Tools& tools) { return watch(key, tools); });
+    const Run look = [this](Tools& tools, const std::string& key) { return watch(key, tools); };
+    const auto watching = [this](std::uint32_t waiters, std::uint32_t watchers) {
+      return [this, waiters, watchers](Tools& tools, const std::string& key) {
+        hold(key, tools, waiters, true, watchers);
+        watch(key, tools);
+      };
+    };
+    Maker::add("watch a held lock", with_waiter(holding(1, true, 2)), look);
+    Maker::add("watch no more", with_waiter(watching(1, 2)), leaving());
+    Maker::add("go on, and call others",
+               with_waiter([this, watch = watching(0, 70)](Tools& tools, const std::string& key) {
+                 watch(tools, key);
+                 dict_.unlock(key, &tools.lease);
+               }),
+               look);
   }
 
   void reads() {
@@ -477,21 +421,14 @@ class Maker {
     add("ttl", key, [this, key] { return dict_.ttl(key) >= 0 ? HOLDFAST_OK : HOLDFAST_NOT_FOUND; });
   }
 
-  Victim& victim_;
-  test::Dict& dict_;
-  const State& state_;
-  Random& random_;
-  Expected<World*> judge_;
-  const Token judge_token_ = (*judge_)->token();
   std::vector<std::string> present_;
   std::vector<std::string> absent_;
-  std::vector<Scenario> scenarios_;
 };
 
 }  // namespace
 
 std::vector<Scenario> make_scenarios(Victim& victim, const State& state, Random& random) {
-  return made_by<Maker>(victim, state, random);
+  return made_by<LockMaker>(victim, state, random);
 }
 
 }  // namespace holdfast::crash

@@ -1,10 +1,7 @@
 // Operations on permits, and on what is said about locks.
 #include <unistd.h>
 
-#include <memory>
-
 #include "crash/scenario.h"
-#include "world/world.h"
 
 namespace holdfast::crash {
 
@@ -13,17 +10,9 @@ namespace {
 constexpr std::uint32_t kTotal = 6;
 constexpr double kLong = 800;
 
-/// What the child that is stepped has besides the dictionary. Made in `prepare`, never freed: the child dies.
-struct Tools {
-  std::vector<holdfast_lease> leases;
-  holdfast_lease lease{};
-  holdfast_wait wait{};
-};
-
-class Maker {
+class PermitsMaker : public Maker {
  public:
-  Maker(Victim& victim, const State& state, Random& random)
-      : victim_(victim), dict_(victim.dict()), state_(state), random_(random) {}
+  using Maker::Maker;
 
   std::vector<Scenario> make() {
     grants();
@@ -40,23 +29,6 @@ class Maker {
   }
 
  private:
-  using Run = std::function<int(Tools&, const std::string&)>;
-  using Prepare = std::function<void(Tools&, const std::string&)>;
-
-  void add(const std::string& name, const std::string& key, Prepare prepare, Run run) {
-    auto tools = std::make_shared<Tools>();
-    test::Dict& dict = dict_;
-    scenarios_.push_back({name, key,
-                          [&dict, key, tools, prepare = std::move(prepare)] {
-                            dict.get("enters the world");
-                            prepare(*tools, key);
-                          },
-                          [key, tools, run = std::move(run)] { return run(*tools, key); }});
-  }
-  void add(const std::string& name, Prepare prepare, Run run) {
-    add(name, state_.keys[random_() % state_.keys.size()], std::move(prepare), std::move(run));
-  }
-
   /// `counts`: of the holders of the child, the first of them the first in time; negative ones have expired.
   Prepare holding(std::vector<int> counts, std::uint32_t waiters = 0, std::uint32_t want = 1) {
     return [this, counts = std::move(counts), waiters, want](Tools& tools, const std::string& key) {
@@ -98,9 +70,7 @@ class Maker {
   void grants() {
     const Prepare as_it_is = [](Tools&, const std::string&) {};
     const std::vector<std::string> keys =
-        state_.name == "permits"
-            ? state_.keys
-            : std::vector<std::string>{state_.keys.front(), state_.keys[random_() % state_.keys.size()]};
+        state_.name == "permits" ? state_.keys : std::vector<std::string>{state_.keys.front(), any()};
     for (const std::string& key : keys) {
       add("acquire", key, as_it_is, acquiring(2));
       add("acquire all", key, as_it_is, acquiring(5, 5));
@@ -223,10 +193,8 @@ class Maker {
       holdfast_holder holder{};
       return dict_.holder(key, &holder);
     });
-    add("flush_expired of permits", holding({-1, -2, -1}), [this](Tools&, const std::string&) {
-      const int count = dict_.flush_expired();
-      return count < 0 ? -count : HOLDFAST_OK;
-    });
+    add("flush_expired of permits", holding({-1, -2, -1}),
+        [this](Tools&, const std::string&) { return to_code(dict_.flush_expired()); });
     add(
         "lock over free permits",
         [this](Tools& tools, const std::string& key) {
@@ -249,13 +217,6 @@ class Maker {
       return dict_.wait_permits(key, HOLDFAST_SEMAPHORE, want, kTotal, 600, &tools.wait, &tools.lease);
     };
   }
-  Prepare with_waiter(Prepare prepare) {
-    return [prepare = std::move(prepare)](Tools& tools, const std::string& key) {
-      tools.wait.parker = holdfast_parker_new();
-      tools.wait.waiter = holdfast_waiter_open(tools.wait.parker);
-      prepare(tools, key);
-    };
-  }
   Prepare queued(std::vector<int> counts, std::uint32_t want, int before) {
     return with_waiter([this, counts, want, before](Tools& tools, const std::string& key) {
       holding(counts, before, 2)(tools, key);
@@ -267,12 +228,10 @@ class Maker {
     add("wait for permits that are there", with_waiter(holding({1})), waiting_for(2));
     add("wait for permits", with_waiter(holding({1, 3})), waiting_for(3));
     add("wait for permits behind others", with_waiter(holding({5}, 2, 2)), waiting_for(1));
-    add("leave permits", queued({6}, 1, 0), [this](Tools& tools, const std::string& key) {
-      return dict_.leave(key, tools.wait.parker, tools.wait.waiter);
-    });
+    add("leave permits", queued({6}, 1, 0), leaving());
     add("leave permits to the next", queued({5}, 2, 0), [this](Tools& tools, const std::string& key) {
       queue(key, 1, 1);
-      return dict_.leave(key, tools.wait.parker, tools.wait.waiter);
+      return leaving()(tools, key);
     });
     add(
         "come when woken",
@@ -321,19 +280,12 @@ class Maker {
         },
         explaining(0));
   }
-
-  Victim& victim_;
-  test::Dict& dict_;
-  const State& state_;
-  Random& random_;
-  const Token judge_token_ = (*World::current())->token();
-  std::vector<Scenario> scenarios_;
 };
 
 }  // namespace
 
 std::vector<Scenario> make_permits_scenarios(Victim& victim, const State& state, Random& random) {
-  return made_by<Maker>(victim, state, random);
+  return made_by<PermitsMaker>(victim, state, random);
 }
 
 }  // namespace holdfast::crash

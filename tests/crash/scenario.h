@@ -12,6 +12,7 @@
 #include "dict/guard.h"
 #include "dict/wait_queue.h"
 #include "platform/platform.h"
+#include "world/world.h"
 
 namespace holdfast::crash {
 
@@ -59,11 +60,64 @@ inline Waiter waiter_of(Token owner, std::uint32_t number) {
 /// permits.
 std::vector<State> make_states(Victim& victim, Random& random);
 
-/// What a new maker makes. Its scenarios refer to it, so it stays.
-template <class Maker>
+/// What the child that is stepped has besides the dictionary. Made in `prepare`, never freed: the child dies.
+struct Tools {
+  std::vector<holdfast_lease> leases;
+  holdfast_lease lease{};
+  holdfast_wait wait{};
+  std::uint64_t grant = 0;
+};
+
+/// What makers of scenarios share. Their scenarios refer to them.
+class Maker {
+ public:
+  Maker(Victim& victim, const State& state, Random& random)
+      : victim_(victim), dict_(victim.dict()), state_(state), random_(random) {}
+
+ protected:
+  using Run = std::function<int(Tools&, const std::string&)>;
+  using Prepare = std::function<void(Tools&, const std::string&)>;
+
+  const std::string& pick(const std::vector<std::string>& keys) { return keys[random_() % keys.size()]; }
+  const std::string& any() { return pick(state_.keys); }
+
+  void add(const std::string& name, const std::string& key, Prepare prepare, Run run) {
+    auto tools = std::make_shared<Tools>();
+    scenarios_.push_back({name, key,
+                          [&dict = dict_, key, tools, prepare = std::move(prepare)] {
+                            dict.get("enters the world");
+                            prepare(*tools, key);
+                          },
+                          [key, tools, run = std::move(run)] { return run(*tools, key); }});
+  }
+  void add(const std::string& name, Prepare prepare, Run run) { add(name, any(), std::move(prepare), std::move(run)); }
+
+  static Prepare with_waiter(Prepare prepare) {
+    return [prepare = std::move(prepare)](Tools& tools, const std::string& key) {
+      tools.wait.parker = holdfast_parker_new();
+      tools.wait.waiter = holdfast_waiter_open(tools.wait.parker);
+      prepare(tools, key);
+    };
+  }
+  Run leaving() {
+    return
+        [this](Tools& tools, const std::string& key) { return dict_.leave(key, tools.wait.parker, tools.wait.waiter); };
+  }
+  static int to_code(int length) { return length < 0 ? -length : HOLDFAST_OK; }
+
+  Victim& victim_;
+  test::Dict& dict_;
+  const State& state_;
+  Random& random_;
+  const Token judge_token_ = (*World::current())->token();
+  std::vector<Scenario> scenarios_;
+};
+
+/// What a new maker makes. It stays, for its scenarios.
+template <class OneMaker>
 std::vector<Scenario> made_by(Victim& victim, const State& state, Random& random) {
-  static std::vector<std::unique_ptr<Maker>> makers;
-  makers.push_back(std::make_unique<Maker>(victim, state, random));
+  static std::vector<std::unique_ptr<OneMaker>> makers;
+  makers.push_back(std::make_unique<OneMaker>(victim, state, random));
   return makers.back()->make();
 }
 

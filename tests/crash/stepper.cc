@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "platform/platform.h"
+
 namespace holdfast::crash {
 
 namespace {
@@ -44,6 +46,7 @@ Stepped step_through(const std::function<void()>& prepare, const std::function<i
     return result;
   }
   ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_EXITKILL);
+  result.start_ns = platform::monotonic_ns();
   before_first();
   int signal = 0;
   while (result.instructions < kTooMany) {
@@ -66,6 +69,16 @@ Stepped step_through(const std::function<void()>& prepare, const std::function<i
     result.problem = "ended by signal " + std::to_string(WTERMSIG(status));
   }
   return result;
+}
+
+std::vector<Image> step_images(const std::function<void()>& prepare, const std::function<int()>& run,
+                               std::span<const std::byte> bytes, std::size_t compared, Stepped& result) {
+  std::vector<Image> images;
+  const auto take = [&] { images.emplace_back(bytes.begin(), bytes.end()); };
+  result = step_through(prepare, run, take, [&] {
+    if (std::memcmp(images.back().data(), bytes.data(), compared) != 0) take();
+  });
+  return images;
 }
 
 }  // namespace holdfast::crash

@@ -8,14 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "crash/stepper.h"
 #include "dict/segment.h"
 #include "dict/shard.h"
 #include "support/dict.h"
 
 namespace holdfast::crash {
-
-/// The bytes of a whole segment.
-using Image = std::vector<std::byte>;
 
 /// What a lock-free read finds under a key, and behind it in a list or in holders.
 struct Seen {

@@ -131,26 +131,13 @@ void Battery::change() {
   call("flush_expired", [&] { return holdfast_flush_expired(box_.dict().handle, 0, &count); });
   for (const Item& item : box_.items()) {
     if (!problem_.empty()) return;
-    switch (item.kind) {
-      case Kind::text:
-      case Kind::number:
-      case Kind::expired:
-        change_value(item);
-        break;
-      case Kind::list:
-        change_list(item);
-        break;
-      case Kind::mine:
-      case Kind::theirs:
-      case Kind::dead:
-      case Kind::quiet:
-        change_lock(item);
-        break;
-      case Kind::rwlock:
-      case Kind::permits:
-        change_permits(item);
-        break;
-    }
+    const auto is = [&](std::initializer_list<Kind> kinds) {
+      return std::find(kinds.begin(), kinds.end(), item.kind) != kinds.end();
+    };
+    if (is({Kind::text, Kind::number, Kind::expired})) change_value(item);
+    if (is({Kind::list})) change_list(item);
+    if (is({Kind::mine, Kind::theirs, Kind::dead, Kind::quiet})) change_lock(item);
+    if (is({Kind::rwlock, Kind::permits})) change_permits(item);
   }
 }
 

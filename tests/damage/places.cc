@@ -130,60 +130,31 @@ Damage Places::word_at(std::uint64_t word, std::uint64_t kind) const {
 // Other numbers, owners of mutexes, and blocks of each kind.
 std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t offset, bool in_table) const {
   const Block* const own = in_table ? nullptr : block_at(offset);
-  switch (kind) {
-    case 0:
-      return 0;
-    case 1:
-      return 0xFFFFFFFF;
-    case 2:
-      return 1;
-    case 3:
-      return old ^ 1;
-    case 4:
-      return old ^ 1U << 31;
-    case 5:
-      return old + 1;
-    case 6:
-      return old ^ 1U << offset / 4 % 32;
-    case 7:
-      return owner_bits(box_.self());
-    case 8:
-      return owner_bits(box_.living());
-    case 9:
-      return owner_bits(box_.dead());
-    case 10:
-      return owner_bits(box_.living()) | kShmtxWaiters;
-    case 11:
-      return own != nullptr ? own->at : geometry_.granules - 1;  // of an entry: a chain that leads to itself
-    case 12:
-      return own != nullptr ? own->at + own->granules : geometry_.granules;
-    default: {
-      static constexpr std::array kKinds{EntryType::string, EntryType::lock,   EntryType::list,    EntryType::node,
-                                         EntryType::waiter, EntryType::holder, EntryType::watcher, EntryType{0}};
-      return first_of(kKinds[std::min<std::size_t>(kind - 13, kKinds.size() - 1)]);
-    }
-  }
+  const std::array<std::uint32_t, 13> numbers{
+      0,
+      0xFFFFFFFF,
+      1,
+      old ^ 1,
+      old ^ 1U << 31,
+      old + 1,
+      old ^ 1U << offset / 4 % 32,
+      owner_bits(box_.self()),
+      owner_bits(box_.living()),
+      owner_bits(box_.dead()),
+      static_cast<std::uint32_t>(owner_bits(box_.living()) | kShmtxWaiters),
+      own != nullptr ? own->at : geometry_.granules - 1,  // of an entry: a chain that leads to itself
+      own != nullptr ? own->at + own->granules : geometry_.granules};
+  if (kind < numbers.size()) return numbers[kind];
+  static constexpr std::array kKinds{EntryType::string, EntryType::lock,   EntryType::list,    EntryType::node,
+                                     EntryType::waiter, EntryType::holder, EntryType::watcher, EntryType{0}};
+  return first_of(kKinds[std::min<std::size_t>(kind - numbers.size(), kKinds.size() - 1)]);
 }
 
 std::uint64_t Places::wide(std::uint64_t kind, std::uint64_t old) const {
-  switch (kind) {
-    case 0:
-      return 0;
-    case 1:
-      return ~std::uint64_t{0};
-    case 2:
-      return old ^ std::uint64_t{1} << 52;
-    case 3:
-      return old - 1;
-    case 4:
-      return box_.self();
-    case 5:
-      return box_.living();
-    case 6:
-      return box_.dead();
-    default:
-      return box_.living() + 1;  // of the same slot, but another process
-  }
+  const std::uint64_t another = box_.living() + 1;  // of the same slot, but another process
+  const std::array<std::uint64_t, kWide> numbers{
+      0, ~std::uint64_t{0}, old ^ std::uint64_t{1} << 52, old - 1, box_.self(), box_.living(), box_.dead(), another};
+  return numbers[kind];
 }
 
 std::string Places::describe(const Damage& damage) const {

@@ -23,13 +23,7 @@ struct Ledger {
   std::atomic<std::uint64_t> count;  // that there are
   std::atomic<const char*> call;     // that is running
   char place[96];                    // of the case
-  std::atomic<std::uint32_t> found;
-  char problems[4096][192];
-
-  void add(const char* what) {
-    const std::uint32_t number = found.fetch_add(1);
-    if (number < std::size(problems)) std::snprintf(problems[number], sizeof problems[number], "%s: %s", place, what);
-  }
+  crash::Violations violations;
 };
 
 /// The cases of this run: all, or some of them.
@@ -77,7 +71,7 @@ int damage_all(Ledger& ledger, const Choice& choice) {
       Battery battery(box, limit);
       apply(box, damage);
       const std::string problem = judge(battery, places, damage, battery.run());
-      if (!problem.empty()) ledger.add(problem.c_str());
+      if (!problem.empty()) ledger.violations.add("%s: %s", ledger.place, problem.c_str());
     }
   }
 }
@@ -90,19 +84,17 @@ void watch(Ledger& ledger, const Choice& choice, std::uint32_t most) {
     const int status = child.wait();
     if (status == 0) return;
     const char* const call = ledger.call.load();
-    const std::string what = std::string("the process ended, in ") + (call != nullptr ? call : "no call") + ", by " +
-                             (status > 128 ? ::strsignal(status - 128) : "itself");
-    ledger.add(what.c_str());
+    ledger.violations.add("%s: the process ended, in %s, by %s", ledger.place, call != nullptr ? call : "no call",
+                          status > 128 ? ::strsignal(status - 128) : "itself");
     ledger.done.fetch_add(1);
-  } while (ledger.found < most);
+  } while (ledger.violations.count < most);
 }
 
-std::uint32_t report(const Ledger& ledger, std::uint64_t size) {
-  std::printf("%" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " words damaged, %u violations\n", size, ledger.done.load(),
-              ledger.count.load(), ledger.found.load());
-  const auto shown = std::min<std::size_t>(ledger.found, std::size(ledger.problems));
-  for (std::size_t i = 0; i < shown; ++i) std::printf("VIOLATION: %s\n", ledger.problems[i]);
-  return ledger.found;
+std::uint64_t report(const Ledger& ledger, std::uint64_t size) {
+  std::printf("%" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " words damaged, %" PRIu64 " violations\n", size,
+              ledger.done.load(), ledger.count.load(), ledger.violations.count.load());
+  ledger.violations.print();
+  return ledger.violations.count;
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 
 #include "dict/guard.h"
 #include "support/shard_check.h"
-#include "support/waiting.h"
 
 namespace holdfast::test {
 

@@ -8,15 +8,12 @@
 #include <vector>
 
 #include "death/way.h"
-#include "support/clock.h"
 #include "support/process.h"
+#include "support/waiting.h"
 
 namespace holdfast::test {
 
-struct FreeParker {
-  void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
-};
-using OwnedParker = std::unique_ptr<holdfast_parker, FreeParker>;
+using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
 /// To be made in the process that uses it.
 class Contender {

@@ -1,21 +1,20 @@
 // No convoy: a waiter that belongs to a slow event loop, which looks only every so many milliseconds, does not keep the
 // others from what they wait for, and is not kept from it.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <vector>
 
+#include "crash/ledger.h"
 #include "death/contender.h"
 
 namespace holdfast::test {
 namespace {
 
-constexpr double kHeld = 100e-6;   // seconds
-constexpr double kMeasured = 2.0;  // seconds
-constexpr int kLearnt = 5;         // rounds after which loops are known to be slow
+constexpr double kHeld = 100e-6;  // seconds
+constexpr int kLearnt = 5;        // rounds after which loops are known to be slow
 
 /// Written by the processes of one run.
 struct Ledger {
@@ -23,22 +22,6 @@ struct Ledger {
   std::atomic<std::uint64_t> held_ns{0};  // by all of them
   std::atomic<std::uint32_t> slow{0};     // how often slow ones got it
   std::atomic<double> longest{0};         // wait of a slow one (s)
-};
-
-class SharedLedger {
- public:
-  SharedLedger()
-      : place_(::mmap(nullptr, sizeof(Ledger), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)),
-        ledger_(new (place_) Ledger) {}
-  ~SharedLedger() { ::munmap(place_, sizeof(Ledger)); }
-  SharedLedger(const SharedLedger&) = delete;
-  SharedLedger& operator=(const SharedLedger&) = delete;
-  Ledger* operator->() const { return ledger_; }
-  Ledger& operator*() const { return *ledger_; }
-
- private:
-  void* place_;
-  Ledger* ledger_;
 };
 
 void hold(const Way& way, Dict& dict, Ledger& ledger, holdfast_lease& lease) {
@@ -50,43 +33,26 @@ void hold(const Way& way, Dict& dict, Ledger& ledger, holdfast_lease& lease) {
   way.release(dict, "k", &lease);
 }
 
-/// Wants the key all the time, as a thread that sleeps for it.
-int run_fast(const Way& way, Dict& dict, Ledger& ledger) {
-  const OwnedParker parker(holdfast_parker_new());
-  const std::uint32_t waiter = holdfast_waiter_open(parker.get());
-  while (!ledger.stop) {
-    holdfast_lease lease{};
-    double sleep = 0;
-    int code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep);
-    while ((code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT) && !ledger.stop) {
-      std::uint32_t woken = 0;
-      holdfast_parker_sleep(parker.get(), std::min(sleep, 0.1), &woken, 1);
-      code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep);
-    }
-    if (code == HOLDFAST_OK) hold(way, dict, ledger, lease);
-  }
-  way.leave(dict, "k", parker.get(), waiter);
-  return 0;
-}
-
-/// Wants it too, but has other work for `round_ms` whenever it has to wait.
-int run_slow(const Way& way, Dict& dict, Ledger& ledger, int round_ms) {
+/// Wants the key all the time: as a thread that sleeps for it, or where `round_ms` is given as a loop that has other
+/// work for so long whenever it has to wait.
+int contend(const Way& way, Dict& dict, Ledger& ledger, int round_ms = 0) {
   const OwnedParker parker(holdfast_parker_new());
   const std::uint32_t waiter = holdfast_waiter_open(parker.get());
   while (!ledger.stop) {
     const double asked = now();
     holdfast_lease lease{};
     double sleep = 0;
-    int code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep);
+    const auto attempt = [&] { return way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep); };
+    int code = attempt();
     while ((code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT) && !ledger.stop) {
-      sleep_ms(round_ms);
+      if (round_ms != 0) sleep_ms(round_ms);
       std::uint32_t woken = 0;
-      holdfast_parker_sleep(parker.get(), 0, &woken, 1);
-      code = way.wait(dict, "k", 0, parker.get(), waiter, &lease, &sleep);
+      holdfast_parker_sleep(parker.get(), round_ms != 0 ? 0 : std::min(sleep, 0.1), &woken, 1);
+      code = attempt();
     }
-    ledger.longest = std::max(ledger.longest.load(), now() - asked);
+    if (round_ms != 0) ledger.longest = std::max(ledger.longest.load(), now() - asked);
     if (code != HOLDFAST_OK) continue;
-    ++ledger.slow;
+    if (round_ms != 0) ++ledger.slow;
     hold(way, dict, ledger, lease);
   }
   way.leave(dict, "k", parker.get(), waiter);
@@ -103,22 +69,21 @@ class ConvoyTest : public DeathTest {
  protected:
   /// Measures from the round `from` on; 0: from the first hold on, for a second.
   Outcome run(int slow_loops, int round_ms, int from) {
-    const SharedLedger ledger;
+    auto& ledger = crash::make_shared_memory<Ledger>();
     std::vector<std::unique_ptr<Child>> children;
-    children.push_back(std::make_unique<Child>([&](Channel&) { return run_fast(GetParam(), dict, *ledger); }));
-    for (int i = 0; i < slow_loops; ++i)
+    for (int i = 0; i <= slow_loops; ++i)
       children.push_back(
-          std::make_unique<Child>([&](Channel&) { return run_slow(GetParam(), dict, *ledger, round_ms); }));
+          std::make_unique<Child>([&](Channel&) { return contend(GetParam(), dict, ledger, i == 0 ? 0 : round_ms); }));
     if (from == 0) {
-      EXPECT_TRUE(eventually([&ledger] { return ledger->held_ns != 0; }));
+      EXPECT_TRUE(eventually([&ledger] { return ledger.held_ns != 0; }));
     }
     sleep_ms(from * round_ms);
-    const std::uint64_t held = ledger->held_ns;
+    const std::uint64_t held = ledger.held_ns;
     const double start = now();
-    sleep_ms(from == 0 ? 1000 : static_cast<int>(kMeasured * 1000));
-    const double in_use = static_cast<double>(ledger->held_ns - held) / 1e9 / (now() - start);
-    const Outcome outcome{in_use, ledger->longest, ledger->slow};
-    ledger->stop = true;
+    sleep_ms(from == 0 ? 1000 : std::max(1000, 20 * round_ms));
+    const double in_use = static_cast<double>(ledger.held_ns - held) / 1e9 / (now() - start);
+    const Outcome outcome{in_use, ledger.longest, ledger.slow};
+    ledger.stop = true;
     for (const auto& child : children) EXPECT_EQ(child->wait(), 0);
     return outcome;
   }

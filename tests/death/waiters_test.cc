@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "death/contender.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 
 namespace holdfast::test {
 namespace {

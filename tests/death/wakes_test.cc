@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "death/contender.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 #include "world/process_table.h"
 #include "world/world.h"
 

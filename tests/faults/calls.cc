@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 
 namespace holdfast::faults {
 
@@ -22,82 +23,67 @@ namespace {
 /// No call of any kernel: how the victim talks to the process that answers.
 constexpr int kMark = 0x4F46;
 
-struct Way {
+struct Named {
   int number;
-  Call call;
+  const char* name;
 };
+/// Calls that fail in the same two ways. The second error: 0 where there is but one.
+struct Ways {
+  int error;
+  int other_error;
+  std::initializer_list<Named> calls;
+};
+
+#define CALL(call) \
+  Named { SYS_##call, #call }
 
 // What is not here cannot fail as it is used, or is not the library's: what ends, waits for or signals a process, masks
 // of signals, closing a descriptor (which is gone also where close fails).
-constexpr Way kWays[] = {
+constexpr Ways kWays[] = {
 #ifdef SYS_open
-    {SYS_open, {"open", EMFILE, EACCES}},
-    {SYS_stat, {"stat", ENOMEM, EACCES}},
-    {SYS_lstat, {"lstat", ENOMEM, EACCES}},
-    {SYS_mkdir, {"mkdir", ENOSPC, EACCES}},
-    {SYS_unlink, {"unlink", EACCES, EPERM}},
-    {SYS_readlink, {"readlink", EACCES, ENOMEM}},
-    {SYS_chmod, {"chmod", EPERM, 0}},
-    {SYS_poll, {"poll", EINTR, ENOMEM}},
-    {SYS_fork, {"fork", EAGAIN, ENOMEM}},
-    {SYS_vfork, {"vfork", EAGAIN, ENOMEM}},
-    {SYS_pipe, {"pipe", EMFILE, 0}},
-    {SYS_access, {"access", EACCES, 0}},
+    {EMFILE, EACCES, {CALL(open)}},
+    {ENOMEM, EACCES, {CALL(stat), CALL(lstat)}},
+    {ENOSPC, EACCES, {CALL(mkdir)}},
+    {EACCES, EPERM, {CALL(unlink)}},
+    {EACCES, ENOMEM, {CALL(readlink)}},
+    {EPERM, 0, {CALL(chmod)}},
+    {EINTR, ENOMEM, {CALL(poll)}},
+    {EAGAIN, ENOMEM, {CALL(fork), CALL(vfork)}},
+    {EMFILE, 0, {CALL(pipe)}},
+    {EACCES, 0, {CALL(access)}},
 #endif
-    {SYS_openat, {"openat", EMFILE, EACCES}},
-    {SYS_fstat, {"fstat", ENOMEM, EACCES}},
-    {SYS_newfstatat, {"fstatat", ENOMEM, EACCES}},
-    {SYS_statx, {"statx", ENOMEM, EACCES}},
-    {SYS_fstatfs, {"fstatfs", ENOMEM, EINTR}},
-    {SYS_statfs, {"statfs", ENOMEM, EACCES}},
-    {SYS_mmap, {"mmap", ENOMEM, EPERM}},
-    {SYS_munmap, {"munmap", ENOMEM, 0}},
-    {SYS_mremap, {"mremap", ENOMEM, 0}},
-    {SYS_mprotect, {"mprotect", ENOMEM, EACCES}},
-    {SYS_madvise, {"madvise", EINVAL, ENOMEM}},
-    {SYS_mincore, {"mincore", EAGAIN, ENOMEM}},
-    {SYS_fallocate, {"fallocate", ENOSPC, EINTR}},
-    {SYS_ftruncate, {"ftruncate", EINTR, EPERM}},
-    {SYS_fchmod, {"fchmod", EPERM, 0}},
-    {SYS_fchmodat, {"fchmodat", EPERM, 0}},
-    {SYS_fchown, {"fchown", EPERM, 0}},
-    {SYS_linkat, {"linkat", EACCES, ENOSPC}},
-    {SYS_unlinkat, {"unlinkat", EACCES, EPERM}},
-    {SYS_mkdirat, {"mkdirat", ENOSPC, EACCES}},
-    {SYS_renameat2, {"renameat2", EACCES, ENOSPC}},
-    {SYS_readlinkat, {"readlinkat", EACCES, ENOMEM}},
-    {SYS_getdents64, {"getdents64", ENOENT, ENOMEM}},
-    {SYS_flock, {"flock", EINTR, ENOLCK}},
-    {SYS_read, {"read", EINTR, EIO}},
-    {SYS_pread64, {"pread", EINTR, EIO}},
-    {SYS_write, {"write", EINTR, ENOSPC}},
-    {SYS_pwrite64, {"pwrite", EINTR, ENOSPC}},
-    {SYS_getrandom, {"getrandom", EINTR, EAGAIN}},
-    {SYS_clone, {"clone", EAGAIN, ENOMEM}},
-    {SYS_clone3, {"clone3", EAGAIN, ENOMEM}},
-    {SYS_clock_nanosleep, {"clock_nanosleep", EINTR, 0}},
-    {SYS_nanosleep, {"nanosleep", EINTR, 0}},
-    {SYS_ppoll, {"ppoll", EINTR, ENOMEM}},
-    {SYS_socket, {"socket", EMFILE, ENOBUFS}},
-    {SYS_socketpair, {"socketpair", EMFILE, ENOBUFS}},
-    {SYS_bind, {"bind", EACCES, ENOMEM}},
-    {SYS_listen, {"listen", ENOBUFS, 0}},
-    {SYS_connect, {"connect", EAGAIN, ECONNREFUSED}},
-    {SYS_accept4, {"accept4", EMFILE, EAGAIN}},
-    {SYS_sendto, {"sendto", EAGAIN, ENOBUFS}},
-    {SYS_recvfrom, {"recvfrom", EAGAIN, EINTR}},
-    {SYS_getsockopt, {"getsockopt", ENOBUFS, 0}},
-    {SYS_setsockopt, {"setsockopt", ENOBUFS, 0}},
-    {SYS_getsockname, {"getsockname", ENOBUFS, 0}},
-    {SYS_eventfd2, {"eventfd", EMFILE, 0}},
-    {SYS_pipe2, {"pipe2", EMFILE, 0}},
-    {SYS_dup3, {"dup3", EMFILE, 0}},
-    {SYS_sched_getaffinity, {"sched_getaffinity", EPERM, 0}},
-    {SYS_prlimit64, {"prlimit", EPERM, 0}},
-    {SYS_faccessat, {"faccessat", EACCES, 0}},
-    {SYS_prctl, {"prctl", EINVAL, 0}},
-    {SYS_membarrier, {"membarrier", ENOMEM, EPERM}},
+    {EMFILE, EACCES, {CALL(openat)}},
+    {ENOMEM, EACCES, {CALL(fstat), CALL(newfstatat), CALL(statx), CALL(statfs), CALL(mprotect)}},
+    {ENOMEM, EINTR, {CALL(fstatfs)}},
+    {ENOMEM, EPERM, {CALL(mmap), CALL(membarrier)}},
+    {ENOMEM, 0, {CALL(munmap), CALL(mremap)}},
+    {EINVAL, ENOMEM, {CALL(madvise)}},
+    {EINVAL, 0, {CALL(prctl)}},
+    {ENOSPC, EINTR, {CALL(fallocate)}},
+    {ENOSPC, EACCES, {CALL(mkdirat)}},
+    {EINTR, EPERM, {CALL(ftruncate)}},
+    {EPERM, 0, {CALL(fchmod), CALL(fchmodat), CALL(fchown), CALL(sched_getaffinity), CALL(prlimit64)}},
+    {EACCES, ENOSPC, {CALL(linkat), CALL(renameat2)}},
+    {EACCES, EPERM, {CALL(unlinkat)}},
+    {EACCES, ENOMEM, {CALL(readlinkat), CALL(bind)}},
+    {EACCES, 0, {CALL(faccessat)}},
+    {ENOENT, ENOMEM, {CALL(getdents64)}},
+    {EINTR, ENOLCK, {CALL(flock)}},
+    {EINTR, EIO, {CALL(read), CALL(pread64)}},
+    {EINTR, ENOSPC, {CALL(write), CALL(pwrite64)}},
+    {EINTR, EAGAIN, {CALL(getrandom)}},
+    {EINTR, ENOMEM, {CALL(ppoll)}},
+    {EINTR, 0, {CALL(clock_nanosleep), CALL(nanosleep)}},
+    {EMFILE, ENOBUFS, {CALL(socket), CALL(socketpair)}},
+    {EMFILE, EAGAIN, {CALL(accept4)}},
+    {EMFILE, 0, {CALL(eventfd2), CALL(pipe2), CALL(dup3)}},
+    {ENOBUFS, 0, {CALL(listen), CALL(getsockopt), CALL(setsockopt), CALL(getsockname)}},
+    {EAGAIN, ENOMEM, {CALL(mincore), CALL(clone), CALL(clone3)}},
+    {EAGAIN, ECONNREFUSED, {CALL(connect)}},
+    {EAGAIN, ENOBUFS, {CALL(sendto)}},
+    {EAGAIN, EINTR, {CALL(recvfrom)}},
 };
+#undef CALL
 
 // A lock that another has (EAGAIN) is waited for by design, so it is only once so.
 Call way_of_fcntl(int command) {
@@ -117,8 +103,9 @@ Call way_of_futex(std::uint64_t operation) {
 Call way_of(int number, const std::uint64_t* arguments) {
   if (number == SYS_fcntl) return way_of_fcntl(static_cast<int>(arguments[1]));
   if (number == SYS_futex) return way_of_futex(arguments[1]);
-  for (const Way& way : kWays)
-    if (way.number == number) return way.call;
+  for (const Ways& ways : kWays)
+    for (const Named& call : ways.calls)
+      if (call.number == number) return {call.name, ways.error, ways.other_error};
   return {};
 }
 

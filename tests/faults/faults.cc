@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "faults/victim.h"
@@ -27,9 +28,13 @@ struct Plan {
 /// More of a scenario's allocations or calls than this fail in runs behind the last of the undisturbed run.
 constexpr std::uint64_t kMoreThanUndisturbed = 200;
 
+std::string name_of(const Module& module, const Case& one) {
+  return std::string(module.scenarios[one.scenario].name) + ", mutex " + kMutexNames[one.mutex];
+}
+
 std::string describe(const Module& module, const Case& one) {
-  return std::string("\"") + module.scenarios[one.scenario].name + "\", number " + std::to_string(one.first) +
-         (one.from_then_on ? " on" : "") + (one.other ? " other" : "");
+  return "\"" + name_of(module, one) + "\", number " + std::to_string(one.first) + (one.from_then_on ? " on" : "") +
+         (one.other ? " other" : "");
 }
 
 class Faults {
@@ -37,8 +42,9 @@ class Faults {
   Faults(const Module& module, const Plan& plan) : module_(module), plan_(plan) {}
 
   int run() {
-    for (int i = 0; i < module_.count; ++i)
-      if (plan_.only.empty() || plan_.only == module_.scenarios[i].name) look_at(i);
+    for (std::size_t i = 0; i < module_.count; ++i)
+      for (int mutex = 0; mutex < kMutexCount; ++mutex)
+        if ((module_.scenarios[i].mutexes >> mutex & 1) != 0) look_at({plan_.kind, i, mutex});
     if (plan_.repeat.empty()) std::shuffle(cases_.begin(), cases_.end(), std::mt19937_64(plan_.seed));
     for (const Case& one : cases_) {
       if (is_over()) break;
@@ -59,12 +65,12 @@ class Faults {
   }
 
   /// The undisturbed run tells what there is to fail.
-  void look_at(int scenario) {
-    Case one{plan_.kind, scenario};
+  void look_at(Case one) {
+    if (name_of(module_, one).find(plan_.only) == std::string::npos) return;
     const Outcome undisturbed = run_case(module_, one, plan_.limit);
     if (!undisturbed.problem.empty()) return complain(one, undisturbed);
-    kept_[scenario] = undisturbed.kept;
-    counted_[scenario] = undisturbed.counted;
+    kept_[name_of(module_, one)] = undisturbed.kept;
+    undisturbed_.emplace_back(one, undisturbed.counted);
     if (plan_.list) list(one, undisturbed);
     if (!plan_.repeat.empty()) return add_repeated(one);
     for (one.first = 1; one.first <= undisturbed.counted; ++one.first) {
@@ -79,8 +85,7 @@ class Faults {
   }
 
   void list(const Case& one, const Outcome& undisturbed) const {
-    std::printf("\"%s\": %llu", module_.scenarios[one.scenario].name,
-                static_cast<unsigned long long>(undisturbed.counted));
+    std::printf("\"%s\": %llu", name_of(module_, one).c_str(), static_cast<unsigned long long>(undisturbed.counted));
     for (const Call& call : undisturbed.calls) std::printf(" %s", call.name);
     std::printf("\n");
   }
@@ -105,7 +110,7 @@ class Faults {
   /// There may be fewer than at the end of the undisturbed run, never more.
   std::string kept_too_much(const Case& one, const Outcome& outcome) const {
     std::vector<std::string> more;
-    const std::vector<std::string>& least = kept_.at(one.scenario);
+    const std::vector<std::string>& least = kept_.at(name_of(module_, one));
     std::set_difference(outcome.kept.begin(), outcome.kept.end(), least.begin(), least.end(), std::back_inserter(more));
     if (more.empty()) return "";
     std::string text = "it has more open or mapped than undisturbed:";
@@ -114,10 +119,11 @@ class Faults {
   }
 
   void go_on_behind() {
-    for (const auto& [scenario, counted] : counted_) {
-      if (!plan_.only.empty() && plan_.only != module_.scenarios[scenario].name) continue;
+    for (const auto& [undisturbed, counted] : undisturbed_) {
       for (const bool from_then_on : {false, true}) {
-        Case one{plan_.kind, scenario, counted + 1, from_then_on};
+        Case one = undisturbed;
+        one.first = counted + 1;
+        one.from_then_on = from_then_on;
         while (!is_over() && one.first <= counted + kMoreThanUndisturbed && run_one(one) != 0) ++one.first;
       }
     }
@@ -135,8 +141,8 @@ class Faults {
   const Plan& plan_;
   const Clock::time_point begin_ = Clock::now();
   std::vector<Case> cases_;
-  std::map<int, std::vector<std::string>> kept_;
-  std::map<int, std::uint64_t> counted_;
+  std::map<std::string, std::vector<std::string>> kept_;     // by scenario and mutex, as the next
+  std::vector<std::pair<Case, std::uint64_t>> undisturbed_;  // with what it counts
   unsigned long long runs_ = 0;
   unsigned long long faults_ = 0;
   int wrong_ = 0;
@@ -154,7 +160,7 @@ int main(int argc, char** argv) {
           std::map<std::string, Kind>{{"allocations", Kind::allocations}, {"calls", Kind::calls}}));
   app.add_option("--seconds", app.settings.seconds, "runs chosen at random, for so long; 0: all of them");
   app.add_option("--limit", app.settings.limit, "seconds that one run may take");
-  app.add_option("--only", app.settings.only, "this scenario alone");
+  app.add_option("--only", app.settings.only, "scenarios that have this in their names");
   app.add_option("--repeat", app.settings.repeat, "one run, as it was named: \"12\", \"12 on\", \"12 on other\"");
   app.add_flag("--list", app.settings.list, "says what there is to fail in each scenario");
   return app.run(argc, argv, [](const Plan& plan) {

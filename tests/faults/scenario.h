@@ -4,24 +4,33 @@
 // and its thread-local memory is allocated on first use.
 #pragma once
 
+#include <cstddef>
+
 namespace holdfast::faults {
 
 enum class Neighbour { none, alive, dead };
 
+inline constexpr int kMutexCount = 3;
+inline constexpr const char* kMutexNames[kMutexCount] = {"futex", "spin", "file"};
+
 struct Scenario {
   const char* name;
+  int mutexes;          // a bit for each kind that it is gone through with
   Neighbour neighbour;  // another process in the world that holds, or held, what the victim wants
-  bool ends_armed;      // the process ends by exit() while calls fail, not by a signal
   void (*prepare)();    // nothing fails
   void (*act)();        // something fails
   /// Nothing fails any more. The first thing that is wrong, as a sentence; "" if nothing is.
   const char* (*settle)();
+  bool ends_armed = false;  // the process ends by exit() while calls fail, not by a signal
 };
 
 /// What the module gives to the program, which finds it by name.
 struct Module {
   const Scenario* scenarios;
-  int count;
+  std::size_t count;
+  /// Calls the scenario's, in a process that goes through it with that kind of mutex. Allocations are what fails, or
+  /// not.
+  void (*prepare)(const Scenario& scenario, int mutex, bool without_memory);
   /// A process that holds things until it is killed: says when it has them. Null when that failed.
   const char* (*hold_things)();
   /// What a newcomer to the world finds, beside a victim that lives and then beside none; "" if all is as it should be.

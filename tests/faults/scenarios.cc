@@ -1,13 +1,17 @@
 // The module of scenarios: only calls of the public header, and of the C library.
+#include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 
 #include "faults/scenario.h"
 #include "holdfast.h"
@@ -15,8 +19,8 @@
 namespace holdfast::faults {
 namespace {
 
-constexpr int kMutexes[] = {HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE};
-constexpr const char* kNames[] = {"futex", "spin", "file"};
+constexpr int kMutexes[kMutexCount] = {HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE};
+constexpr auto& kNames = kMutexNames;
 constexpr std::uint64_t kSize = 65536;
 /// How long a call waits at most for others, and a lock of the dead for its next holder, on a machine that stands still
 /// for a second.
@@ -200,7 +204,7 @@ const char* first_wrong(std::initializer_list<const char* (*)(const Dict&)> chec
 /// Of each kind of mutex a dictionary, in which everything works.
 const char* everything_works() {
   if (holdfast_directory() == nullptr) return say("cannot enter the world: %s", holdfast_error());
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < kMutexCount; ++i) {
     Dict dict;
     if (const int code = dict.open(kNames[i], kMutexes[i]); code != HOLDFAST_OK) return failed("open", code);
     const char* const wrong =
@@ -214,7 +218,7 @@ const char* everything_works() {
 
 /// Of each dictionary the lock "theirs", the permits "theirs too", and a value.
 const char* hold_things() {
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < kMutexCount; ++i) {
     Dict dict;
     holdfast_lease lease{};
     if (dict.open(kNames[i], kMutexes[i]) != HOLDFAST_OK || dict.set("known", "old") != HOLDFAST_OK ||
@@ -225,7 +229,7 @@ const char* hold_things() {
 }
 
 const char* each_dictionary(const char* (*check)(const Dict&)) {
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < kMutexCount; ++i) {
     Dict dict;
     if (const int code = dict.open(kNames[i], kMutexes[i]); code != HOLDFAST_OK) return failed("open", code);
     if (const char* const wrong = first_wrong({check}, dict, kNames[i]); *wrong != '\0') return wrong;
@@ -275,377 +279,429 @@ const char* judge_after_victim(Neighbour neighbour) {
 
 // --- what is done ----------------------------------------------------------------------------------------
 
-/// What an act has done, for its settling.
-struct Done {
-  Dict dict;
-  holdfast_lease lease;
-  holdfast_lease permits;
-  holdfast_parker* parker;
-  holdfast_wait wait;
-  int code;
-  int other_code;
-  pid_t child;
-};
-Done done[3];
+// A victim goes through one scenario, with one kind of mutex. What its act has done, for its settling:
+int mutex = 0;
+Dict mine;
+holdfast_lease lease;
+holdfast_lease permits;
+holdfast_parker* parker = nullptr;
+holdfast_wait wait;
+int code = -1;
+int other_code = -1;
 
-template <int kIndex>
-struct With {
-  static Done& mine() { return done[kIndex]; }
-  static void open() { mine().dict.open(kNames[kIndex], kMutexes[kIndex]); }
+bool is_memory_short = false;  // allocations fail, and nothing else
+char wrong_answer[sizeof sentence];
 
-  static const char* settle() {
-    if (const char* const wrong = everything_works(); *wrong != '\0') return wrong;
-    return each_dictionary(keep);
-  }
+/// Where memory is short a call gives one of these codes, or says that.
+void expect(const char* what, int given, std::initializer_list<int> codes) {
+  if (!is_memory_short || wrong_answer[0] != '\0') return;
+  for (const int wanted : codes)
+    if (given == wanted) return;
+  const bool is_told = holdfast_error()[0] != '\0';
+  if (!is_told || (given != HOLDFAST_NO_MEMORY && given != HOLDFAST_SYSTEM))
+    std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(what, given));
+}
+void expect_ok(const char* what, int given) { expect(what, given, {HOLDFAST_OK}); }
+/// What fails for reasons of its own says so, whatever memory there is.
+void expect_refused(int given, const char* why) {
+  if (is_memory_short && (given != HOLDFAST_INVALID || std::strstr(holdfast_error(), why) == nullptr))
+    std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(why, given));
+}
 
-  // Opening, in a world that the victim is in or not.
-  static void act_open() {
-    mine().code = mine().dict.open(kNames[kIndex], kMutexes[kIndex]);
-    if (mine().code == HOLDFAST_OK) mine().dict.set("key", "value");
-  }
+int open_mine() { return mine.open(kNames[mutex], kMutexes[mutex]); }
+void open() { open_mine(); }
 
-  // A change that fails has changed nothing.
-  static void prepare_values() {
-    open();
-    mine().dict.set("stored", "old");
-  }
-  static void act_values() {
-    const Dict& dict = mine().dict;
-    mine().code = dict.set("stored", "new");
-    std::uint32_t count = 0;
-    int forcible = 0;
-    double sum = 0;
-    holdfast_incr(dict.handle, "number", 6, 1, 1, 0, 0, &sum, &forcible);
-    holdfast_push(dict.handle, "queue", 5, HOLDFAST_RIGHT, HOLDFAST_NUMBER, nullptr, 0, 1, &count);
-    char buffer[4096];
-    holdfast_value value{};
-    value.data = buffer;
-    value.capacity = sizeof buffer;
-    holdfast_keys(dict.handle, 0, &value, &count);
-    std::uint64_t cursor = 0;
-    holdfast_scan(dict.handle, &cursor, 10, "s", 1, &value, &count);
-    holdfast_scan_locks(dict.handle, &cursor, 10, "", 0, &value, &count);
-    holdfast_list(&value, &count);
-    holdfast_histogram histogram{};
-    histogram.struct_size = sizeof histogram;
-    holdfast_contended contended{};
-    holdfast_dict_histogram(dict.handle, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram);
-    holdfast_dict_contention(dict.handle, &contended, sizeof contended, 1, &count);
-    holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count);
-    holdfast_health health{};
-    holdfast_check(dict.handle, &health, sizeof health);
-    holdfast_look(dict.handle, "queue", 5, nullptr, 0, &count, nullptr, sizeof(holdfast_waiter), 0, &count);
-    holdfast_pop(dict.handle, "queue", 5, HOLDFAST_LEFT, &value);
-    holdfast_flush_expired(dict.handle, 0, &count);
-    holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, -1, 0, nullptr);  // a sentence
-  }
-  static const char* settle_values() {
-    if (!mine().dict.has("stored", mine().code == HOLDFAST_OK ? "new" : "old"))
-      return say("a store gave %s, and \"stored\" is not what it then must be", holdfast_code_text(mine().code));
-    return settle();
-  }
+const char* settle() {
+  if (wrong_answer[0] != '\0') return wrong_answer;
+  if (const char* const wrong = everything_works(); *wrong != '\0') return wrong;
+  return each_dictionary(keep);
+}
 
-  // A lock that was given is held, and one that was not given is free.
-  static void act_locks() {
-    const Dict& dict = mine().dict;
-    mine().code = dict.lock("mine", &mine().lease);
-    mine().other_code = dict.permits("mine too", 2, &mine().permits);
-    holdfast_lock_explain(dict.handle, "mine", 4, &mine().lease, "because", 7);
-    double seconds = 0;
-    holdfast_lock_remaining(dict.handle, "mine", 4, &mine().lease, &seconds);
-    holdfast_lock_renew(dict.handle, "mine", 4, &mine().lease, 1000);
-    holdfast_lock_adopt(dict.handle, "mine", 4, &mine().lease, holdfast_task_ids());
-    holdfast_holder holder{};
-    holdfast_lock_holder(dict.handle, "mine", 4, &holder);
-    holdfast_lease lease{};
-    dict.lock("theirs", &lease);
-    dict.permits("theirs too", 1, &lease);
-    if (dict.lock("passing", &lease) == HOLDFAST_OK) dict.unlock("passing", &lease);
-    if (dict.write("passing too", &lease) == HOLDFAST_OK) {
-      holdfast_permits_keep(dict.handle, "passing too", 11, &lease, 1);
-      dict.unlock("passing too", &lease);
-    }
-  }
-  static const char* give_back(const char* key, int code, holdfast_lease* lease,
-                               int (*take)(const Dict&, holdfast_lease*)) {
-    holdfast_lease second{};
-    if (code == HOLDFAST_OK) {
-      if (const int given = mine().dict.unlock(key, lease); given != HOLDFAST_OK)
-        return failed("unlock of what was given while calls failed", given);
-    }
-    if (const int taken = take(mine().dict, &second); taken != HOLDFAST_OK)
-      return failed("to take what was not given, or was given back", taken);
-    return mine().dict.unlock(key, &second) == HOLDFAST_OK ? "" : say("it cannot be given back");
-  }
-  static const char* settle_locks() {
-    if (mine().dict.handle == nullptr) return settle();
-    const char* wrong = give_back("mine", mine().code, &mine().lease, [](const Dict& dict, holdfast_lease* lease) {
-      return dict.lock_soon("mine", lease);
-    });
-    if (*wrong != '\0') return wrong;
-    wrong = give_back("mine too", mine().other_code, &mine().permits,
-                      [](const Dict& dict, holdfast_lease* lease) { return dict.permits("mine too", 3, lease); });
-    return *wrong != '\0' ? wrong : settle();
-  }
+// Opening, in a world that the victim is in or not.
+void act_open() {
+  expect_ok("open", code = open_mine());
+  if (code == HOLDFAST_OK) expect_ok("set", mine.set("key", "value"));
+}
 
-  // All that a parker can do; what could be made is closed when nothing fails.
-  static void act_parkers() {
-    const Dict& dict = mine().dict;
-    mine().parker = holdfast_parker_new();
-    if (mine().parker == nullptr) return;
-    mine().wait.parker = mine().parker;
-    mine().wait.waiter = holdfast_waiter_open(mine().parker);
-    mine().wait.task = holdfast_task_ids();
-    mine().wait.holds = 1;
-    holdfast_parker_fd(mine().parker);
-    holdfast_parker_timer(mine().parker, 0.001);
-    mine().code = holdfast_lock_wait(dict.handle, "theirs", 6, 0, &mine().wait, &mine().lease);
-    std::uint32_t woken = 0;
-    holdfast_parker_sleep(mine().parker, 0.005, &woken, 1);
-    mine().code = holdfast_lock_wait(dict.handle, "theirs", 6, 0, &mine().wait, &mine().lease);
-    holdfast_lock_leave(dict.handle, "theirs", 6, mine().parker, mine().wait.waiter);
-    std::uint64_t grant = 0;
-    holdfast_lock_watch(dict.handle, "theirs", 6, &mine().wait, &grant);
-    holdfast_lock_leave(dict.handle, "theirs", 6, mine().parker, mine().wait.waiter);
-    holdfast_permits_wait(dict.handle, "theirs too", 10, HOLDFAST_SEMAPHORE, 1, 3, 0, &mine().wait, &mine().permits);
-    holdfast_lock_leave(dict.handle, "theirs too", 10, mine().parker, mine().wait.waiter);
-    holdfast_parker_fd(mine().parker);
-  }
-  static const char* settle_parkers() {
-    if (mine().parker != nullptr && mine().wait.waiter != 0) {
-      holdfast_lock_leave(mine().dict.handle, "theirs", 6, mine().parker, mine().wait.waiter);
-      holdfast_lock_leave(mine().dict.handle, "theirs too", 10, mine().parker, mine().wait.waiter);
-      holdfast_waiter_close(mine().parker, mine().wait.waiter);
-    }
-    holdfast_parker_free(mine().parker);
-    return settle();
-  }
+void attach() {
+  holdfast_dict* dict = nullptr;
+  for (const char* const name : {"futex", "file"})
+    expect("attach", holdfast_attach(name, std::strlen(name), &dict), {HOLDFAST_OK, HOLDFAST_NOT_FOUND});
+  expect("attach none", holdfast_attach("declared", 8, &dict), {HOLDFAST_NOT_FOUND});
+  expect("remove none", holdfast_remove("declared", 8), {HOLDFAST_NOT_FOUND});
+  std::uint64_t bytes = 0;
+  expect("parse_size", holdfast_parse_size("12x", 3, &bytes), {HOLDFAST_INVALID});
+}
 
-  // Waits in a call, for what another holds or held: what is given is held, and what is not leaves no trace.
-  static void act_blocking() {
-    const Dict& dict = mine().dict;
-    mine().code = holdfast_lock(dict.handle, "theirs", 6, 0.005, 0, &mine().lease);
-    const holdfast_request request =
-        HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = 0.005, .want = 1, .total = 3, .why = "because");
-    mine().other_code = holdfast_acquire(dict.handle, "theirs too", 10, &request, &mine().permits);
-  }
-  static const char* settle_blocking() {
-    if (mine().dict.handle == nullptr) return settle();
-    if (mine().code == HOLDFAST_OK && mine().dict.unlock("theirs", &mine().lease) != HOLDFAST_OK)
-      return say("the lock that was waited for cannot be given back");
-    if (mine().other_code == HOLDFAST_OK && mine().dict.unlock("theirs too", &mine().permits) != HOLDFAST_OK)
-      return say("the permit that was waited for cannot be given back");
-    return settle();
-  }
+// A change that fails has changed nothing.
+void prepare_values() {
+  open();
+  mine.set("stored", "old");
+}
+void act_values() {
+  const auto store = [](int op, const char* key, double exptime) {
+    return holdfast_store(mine.handle, op, key, std::strlen(key), HOLDFAST_NUMBER, nullptr, 0, 1, exptime, 0, nullptr);
+  };
+  expect_ok("set", code = mine.set("stored", "new"));
+  std::uint32_t count = 0;
+  int forcible = 0;
+  double sum = 0;
+  expect_ok("incr", holdfast_incr(mine.handle, "number", 6, 1, 1, 0, 0, &sum, &forcible));
+  expect_ok("push", holdfast_push(mine.handle, "queue", 5, HOLDFAST_RIGHT, HOLDFAST_NUMBER, nullptr, 0, 1, &count));
+  char buffer[4096];
+  holdfast_value value{};
+  value.data = buffer;
+  value.capacity = sizeof buffer;
+  expect_ok("keys", holdfast_keys(mine.handle, 0, &value, &count));
+  std::uint64_t cursor = 0;
+  expect_ok("scan", holdfast_scan(mine.handle, &cursor, 10, "s", 1, &value, &count));
+  expect_ok("scan_locks", holdfast_scan_locks(mine.handle, &cursor, 10, "", 0, &value, &count));
+  expect_ok("list", holdfast_list(&value, &count));
+  holdfast_histogram histogram{};
+  histogram.struct_size = sizeof histogram;
+  holdfast_contended contended{};
+  expect_ok("dict_histogram", holdfast_dict_histogram(mine.handle, HOLDFAST_HELD_LOCK, HOLDFAST_TIME_HELD, &histogram));
+  expect_ok("dict_contention", holdfast_dict_contention(mine.handle, &contended, sizeof contended, 1, &count));
+  expect_ok("processes", holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count));
+  holdfast_health health{};
+  expect_ok("check", holdfast_check(mine.handle, &health, sizeof health));
+  expect_ok("look",
+            holdfast_look(mine.handle, "queue", 5, nullptr, 0, &count, nullptr, sizeof(holdfast_waiter), 0, &count));
+  expect("pop", holdfast_pop(mine.handle, "queue", 5, HOLDFAST_LEFT, &value), {HOLDFAST_OK, HOLDFAST_NOT_FOUND});
+  expect_ok("flush_expired", holdfast_flush_expired(mine.handle, 0, &count));
+  expect_refused(store(HOLDFAST_SET, "k", -1), "econds");
+  expect_refused(store(HOLDFAST_SET, "", 0), "empty key");
+  expect_refused(store(99, "k", 0), "bad op");
+}
+const char* settle_values() {
+  if (!mine.has("stored", code == HOLDFAST_OK ? "new" : "old"))
+    return say("a store gave %s, and \"stored\" is not what it then must be", holdfast_code_text(code));
+  return settle();
+}
 
-  // Removed and made anew, while calls fail.
-  static void act_remove() {
-    holdfast_lease lease{};
-    mine().dict.lock("removed with it", &lease);
-    mine().code = holdfast_remove(kNames[kIndex], std::strlen(kNames[kIndex]));
-    mine().dict.set("key", "value");
-    mine().dict.open(kNames[kIndex], kMutexes[kIndex]);
-    mine().dict.unlock("removed with it", &lease);
+// A lock that was given is held, and one that was not given is free.
+void act_locks() {
+  const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
+  // Without the lock they fail for that.
+  const std::initializer_list<int> held_or_not = {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND};
+  expect_ok("lock", code = mine.lock("mine", &lease));
+  expect_ok("permits", other_code = mine.permits("mine too", 2, &permits));
+  expect("lock_explain", holdfast_lock_explain(mine.handle, "mine", 4, &lease, "because", 7), held_or_not);
+  double seconds = 0;
+  expect("lock_remaining", holdfast_lock_remaining(mine.handle, "mine", 4, &lease, &seconds), held_or_not);
+  expect("lock_renew", holdfast_lock_renew(mine.handle, "mine", 4, &lease, 1000), held_or_not);
+  expect("lock_adopt", holdfast_lock_adopt(mine.handle, "mine", 4, &lease, holdfast_task_ids()), held_or_not);
+  holdfast_holder holder{};
+  expect("lock_holder", holdfast_lock_holder(mine.handle, "mine", 4, &holder), held_or_not);
+  holdfast_lease other{};
+  expect("lock of a neighbour", mine.lock("theirs", &other), held_or_free);
+  expect("permits of a neighbour", mine.permits("theirs too", 1, &other), held_or_free);
+  if (mine.lock("passing", &other) == HOLDFAST_OK) expect_ok("unlock", mine.unlock("passing", &other));
+  if (mine.write("passing too", &other) == HOLDFAST_OK) {
+    expect_ok("permits_keep", holdfast_permits_keep(mine.handle, "passing too", 11, &other, 1));
+    expect_ok("unlock of a writer", mine.unlock("passing too", &other));
   }
+  expect("no permits", mine.permits("none", 0, &other), {HOLDFAST_INVALID});
+}
+const char* give_back(const char* key, int given, holdfast_lease* by, int (*take)(holdfast_lease*)) {
+  holdfast_lease second{};
+  if (given == HOLDFAST_OK)
+    if (const int released = mine.unlock(key, by); released != HOLDFAST_OK)
+      return failed("unlock of what was given while calls failed", released);
+  if (const int taken = take(&second); taken != HOLDFAST_OK)
+    return failed("to take what was not given, or was given back", taken);
+  return mine.unlock(key, &second) == HOLDFAST_OK ? "" : say("it cannot be given back");
+}
+const char* settle_locks() {
+  if (mine.handle == nullptr) return settle();
+  const char* wrong =
+      give_back("mine", code, &lease, [](holdfast_lease* next) { return mine.lock_soon("mine", next); });
+  if (*wrong != '\0') return wrong;
+  wrong = give_back("mine too", other_code, &permits,
+                    [](holdfast_lease* next) { return mine.permits("mine too", 3, next); });
+  return *wrong != '\0' ? wrong : settle();
+}
 
-  // The same in a process with several threads: others may be inside the dictionary, so it is freed only when the
-  // kernel has passed a barrier in each. The next removal frees what stayed where the kernel refused that.
-  static void prepare_remove_among_threads() {
-    open();
-    mine().parker = holdfast_parker_new();
-    if (mine().parker != nullptr) holdfast_parker_fd(mine().parker);  // starts the wake thread
+// All that a parker can do; what could be made is closed when nothing fails.
+void act_parkers() {
+  const auto wait_for_lock = [](const char* key) {
+    holdfast_lease none{};
+    expect("lock_wait", holdfast_lock_wait(mine.handle, key, std::strlen(key), 0, &wait, &none),
+           {HOLDFAST_OK, HOLDFAST_LOCKED});
+  };
+  const auto leave = [](const char* key) {
+    expect_ok("lock_leave", holdfast_lock_leave(mine.handle, key, std::strlen(key), parker, wait.waiter));
+  };
+  parker = holdfast_parker_new();
+  if (parker == nullptr) return;
+  wait.parker = parker;
+  wait.waiter = holdfast_waiter_open(parker);
+  wait.task = holdfast_task_ids();
+  wait.holds = 1;
+  holdfast_parker_fd(parker);
+  holdfast_parker_timer(parker, 0.001);
+  if (is_memory_short) {  // a socket whose removal fails too would stay
+    char path[HOLDFAST_PATH_MAX];
+    expect_ok("parker_listen", holdfast_parker_listen(parker, path, sizeof path));
   }
-  static const char* settle_remove_among_threads() {
-    mine().dict.open(kNames[kIndex], kMutexes[kIndex]);
-    if (const int code = holdfast_remove(kNames[kIndex], std::strlen(kNames[kIndex])); code != HOLDFAST_OK)
-      return failed("a removal", code);
-    return settle();
+  if (wait.waiter == 0) return;
+  wait_for_lock("theirs");
+  std::uint32_t woken = 0;
+  holdfast_value keys{};
+  expect("deadlock_keys", holdfast_deadlock_keys(parker, wait.waiter, &keys, &woken), {HOLDFAST_NOT_FOUND});
+  holdfast_parker_sleep(parker, 0.005, &woken, 1);
+  wait_for_lock("theirs");
+  leave("theirs");
+  std::uint64_t grant = 0;
+  expect("lock_watch", holdfast_lock_watch(mine.handle, "theirs", 6, &wait, &grant), {HOLDFAST_OK, HOLDFAST_LOCKED});
+  leave("theirs");
+  holdfast_lease none{};
+  expect("permits_wait",
+         holdfast_permits_wait(mine.handle, "theirs too", 10, HOLDFAST_SEMAPHORE, 1, 3, 0, &wait, &none),
+         {HOLDFAST_OK, HOLDFAST_LOCKED});
+  leave("theirs too");
+  holdfast_parker_fd(parker);
+}
+void close_parker() {
+  if (parker != nullptr && wait.waiter != 0) {
+    holdfast_lock_leave(mine.handle, "theirs", 6, parker, wait.waiter);
+    holdfast_lock_leave(mine.handle, "theirs too", 10, parker, wait.waiter);
+    holdfast_waiter_close(parker, wait.waiter);
   }
+  holdfast_parker_free(parker);
+}
+const char* settle_parkers() {
+  close_parker();
+  return settle();
+}
 
-  // A child that is forked while calls fail, in which they go on to fail.
-  static void act_fork() {
-    const Dict& dict = mine().dict;
-    mine().child = ::fork();
-    if (mine().child == 0) {
-      holdfast_lease lease{};
-      dict.set("stored", "by the child");
-      if (dict.lock("of the child", &lease) == HOLDFAST_OK) dict.unlock("of the child", &lease);
-      dict.lock("left by the child", &lease);
-      ::_exit(0);
-    }
-    dict.set("key", "value");
-    int status = 0;
-    while (mine().child > 0 && ::waitpid(mine().child, &status, 0) != mine().child) {
-    }
-    mine().code = mine().child > 0 ? status : 0;
-  }
-  static const char* settle_fork() {
-    if (mine().code != 0) return say("the child ended with status %d", mine().code);
-    holdfast_lease lease{};
-    for (const char* key : {"of the child", "left by the child"}) {
-      if (const int code = mine().dict.lock_soon(key, &lease); code != HOLDFAST_OK)
-        return failed("a lock of a child that is dead", code);
-      if (mine().dict.unlock(key, &lease) != HOLDFAST_OK) return say("it cannot be given back");
-    }
-    return settle();
-  }
+// Waits in a call, for what another holds or held: what is given is held, and what is not leaves no trace.
+void act_blocking() {
+  const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
+  expect("lock", code = holdfast_lock(mine.handle, "theirs", 6, 0.005, 0, &lease), held_or_free);
+  const holdfast_request request =
+      HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .timeout = 0.005, .want = 1, .total = 3, .why = "because");
+  expect("acquire", other_code = holdfast_acquire(mine.handle, "theirs too", 10, &request, &permits), held_or_free);
+}
+const char* settle_blocking() {
+  if (mine.handle == nullptr) return settle();
+  if (code == HOLDFAST_OK && mine.unlock("theirs", &lease) != HOLDFAST_OK)
+    return say("the lock that was waited for cannot be given back");
+  if (other_code == HOLDFAST_OK && mine.unlock("theirs too", &permits) != HOLDFAST_OK)
+    return say("the permit that was waited for cannot be given back");
+  return settle();
+}
 
-  // A full dictionary, locks of the dead in it, and no room but for what is evicted.
-  static void prepare_evict() {
-    open();
-    const pid_t child = ::fork();
-    if (child == 0) {
-      holdfast_lease lease{};
-      char key[32];
-      for (int i = 0; i < 50; ++i) {
-        std::snprintf(key, sizeof key, "of the dead %d", i);
-        mine().dict.lock(key, &lease);
-      }
-      ::_exit(0);
-    }
-    int status = 0;
-    while (child > 0 && ::waitpid(child, &status, 0) != child) {
-    }
-    fill(HOLDFAST_SAFE_SET, "full", 2000);
+// Removed and made anew, while calls fail.
+void act_remove() {
+  mine.lock("removed with it", &lease);
+  code = holdfast_remove(kNames[mutex], std::strlen(kNames[mutex]));
+  mine.set("key", "value");
+  open();
+  mine.unlock("removed with it", &lease);
+}
+
+// The same in a process with several threads: others may be inside the dictionary, so it is freed only when the kernel
+// has passed a barrier in each. The next removal frees what stayed where the kernel refused that.
+void prepare_remove_among_threads() {
+  open();
+  parker = holdfast_parker_new();
+  if (parker != nullptr) holdfast_parker_fd(parker);  // starts the wake thread
+}
+const char* settle_remove_among_threads() {
+  open();
+  if (const int removed = holdfast_remove(kNames[mutex], std::strlen(kNames[mutex])); removed != HOLDFAST_OK)
+    return failed("a removal", removed);
+  return settle();
+}
+
+/// The status of the child, or 0 where there is none.
+int reap(pid_t child) {
+  int status = 0;
+  while (child > 0 && ::waitpid(child, &status, 0) != child) {
   }
-  static void fill(int op, const char* prefix, int count) {
+  return status;
+}
+
+// A child that is forked while calls fail, in which they go on to fail.
+void act_fork() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    mine.set("stored", "by the child");
+    if (mine.lock("of the child", &lease) == HOLDFAST_OK) mine.unlock("of the child", &lease);
+    mine.lock("left by the child", &lease);
+    ::_exit(0);
+  }
+  mine.set("key", "value");
+  code = reap(child);
+}
+const char* settle_fork() {
+  if (code != 0) return say("the child ended with status %d", code);
+  for (const char* key : {"of the child", "left by the child"}) {
+    if (const int taken = mine.lock_soon(key, &lease); taken != HOLDFAST_OK)
+      return failed("a lock of a child that is dead", taken);
+    if (mine.unlock(key, &lease) != HOLDFAST_OK) return say("it cannot be given back");
+  }
+  return settle();
+}
+
+// A full dictionary, locks of the dead in it, and no room but for what is evicted.
+void fill(int op, const char* prefix, int count) {
+  char key[32];
+  for (int i = 0; i < count; ++i) {
+    std::snprintf(key, sizeof key, "%s %d", prefix, i);
+    if (mine.set(key, "some value that takes a little room in the dictionary", op) == HOLDFAST_NO_MEMORY) break;
+  }
+}
+void prepare_evict() {
+  open();
+  const pid_t child = ::fork();
+  if (child == 0) {
     char key[32];
-    for (int i = 0; i < count; ++i) {
-      std::snprintf(key, sizeof key, "%s %d", prefix, i);
-      if (mine().dict.set(key, "some value that takes a little room in the dictionary", op) == HOLDFAST_NO_MEMORY)
-        break;
+    for (int i = 0; i < 50; ++i) {
+      std::snprintf(key, sizeof key, "of the dead %d", i);
+      mine.lock(key, &lease);
     }
+    ::_exit(0);
   }
-  static void act_evict() {
-    const Dict& dict = mine().dict;
-    fill(HOLDFAST_SET, "more", 4);
-    mine().code = dict.lock("mine", &mine().lease);
-    mine().other_code = dict.permits("mine too", 2, &mine().permits);
-    std::uint32_t count = 0;
-    holdfast_flush_all(dict.handle);
-    holdfast_flush_expired(dict.handle, 0, &count);
-    fill(HOLDFAST_SET, "again", 4);
-  }
-  static const char* settle_evict() {
-    holdfast_flush_all(mine().dict.handle);
-    std::uint32_t count = 0;
-    holdfast_flush_expired(mine().dict.handle, 0, &count);
-    mine().dict.unlock("mine", &mine().lease);
-    mine().dict.unlock("mine too", &mine().permits);
-    return settle();
-  }
-};
+  reap(child);
+  fill(HOLDFAST_SAFE_SET, "full", 2000);
+}
+void act_evict() {
+  fill(HOLDFAST_SET, "more", 4);
+  code = mine.lock("mine", &lease);
+  other_code = mine.permits("mine too", 2, &permits);
+  std::uint32_t count = 0;
+  holdfast_flush_all(mine.handle);
+  holdfast_flush_expired(mine.handle, 0, &count);
+  fill(HOLDFAST_SET, "again", 4);
+}
+const char* settle_evict() {
+  holdfast_flush_all(mine.handle);
+  std::uint32_t count = 0;
+  holdfast_flush_expired(mine.handle, 0, &count);
+  mine.unlock("mine", &lease);
+  mine.unlock("mine too", &permits);
+  return settle();
+}
 
 // A dictionary of several shards: its memory is reserved as it is used. A change that fails for want of memory has
 // changed nothing.
-Dict large;
 int stored[200];
 
-void open_large() { large.open("large", HOLDFAST_MUTEX_FUTEX, std::uint64_t{4} << 20); }
+int open_large() { return mine.open("large", HOLDFAST_MUTEX_FUTEX, std::uint64_t{4} << 20); }
+void prepare_large() { open_large(); }
 void act_large() {
   char key[32];
   for (int i = 0; i < 200; ++i) {
     std::snprintf(key, sizeof key, "large %d", i % 100);
-    stored[i] = large.set(key, i < 100 ? "first" : "second");
+    stored[i] = mine.set(key, i < 100 ? "first" : "second");
   }
   std::uint32_t count = 0;
-  holdfast_flush_expired(large.handle, 0, &count);
+  holdfast_flush_expired(mine.handle, 0, &count);
 }
 const char* settle_large() {
-  if (const int code = large.open("large", HOLDFAST_MUTEX_FUTEX, std::uint64_t{4} << 20); code != HOLDFAST_OK)
-    return failed("open", code);
+  if (const int opened = open_large(); opened != HOLDFAST_OK) return failed("open", opened);
   char key[32];
   for (int i = 0; i < 100; ++i) {
     std::snprintf(key, sizeof key, "large %d", i);
     const char* const last = stored[i + 100] == HOLDFAST_OK ? "second" : stored[i] == HOLDFAST_OK ? "first" : nullptr;
-    if (last != nullptr && !large.has(key, last))
+    if (last != nullptr && !mine.has(key, last))
       return say("stores gave %d and %d, and it is not what it then must be", stored[i], stored[i + 100]);
-    if (last == nullptr && (large.has(key, "first") || large.has(key, "second")))
+    if (last == nullptr && (mine.has(key, "first") || mine.has(key, "second")))
       return say("a store gave %d, and it is there", stored[i]);
   }
   for (int i = 0; i < 3000; ++i) {
     std::snprintf(key, sizeof key, "settled %d", i);
-    if (const int code = large.set(key, "value"); code != HOLDFAST_OK) return failed("a store", code);
+    if (const int set = mine.set(key, "value"); set != HOLDFAST_OK) return failed("a store", set);
   }
   for (int i = 0; i < 3000; ++i) {
     std::snprintf(key, sizeof key, "settled %d", i);
-    if (!large.has(key, "value")) return say("what was stored is not there");
+    if (!mine.has(key, "value")) return say("what was stored is not there");
   }
   holdfast_stats stats{};
-  holdfast_dict_stats(large.handle, &stats);
+  holdfast_dict_stats(mine.handle, &stats);
   if (stats.repairs != 0 || stats.evictions != 0)
     return say("%llu repairs, %llu evictions", static_cast<unsigned long long>(stats.repairs),
                static_cast<unsigned long long>(stats.evictions));
-  return With<0>::settle();
+  return settle();
+}
+
+// The calls of a thread that has made none: nothing is allocated for it yet.
+std::atomic<bool> may_call{false};
+std::atomic<bool> has_called{false};
+pthread_t thread;
+
+void start_thread() {
+  open();
+  const auto call_all = [](void*) -> void* {
+    while (!may_call) ::sched_yield();
+    for (const auto act : {attach, act_values, act_parkers, act_blocking, act_locks}) act();
+    has_called = true;
+    return nullptr;
+  };
+  if (::pthread_create(&thread, nullptr, call_all, nullptr) != 0) ::_exit(1);
+}
+void let_thread_call() {
+  may_call = true;
+  while (!has_called) ::sched_yield();
+}
+const char* settle_thread() {
+  ::pthread_join(thread, nullptr);
+  close_parker();
+  return settle_locks();
 }
 
 void nothing() {}
 void enter() { holdfast_directory(); }
-void attach() {
-  holdfast_dict* dict = nullptr;
-  holdfast_attach("futex", 5, &dict);
-  holdfast_attach("file", 4, &dict);
-  holdfast_attach("declared", 8, &dict);
-}
-void open_all() {
-  With<0>::open();
-  With<1>::open();
-  With<2>::open();
-}
 void change_all() {
-  open_all();
-  for (const Done& one : done) one.dict.set("key", "value");
+  for (mutex = 0; mutex < kMutexCount; ++mutex) {
+    open();
+    mine.set("key", "value");
+  }
 }
 
+constexpr int kFutex = 1;
+constexpr int kSpin = 2;
+constexpr int kFile = 4;
+constexpr auto kNone = Neighbour::none;
+constexpr auto kAlive = Neighbour::alive;
+constexpr auto kDead = Neighbour::dead;
+
 constexpr Scenario kScenarios[] = {
-    {"enter", Neighbour::none, false, nothing, enter, With<0>::settle},
-    {"enter beside a neighbour", Neighbour::alive, false, nothing, enter, With<0>::settle},
-    {"enter after a neighbour", Neighbour::dead, false, nothing, enter, With<0>::settle},
-    {"open, mutex futex", Neighbour::none, false, nothing, With<0>::act_open, With<0>::settle},
-    {"open, mutex spin", Neighbour::none, false, nothing, With<1>::act_open, With<1>::settle},
-    {"open, mutex file", Neighbour::none, false, nothing, With<2>::act_open, With<2>::settle},
-    {"open a neighbour's, mutex futex", Neighbour::alive, false, enter, With<0>::act_open, With<0>::settle},
-    {"open a neighbour's, mutex file", Neighbour::alive, false, enter, With<2>::act_open, With<2>::settle},
-    {"attach", Neighbour::alive, false, enter, attach, With<0>::settle},
-    {"values, mutex futex", Neighbour::none, false, With<0>::prepare_values, With<0>::act_values,
-     With<0>::settle_values},
-    {"values, mutex spin", Neighbour::none, false, With<1>::prepare_values, With<1>::act_values,
-     With<1>::settle_values},
-    {"values, mutex file", Neighbour::none, false, With<2>::prepare_values, With<2>::act_values,
-     With<2>::settle_values},
-    {"locks, mutex futex", Neighbour::alive, false, With<0>::open, With<0>::act_locks, With<0>::settle_locks},
-    {"locks, mutex spin", Neighbour::alive, false, With<1>::open, With<1>::act_locks, With<1>::settle_locks},
-    {"locks, mutex file", Neighbour::alive, false, With<2>::open, With<2>::act_locks, With<2>::settle_locks},
-    {"locks of the dead, mutex futex", Neighbour::dead, false, With<0>::open, With<0>::act_locks,
-     With<0>::settle_locks},
-    {"locks of the dead, mutex file", Neighbour::dead, false, With<2>::open, With<2>::act_locks, With<2>::settle_locks},
-    {"parkers, mutex futex", Neighbour::alive, false, With<0>::open, With<0>::act_parkers, With<0>::settle_parkers},
-    {"parkers, mutex file", Neighbour::alive, false, With<2>::open, With<2>::act_parkers, With<2>::settle_parkers},
-    {"parkers and the dead", Neighbour::dead, false, With<0>::open, With<0>::act_parkers, With<0>::settle_parkers},
-    {"waits in calls, mutex futex", Neighbour::alive, false, With<0>::open, With<0>::act_blocking,
-     With<0>::settle_blocking},
-    {"waits in calls, mutex file", Neighbour::alive, false, With<2>::open, With<2>::act_blocking,
-     With<2>::settle_blocking},
-    {"waits in calls for the dead", Neighbour::dead, false, With<0>::open, With<0>::act_blocking,
-     With<0>::settle_blocking},
-    {"remove, mutex futex", Neighbour::none, false, With<0>::open, With<0>::act_remove, With<0>::settle},
-    {"remove, mutex file", Neighbour::none, false, With<2>::open, With<2>::act_remove, With<2>::settle},
-    {"remove among threads, mutex futex", Neighbour::none, false, With<0>::prepare_remove_among_threads,
-     With<0>::act_remove, With<0>::settle_remove_among_threads},
-    {"remove among threads, mutex file", Neighbour::none, false, With<2>::prepare_remove_among_threads,
-     With<2>::act_remove, With<2>::settle_remove_among_threads},
-    {"fork, mutex futex", Neighbour::none, false, With<0>::open, With<0>::act_fork, With<0>::settle_fork},
-    {"fork, mutex file", Neighbour::none, false, With<2>::open, With<2>::act_fork, With<2>::settle_fork},
-    {"evict, mutex futex", Neighbour::none, false, With<0>::prepare_evict, With<0>::act_evict, With<0>::settle_evict},
-    {"evict, mutex file", Neighbour::none, false, With<2>::prepare_evict, With<2>::act_evict, With<2>::settle_evict},
-    {"memory as it is used", Neighbour::none, false, open_large, act_large, settle_large},
-    {"exit", Neighbour::none, true, change_all, nothing, With<0>::settle},
-    {"exit beside a neighbour", Neighbour::alive, true, change_all, nothing, With<0>::settle},
+    {"enter", kFutex, kNone, nothing, enter, settle},
+    {"enter beside a neighbour", kFutex, kAlive, nothing, enter, settle},
+    {"enter after a neighbour", kFutex, kDead, nothing, enter, settle},
+    {"open", kFutex | kSpin | kFile, kNone, nothing, act_open, settle},
+    {"open a neighbour's", kFutex | kFile, kAlive, enter, act_open, settle},
+    {"attach", kFutex, kAlive, enter, attach, settle},
+    {"values", kFutex | kSpin | kFile, kNone, prepare_values, act_values, settle_values},
+    {"locks", kFutex | kSpin | kFile, kAlive, open, act_locks, settle_locks},
+    {"locks of the dead", kFutex | kFile, kDead, open, act_locks, settle_locks},
+    {"parkers", kFutex | kFile, kAlive, open, act_parkers, settle_parkers},
+    {"parkers and the dead", kFutex, kDead, open, act_parkers, settle_parkers},
+    {"waits in calls", kFutex | kFile, kAlive, open, act_blocking, settle_blocking},
+    {"waits in calls for the dead", kFutex, kDead, open, act_blocking, settle_blocking},
+    {"remove", kFutex | kFile, kNone, open, act_remove, settle},
+    {"remove among threads", kFutex | kFile, kNone, prepare_remove_among_threads, act_remove,
+     settle_remove_among_threads},
+    {"fork", kFutex | kFile, kNone, open, act_fork, settle_fork},
+    {"evict", kFutex | kFile, kNone, prepare_evict, act_evict, settle_evict},
+    {"memory as it is used", kFutex, kNone, prepare_large, act_large, settle_large},
+    {"a new thread", kFutex, kAlive, start_thread, let_thread_call, settle_thread},
+    {"exit", kFutex, kNone, change_all, nothing, settle, true},
+    {"exit beside a neighbour", kFutex, kAlive, change_all, nothing, settle, true},
 };
+
+void prepare(const Scenario& scenario, int with_mutex, bool without_memory) {
+  mutex = with_mutex;
+  is_memory_short = without_memory;
+  scenario.prepare();
+}
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Module holdfast_faults_module = {
-    kScenarios, sizeof kScenarios / sizeof *kScenarios, hold_things, judge_beside_victim, judge_after_victim};
+    kScenarios, std::size(kScenarios), prepare, hold_things, judge_beside_victim, judge_after_victim};
 
 }  // namespace holdfast::faults

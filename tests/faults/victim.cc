@@ -102,12 +102,13 @@ void report_and_wait(int socket) {
   }
 }
 
-void be_victim(int socket, const Scenario& scenario, const Case& one, Shared& shared) {
+void be_victim(int socket, const Module& module, const Case& one, Shared& shared) {
+  const Scenario& scenario = module.scenarios[one.scenario];
   const bool of_calls = one.kind == Kind::calls;
   const auto arm = [&] { of_calls ? arm_calls() : follow(&shared.plan); };
   const auto disarm = [&] { of_calls ? disarm_calls() : follow(nullptr); };
   if (of_calls && ask_about_calls(socket) != 0) return tell(shared, "seccomp refuses notifications");
-  scenario.prepare();
+  module.prepare(scenario, one.mutex, !of_calls);
   report_and_wait(socket);
   arm();
   scenario.act();
@@ -216,7 +217,7 @@ class Run {
  private:
   std::string problem(Outcome& outcome) {
     if (scenario_.neighbour != Neighbour::none && !start_neighbour()) return "the neighbour has nothing";
-    victim_ = std::make_unique<Process>([this](int socket) { be_victim(socket, scenario_, one_, shared_); });
+    victim_ = std::make_unique<Process>([this](int socket) { be_victim(socket, module_, one_, shared_); });
     if (one_.kind == Kind::calls && !get_listener()) return "no notifications of seccomp here";
     if (std::string wrong = wait_for(*victim_, "before anything fails"); !wrong.empty()) return wrong;
     if (scenario_.neighbour == Neighbour::dead) neighbour_->end();

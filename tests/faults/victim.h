@@ -14,7 +14,8 @@ enum class Kind { allocations, calls };
 
 struct Case {
   Kind kind = Kind::allocations;
-  int scenario = 0;
+  std::size_t scenario = 0;
+  int mutex = 0;
   std::uint64_t first = 0;    // which fails; 0: none
   bool from_then_on = false;  // all after it too
   bool other = false;         // calls: with the other of their two errors

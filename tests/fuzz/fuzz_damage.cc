@@ -4,7 +4,7 @@
 
 #include "damage/box.h"
 #include "damage/places.h"
-#include "dict/audit.h"
+#include "dict/repair.h"
 #include "fuzz/world_of_one.h"
 #include "support/shard_check.h"
 

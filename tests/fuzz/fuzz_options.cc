@@ -87,18 +87,19 @@ void open_with(Input& input) {
   call_limit()("remove", [&] { return holdfast_remove(name.data(), name.size()); });
 }
 
-void parse_commands(const std::string& text) {
+void parse_commands(const std::string& text) try {
+  static const cli::Subcommand kRun{"run", "", "", "", "", nullptr};
   std::vector<std::string> arguments;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     arguments.push_back(text.substr(at, end - at));
     at = end + 1;
   }
-  const auto parsed = cli::parse_run_options(arguments);
-  const auto* const options = std::get_if<cli::RunOptions>(&parsed);
-  if (options == nullptr) return;
-  require(options->workers >= 1 && options->workers <= cli::kWorkersMax, "a number of workers out of its range");
-  require(options->grace.count() >= 0 && options->grace.count() <= cli::kGraceMax, "a time of grace out of its range");
+  cli::Arguments command_line(kRun, arguments);
+  const cli::RunOptions options = cli::read_run_options(command_line);
+  require(options.workers >= 1 && options.workers <= cli::kWorkersMax, "a number of workers out of its range");
+  require(options.grace.count() >= 0 && options.grace.count() <= cli::kGraceMax, "a time of grace out of its range");
+} catch (const cli::Exit&) {  // it was refused
 }
 
 }  // namespace

@@ -19,8 +19,6 @@
 namespace holdfast::test {
 namespace {
 
-using testing::HasSubstr;
-
 constexpr const char* kRefusal = "was deleted, moved or replaced while processes used it, and they still do";
 
 class IdentityName : public testing::TestWithParam<bool> {
@@ -36,23 +34,21 @@ class IdentityName : public testing::TestWithParam<bool> {
   }
   /// Nobody else gets it as long as the holder lives, and afterwards somebody does.
   void expect_one_holder() {
-    {
-      Child newcomer(take_part);
-      EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
-    }
+    expect_refused(take_part, kRefusal);
     EXPECT_EQ(holder_.ask("held"), "yes");
     holder_.kill_and_wait();
     Started next("ready", take_part);
     EXPECT_EQ(next.ask("lock"), "ok");
   }
 
-  /// The only one, as there is one dictionary.
-  std::string file_of_names() const {
+  std::vector<std::string> files_of_names() const {
+    std::vector<std::string> files;
     for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
-      if (is_name_file(entry.path().filename().string())) return entry.path();
-    ADD_FAILURE() << "there is no file of names";
-    return "";
+      if (is_name_file(entry.path().filename().string())) files.push_back(entry.path());
+    return files;
   }
+  /// The only one, as there is one dictionary.
+  std::string file_of_names() const { return files_of_names().at(0); }
 
   const ScratchDirectory directory_;
   const std::string file_ = directory_ / "dict.dict";
@@ -68,8 +64,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file) {
 }
 
 TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_a_copy_of_it_replaced) {
-  std::filesystem::copy_file(file_, file_ + ".copy");
-  ASSERT_EQ(::rename((file_ + ".copy").c_str(), file_.c_str()), 0);
+  replace_by_copy(file_);
   expect_one_holder();
 }
 
@@ -97,19 +92,13 @@ TEST_P(IdentityName, is_kept_for_a_forked_child_that_inherited_the_file) {
   parent_process.kill_and_wait();
   holder_.kill_and_wait();
   ASSERT_EQ(::unlink(file_.c_str()), 0);
-  {
-    Child newcomer(take_part);
-    EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
-  }
+  expect_refused(take_part, kRefusal);
   ::kill(child, SIGKILL);
 }
 
 TEST_P(IdentityName, comes_back_with_the_file) {
   ASSERT_EQ(::rename(file_.c_str(), (directory_ / "away").c_str()), 0);
-  {
-    Child newcomer(take_part);
-    EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
-  }
+  expect_refused(take_part, kRefusal);
   ASSERT_EQ(::rename((directory_ / "away").c_str(), file_.c_str()), 0);
   Started newcomer("ready", take_part);
   EXPECT_EQ(newcomer.ask("lock"), "locked");
@@ -119,10 +108,7 @@ TEST_P(IdentityName, comes_back_with_the_file) {
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_though_the_file_of_names_was_deleted_too) {
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   ASSERT_EQ(::unlink(file_of_names().c_str()), 0);
-  {
-    Child newcomer(take_part);
-    EXPECT_THAT(newcomer.hear(), HasSubstr("was deleted, moved or replaced while processes used this directory"));
-  }
+  expect_refused(take_part, "was deleted, moved or replaced while processes used this directory");
   EXPECT_EQ(holder_.ask("held"), "yes");
   holder_.kill_and_wait();
   Started next("ready", take_part);
@@ -149,20 +135,15 @@ TEST_P(IdentityPersistentName, needs_no_file_of_names_to_be_removed) {
   ::unlink(names.c_str());
   Started remover("ok", [this](Channel& parent) {
     const std::string said = in_words(holdfast_remove("dict", 4));
-    for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
-      if (is_name_file(entry.path().filename().string())) parent.say("made " + entry.path().string());
-    parent.say(said);
+    parent.say(files_of_names().empty() ? said : "made " + file_of_names());
     parent.hear();
     return 0;
   });
 }
 
 TEST_P(IdentityName, is_kept_though_the_file_of_names_was_replaced) {
-  const std::string names = file_of_names();
-  std::filesystem::copy_file(names, names + ".copy");
-  ASSERT_EQ(::rename((names + ".copy").c_str(), names.c_str()), 0);
-  Child newcomer(take_part);
-  EXPECT_THAT(newcomer.hear(), HasSubstr("names-"));
+  replace_by_copy(file_of_names());
+  expect_refused(take_part, "names-");
   EXPECT_EQ(holder_.ask("held"), "yes");
 }
 
@@ -175,13 +156,11 @@ TEST_P(IdentityName, is_kept_though_another_file_of_names_was_moved_there) {
     parent.hear();
     return 0;
   });
-  std::string another;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_.path()))
-    if (is_name_file(entry.path().filename().string()) && entry.path() != names) another = entry.path();
-  ASSERT_EQ(::rename(another.c_str(), names.c_str()), 0) << another;
+  std::vector<std::string> others = files_of_names();
+  std::erase(others, names);
+  ASSERT_EQ(::rename(others.at(0).c_str(), names.c_str()), 0) << others[0];
   ASSERT_EQ(::unlink(file_.c_str()), 0);
-  Child newcomer(take_part);
-  EXPECT_THAT(newcomer.hear(), HasSubstr("names-"));
+  expect_refused(take_part, "names-");
   EXPECT_EQ(holder_.ask("held"), "yes");
 }
 
@@ -210,8 +189,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_rem
   Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");
   ASSERT_EQ(::unlink(file_.c_str()), 0);
-  Child newcomer(take_part);
-  EXPECT_THAT(newcomer.hear(), HasSubstr(kRefusal));
+  expect_refused(take_part, kRefusal);
   EXPECT_EQ(second.ask("held"), "yes");
 }
 

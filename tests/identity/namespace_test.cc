@@ -20,12 +20,6 @@ namespace {
 
 using testing::HasSubstr;
 
-#ifdef CLONE_NEWTIME
-constexpr int kNewTime = CLONE_NEWTIME;
-#else
-constexpr int kNewTime = 0x80;
-#endif
-
 bool write_to(const char* path, const std::string& text) {
   const platform::FileDescriptor fd(::open(path, O_WRONLY));
   return fd && ::write(fd.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());

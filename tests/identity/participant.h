@@ -1,8 +1,11 @@
 // Processes that do what they are told with a lock of the dictionary "dict".
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -10,6 +13,12 @@
 #include "support/process.h"
 
 namespace holdfast::test {
+
+#ifdef CLONE_NEWTIME
+inline constexpr int kNewTime = CLONE_NEWTIME;
+#else
+inline constexpr int kNewTime = 0x80;
+#endif
 
 /// Answers of a code: its text, or the sentence where there is one.
 inline std::string in_words(int code) {
@@ -44,6 +53,18 @@ inline int obey(Channel& parent, const Options& options = {}) {
       return 0;
     }
   }
+}
+
+/// A newcomer does not get in, and says why.
+inline void expect_refused(const std::function<int(Channel&)>& newcomer, const std::string& why) {
+  Child child(newcomer);
+  EXPECT_THAT(child.hear(), testing::HasSubstr(why));
+}
+
+/// Puts a copy in the place of the file.
+inline void replace_by_copy(const std::string& file) {
+  std::filesystem::copy_file(file, file + ".copy");
+  std::filesystem::rename(file + ".copy", file);
 }
 
 /// The lock that `holder` has is not to be had by `other` until it is given back; then `other` has it.

@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -72,8 +71,7 @@ TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_
     Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
     ASSERT_EQ(::unlink((directory_ / "processes").c_str()), 0);
-    Child newcomer(body);
-    EXPECT_THAT(newcomer.hear(), HasSubstr("is used by processes that entered by another process table"));
+    expect_refused(body, "is used by processes that entered by another process table");
     EXPECT_EQ(holder.ask("held"), "yes");
     EXPECT_EQ(holder.ask("unlock"), "ok");
     // A child of the old world's, without an identity yet, is told.
@@ -100,11 +98,8 @@ TEST_F(IdentityWorld, what_a_world_that_is_gone_left_in_a_persistent_dictionary_
 TEST_F(IdentityWorld, a_copy_of_the_table_is_not_the_table) {
   Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("lock"), "ok");
-  const std::string table = directory_ / "processes";
-  std::filesystem::copy_file(table, table + ".copy");
-  ASSERT_EQ(::rename((table + ".copy").c_str(), table.c_str()), 0);
-  Child newcomer(obey_one_that_persists);
-  EXPECT_THAT(newcomer.hear(), HasSubstr("is used by processes that entered by another process table"));
+  replace_by_copy(directory_ / "processes");
+  expect_refused(obey_one_that_persists, "is used by processes that entered by another process table");
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
@@ -209,11 +204,6 @@ TEST_F(IdentityWorld, a_child_in_another_time_namespace_reads_but_takes_nothing)
   Started outer("ok", [](Channel& parent) {
     Dict dict("dict");
     parent.say(in_words(dict.set("other", "there")));
-#ifdef CLONE_NEWTIME
-    constexpr int kNewTime = CLONE_NEWTIME;
-#else
-        constexpr int kNewTime = 0x80;
-#endif
     if (::unshare(kNewTime) != 0) {
       parent.say(std::string("skip: ") + std::strerror(errno));
       return 0;
@@ -329,8 +319,7 @@ TEST_F(IdentityWorld, a_dictionary_with_an_overwritten_seed_is_opened_by_nobody_
   ASSERT_EQ(holder.ask("lock"), "ok");
   constexpr std::size_t kSeedOffset = 120;
   write_word("dict.dict", kSeedOffset, read_word("dict.dict", kSeedOffset) + 1);
-  Child newcomer(obey_as_ever);
-  EXPECT_THAT(newcomer.hear(), HasSubstr("the seed of its hash was overwritten"));
+  expect_refused(obey_as_ever, "the seed of its hash was overwritten");
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <functional>
 #include <string>
 
 #include "base/token.h"
@@ -34,6 +35,30 @@ class OneSlot {
   int fd_;
 };
 
+using Body = std::function<int(Channel&)>;
+
+/// Opens the dictionary, says what is found, and stays.
+Body with_dict(const Options& options, const std::function<std::string(Dict&)>& find) {
+  return [=](Channel& parent) {
+    Dict dict("dict", options);
+    parent.say(find(dict));
+    parent.hear();
+    return dict.status;
+  };
+}
+std::string code_of(Dict& dict) { return holdfast_code_text(dict.status); }
+std::string ready_or_not(Dict& dict) { return dict.status == HOLDFAST_OK ? "ready" : holdfast_error(); }
+
+/// Enters, and is held the next time that it comes there.
+Body held_at(const std::string& place, const Body& body) {
+  return [=](Channel& parent) {
+    if (holdfast_directory() == nullptr) return 1;
+    pause_at(place, parent);
+    return body(parent);
+  };
+}
+int remove_it(Channel&) { return holdfast_remove("dict", 4); }
+
 class InterleaveEnter : public testing::Test {
  protected:
   /// Takes the lock for good and says which slot it has.
@@ -55,15 +80,10 @@ class InterleaveEnter : public testing::Test {
     }
     return 0;
   }
-  /// Opens the dictionary, is held where its file would get its name, and says whether it got that of another.
-  static int open(Channel& parent) {
-    if (holdfast_directory() == nullptr) return 1;
-    pause_at("new_file.publish", parent);
-    Dict dict("dict");
-    parent.say(dict.get("value") == text("there") ? "attached" : holdfast_error());
-    parent.hear();
-    return 0;
-  }
+  /// Is held where the file would get its name, and says whether it got that of another.
+  const Body open = held_at("new_file.publish", with_dict({}, [](Dict& dict) {
+                              return dict.get("value") == text("there") ? "attached" : holdfast_error();
+                            }));
   static int enter(Channel& parent) {
     pause_at("enter.record_locked", parent);
     parent.say(holdfast_directory() != nullptr ? "entered" : holdfast_error());
@@ -148,11 +168,7 @@ TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_gives_larger_numbers
 // Its users see it as removed from the first step on; the name goes with the second.
 TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leaves_name_and_world_usable) {
   Started user("ready", look);
-  Started remover("at remove.retired", [](Channel& parent) {
-    if (holdfast_directory() == nullptr) return 1;
-    pause_at("remove.retired", parent);
-    return holdfast_remove("dict", 4);
-  });
+  Started remover("at remove.retired", held_at("remove.retired", remove_it));
   remover.kill_and_wait();
   Started next("ready", look);
   EXPECT_EQ(next.ask("try"), "ok");
@@ -160,40 +176,20 @@ TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leave
 
 // The removal found no file of names, and the user has made it meanwhile.
 TEST_F(InterleaveEnter, a_dictionary_that_is_opened_while_its_removal_begins_keeps_nobody_from_its_name) {
-  const auto persistent = [](Channel& parent) {
-    const Dict dict("dict", {.persist = true});
-    parent.say(dict.status == HOLDFAST_OK ? "ready" : holdfast_error());
-    parent.hear();
-    return 0;
-  };
+  const Body persistent = with_dict({.persist = true}, ready_or_not);
   Started("ready", persistent).kill_and_wait();
   for (std::size_t number = 0; number < kNameFiles; ++number) ::unlink((directory_ / name_file_name(number)).c_str());
-  Started remover("at remove.prepared", [](Channel& parent) {
-    if (holdfast_directory() == nullptr) return 1;
-    pause_at("remove.prepared", parent);
-    return holdfast_remove("dict", 4);
-  });
+  Started remover("at remove.prepared", held_at("remove.prepared", remove_it));
   Started user("ready", persistent);
   remover.say("go on");
   EXPECT_EQ(remover.wait(), HOLDFAST_OK);
   Started next("ready", persistent);
 }
 
-/// Opens a kept dictionary of that size and says how that went.
-int keep(Channel& parent, std::uint64_t size) {
-  const Dict dict("dict", {.size = size, .kept = true});
-  parent.say(holdfast_code_text(dict.status));
-  parent.hear();
-  return dict.status;
-}
-int keep_small(Channel& parent) { return keep(parent, 65536); }
-int keep_large(Channel& parent) { return keep(parent, 131072); }
-/// The same, and is held where it has the file alone, and knows that no process uses it.
-int keep_large_slowly(Channel& parent) {
-  if (holdfast_directory() == nullptr) return 1;
-  pause_at("unused.judged", parent);
-  return keep_large(parent);
-}
+const Body keep_small = with_dict({.size = 65536, .kept = true}, code_of);
+const Body keep_large = with_dict({.size = 131072, .kept = true}, code_of);
+/// Is held where it has the file alone, and knows that no process uses it.
+const Body keep_large_slowly = held_at("unused.judged", keep_large);
 
 TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_it_as_it_was) {
   Started("ok", keep_small).kill_and_wait();
@@ -215,27 +211,17 @@ TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced
 }
 
 /// Opens that kept dictionary for good, and stores something.
-int keep_small_for_good(Channel& parent) {
-  Dict dict("dict", {.size = 65536, .persist = true});
-  parent.say(dict.set("value", "there") == HOLDFAST_OK ? "stored" : holdfast_error());
-  parent.hear();
-  return dict.status;
-}
+const Body keep_small_for_good = with_dict({.size = 65536, .persist = true}, [](Dict& dict) {
+  return dict.set("value", "there") == HOLDFAST_OK ? "stored" : holdfast_error();
+});
 /// Opens what there is, and says what it finds.
-int find_small(Channel& parent) {
-  Dict dict("dict", {.size = 65536, .kept = true});
-  parent.say(dict.get("value") == text("there") ? "found" : holdfast_code_text(dict.status));
-  parent.hear();
-  return dict.status;
-}
+const Body find_small = with_dict({.size = 65536, .kept = true}, [](Dict& dict) {
+  return dict.get("value") == text("there") ? "found" : holdfast_code_text(dict.status);
+});
 
 TEST_F(InterleaveEnter, a_dictionary_that_somebody_asks_to_keep_for_good_is_not_replaced_by_who_looked_before) {
   Started("ok", keep_small).kill_and_wait();
-  Started replacer("at unused.found", [](Channel& parent) {
-    if (holdfast_directory() == nullptr) return 1;
-    pause_at("unused.found", parent);
-    return keep_large(parent);
-  });
+  Started replacer("at unused.found", held_at("unused.found", keep_large));
   Started("stored", keep_small_for_good).kill_and_wait();
   replacer.say("go on");
   EXPECT_EQ(replacer.hear(), "mismatch");

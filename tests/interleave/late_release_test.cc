@@ -10,7 +10,7 @@
 
 #include "dict/guard.h"
 #include "interleave/failpoint.h"
-#include "lock/late_release.h"
+#include "lock/release.h"
 #include "support/dict.h"
 #include "support/started.h"
 

@@ -77,11 +77,11 @@ class InterleaveLock : public testing::Test {
   }
   /// A process that holds the lock for `exptime` seconds, and is held on its way to release it.
   static Started releaser(double exptime = 0) {
-    return {"at quiet.checked", [exptime](Channel& parent) {
+    return {"at fast_path.checked", [exptime](Channel& parent) {
               TheDict dict;
               if (!dict.make_lock()) return 1;
               if (dict.try_lock("key", exptime) != HOLDFAST_OK) return 2;
-              pause_at("quiet.checked", parent);
+              pause_at("fast_path.checked", parent);
               parent.say(holdfast_code_text(dict.unlock("key")));
               parent.hear();
               return 0;
@@ -135,7 +135,7 @@ class InterleaveLock : public testing::Test {
 // --- before the compare-and-swap ---
 
 TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_does_not_take_the_lock_in_its_place) {
-  Started taker = taker_at("quiet.glimpsed");
+  Started taker = taker_at("fast_path.found");
   Started other("has another", [](Channel& parent) {
     TheDict dict;
     const LockFields* const before = &dict.lock("key");
@@ -160,7 +160,7 @@ TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_does_not_take_the_
 
 // Fails if the taker does not look at the epoch once more, or leaves the value as it made it.
 TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_takes_no_value_of_the_same_bits_for_it) {
-  Started taker = taker_at("quiet.glimpsed");
+  Started taker = taker_at("fast_path.found");
   meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(taker.ask("go on"), "ok");
   meanwhile([](TheDict& dict) {
@@ -193,10 +193,10 @@ TEST_F(InterleaveLock, a_release_of_a_lock_that_moved_meanwhile_releases_it_wher
 }
 
 TEST_F(InterleaveLock, a_release_after_which_the_lock_is_moved_and_taken_is_one) {
-  Started owner("at quiet.released", [](Channel& parent) {
+  Started owner("at fast_path.released", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock() || dict.try_lock("key") != HOLDFAST_OK) return 1;
-    pause_at("quiet.released", parent);
+    pause_at("fast_path.released", parent);
     parent.say(holdfast_code_text(dict.unlock("key")));
     parent.hear();
     return 0;
@@ -251,7 +251,7 @@ TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
 // --- between the compare-and-swap and the end of the grant ---
 
 TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
-  Started taker = taker_at("quiet.taken");
+  Started taker = taker_at("fast_path.taken");
   taker.kill_and_wait();
   meanwhile([](TheDict& dict) {
     EXPECT_EQ(dict.get("key"), nothing());
@@ -261,7 +261,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_ne
 }
 
 TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_next_that_waits) {
-  Started taker = taker_at("quiet.taken");
+  Started taker = taker_at("fast_path.taken");
   Started waiter("locked", [](Channel& parent) {
     TheDict dict;
     Waiting waiting;
@@ -276,7 +276,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_ne
 }
 
 TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_its_memory) {
-  Started taker = taker_at("quiet.taken");
+  Started taker = taker_at("fast_path.taken");
   Started keeps_the_dictionary("open", [](Channel& parent) {
     const TheDict dict;
     parent.say("open");
@@ -293,7 +293,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_its_memory) 
 }
 
 TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_touches_it) {
-  Started taker = taker_at("quiet.taken");
+  Started taker = taker_at("fast_path.taken");
   meanwhile([](TheDict& dict) {
     const std::uint32_t block = dict.block_of("key");
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
@@ -320,7 +320,7 @@ TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_
 
 // Fails if what changes a grant by its lease does not look whether that is complete, or if anybody is told the lease.
 TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_is_not_robbed_by_its_lease) {
-  Started taker = taker_at("quiet.taken");
+  Started taker = taker_at("fast_path.taken");
   meanwhile([](TheDict& dict) {
     const LockWord word = load_word_of(dict.lock("key"));
     const holdfast_lease lease{dict.segment().world().token_of(word.owner()), sequence_of(dict.lock("key"), word)};
@@ -359,7 +359,7 @@ TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
     ASSERT_TRUE(dict.make_lock());
     constexpr std::uint32_t kTask = 77;
     std::vector<int> codes(4, HOLDFAST_OK);
-    at_failpoint("quiet.taken", [&] {
+    at_failpoint("fast_path.taken", [&] {
       const LockWord word = load_word_of(dict.lock("key"));
       const holdfast_lease lease{dict.segment().world().token(), sequence_of(dict.lock("key"), word)};
       holdfast_lease given_back = lease;
@@ -379,7 +379,7 @@ TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
 }
 
 TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_goes_on_when_its_process_is_killed) {
-  Started taker = taker_at("quiet.taken");
+  Started taker = taker_at("fast_path.taken");
   Started breaker("at settle.alive", [](Channel& parent) {
     TheDict dict;
     const LockWord word = load_word_of(dict.lock("key"));
@@ -398,27 +398,27 @@ TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_goes_on_when_its_process_i
 // Its owner looks twice, and memory is released each time. Somebody takes the grant for one that was overwritten, and
 // the mutex cannot be had then.
 TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
-  Started taker("at quiet.taken", [](Channel& parent) {
+  Started taker("at fast_path.taken", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock()) return 1;
-    at_failpoint("quiet.undo", [&parent] {
-      parent.say("at quiet.undo");
+    at_failpoint("fast_path.undo", [&parent] {
+      parent.say("at fast_path.undo");
       parent.hear();
-      pause_at("quiet.glimpsed", parent);  // of the same call, which tries again
+      pause_at("fast_path.found", parent);  // of the same call, which tries again
     });
-    at_failpoint("quiet.taken", [&parent] {
-      parent.say("at quiet.taken");
+    at_failpoint("fast_path.taken", [&parent] {
+      parent.say("at fast_path.taken");
       parent.hear();
-      pause_at("quiet.looked", parent);
+      pause_at("fast_path.loaded", parent);
     });
     parent.say(holdfast_code_text(dict.try_lock("key", kLong)));
     parent.hear();
     return 0;
   });
   meanwhile(release_memory);
-  EXPECT_EQ(taker.ask("go on"), "at quiet.looked");
+  EXPECT_EQ(taker.ask("go on"), "at fast_path.loaded");
   meanwhile(release_memory);
-  EXPECT_EQ(taker.ask("go on"), "at quiet.undo");
+  EXPECT_EQ(taker.ask("go on"), "at fast_path.undo");
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND); });
   Started inside("has the mutex", [](Channel& parent) {
     TheDict dict;
@@ -430,9 +430,9 @@ TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
   EXPECT_NE(taker.ask("go on"), "ok");
   inside.say("go on");
   EXPECT_EQ(inside.wait(), 0);
-  Started next("at quiet.taken", [](Channel& parent) {
+  Started next("at fast_path.taken", [](Channel& parent) {
     TheDict dict;
-    pause_at("quiet.taken", parent);
+    pause_at("fast_path.taken", parent);
     parent.say(holdfast_code_text(dict.try_lock("key", kLong)));
     parent.hear();
     return 0;
@@ -451,7 +451,7 @@ TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_goes_on_when_its_process_
                             {[](TheDict& dict) { return dict.remove("key"); }, "ok"},
                             {[](TheDict& dict) { return dict.expire("key", 1); }, "not found"}};
   for (const Change& change : changes) {
-    Started taker = taker_at("quiet.taken");
+    Started taker = taker_at("fast_path.taken");
     Started changer("at settle.alive", [&](Channel& parent) {
       TheDict dict;
       pause_at("settle.alive", parent);
@@ -467,7 +467,7 @@ TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_goes_on_when_its_process_
 }
 
 TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
-  Started taker = taker_at("quiet.taken");
+  Started taker = taker_at("fast_path.taken");
   meanwhile([](TheDict& dict) {
     {
       const ShardGuard guard(dict.shard());
@@ -485,16 +485,16 @@ TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-// Fails if thaw() leaves `granted` as it is.
+// Fails if release_word() leaves `granted` as it is.
 TEST_F(InterleaveLock, a_grant_that_died_before_its_word_completes_no_other) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     LockFields& lock = dict.lock("key");
-    const LockWord word = freeze(lock);
+    const LockWord word = take_over(lock);
     lock.granted.store(word.turn() + 1);
     ASSERT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND);  // which thaws it
     bool quiet = false;
-    at_failpoint("quiet.taken", [&] {
+    at_failpoint("fast_path.taken", [&] {
       quiet = true;
       EXPECT_FALSE(is_complete(lock, load_word_of(lock)));
     });
@@ -510,9 +510,9 @@ class InterleaveRelease : public InterleaveLock {
   /// Releases; whether that was quiet.
   static bool releases_quietly(TheDict& dict) {
     bool quiet = false;
-    at_failpoint("quiet.released", [&quiet] { quiet = true; });
+    at_failpoint("fast_path.released", [&quiet] { quiet = true; });
     EXPECT_EQ(dict.unlock("key"), HOLDFAST_OK);
-    at_failpoint("quiet.released", [] {});
+    at_failpoint("fast_path.released", [] {});
     return quiet;
   }
 };
@@ -543,9 +543,9 @@ TEST_F(InterleaveRelease, is_quiet_again_when_the_last_waiter_has_left) {
     Waiting second;
     ASSERT_EQ(first.once(dict, "key", &dict.lease), HOLDFAST_LOCKED);
     ASSERT_EQ(second.once(dict, "key", &dict.lease), HOLDFAST_LOCKED);
-    EXPECT_TRUE(load_word_of(dict.lock("key")).is_slow());
+    EXPECT_TRUE(load_word_of(dict.lock("key")).is_mutex_owned());
     ASSERT_EQ(first.leave(dict, "key"), HOLDFAST_OK);
-    EXPECT_TRUE(load_word_of(dict.lock("key")).is_slow());
+    EXPECT_TRUE(load_word_of(dict.lock("key")).is_mutex_owned());
     ASSERT_EQ(second.leave(dict, "key"), HOLDFAST_OK);
     dict.lease = held;
     EXPECT_TRUE(releases_quietly(dict));
@@ -561,7 +561,7 @@ TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
     }
     dict.shard().header().hand.store(dict.block_of("key"));
     ASSERT_EQ(dict.explain("key", dict.lease, std::string(kReasonMax, 'r')), HOLDFAST_OK);
-    EXPECT_TRUE(load_word_of(dict.lock("key")).is_slow());
+    EXPECT_TRUE(load_word_of(dict.lock("key")).is_mutex_owned());
     EXPECT_FALSE(releases_quietly(dict));
     EXPECT_EQ(dict.lock("key").reason.load(), 0U);
     expect_sound(dict);

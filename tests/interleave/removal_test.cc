@@ -26,7 +26,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
     return dict.try_lock("key", 0, &lease);
   }
   /// The process is held there behind its look whether the dictionary was removed, and before its grant.
-  static const char* place() { return GetParam() == Kind::quiet ? "quiet.glimpsed" : "shmtx.waiters_bit"; }
+  static const char* place() { return GetParam() == Kind::quiet ? "fast_path.found" : "shmtx.waiters_bit"; }
 
   static Started taker() {
     return {"ready", [](Channel& parent) {
@@ -68,7 +68,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
   /// What the taker says when the dictionary was removed under it.
   static std::string said_after_a_removal(Started& taker, bool make_it_again) {
     if (GetParam() == Kind::quiet) {
-      EXPECT_EQ(taker.ask("go"), "at quiet.glimpsed");
+      EXPECT_EQ(taker.ask("go"), "at fast_path.found");
       remove_it(make_it_again);
       return taker.ask("go on");
     }

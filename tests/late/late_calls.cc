@@ -177,7 +177,7 @@ void hold_at_the_end() {
   say("held\n");
 }
 
-/// Waits for a lock. The process that holds it is killed during the wait.
+/// Waits for a lock. The process that holds it is killed during the wait, and long before its end.
 void wait_for_a_dead_holder() {
   int ready[2];
   check(::pipe(ready) == 0, "pipe");
@@ -191,14 +191,17 @@ void wait_for_a_dead_holder() {
   char said = 'n';
   check(::read(ready[0], &said, 1) == 1 && said == 'y', "the holder");
   std::thread killer([holder] {
-    ::usleep(300'000);  // the wait has begun
+    ::usleep(1'300'000);  // the wait has begun, and has slept once
     ::kill(holder, SIGKILL);
   });
   holdfast_lease lease{};
-  const int code = holdfast_lock(dict, "held", 4, 8, 0, &lease);
+  constexpr double kTimeout = 8;
+  const double end = holdfast_now() + kTimeout;
+  const int code = holdfast_lock(dict, "held", 4, kTimeout, 0, &lease);
+  const bool in_time = holdfast_now() < end;
   killer.join();
   ::waitpid(holder, nullptr, 0);
-  check(code == HOLDFAST_OK, "a wait for a lock of a process that was killed");
+  check(code == HOLDFAST_OK && in_time, "a wait for a lock of a process that was killed");
   say("inherited\n");
 }
 

@@ -1,11 +1,8 @@
-// A call may come at any time of a thread's and of a process's life, and when there is no memory left: it gives a code,
-// and a sentence, and leaves the host's memory alone.
-#include <gmock/gmock.h>
+// A call may come at any time of a thread's and of a process's life: it gives its result, and leaves the host's memory
+// alone.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <array>
-#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -15,42 +12,23 @@ namespace holdfast::test {
 
 namespace {
 
-struct Outcome {
-  int status;
-  std::string output;
-};
-
-/// Runs a program with one argument in a runtime directory of its own.
-Outcome run(const std::string& program, const std::string& argument) {
-  const ScratchDirectory scratch;
-  FILE* const pipe = ::popen(("exec timeout --foreground 60 " + program + " " + argument + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return {-1, "popen failed"};
-  Outcome result{};
-  std::array<char, 256> line{};
-  while (std::fgets(line.data(), line.size(), pipe) != nullptr) result.output += line.data();
-  result.status = ::pclose(pipe);
-  return result;
-}
-
 std::string times(int count, const std::string& line) {
   std::string text;
   for (int i = 0; i < count; ++i) text += line + "\n";
   return text;
 }
 
+/// Runs the program in a runtime directory of its own.
 void expect_calls(const std::string& place, const std::string& output) {
-  const Outcome late = run(LATE_CALLS, place);
-  EXPECT_EQ(late.status, 0);
-  EXPECT_EQ(late.output, output);
+  const ScratchDirectory scratch;
+  FILE* const pipe = ::popen(("exec timeout --foreground 60 " LATE_CALLS " " + place + " 2>&1").c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string said;
+  std::array<char, 256> line{};
+  while (std::fgets(line.data(), line.size(), pipe) != nullptr) said += line.data();
+  EXPECT_EQ(::pclose(pipe), 0);
+  EXPECT_EQ(said, output);
 }
-
-void expect_done(const std::string& program, const std::string& argument) {
-  const Outcome result = run(program, argument);
-  EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.output, "done\n");
-}
-
-bool is_bus_error(const Outcome& result) { return WIFSIGNALED(result.status) && WTERMSIG(result.status) == SIGBUS; }
 
 }  // namespace
 
@@ -82,76 +60,5 @@ TEST(late_calls, find_every_lock_held_that_a_process_holds_while_it_exits) { exp
 
 // The wait lasts for 8 s at most.
 TEST(late_calls, find_in_functions_of_atexit_that_a_holder_was_killed) { expect_calls("death", times(1, "inherited")); }
-
-TEST(calls_without_memory, give_a_code_and_a_sentence_in_a_thread_that_has_made_none) {
-  const Outcome result = run(NO_MEMORY, "first");
-  EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.output, "done\n");
-}
-
-TEST(calls_without_memory, give_a_code_and_a_sentence_whichever_allocation_fails) {
-  const Outcome result = run(NO_MEMORY, "120");
-  EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.output, "done\n");
-}
-
-// What a process with permission to write there does to files that are in use. Without the guard it ends the process:
-// so says the header.
-class FilesTakenAway : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(FilesTakenAway, are_removed_dictionaries_with_the_guard) {
-  const Outcome result = run(BUS_CALLS, GetParam());
-  if (result.output.starts_with("skipped")) GTEST_SKIP() << result.output;
-  EXPECT_EQ(result.status, 0);
-  EXPECT_EQ(result.output, "done\n");
-}
-
-TEST_P(FilesTakenAway, end_the_process_without_the_guard) {
-  const Outcome result = run(BUS_CALLS, std::string(GetParam()) + " unguarded");
-  if (result.output.starts_with("skipped")) GTEST_SKIP() << result.output;
-  EXPECT_TRUE(is_bus_error(result)) << result.status << result.output;
-}
-
-INSTANTIATE_TEST_SUITE_P(, FilesTakenAway,
-                         ::testing::Values("truncate", "half", "threads", "our_thread", "blocked_thread", "copy",
-                                           "table", "hole", "all_is_hole"),
-                         [](const auto& way) { return std::string(way.param); });
-
-TEST(files_taken_away_from_many, are_removed_for_processes_without_the_guard_by_the_mark_in_the_file) {
-  expect_done(BUS_CALLS, "another_process");
-}
-
-TEST(files_taken_away_from_many, are_removed_in_a_forked_child_and_its_parent) { expect_done(BUS_CALLS, "children"); }
-
-// By `cp`, and of the same size: whatever its users meet, it is damage.
-TEST(files_replaced_by_images, of_the_same_world_end_nobody) { expect_done(BUS_CALLS, "image"); }
-
-TEST(files_replaced_by_images, of_another_world_end_nobody) { expect_done(BUS_CALLS, "foreign_image"); }
-
-class TheGuardAndTheHost : public ::testing::TestWithParam<const char*> {};
-
-TEST_P(TheGuardAndTheHost, each_get_their_own) { expect_done(BUS_HOSTS, GetParam()); }
-
-INSTANTIATE_TEST_SUITE_P(, TheGuardAndTheHost, ::testing::Values("with_info", "without_info", "stack", "forks"),
-                         [](const auto& way) { return std::string(way.param); });
-
-TEST(the_guard, calls_a_handler_that_is_for_one_signal_once) {
-  const Outcome result = run(BUS_HOSTS, "once");
-  EXPECT_EQ(result.output, "once\n");
-  EXPECT_TRUE(is_bus_error(result)) << result.status;
-}
-
-TEST(the_guard, lets_the_process_end_by_what_is_not_ours_and_where_the_signal_is_blocked) {
-  for (const char* const how : {"no_handler", "sent", "blocks"}) {
-    const Outcome result = run(BUS_HOSTS, how);
-    EXPECT_TRUE(is_bus_error(result)) << how << result.status;
-  }
-}
-
-TEST(the_guard, ignores_what_the_host_ignores_but_no_access) {
-  const Outcome result = run(BUS_HOSTS, "ignores");
-  EXPECT_EQ(result.output, "ignored\n");
-  EXPECT_TRUE(is_bus_error(result)) << result.status;
-}
 
 }  // namespace holdfast::test

@@ -1,5 +1,5 @@
 /* The word of a lock: taken and released without the shard's mutex, over deaths, moves and reuse of memory
-   (src/dict/lock_word.h, src/lock/quiet.cc, src/lock/lock_entry.h, src/dict/transaction.cc, src/dict/clock_sweep.cc).
+   (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc, src/dict/clock_sweep.cc).
 
    Up to two keys, with entries in up to two places of memory; PROCESSES processes, which take and release the lock of a
    key ROUNDS times, quietly or under the mutex; a Sweeper, which moves and removes entries, stores values over
@@ -350,8 +350,8 @@ next_round:
     :: goto slow_way
     fi;
 
-    /* lock_quietly() */
-    atomic { /* glimpse() */
+    /* try_lock_fast() */
+    atomic { /* find() */
       d_step { epoch_before = epoch; at = chain[key] }
       if
       :: at == 0 -> goto slow_way
@@ -435,7 +435,7 @@ next_round:
       :: else
       fi
     }
-    take_mutex(); /* end_frozen() */
+    take_mutex(); /* end_taken_over() */
     d_step {
       if
       :: own[at] == SELF && turn[at] == mine -> own[at] = FREE
@@ -589,7 +589,7 @@ hold:
 release:
 #endif
 
-    /* unlock_quietly() */
+    /* unlock_fast() */
     atomic {
       d_step { epoch_before = epoch; at = chain[key] }
       if

@@ -516,7 +516,7 @@ attempt: /* lock_wait() */
     :: atomic { holder == NOBODY || ALIVE(holder) -> holder = NOBODY }
     :: atomic { else -> dead = holder; holder = NOBODY; goto attempt }
     fi;
-    if /* look_for_turn(), for as long as it happens to take */
+    if /* poll_for_turn(), for as long as it happens to take */
     :: atomic { present -> present = 0; goto attempt }
     :: else
     fi;

@@ -1,7 +1,6 @@
 // Readers that take no lock, among writers: no value may ever be torn, another key's, or older than one seen before,
 // and no key missing that is always there. In processes, or in threads that share one mapping (for ThreadSanitizer).
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,14 +47,10 @@ class Runner {
       thread_ = std::thread(body);
       return;
     }
-    std::fflush(nullptr);
-    const pid_t parent = ::getpid();
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(0);
-    body();
-    ::_exit(0);
+    pid_ = test::fork_bound([&] {
+      body();
+      ::_exit(0);
+    });
   }
 
   bool has_ended() {

@@ -234,6 +234,13 @@ class Dict {
   /// Permits in use, or a code as a negative number.
   int used(std::string_view key) { return count(key, false); }
   int waiters(std::string_view key) { return count(key, true); }
+  /// Of a lock or of permits, watchers among them; 0 if the key is not held.
+  std::uint32_t queued(std::string_view key) {
+    std::uint32_t holders = 0;
+    std::uint32_t waiting = 0;
+    holdfast_holders(handle, key.data(), key.size(), nullptr, 0, &holders, &waiting);
+    return waiting;
+  }
   double remaining(std::string_view key, const holdfast_lease& lease) {
     double seconds = 0;
     return holdfast_lock_remaining(handle, key.data(), key.size(), &lease, &seconds) == HOLDFAST_OK ? seconds : -1;
@@ -276,11 +283,12 @@ class Dict {
       code = call(packed);
     }
     if (code != HOLDFAST_OK) return keys;
-    for (std::size_t at = 0; at < packed.size;) {
+    std::string_view rest(packed.data, packed.size);
+    while (!rest.empty()) {
       std::uint32_t length = 0;
-      std::memcpy(&length, packed.data + at, sizeof length);
-      keys.emplace(packed.data + at + sizeof length, length);
-      at += sizeof length + length;
+      std::memcpy(&length, rest.data(), sizeof length);
+      keys.emplace(rest.substr(sizeof length, length));
+      rest.remove_prefix(sizeof length + length);
     }
     return keys;
   }

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,16 +24,17 @@ inline bool readable(int fd, int patience_ms) {
 }
 inline constexpr int kLongMs = 20'000;
 
-/// Thread numbers of the wake threads of this process.
-inline std::vector<std::string> wake_threads() {
+/// Numbers of the threads of this process that have this name.
+inline std::vector<std::string> threads_named(const std::string& wanted) {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream comm(entry.path() / "comm");
     std::string name;
-    if (std::getline(comm, name) && name == "holdfast-wake") found.push_back(entry.path().filename());
+    if (std::getline(comm, name) && name == wanted) found.push_back(entry.path().filename());
   }
   return found;
 }
+inline std::vector<std::string> wake_threads() { return threads_named("holdfast-wake"); }
 
 /// Of this process.
 inline std::size_t threads() {
@@ -47,13 +47,11 @@ inline std::size_t descriptors() {
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
 }
 
-/// A parker with one waiter, in a loop that waits for its descriptor.
-class LoopWaiting {
+/// A waiter in a loop that waits for the descriptor of its parker.
+class LoopWaiting : public Parked {
  public:
-  LoopWaiting() : parker_(holdfast_parker_new()), waiter_(holdfast_waiter_open(parker_.get())) {}
-
-  int fd() { return holdfast_parker_fd(parker_.get()); }
-  int timer(double seconds) { return holdfast_parker_timer(parker_.get(), seconds); }
+  int fd() { return holdfast_parker_fd(parker()); }
+  int timer(double seconds) { return holdfast_parker_timer(parker(), seconds); }
   /// Sets the timer and unsets it. False if that took so long, on a busy machine, that it may have been due.
   bool set_and_unset_timer(double seconds) {
     const double start = now();
@@ -61,15 +59,12 @@ class LoopWaiting {
     EXPECT_EQ(timer(-1), HOLDFAST_OK);
     return now() - start < seconds;
   }
-  int once(Dict& dict, const std::string& key) {
-    return dict.wait_lock(key, 0, parker_.get(), waiter_, &lease_, &sleep_time_);
-  }
-  int leave(Dict& dict, const std::string& key) { return dict.leave(key, parker_.get(), waiter_); }
+  int once(Dict& dict, const std::string& key) { return wait_for_lock(dict, key, &lease_, 0); }
   int unlock(Dict& dict, const std::string& key) { return dict.unlock(key, &lease_); }
   /// What an event loop does when the descriptor is readable: the number of waiters that were woken.
   int collect() {
     std::array<std::uint32_t, 16> woken{};
-    return holdfast_parker_sleep(parker_.get(), 0, woken.data(), woken.size());
+    return holdfast_parker_sleep(parker(), 0, woken.data(), woken.size());
   }
   /// Waits in a loop that knows the descriptor alone.
   int lock(Dict& dict, const std::string& key) {
@@ -77,20 +72,15 @@ class LoopWaiting {
     while (now() < end) {
       const int fd = this->fd();
       if (const int code = once(dict, key); code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
-      readable(fd, static_cast<int>(sleep_time_ * 1000) + 1);
+      readable(fd, static_cast<int>(sleep_time() * 1000) + 1);
       collect();
     }
     return HOLDFAST_TIMEOUT;
   }
-  double sleep_time() const { return sleep_time_; }
-  holdfast_parker* parker() const { return parker_.get(); }
   void free() { parker_.reset(); }
 
  private:
-  std::unique_ptr<holdfast_parker, CloseParker> parker_;
-  std::uint32_t waiter_;
   holdfast_lease lease_{};
-  double sleep_time_ = 0;
 };
 
 /// Another process that holds the locks it is told to: "+key" takes, "-key" releases, ":key" does both for ever.
@@ -116,6 +106,14 @@ class WakeThreadTest : public ::testing::Test {
   void take(const std::string& key) { ASSERT_EQ(holder.ask("+" + key), "0"); }
   void release(const std::string& key) { ASSERT_EQ(holder.ask("-" + key), "0"); }
 
+  /// Runs a body in a process of its own, with a waiter of the dictionary in which `holder` has its locks.
+  static void in_loop(const std::function<void(Dict&, LoopWaiting&)>& body) {
+    in_process([&body] {
+      Dict dict("wake");
+      LoopWaiting waiting;
+      body(dict, waiting);
+    });
+  }
   /// Waits for "k", which is taken, with the thread behind the descriptor at work. The descriptor.
   int wait_with_thread(Dict& dict, LoopWaiting& waiting) {
     take("k");

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "support/dict_test.h"
+#include "support/waiting.h"
 
 namespace holdfast::test {
 
@@ -42,50 +43,38 @@ class PermitsTest : public DictTest {
   }
 };
 
-/// A waiter of a semaphore of three, or of a rwlock.
-class Waiting {
+/// A waiter of a semaphore of three, or of a rwlock. Leaves the queue at its end.
+class PermitsWaiter : public Parked {
  public:
-  Waiting(Dict& dict, int kind, std::uint32_t want, bool fair = false)
-      : dict_(dict), kind_(kind), want_(want), parker_(holdfast_parker_new()) {
+  PermitsWaiter(Dict& dict, int kind, std::uint32_t want, bool fair = false)
+      : Parked(fair), dict_(dict), kind_(kind), want_(want) {
     is_woken();  // reads the mail that somebody before it did not
-    wait_.parker = parker_;
-    wait_.waiter = holdfast_waiter_open(parker_);
-    wait_.fair = fair ? 1 : 0;
   }
-  ~Waiting() {
+  ~PermitsWaiter() {
     if (waiting_) leave();
-    holdfast_parker_free(parker_);
   }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
+  PermitsWaiter(const PermitsWaiter&) = delete;
+  PermitsWaiter& operator=(const PermitsWaiter&) = delete;
 
   int wait() {
-    const int code = dict_.wait_permits("key", kind_, want_, 3, 0, &wait_, &lease);
+    const int code = wait_for_permits(dict_, "key", kind_, want_, 3, &lease);
     waiting_ = code == HOLDFAST_LOCKED;
     return code;
   }
   int leave() {
     waiting_ = false;
-    return dict_.leave("key", parker_, wait_.waiter);
+    return Parked::leave(dict_, "key");
   }
   /// Whether it was woken within that time.
-  bool is_woken(double seconds = 0) {
-    const double end = now() + seconds;
-    for (;;) {
-      std::uint32_t woken = 0;
-      if (holdfast_parker_sleep(parker_, std::max(end - now(), 0.0), &woken, 1) == 1) return woken == wait_.waiter;
-      if (now() >= end) return false;  // else it was a signal, or a post for another waiter
-    }
-  }
+  bool is_woken(double seconds = 0) { return sleep(seconds); }
   /// Waits until it has them; false after ten seconds.
   bool get() {
     for (const double end = holdfast_now() + 10; holdfast_now() < end;) {
       if (wait() == HOLDFAST_OK) return true;
-      is_woken(std::min(wait_.sleep, 0.5));
+      is_woken(std::min(sleep_time(), 0.5));
     }
     return false;
   }
-  double sleep_time() const { return wait_.sleep; }
 
   holdfast_lease lease{};
 
@@ -93,23 +82,21 @@ class Waiting {
   Dict& dict_;
   const int kind_;
   const std::uint32_t want_;
-  holdfast_parker* parker_;
-  holdfast_wait wait_{};
   bool waiting_ = false;
 };
 
-class Reader : public Waiting {
+class Reader : public PermitsWaiter {
  public:
-  explicit Reader(Dict& dict) : Waiting(dict, HOLDFAST_RWLOCK, 1) {}
+  explicit Reader(Dict& dict) : PermitsWaiter(dict, HOLDFAST_RWLOCK, 1) {}
 };
-class Writer : public Waiting {
+class Writer : public PermitsWaiter {
  public:
-  explicit Writer(Dict& dict) : Waiting(dict, HOLDFAST_RWLOCK, kAll) {}
+  explicit Writer(Dict& dict) : PermitsWaiter(dict, HOLDFAST_RWLOCK, kAll) {}
 };
-class Taker : public Waiting {
+class Taker : public PermitsWaiter {
  public:
   explicit Taker(Dict& dict, std::uint32_t want = 1, bool fair = false)
-      : Waiting(dict, HOLDFAST_SEMAPHORE, want, fair) {}
+      : PermitsWaiter(dict, HOLDFAST_SEMAPHORE, want, fair) {}
 };
 
 }  // namespace holdfast::test

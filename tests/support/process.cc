@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -111,14 +110,20 @@ bool eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-ScratchDirectory::ScratchDirectory() {
-  path_ = "/dev/shm/hf-test-XXXXXX";
-  if (::mkdtemp(path_.data()) == nullptr) {
-    std::perror(path_.c_str());
+namespace {
+
+std::string make_directory() {
+  std::string path = "/dev/shm/hf-test-XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr) {
+    std::perror(path.c_str());
     std::abort();
   }
-  ::setenv("HOLDFAST_DIR", path_.c_str(), 1);
+  return path;
 }
+
+}  // namespace
+
+ScratchDirectory::ScratchDirectory() : path_(make_directory()) { ::setenv("HOLDFAST_DIR", path_.c_str(), 1); }
 
 ScratchDirectory::~ScratchDirectory() {
   ::unsetenv("HOLDFAST_DIR");

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -16,6 +18,13 @@
 #include "support/process.h"
 
 namespace holdfast::test {
+
+/// What the dictionary's file takes of the file system.
+inline std::uint64_t bytes_taken(const std::string& name = "d") {
+  struct stat info {};
+  EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
+  return static_cast<std::uint64_t>(info.st_blocks) * 512;
+}
 
 /// `fill_it()` leaves no page free, `empty_it()` takes that back.
 class InSmallWorld : public testing::Test {

@@ -1,4 +1,4 @@
-// A waiter for locks, as a host does it.
+// Waiters for locks, as hosts do it.
 #pragma once
 
 #include <algorithm>
@@ -26,11 +26,43 @@ inline bool sleep_until_woken(holdfast_parker* parker, std::uint32_t waiter, dou
   return false;
 }
 
-/// A parker with one waiter, and the loop that include/holdfast.h describes.
-class Waiting {
+/// A parker with one waiter.
+class Parked {
  public:
-  explicit Waiting(bool fair = false)
-      : parker_(holdfast_parker_new()), waiter_(holdfast_waiter_open(parker_.get())), fair_(fair) {
+  explicit Parked(bool fair = false) : parker_(holdfast_parker_new()) {
+    wait_.parker = parker_.get();
+    wait_.waiter = holdfast_waiter_open(parker_.get());
+    wait_.fair = fair ? 1 : 0;
+  }
+
+  /// Whether the waiter was woken within that time.
+  bool sleep(double seconds) { return sleep_until_woken(parker_.get(), wait_.waiter, seconds); }
+  int leave(Dict& dict, const std::string& key) {
+    return unless_held_up([&] { return dict.leave(key, parker_.get(), wait_.waiter); });
+  }
+
+  /// One step of a wait.
+  int wait_for_lock(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime) {
+    return holdfast_lock_wait(dict.handle, key.data(), key.size(), exptime, &wait_, lease);
+  }
+  int wait_for_permits(Dict& dict, const std::string& key, int kind, std::uint32_t want, std::uint32_t total,
+                       holdfast_lease* lease) {
+    return dict.wait_permits(key, kind, want, total, 0, &wait_, lease);
+  }
+
+  double sleep_time() const { return wait_.sleep; }
+  std::uint32_t waiter() const { return wait_.waiter; }
+  holdfast_parker* parker() const { return parker_.get(); }
+
+ protected:
+  std::unique_ptr<holdfast_parker, CloseParker> parker_;
+  holdfast_wait wait_{};
+};
+
+/// The loop that include/holdfast.h describes.
+class Waiting : public Parked {
+ public:
+  explicit Waiting(bool fair = false) : Parked(fair) {
     sleep(0);  // reads the mail that a waiter of this number left, in an earlier test of this process
   }
 
@@ -42,33 +74,16 @@ class Waiting {
       // TIMEOUT: a process inside the dictionary is held up there.
       if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
       if (now() >= end) return leave(dict, key) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
-      sleep(std::min(sleep_time_, end - now()));
+      sleep(std::min(sleep_time(), end - now()));
     }
   }
   int once(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime = 0) {
-    holdfast_wait wait{};
-    wait.parker = parker_.get();
-    wait.waiter = waiter_;
-    wait.fair = fair_ ? 1 : 0;
-    const int code = holdfast_lock_wait(dict.handle, key.data(), key.size(), exptime, &wait, lease);
-    sleep_time_ = wait.sleep;
-    return code;
+    return wait_for_lock(dict, key, lease, exptime);
   }
-  int leave(Dict& dict, const std::string& key) {
-    return unless_held_up([&] { return dict.leave(key, parker_.get(), waiter_); });
+  /// Waits for the end of the grant that is named; 0: of the present one, which is named then.
+  int watch(Dict& dict, const std::string& key, std::uint64_t* grant) {
+    return holdfast_lock_watch(dict.handle, key.data(), key.size(), &wait_, grant);
   }
-  /// Whether the waiter was woken within that time.
-  bool sleep(double seconds) { return sleep_until_woken(parker_.get(), waiter_, seconds); }
-
-  double sleep_time() const { return sleep_time_; }
-  std::uint32_t waiter() const { return waiter_; }
-  holdfast_parker* parker() const { return parker_.get(); }
-
- private:
-  std::unique_ptr<holdfast_parker, CloseParker> parker_;
-  std::uint32_t waiter_;
-  bool fair_;
-  double sleep_time_ = 0;
 };
 
 }  // namespace holdfast::test

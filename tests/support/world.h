@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -29,19 +30,8 @@ inline World& enter() {
 }
 
 inline std::string text_of(LockResult result) {
-  switch (result) {
-    case LockResult::acquired:
-      return "acquired";
-    case LockResult::owner_died:
-      return "owner died";
-    case LockResult::timeout:
-      return "timeout";
-    case LockResult::busy:
-      return "busy";
-    case LockResult::failed:
-      return "failed";
-  }
-  return "?";
+  constexpr std::array kTexts{"acquired", "owner died", "timeout", "busy", "failed"};
+  return kTexts.at(static_cast<std::size_t>(result));
 }
 
 }  // namespace holdfast::test

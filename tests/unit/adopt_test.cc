@@ -2,9 +2,6 @@
 // holdfast_lock_adopt. Through the C ABI.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
-#include <memory>
 #include <string>
 
 #include "support/dict_test.h"
@@ -17,12 +14,9 @@ namespace {
 enum class Kind { lock, rwlock };
 
 /// A coroutine, which waits in a loop of its own.
-class Task {
+class Task : public Parked {
  public:
   explicit Task(std::uint32_t number) {
-    parker_.reset(holdfast_parker_new());
-    wait_.parker = parker_.get();
-    wait_.waiter = holdfast_waiter_open(parker_.get());
     wait_.task = number;
     wait_.holds = 1;
   }
@@ -38,20 +32,14 @@ class Task {
   /// One step of a wait for it.
   int wait(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, holdfast_lease* granted) {
     wait_.holder_task = holder;
-    std::uint32_t woken = 0;
-    holdfast_parker_sleep(parker_.get(), 0.002, &woken, 1);
-    return kind == Kind::lock ? holdfast_lock_wait(dict.handle, key.data(), key.size(), 0, &wait_, granted)
+    sleep(0.002);
+    return kind == Kind::lock ? wait_for_lock(dict, key, granted, 0)
                               : holdfast_permits_wait(dict.handle, key.data(), key.size(), HOLDFAST_RWLOCK,
                                                       HOLDFAST_ALL_PERMITS, 0, 0, &wait_, granted);
   }
-  void leave(Dict& dict, const std::string& key) { dict.leave(key, parker_.get(), wait_.waiter); }
   int adopt(Dict& dict, const std::string& key, std::uint32_t holder) { return dict.adopt(key, lease, holder); }
 
   holdfast_lease lease{};
-
- private:
-  std::unique_ptr<holdfast_parker, CloseParker> parker_;
-  holdfast_wait wait_{};
 };
 
 class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
@@ -139,8 +127,7 @@ TEST_P(AdoptTest, only_what_is_held_can_be_adopted) {
   ASSERT_EQ(a.take(dict, GetParam(), "a", 0, 50), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "", 1), HOLDFAST_INVALID);
   EXPECT_EQ(a.adopt(dict, "another", 1), HOLDFAST_NOT_OWNER);
-  Child child([&](Channel&) { return a.adopt(dict, "a", 1) == HOLDFAST_NOT_OWNER ? 0 : 1; });
-  EXPECT_EQ(child.wait(), 0) << "by a forked child";
+  in_process([&] { EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_NOT_OWNER) << "by a forked child"; });
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_OK);
   EXPECT_EQ(a.adopt(dict, "a", 1), HOLDFAST_OK);
 

@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "support/dict_test.h"

@@ -1,8 +1,6 @@
 // A shard is looked at as a whole: what no operation meets is found all the same, and nothing is found where all is
 // well.
-#include "dict/audit.h"
-
-#include <gmock/gmock.h>
+#include "dict/repair.h"
 
 #include <random>
 

@@ -38,14 +38,8 @@ class BlockingTest : public DictTest {
   /// Takes "k", which must be free.
   void hold() { ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK); }
   void release() { ASSERT_EQ(dict.unlock("k", &held), HOLDFAST_OK); }
-  std::uint32_t waiters(std::string_view key = "k") {
-    std::uint32_t holders = 0;
-    std::uint32_t waiting = 0;
-    EXPECT_EQ(holdfast_holders(dict.handle, key.data(), key.size(), nullptr, 0, &holders, &waiting), HOLDFAST_OK);
-    return waiting;
-  }
   void await_waiters(std::uint32_t count, std::string_view key = "k") {
-    EXPECT_TRUE(eventually([&] { return waiters(key) == count; })) << waiters(key) << " waiters";
+    EXPECT_TRUE(eventually([&] { return dict.queued(key) == count; })) << dict.queued(key) << " waiters";
   }
   /// A thread that waits for "k" without an end.
   std::thread waiting_thread(std::atomic<int>* code) {
@@ -99,7 +93,7 @@ TEST_F(BlockingTest, a_wait_is_not_over_before_its_time_and_leaves_no_waiter) {
     EXPECT_EQ(lock("k", kShort, &lease), HOLDFAST_LOCKED);
     EXPECT_GE(now() - start, kShort);
     EXPECT_TRUE(is_empty(lease));
-    EXPECT_EQ(waiters(), 0U);
+    EXPECT_EQ(dict.queued("k"), 0U);
   }
   release();
 }
@@ -127,6 +121,23 @@ TEST_F(BlockingTest, threads_get_the_lock_in_the_order_in_which_they_came) {
   release();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+// The lock is free, but a waiter that does not come is in the queue: so each poll of a spin asks the mutex.
+TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
+  const std::string name = new_name();
+  Dict other(name, {.size = 32768});  // one shard
+  ASSERT_EQ(other.try_lock("k", 0, &held), HOLDFAST_OK);
+  const Queued queued(other);
+  ASSERT_EQ(other.unlock("k", &held), HOLDFAST_OK);
+  Inside inside(other);
+  Waiting waiting;
+  const double start = now();
+  EXPECT_EQ(waiting.once(other, "k", &lease), HOLDFAST_TIMEOUT);
+  EXPECT_LT(now() - start, 0.3);
+  inside.say("leave");
+  EXPECT_EQ(inside.hear(), "outside");
+  ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
 }
 
 // --- what does not end a wait ---

@@ -1,15 +1,12 @@
 // The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, lives of a world.
 // This program itself never enters a world, so that each child begins one.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
-#include <vector>
 
 #include "support/dict.h"
 #include "support/refused_call.h"
@@ -111,13 +108,12 @@ TEST(capi, a_name_that_is_null_is_refused_with_a_sentence) {
 
 TEST(capi, the_directory_is_the_one_of_the_environment) {
   const ScratchDirectory directory;
-  Child child([&](Channel&) { return holdfast_directory() == directory.path() ? 0 : 1; });
-  EXPECT_EQ(child.wait(), 0);
+  in_process([&] { EXPECT_EQ(holdfast_directory(), directory.path()); });
 }
 
 TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recovers) {
   const ScratchDirectory directory;
-  Child child([&](Channel&) {
+  in_process([&] {
     ::setenv("HOLDFAST_DIR", (directory.path() + "/not/there").c_str(), 1);
     EXPECT_EQ(holdfast_directory(), nullptr);
     EXPECT_TRUE(error_has("not/there"));
@@ -127,52 +123,6 @@ TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recove
     EXPECT_NE(remove("a"), HOLDFAST_OK);
     ::setenv("HOLDFAST_DIR", directory.path().c_str(), 1);
     EXPECT_EQ(Dict("a").status, HOLDFAST_OK) << "a failure is not remembered";
-    return ::testing::Test::HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(child.wait(), 0);
-}
-
-TEST(capi, bad_names_are_refused) {
-  in_a_world([] {
-    holdfast_dict* dict = nullptr;
-    for (const std::string& name :
-         {std::string(""), std::string(251, 'x'), std::string(84, ':'), std::string("a\0b", 3)}) {
-      EXPECT_EQ(Dict(name).status, HOLDFAST_INVALID);
-      EXPECT_EQ(attach(name, &dict), HOLDFAST_INVALID);
-      EXPECT_EQ(remove(name), HOLDFAST_INVALID);
-      EXPECT_TRUE(error_has("name"));
-    }
-  });
-}
-
-TEST(capi, any_other_name_is_that_of_one_dictionary_and_of_one_file_in_the_directory) {
-  in_a_world([] {
-    const std::vector<std::string> names{"a/b",
-                                         "a%2Fb",
-                                         "a%252Fb",
-                                         "../x",
-                                         ".hidden",
-                                         "processes",
-                                         "my:cache",
-                                         "a,b=c",
-                                         "caf\xC3\xA9",
-                                         "\x1B[2J\n",
-                                         std::string(250, 'x'),
-                                         std::string(83, ':')};
-    for (const std::string& name : names) EXPECT_EQ(Dict(name).set("key", name), HOLDFAST_OK) << holdfast_error();
-    for (const std::string& name : names) {
-      Dict dict(name);
-      EXPECT_EQ(dict.get("key"), text(name));
-    }
-    std::size_t files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(holdfast_directory())) {
-      if (entry.path().extension() == ".dict") ++files;
-    }
-    EXPECT_EQ(files, names.size());
-    EXPECT_TRUE(std::filesystem::exists(std::string(holdfast_directory()) + "/a%252Fb.dict"));
-    for (const std::string& name : names) EXPECT_EQ(remove(name), HOLDFAST_OK) << name;
-    EXPECT_NE(Dict("\x1B[2J", {.size = 1}).status, HOLDFAST_OK);
-    EXPECT_TRUE(error_has("dictionary \"\\x1B[2J\""));
   });
 }
 
@@ -185,11 +135,10 @@ TEST(capi, a_size_that_nobody_asked_for_is_in_nobodys_way) {
     EXPECT_EQ(holdfast_capacity(made.handle), kDefault);
     EXPECT_EQ(Dict("a", {.size = 1 << 20}).status, HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(Dict("a", {.size = 0}).status, HOLDFAST_OK) << holdfast_error();
-    Child other([=](Channel&) {
-      const int smaller = Dict("a", {.size = HOLDFAST_SIZE_MIN}).status;
-      return smaller == HOLDFAST_OK && Dict("a", {.size = kDefault}).status == HOLDFAST_OK ? 0 : 1;
+    in_process([=] {
+      EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN}).status, HOLDFAST_OK) << "another process that asks for no more";
+      EXPECT_EQ(Dict("a", {.size = kDefault}).status, HOLDFAST_OK);
     });
-    EXPECT_EQ(other.wait(), 0) << "another process that asks for no more";
     EXPECT_EQ(Dict("a", {.size = kDefault + 1}).status, HOLDFAST_MISMATCH) << "it would get less than it asks for";
     EXPECT_EQ(Dict("a", {.size = 0, .mutex = HOLDFAST_MUTEX_SPIN}).status, HOLDFAST_MISMATCH);
     EXPECT_TRUE(error_has("exists with size 8388608 and mutex futex, asked for mutex spin; ask for what is there"));
@@ -203,6 +152,7 @@ TEST(capi, one_that_asks_for_no_size_takes_what_is_there_and_those_that_ask_must
     ASSERT_EQ(taken.status, HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(holdfast_capacity(taken.handle), std::uint64_t{1} << 20);
     EXPECT_EQ(Dict("a", {.size = 1 << 19}).status, HOLDFAST_MISMATCH);
+    EXPECT_EQ(Dict("a", {.size = (1 << 20) - 1}).status, HOLDFAST_OK) << "sizes are rounded up to whole pages";
     ::setenv("HOLDFAST_DICTS", "declared=2m", 1);
     const Dict declared("declared", {.size = 0});
     ASSERT_EQ(declared.status, HOLDFAST_OK) << holdfast_error();
@@ -315,30 +265,6 @@ TEST(capi, waiters_that_make_no_sense_are_refused) {
     holdfast_parker_free(parker);
     holdfast_parker_free(nullptr);
   });
-}
-
-TEST(capi, a_file_that_is_no_segment_is_refused_and_left_alone) {
-  const ScratchDirectory directory;
-  Child child([&](Channel&) {
-    holdfast_directory();
-    const std::string path = directory / "bad.dict";
-    holdfast_dict* dict = nullptr;
-    for (const std::size_t size : {0U, 1U, 4096U, 65536U}) {
-      std::FILE* file = std::fopen(path.c_str(), "w");
-      const std::string bytes(size, 'x');
-      std::fwrite(bytes.data(), 1, bytes.size(), file);
-      std::fclose(file);
-      ::chmod(path.c_str(), 0600);
-      EXPECT_EQ(Dict("bad").status, HOLDFAST_CORRUPT);
-      EXPECT_TRUE(error_has("bad.dict"));
-      EXPECT_EQ(attach("bad", &dict), HOLDFAST_CORRUPT);
-      EXPECT_TRUE(exists(path));
-    }
-    EXPECT_EQ(remove("bad"), HOLDFAST_OK) << "removing is how to get rid of it";
-    EXPECT_EQ(Dict("bad").status, HOLDFAST_OK);
-    return ::testing::Test::HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(child.wait(), 0);
 }
 
 // --- lives of a world ---

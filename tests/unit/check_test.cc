@@ -1,7 +1,6 @@
 // A look at a whole dictionary that takes no mutex and changes nothing: holdfast_check.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstring>
 #include <string>
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "dict/guard.h"
-#include "dict/holder_list.h"
 #include "support/dict_test.h"
 
 namespace holdfast::test {
@@ -212,20 +211,6 @@ TEST_F(DamageTest, counts_that_were_overwritten_make_no_memory_scarce) {
   for (Word32& bin : header().bins) bin.store(0);
   EXPECT_EQ(dict.store(HOLDFAST_SAFE_SET, "new", std::string(5000, 'n'), 0, 0), HOLDFAST_OK);
   EXPECT_EQ(dict.stats().repairs, 1U);
-}
-
-TEST_F(DamageTest, a_mutex_that_names_an_idle_process_is_taken_over) {
-  Child idle([&](Channel& parent) {
-    parent.say(std::to_string(dict.set("key", "v") == HOLDFAST_OK ? dict.dictionary().world().token() : 0));
-    parent.hear();
-    return 0;
-  });
-  const Token other = std::stoull(idle.hear());
-  ASSERT_NE(other, kNobody);
-  for (const Token token : {other, dict.dictionary().world().token()}) {
-    header().mutex.word.store(owner_bits(token));
-    expect_repair([&] { EXPECT_EQ(dict.set("key", "v"), HOLDFAST_OK) << holdfast_error(); });
-  }
 }
 
 }  // namespace

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "support/dict_test.h"
 #include "support/started.h"
+#include "support/waiting.h"
 #include "world/world.h"
 
 namespace holdfast::test {
@@ -68,15 +70,10 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
   for (const int first : {1, 2}) {
     ASSERT_EQ(take(1), HOLDFAST_OK);
     ASSERT_EQ(take(2), HOLDFAST_OK);
-    const std::string of_the_dead = key(first);
-    Shard& shard = dict.segment().shards()[0];
-    const Key found(of_the_dead, dict.segment().seed());
-    Position position{};
-    ASSERT_TRUE(shard.find(found, position) && position.block != 0);
-    LockFields& lock = position.view.lock();
+    LockFields& lock = place_of(key(first)).view.lock();
     lock.word.store(LockWord::make(owner_bits(dead), load_word_of(lock).turn()).bits);
     lock.generation_high.store(generation_high(dead));
-    const DeadOwners owners(shard, world, dict.segment().flush_epoch());
+    const DeadOwners owners(shard(), world, dict.segment().flush_epoch());
     EXPECT_TRUE(owners.has(dead));
     EXPECT_FALSE(owners.has(living));
     dict.remove(key(1));
@@ -161,13 +158,11 @@ TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
   {
-    Started waiter("20", [&](Channel& parent) {
-      holdfast_parker* parker = holdfast_parker_new();
+    const Started waiter("20", [&](Channel& parent) {
+      std::array<Parked, 20> waiters;
       holdfast_lease mine{};
-      double sleep = 0;
       int queued = 0;
-      for (int i = 0; i < 20; ++i)
-        queued += dict.wait_lock("key", 0, parker, holdfast_waiter_open(parker), &mine, &sleep) == HOLDFAST_LOCKED;
+      for (Parked& one : waiters) queued += one.wait_for_lock(dict, "key", &mine, 0) == HOLDFAST_LOCKED ? 1 : 0;
       parent.say(std::to_string(queued));
       parent.hear();
       return 0;

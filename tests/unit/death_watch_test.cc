@@ -10,8 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <string>
 
@@ -35,15 +33,7 @@ namespace {
 constexpr double kPatience = 10;
 constexpr std::uint64_t kPatienceNs = 10 * kNsPerSecond;
 
-std::size_t death_watches() {
-  std::size_t found = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream comm(entry.path() / "comm");
-    std::string name;
-    if (std::getline(comm, name) && name == "holdfast-death") ++found;
-  }
-  return found;
-}
+std::size_t death_watches() { return threads_named("holdfast-death").size(); }
 
 World& this_world() { return enter(); }
 

@@ -1,4 +1,4 @@
-// The operations of a dictionary through the C ABI, as include/holdfast.h promises them.
+// What a dictionary takes and refuses through the C ABI, and who may use it. Its operations: dictionary_model_test.cc.
 #include "dict/dictionary.h"
 
 #include <gtest/gtest.h>
@@ -21,18 +21,6 @@ class DictionaryTest : public DictTest {
 
 // --- values ---
 
-TEST_F(DictionaryTest, a_value_comes_back_with_its_type_and_flags) {
-  EXPECT_EQ(dict.set("s", "hello", 0, 7), HOLDFAST_OK);
-  EXPECT_EQ(dict.set_number("n", -12.5, 0, 8), HOLDFAST_OK);
-  EXPECT_EQ(dict.set_boolean("t", true, 0, 0xFFFFFFFF), HOLDFAST_OK);
-  EXPECT_EQ(dict.set_boolean("f", false), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("s"), text("hello", 7));
-  EXPECT_EQ(dict.get("n"), number(-12.5, 8));
-  EXPECT_EQ(dict.get("t"), boolean(true, 0xFFFFFFFF));
-  EXPECT_EQ(dict.get("f"), boolean(false));
-  EXPECT_EQ(dict.get("missing"), nothing());
-}
-
 TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
   const std::string huge(2 << 20, 'x');
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
@@ -41,6 +29,8 @@ TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
   EXPECT_EQ(dict.add("k", huge), HOLDFAST_TOO_LARGE);
   EXPECT_EQ(dict.replace("none", huge), HOLDFAST_TOO_LARGE);
   EXPECT_EQ(dict.cas("none", &value, &desired), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.cas("k", &value, &desired), HOLDFAST_TOO_LARGE);
+  EXPECT_EQ(dict.cas("k", &desired, &value), HOLDFAST_DIFFERS) << "it may be expected";
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
@@ -61,23 +51,20 @@ TEST_F(DictionaryTest, no_size_is_too_large_to_be_told) {
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
-TEST_F(DictionaryTest, setting_nil_deletes) {
-  dict.set("k", "v");
-  EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, "k", 1, HOLDFAST_NIL, nullptr, 0, 0, 0, 0, nullptr), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("k"), nothing());
+TEST_F(DictionaryTest, setting_nil_deletes_and_adding_it_is_refused) {
+  const auto store_nil = [this](int op) {
+    return holdfast_store(dict.handle, op, "k", 1, HOLDFAST_NIL, nullptr, 0, 0, 0, 0, nullptr);
+  };
+  for (const int op : {HOLDFAST_SET, HOLDFAST_SAFE_SET}) {
+    dict.set("k", "v");
+    EXPECT_EQ(store_nil(op), HOLDFAST_OK);
+    EXPECT_EQ(dict.get("k"), nothing());
+  }
+  for (const int op : {HOLDFAST_ADD, HOLDFAST_SAFE_ADD}) EXPECT_EQ(store_nil(op), HOLDFAST_INVALID);
 }
 
-TEST_F(DictionaryTest, keys_and_values_may_hold_any_byte_and_have_any_short_length) {
-  for (int byte = 0; byte < 256; ++byte) {
-    const std::string key(1, static_cast<char>(byte));
-    ASSERT_EQ(dict.set(key, key + std::string(1, '\0') + key), HOLDFAST_OK);
-  }
-  for (int byte = 0; byte < 256; ++byte) {
-    const std::string key(1, static_cast<char>(byte));
-    ASSERT_EQ(dict.get(key), text(key + std::string(1, '\0') + key));
-  }
-  dict.flush_all();
-  for (std::size_t length = 1; length < 70; ++length)  // zeros only: a key is not its padding
+TEST_F(DictionaryTest, a_key_is_not_its_padding) {
+  for (std::size_t length = 1; length < 70; ++length)
     ASSERT_EQ(dict.set(std::string(length, '\0'), std::string(length * 3 % 37, '\0')), HOLDFAST_OK);
   for (std::size_t length = 1; length < 70; ++length)
     ASSERT_EQ(dict.get(std::string(length, '\0')), text(std::string(length * 3 % 37, '\0')));
@@ -116,50 +103,6 @@ TEST_F(DictionaryTest, a_buffer_that_is_too_small_is_told_the_size) {
   EXPECT_EQ(value.size, 12U);
 }
 
-// --- store, delete, incr ---
-
-TEST_F(DictionaryTest, replace_stores_only_where_there_is_something) {
-  EXPECT_EQ(dict.replace("k", "v"), HOLDFAST_NOT_FOUND);
-  EXPECT_EQ(dict.get("k"), nothing());
-  // On a busy machine the old one may be gone before it is replaced.
-  EXPECT_TRUE(eventually([&] {
-    dict.set("k", "v", 0.05);
-    return dict.replace("k", "w") == HOLDFAST_OK;
-  }));
-  sleep_ms(70);
-  EXPECT_EQ(dict.get("k"), text("w")) << "the new entry has its own exptime";
-  dict.flush_all();
-  EXPECT_EQ(dict.replace("k", "x"), HOLDFAST_NOT_FOUND);
-}
-
-TEST_F(DictionaryTest, incr_with_init_begins_a_number_that_may_expire) {
-  EXPECT_EQ(dict.incr_from("k", 1, 10, 0, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 11);
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.incr_from("k", 1, 10, 0.005, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 12);
-  EXPECT_EQ(dict.ttl("k"), 0) << "init_ttl is for a number that begins";
-  EXPECT_EQ(dict.incr_from("t", 1, 0, 0.005, &sum), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(dict.get("t"), nothing());
-  EXPECT_EQ(dict.incr_from("t", 1, 5, 0, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 6);
-}
-
-// --- everything at once ---
-
-TEST_F(DictionaryTest, flush_all_removes_what_is_there_and_nothing_later) {
-  holdfast_lease lease{};
-  for (int i = 0; i < 50; ++i) dict.set("k" + std::to_string(i), "v", i % 2 == 0 ? 0 : 100);
-  ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(dict.get("k" + std::to_string(i)), nothing());
-  EXPECT_EQ(dict.get("lock"), nothing());
-  EXPECT_TRUE(dict.keys().empty());
-  dict.set("k1", "again");
-  EXPECT_EQ(dict.get("k1"), text("again"));
-}
-
 // --- memory ---
 
 TEST_F(DictionaryTest, what_can_never_fit_is_refused_with_the_limit) {
@@ -176,57 +119,16 @@ TEST_F(DictionaryTest, what_can_never_fit_is_refused_with_the_limit) {
 }
 
 // The usual shard takes about 1 MB.
-TEST_F(DictionaryTest, a_value_of_half_of_the_dictionary_fits_where_it_was_asked_for) {
-  constexpr std::uint64_t kLarge = 10 << 20;
-  const std::string name = new_name();
-  const std::string value(kLarge, 'x');
-  {
-    Dict usual(name, {.size = 20 << 20});
-    EXPECT_EQ(usual.set("k", value), HOLDFAST_TOO_LARGE);
+TEST_F(DictionaryTest, what_another_dictionary_would_take_is_refused_with_its_option) {
+  for (const std::uint64_t largest : {0, 10 << 20}) {
+    const std::string name = new_name();
+    Dict large(name, {.size = 20 << 20, .largest = largest});
+    EXPECT_EQ(large.set("k", std::string((largest == 0 ? 10 : 20) << 20, 'x')), HOLDFAST_TOO_LARGE);
     const std::string said = holdfast_error();
-    EXPECT_NE(said.find("made with the option largest, it takes values of up to "), std::string::npos) << said;
-    EXPECT_LT(holdfast_largest_value(usual.handle), 2U << 20);
-    Dict asking(name, {.size = 20 << 20, .largest = kLarge});
-    EXPECT_EQ(asking.status, HOLDFAST_MISMATCH) << "it is there with smaller parts";
-    ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
+    EXPECT_EQ(said.find("made with the option largest, it takes values of up to ") != std::string::npos, largest == 0)
+        << said;
+    holdfast_remove(name.data(), name.size());
   }
-  Dict large(name, {.size = 20 << 20, .largest = kLarge});
-  ASSERT_EQ(large.status, HOLDFAST_OK) << holdfast_error();
-  EXPECT_GE(holdfast_largest_value(large.handle), kLarge);
-  for (int i = 0; i < 5000; ++i) ASSERT_EQ(large.set("small" + std::to_string(i), std::string(2000, 's')), HOLDFAST_OK);
-  for (const char* const key : {"a", "b", "c"}) {
-    ASSERT_EQ(large.set(key, value), HOLDFAST_OK) << holdfast_error();
-    std::string bytes(kLarge, '\0');
-    holdfast_value got{};
-    got.data = bytes.data();
-    got.capacity = bytes.size();
-    ASSERT_EQ(holdfast_get(large.handle, key, 1, &got), HOLDFAST_OK);
-    EXPECT_EQ(got.size, kLarge);
-    EXPECT_TRUE(bytes == value);
-  }
-  EXPECT_EQ(check_segment(large.segment()), "");
-  Dict other(name, {.size = 20 << 20});
-  EXPECT_EQ(other.status, HOLDFAST_OK) << "a program that asks for nothing takes what there is: " << holdfast_error();
-  EXPECT_EQ(large.set("k", std::string(20 << 20, 'x')), HOLDFAST_TOO_LARGE);
-  EXPECT_EQ(std::string(holdfast_error()).find("made with"), std::string::npos) << "there is nothing to be had by it";
-  holdfast_remove(name.data(), name.size());
-}
-
-TEST_F(DictionaryTest, a_largest_value_that_no_such_dictionary_can_take_is_refused_with_what_can) {
-  Dict bad(new_name(), {.size = 1 << 20, .largest = 1 << 20});
-  EXPECT_EQ(bad.status, HOLDFAST_INVALID);
-  const std::string said = holdfast_error();
-  const std::size_t at = said.find("a size of ");
-  ASSERT_NE(at, std::string::npos) << said;
-  const std::string name = new_name();
-  Dict good(name, {.size = std::stoull(said.substr(at + 10)), .largest = 1 << 20});
-  EXPECT_EQ(good.status, HOLDFAST_OK) << holdfast_error();
-  EXPECT_EQ(good.set("k", std::string(1 << 20, 'x')), HOLDFAST_OK);
-  holdfast_remove(name.data(), name.size());
-  Dict none(new_name(), {.size = std::uint64_t{20} << 30, .largest = std::uint64_t{1} << 32});
-  EXPECT_EQ(none.status, HOLDFAST_INVALID);
-  EXPECT_NE(std::string(holdfast_error()).find("no dictionary takes more than "), std::string::npos)
-      << holdfast_error();
 }
 
 // With another number, every key would be looked for elsewhere.
@@ -249,46 +151,6 @@ TEST_F(DictionaryTest, a_number_of_shards_that_was_overwritten_is_noticed) {
   ASSERT_TRUE(attached);
   EXPECT_EQ((*attached)->geometry().shards, shards);
   holdfast_remove(name.data(), name.size());
-}
-
-// --- opening and removing ---
-
-TEST_F(DictionaryTest, opening_again_gives_the_same_handle) {
-  Dict again(dict_name);
-  EXPECT_EQ(again.handle, dict.handle);
-}
-
-TEST_F(DictionaryTest, another_size_or_mutex_is_a_mismatch_that_names_both) {
-  const Dict larger(dict_name, {.size = 131072});
-  EXPECT_EQ(larger.status, HOLDFAST_MISMATCH);
-  const std::string error = holdfast_error();
-  EXPECT_NE(error.find("65536"), std::string::npos) << error;
-  EXPECT_NE(error.find("131072"), std::string::npos) << error;
-  const Dict spinning(dict_name, {.mutex = HOLDFAST_MUTEX_SPIN});
-  EXPECT_EQ(spinning.status, HOLDFAST_MISMATCH);
-  EXPECT_NE(std::string(holdfast_error()).find("spin"), std::string::npos) << holdfast_error();
-  // And from a process that has not opened it yet.
-  Child child([&](Channel&) { return Dict(dict_name, {.size = 131072}).status; });
-  EXPECT_EQ(child.wait(), HOLDFAST_MISMATCH);
-  EXPECT_EQ(Dict(dict_name, {.size = 65535}).status, HOLDFAST_OK) << "sizes are rounded up to whole pages";
-}
-
-TEST_F(DictionaryTest, a_removed_dictionary_is_gone_for_all_and_can_be_made_again) {
-  dict.set("k", "v");
-  ASSERT_EQ(holdfast_remove(dict_name.data(), dict_name.size()), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("k").code, HOLDFAST_REMOVED);
-  EXPECT_EQ(dict.set("k", "v"), HOLDFAST_REMOVED);
-  EXPECT_NE(std::string(holdfast_error()).find("removed"), std::string::npos) << holdfast_error();
-  EXPECT_EQ(dict.keys().size(), 0U);
-  EXPECT_EQ(holdfast_capacity(dict.handle), 0U);
-  EXPECT_EQ(dict.free_space(), 0U);
-  EXPECT_EQ(holdfast_remove(dict_name.data(), dict_name.size()), HOLDFAST_NOT_FOUND);
-
-  Dict next(dict_name, {.size = 131072});
-  ASSERT_EQ(next.status, HOLDFAST_OK);
-  EXPECT_EQ(next.get("k"), nothing());
-  next.set("k", "new");
-  EXPECT_EQ(dict.get("k"), text("new")) << "an old handle finds the next dictionary of the name";
 }
 
 // --- several processes ---

@@ -5,13 +5,10 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
-#include "support/clock.h"
-#include "support/process.h"
 #include "support/started.h"
 #include "sync/epoch.h"
 

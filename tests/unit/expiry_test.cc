@@ -12,12 +12,12 @@
 namespace holdfast::test {
 namespace {
 
-constexpr double kMs = 0.001;
-/// The most that the clock of long exptimes was seen behind.
-constexpr double kTick = 0.36;
-
 class ExpiryTest : public DictTest {
  protected:
+  static constexpr double kMs = 0.001;
+  /// The most that the clock of long exptimes was seen behind.
+  static constexpr double kTick = 0.36;
+
   void TearDown() override {
     holdfast_follow_clock(nullptr);
     DictTest::TearDown();
@@ -151,67 +151,11 @@ TEST_F(ExpiryTest, what_is_held_never_ends_early) {
       [&] { return dict.try_permits("permits", HOLDFAST_RWLOCK, 1, 0, 0.0001, &other) == HOLDFAST_LOCKED; });
 }
 
-TEST_F(ExpiryTest, ttl_gives_an_exptime_back_up_to_10_billion_seconds) {
-  for (const double exptime : {0.5, 1.0, 3600.0, 86400.0 * 365, 2147483648.0, 4294967296.0, 1e10}) {
-    ASSERT_EQ(dict.set("k", "v", exptime), HOLDFAST_OK);
-    const double least = exptime - 0.0015 - (exptime >= kLongExptime ? kTick : 0);
-    // On a busy machine time may pass meanwhile.
-    EXPECT_TRUE(eventually([&] { return dict.set("k", "v", exptime) == 0 && dict.ttl("k") >= least; }));
-    EXPECT_LE(dict.ttl("k"), exptime) << exptime;
-    EXPECT_EQ(dict.get("k"), text("v")) << exptime;
-  }
-  EXPECT_EQ(dict.set("k", "v", 1.0001e10), HOLDFAST_OK);
-  EXPECT_EQ(dict.ttl("k"), 0) << "never";
-}
-
-TEST_F(ExpiryTest, ttl_is_negative_for_what_has_expired_and_is_still_there) {
-  const double before = now();
-  dict.set("k", "v", 0.03);
-  const double after = now();
-  dict.set("stays", "v");
-  sleep_ms(60);
-  const double ttl = dict.ttl("k");
-  EXPECT_LE(ttl, 0.03 - (60 - 1) * kMs);
-  EXPECT_GE(ttl, 0.03 - (now() - before) - kMs);
-  EXPECT_LE(ttl, after + 0.03 - now() + (now() - after));
-  dict.flush_expired();
-  EXPECT_EQ(dict.ttl("k"), Dict::kNoKey);
-  dict.flush_all();
-  EXPECT_EQ(dict.ttl("stays"), Dict::kNoKey) << "nobody knows when it was flushed";
+TEST_F(ExpiryTest, a_lock_that_has_ended_has_no_ttl) {
   holdfast_lease lease{};
   dict.try_lock("lock", 0.001, &lease);
   sleep_ms(20);
-  EXPECT_EQ(dict.ttl("lock"), Dict::kNoKey) << "a lock that nobody holds is nothing";
-}
-
-TEST_F(ExpiryTest, ttl_counts_down_and_is_0_for_ever) {
-  dict.set("k", "v", 50);
-  const double first = dict.ttl("k");
-  EXPECT_LE(first, 50.01);
-  EXPECT_GT(first, 20);
-  sleep_ms(30);
-  EXPECT_LT(dict.ttl("k"), first);
-  dict.set("k", "v");
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.ttl("missing"), Dict::kNoKey);
-  dict.set("long", std::string(3000, 'x'), 50);
-  EXPECT_GT(dict.ttl("long"), 20) << "needs no buffer for the value";
-}
-
-TEST_F(ExpiryTest, expire_gives_an_existing_entry_another_end) {
-  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
-  // On a busy machine it may be gone before that.
-  EXPECT_TRUE(eventually([&] {
-    dict.set("k", "v", 0.05, 3);
-    return dict.expire("k", 0) == HOLDFAST_OK;
-  }));
-  sleep_ms(80);
-  EXPECT_EQ(dict.get("k"), text("v", 3));
-  EXPECT_EQ(dict.ttl("k"), 0);
-  EXPECT_EQ(dict.expire("k", 0.001), HOLDFAST_OK);
-  sleep_ms(20);
-  EXPECT_EQ(dict.get("k"), nothing());
-  EXPECT_EQ(dict.expire("k", 5), HOLDFAST_NOT_FOUND);
+  EXPECT_EQ(dict.ttl("lock"), Dict::kNoKey);
 }
 
 TEST_F(ExpiryTest, times_that_make_no_sense_are_refused_and_change_nothing) {
@@ -244,6 +188,29 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
     }
   }
   EXPECT_EQ(dict.stats().entries, 0U) << "what is flushed is swept out before its number comes again";
+}
+
+// --- what has ended and is still there ---
+
+TEST_F(ExpiryTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value) {
+  dict.set("k", "twelve bytes", 0.001);
+  sleep_ms(20);
+  holdfast_value value{};
+  int is_stale = 0;
+  EXPECT_EQ(holdfast_get_stale(dict.handle, "k", 1, &value, &is_stale), HOLDFAST_BUFFER);
+  EXPECT_EQ(value.size, 12U);
+}
+
+TEST_F(ExpiryTest, flush_expired_of_0_takes_all_in_all_shards) {
+  Dict wide(new_name(), {.size = 9 << 20});
+  const std::uint64_t before = wide.free_space();
+  for (int i = 0; i < 1000; ++i) wide.set("k" + std::to_string(i), std::string(50, 'v'));
+  for (int i = 0; i < 10; ++i) wide.push("list", HOLDFAST_LEFT, "element");
+  wide.flush_all();
+  EXPECT_EQ(wide.flush_expired(300), 300);
+  EXPECT_EQ(wide.flush_expired(0), 701) << "a list is one";
+  EXPECT_EQ(wide.free_space(), before) << "its nodes go with it";
+  EXPECT_EQ(wide.stats().entries, 0U);
 }
 
 // --- a loop's clock ---

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
-#include <string>
 
 #include "dict/guard.h"
 #include "dict/repair.h"
 #include "lock/handoff.h"
-#include "lock/lock.h"
 #include "support/dict_test.h"
 #include "support/in_time.h"
 #include "support/others.h"

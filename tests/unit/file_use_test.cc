@@ -3,12 +3,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

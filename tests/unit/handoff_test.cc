@@ -8,8 +8,8 @@
 #include "dict/guard.h"
 #include "lock/handoff.h"
 #include "lock/lock_entry.h"
-#include "lock/look_interval.h"
 #include "support/dict_test.h"
+#include "sync/spin.h"
 #include "wait/promptness.h"
 #include "world/world.h"
 
@@ -29,7 +29,7 @@ class HandoffTest : public DictTest {
     Position position{};
     ASSERT_TRUE(shard().find(Key("k", dict.segment().seed()), position));
     lock.emplace(LockEntry{dict.segment(), shard(), arena, *position.view.entry, position.view.lock(), nullptr});
-    freeze(lock->fields);
+    take_over(lock->fields);
   }
   void TearDown() override {
     if (!lock->is_free()) lock->free();
@@ -147,7 +147,7 @@ TEST_F(HandoffTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) 
 }
 
 TEST_F(HandoffTest, a_slow_one_takes_what_is_free_when_it_comes_before_all_behind_it) {
-  const Waiter slow = add(1, kSlow, 30 * kMs);
+  Waiter slow = add(1, kSlow, 30 * kMs);
   add(2, 0);
   offer(*lock, world);
   ASSERT_EQ(reserved_for(), 0U);
@@ -172,7 +172,7 @@ TEST_F(HandoffTest, it_is_kept_for_longer_where_that_is_needed) {
 }
 
 TEST_F(HandoffTest, time_is_lost_for_one_of_them_at_a_time) {
-  const Waiter first = add(1, kSlow, 2 * kShare * kSlow);
+  Waiter first = add(1, kSlow, 2 * kShare * kSlow);
   add(2, kSlow, 2 * kShare * kSlow - 1);
   offer(*lock, world);
   ASSERT_EQ(reserved_for(), 1U);
@@ -285,27 +285,27 @@ constexpr int kPolls = 20;  // more than it takes to learn
 
 /// The interval after many looks, during each of which `sections(pauses)` were begun.
 template <class Sections>
-int learned(LookInterval& interval, Sections&& sections) {
+int learned(SpinInterval& interval, Sections&& sections) {
   for (int look = 0; look < kPolls; ++look) interval.note(sections(interval.pauses()), interval.pauses());
   return interval.pauses();
 }
 
 TEST(look_interval, is_long_where_sections_are_over_at_once) {
-  LookInterval interval;
-  EXPECT_EQ(interval.pauses(), LookInterval::kLeast);
-  EXPECT_EQ(learned(interval, [](int pauses) { return static_cast<std::uint32_t>(pauses) / 2; }), LookInterval::kMost);
+  SpinInterval interval;
+  EXPECT_EQ(interval.pauses(), SpinInterval::kLeast);
+  EXPECT_EQ(learned(interval, [](int pauses) { return static_cast<std::uint32_t>(pauses) / 2; }), SpinInterval::kMost);
 }
 
 TEST(look_interval, is_short_where_a_section_lasts) {
-  LookInterval interval;
+  SpinInterval interval;
   learned(interval, [](int pauses) { return static_cast<std::uint32_t>(pauses); });
-  EXPECT_EQ(learned(interval, [](int) { return 0U; }), LookInterval::kLeast);
+  EXPECT_EQ(learned(interval, [](int) { return 0U; }), SpinInterval::kLeast);
 }
 
 // A microsecond: an end that is missed costs a section. The interval must not grow until each look misses many.
 TEST(look_interval, stays_short_where_sections_last_longer_than_a_look) {
-  LookInterval interval;
-  constexpr int kSection = 40;
+  SpinInterval interval;
+  constexpr int kSection = SpinInterval::kLeast + 4;
   int passed = 0;
   const auto sections = [&](int pauses) {
     const int before = passed / kSection;
@@ -320,11 +320,11 @@ TEST(look_interval, stays_short_where_sections_last_longer_than_a_look) {
 
 // The turn of another lock, at a place that was used again, says anything.
 TEST(look_interval, stays_within_its_bounds_whatever_it_is_told) {
-  LookInterval interval;
+  SpinInterval interval;
   for (const std::uint32_t sections : {0U, 1U, 0x1FFFFFFFU, 0x20000000U, 0xFFFFFFFFU}) {
     learned(interval, [&](int) { return sections; });
-    EXPECT_GE(interval.pauses(), LookInterval::kLeast);
-    EXPECT_LE(interval.pauses(), LookInterval::kMost);
+    EXPECT_GE(interval.pauses(), SpinInterval::kLeast);
+    EXPECT_LE(interval.pauses(), SpinInterval::kMost);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -16,7 +15,7 @@
 
 #include "support/dict.h"
 #include "support/name_files.h"
-#include "support/process.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -56,6 +55,11 @@ int hold_and_become_sleep(Channel& parent, Inherits inherits) {
 
 bool is_sleep(const Child& child) {
   return eventually([&] { return program_of(child.pid()) == "sleep"; });
+}
+
+int open_status(const std::string& name = "d") {
+  Child child([&](Channel&) { return Dict(name).status; });
+  return child.wait();
 }
 
 /// A program that holds the lock, over exec; or held it, if it does not inherit the descriptor.
@@ -189,17 +193,15 @@ std::string way_into_the_world(int fd) {
 TEST(hold, gives_a_program_no_way_into_the_world) {
   const ScratchDirectory directory;
   for (int which = 0; which < 2; ++which) {
-    Child child([which](Channel& parent) {
+    in_process([which] {
       std::array<int, 2> fds{-1, -1};
       int life = -1;
-      if (holdfast_hold_over_exec(&life) != HOLDFAST_OK) return 2;
+      ASSERT_EQ(holdfast_hold_over_exec(&life), HOLDFAST_OK);
       Dict dict("d");
-      if (holdfast_use_over_exec(dict.handle, fds.data()) != HOLDFAST_OK) return 3;
-      parent.say(way_into_the_world(which == 0 ? life : fds[0]));
-      return fds[1] == -1 ? 0 : 4;
+      ASSERT_EQ(holdfast_use_over_exec(dict.handle, fds.data()), HOLDFAST_OK);
+      EXPECT_EQ(way_into_the_world(which == 0 ? life : fds[0]), "");
+      EXPECT_EQ(fds[1], -1);
     });
-    EXPECT_EQ(child.hear(), "");
-    EXPECT_EQ(child.wait(), 0);
   }
 }
 
@@ -215,16 +217,15 @@ TEST(hold, by_a_file_that_is_deleted_by_hand_is_taken_by_nobody) {
 TEST(hold, of_a_program_alone_keeps_its_world_from_another_layout) {
   const ScratchDirectory directory;
   Program holder;
-  const auto open_status = [] { return Child([](Channel&) { return Dict("other").status; }).wait(); };
   {
     constexpr std::uint32_t kOther = 5;
     const int table = ::open((directory / "processes").c_str(), O_WRONLY);
     ASSERT_EQ(::pwrite(table, &kOther, sizeof kOther, 8), static_cast<ssize_t>(sizeof kOther));
     ::close(table);
   }
-  EXPECT_EQ(open_status(), HOLDFAST_CORRUPT);
+  EXPECT_EQ(open_status("other"), HOLDFAST_CORRUPT);
   holder.kill_and_wait();
-  EXPECT_TRUE(eventually([&] { return open_status() == HOLDFAST_OK; }));
+  EXPECT_TRUE(eventually([] { return open_status("other") == HOLDFAST_OK; }));
 }
 
 TEST(hold, of_programs_that_have_ended_leaves_nothing_behind) {
@@ -239,26 +240,21 @@ TEST(hold, of_programs_that_have_ended_leaves_nothing_behind) {
     EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
   }
   other.kill_and_wait();
-  EXPECT_EQ(Child([](Channel&) { return Dict("d").status; }).wait(), HOLDFAST_OK);
+  EXPECT_EQ(open_status(), HOLDFAST_OK);
   EXPECT_TRUE(files_of(directory, "hold-").empty());
 }
 
 TEST(hold, is_for_a_process_that_has_not_entered) {
-  const ScratchDirectory directory;
-  Child child([](Channel& parent) {
-    Dict dict("d");
+  in_a_world([] {
+    const Dict dict("d");
     int fd = 0;
-    const int code = holdfast_hold_over_exec(&fd);
-    parent.say(holdfast_code_text(code) + std::string(" ") + std::to_string(fd));
-    if (::fork() == 0) {
-      parent.say(holdfast_code_text(holdfast_hold_over_exec(&fd)));
-      ::_exit(0);
-    }
-    parent.hear();
-    return 0;
+    EXPECT_EQ(holdfast_hold_over_exec(&fd), HOLDFAST_EXISTS);
+    EXPECT_EQ(fd, -1);
+    in_process([] {
+      int of_child = -1;
+      EXPECT_EQ(holdfast_hold_over_exec(&of_child), HOLDFAST_OK);
+    });
   });
-  EXPECT_EQ(child.hear(), "exists -1");
-  EXPECT_EQ(child.hear(), "ok");  // of a forked child
 }
 
 /// Uses the dictionary by descriptors alone, which it inherits over exec.
@@ -277,11 +273,6 @@ int use_and_become_sleep(Channel& parent) {
   parent.say("used");
   ::execlp("sleep", "sleep", "600", nullptr);
   return 5;
-}
-
-int open_status(const std::string& name = "d") {
-  Child child([&](Channel&) { return Dict(name).status; });
-  return child.wait();
 }
 
 void expect_refusal_after_loss_of(const char* file) {
@@ -338,56 +329,40 @@ TEST(use, is_ended_by_any_process_that_has_copies) {
 
 TEST(use, is_of_the_file_that_has_the_name) {
   const ScratchDirectory directory;
-  Child child([&](Channel& parent) {
+  in_process([&] {
+    const std::string file = directory / "d.dict";
+    const std::string elsewhere = directory / "e.dict";
     std::array<int, 2> fds{};
     Dict dict("d");
-    if (::rename((directory / "d.dict").c_str(), (directory / "e.dict").c_str()) != 0) return 2;
-    parent.say(holdfast_code_text(holdfast_use_over_exec(dict.handle, fds.data())));
-    parent.say(std::to_string(fds[0]) + std::to_string(fds[1]));
-    if (::rename((directory / "e.dict").c_str(), (directory / "d.dict").c_str()) != 0) return 3;
-    parent.say(holdfast_code_text(holdfast_use_over_exec(dict.handle, fds.data())));
+    ASSERT_EQ(::rename(file.c_str(), elsewhere.c_str()), 0);
+    EXPECT_EQ(holdfast_use_over_exec(dict.handle, fds.data()), HOLDFAST_MISMATCH);
+    EXPECT_EQ(fds, (std::array{-1, -1}));
+    ASSERT_EQ(::rename(elsewhere.c_str(), file.c_str()), 0);
+    EXPECT_EQ(holdfast_use_over_exec(dict.handle, fds.data()), HOLDFAST_OK);
     holdfast_remove("d", 1);
-    parent.say(holdfast_code_text(holdfast_use_over_exec(dict.handle, fds.data())));
-    return 0;
+    EXPECT_EQ(holdfast_use_over_exec(dict.handle, fds.data()), HOLDFAST_REMOVED);
   });
-  for (const char* const expected : {"mismatch", "-1-1", "ok", "removed"}) EXPECT_EQ(child.hear(), expected);
-  EXPECT_EQ(child.wait(), 0);
-}
-
-/// Takes by `take`, says the lease, and what becomes of it when it is told to go on.
-int holder_of(Channel& parent, int (*take)(Dict&, holdfast_lease&)) {
-  Dict dict("d");
-  holdfast_lease lease{};
-  if (take(dict, lease) != HOLDFAST_OK) return 2;
-  parent.say(std::to_string(lease.owner));
-  parent.say(std::to_string(lease.sequence));
-  parent.hear();
-  parent.say(holdfast_code_text(holdfast_unlock(dict.handle, kKey, 3, &lease)));
-  return 0;
 }
 
 void expect_broken(int (*take)(Dict&, holdfast_lease&)) {
-  const ScratchDirectory directory;
-  Child holder([take](Channel& parent) { return holder_of(parent, take); });
-  const std::uint64_t owner = std::stoull(holder.hear());
-  const std::uint64_t sequence = std::stoull(holder.hear());
-  Child other([=](Channel& parent) {
+  in_a_world([take] {
     Dict dict("d");
-    const auto broken = [&](holdfast_lease lease) {
-      return unless_held_up([&] { return holdfast_lock_break(dict.handle, kKey, 3, &lease); });
-    };
-    parent.say(holdfast_code_text(broken({owner, sequence + 1})));
-    parent.say(holdfast_code_text(broken({0, sequence})));
-    parent.say(holdfast_code_text(broken({owner, sequence})));
-    parent.say(holdfast_code_text(broken({owner, sequence})));
-    holdfast_lease lease{};
-    parent.say(holdfast_code_text(try_lock(dict, lease)));
-    parent.hear();
-    return 0;
+    holdfast_lease held{};
+    ASSERT_EQ(take(dict, held), HOLDFAST_OK);
+    in_process([held] {
+      Dict same("d");
+      const auto broken = [&](holdfast_lease lease) {
+        return unless_held_up([&] { return holdfast_lock_break(same.handle, kKey, 3, &lease); });
+      };
+      EXPECT_EQ(broken({held.owner, held.sequence + 1}), HOLDFAST_NOT_OWNER);
+      EXPECT_EQ(broken({0, held.sequence}), HOLDFAST_NOT_OWNER);
+      EXPECT_EQ(broken(held), HOLDFAST_OK);
+      EXPECT_EQ(broken(held), HOLDFAST_NOT_OWNER);
+      holdfast_lease lease{};
+      EXPECT_EQ(try_lock(same, lease), HOLDFAST_OK);
+    });
+    EXPECT_EQ(holdfast_unlock(dict.handle, kKey, 3, &held), HOLDFAST_NOT_OWNER);
   });
-  for (const char* const expected : {"not owner", "not owner", "ok", "not owner", "ok"})
-    EXPECT_EQ(other.hear(), expected);
-  EXPECT_EQ(holder.ask("go on"), "not owner");
 }
 
 TEST(hold, of_a_lock_is_broken_by_its_lease_and_no_other) { expect_broken(&try_lock); }

@@ -1,12 +1,9 @@
 // Releases that were refused, as a process is stopped inside the shard, and that nobody repeats.
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "dict/guard.h"
 #include "support/dict.h"
 #include "support/started.h"
-#include "support/waiting.h"
 
 namespace holdfast::test {
 namespace {
@@ -29,19 +26,23 @@ class TheDict : public Dict {
   holdfast_lease lease{};
 };
 
+/// A process inside the shard, until it hears something: as one that was stopped there. A release is refused then.
+class StoppedInside : public Started {
+ public:
+  explicit StoppedInside(TheDict& refused)
+      : Started("inside", [](Channel& parent) {
+          TheDict dict;
+          const ShardGuard guard(dict.segment().shards()[0]);
+          parent.say("inside");
+          parent.hear();
+          return guard.held() ? 0 : 1;
+        }) {
+    EXPECT_EQ(refused.give_back(), HOLDFAST_TIMEOUT);
+  }
+};
+
 class LateRelease : public testing::Test {
  protected:
-  /// A process inside the shard, until it hears something: as one that was stopped there.
-  static Started stopped_inside() {
-    return {"inside", [](Channel& parent) {
-              TheDict dict;
-              const ShardGuard guard(dict.segment().shards()[0]);
-              parent.say("inside");
-              parent.hear();
-              return guard.held() ? 0 : 1;
-            }};
-  }
-
   const ScratchDirectory directory_;
 };
 
@@ -49,8 +50,7 @@ TEST_F(LateRelease, comes_when_the_process_goes_on_without_another_call) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
-    Started stopped = stopped_inside();
-    EXPECT_EQ(dict.give_back(), HOLDFAST_TIMEOUT);
+    StoppedInside stopped(dict);
     EXPECT_EQ(dict.lease.owner, 0U) << "the library has it";
     Started watcher("watches", [](Channel& parent) {
       TheDict other;
@@ -82,8 +82,7 @@ TEST_F(LateRelease, of_a_parent_is_left_to_it) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
-    Started stopped = stopped_inside();
-    EXPECT_EQ(dict.give_back(), HOLDFAST_TIMEOUT);
+    StoppedInside stopped(dict);
     Child child([&dict](Channel& parent) {
       parent.say("forked");
       parent.hear();

@@ -41,13 +41,6 @@ std::string said_by_visitor(const Options& options) {
   return said;
 }
 
-TEST(Life, a_dictionary_that_was_opened_without_a_wish_outlives_its_processes) {
-  const ScratchDirectory world;
-  EXPECT_EQ("new", said_by_visitor(kept()));
-  EXPECT_EQ("65536", said_by_visitor(kept()));
-  EXPECT_EQ("65536", said_by_visitor({.persist = true})) << "the wish of the process that made it counts";
-}
-
 TEST(Life, a_kept_one_that_no_process_uses_is_made_again_for_another_size_or_mutex) {
   const ScratchDirectory world;
   EXPECT_EQ("new", said_by_visitor(kept(kSmall)));

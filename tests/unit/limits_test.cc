@@ -2,7 +2,6 @@
 // are closed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -10,7 +9,6 @@
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -41,41 +39,31 @@ TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_what_is_there) {
     Dict kept("kept", {.persist = true});
   });
   for (const rlim_t bytes : {rlim_t{0}, rlim_t{300}}) {
-    Child limited([bytes](Channel&) {
+    in_process([bytes] {
       limit_files(bytes);
-      holdfast_dict* dict = nullptr;
-      if (holdfast_attach("d", 1, &dict) != HOLDFAST_OK) return 2;
-      if (holdfast_store(dict, HOLDFAST_SET, "k", 1, HOLDFAST_NUMBER, nullptr, 0, 1, 0, 0, nullptr) != HOLDFAST_OK)
-        return 3;
-      const holdfast_options options{.size = 65536};
-      return holdfast_open("new", 3, &options, &dict) == HOLDFAST_NO_MEMORY ? 0 : 4;
+      EXPECT_EQ(Dict("d").set_number("k", 1), HOLDFAST_OK);
+      EXPECT_EQ(Dict("new").status, HOLDFAST_NO_MEMORY);
     });
-    EXPECT_EQ(limited.wait(), 0);
   }
-  Child remover([](Channel&) {
+  in_process([] {
     limit_files(0);
-    return holdfast_remove("d", 1);
+    EXPECT_EQ(holdfast_remove("d", 1), HOLDFAST_OK);
   });
-  EXPECT_EQ(remover.wait(), HOLDFAST_OK);
-  Child next([](Channel&) { return Dict("d").status; });  // the removal is noted: the file of before is in no way
-  EXPECT_EQ(next.wait(), HOLDFAST_OK);
+  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the file of before is in the way"; });
 }
 
 TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
   const ScratchDirectory directory;
-  Child maker([](Channel&) { return Dict("kept", {.persist = true}).set("k", "v"); });
-  ASSERT_EQ(maker.wait(), HOLDFAST_OK);
+  in_process([] { EXPECT_EQ(Dict("kept", {.persist = true}).set("k", "v"), HOLDFAST_OK); });
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
   // Of the next world. A limited process can make no file of names in use.
   const Resident other([] { Dict dict(name_beside("kept")); });
-  Child limited([](Channel&) {
+  in_process([] {
     limit_files(0);
     holdfast_dict* dict = nullptr;
-    return holdfast_attach("kept", 4, &dict);
+    EXPECT_EQ(holdfast_attach("kept", 4, &dict), HOLDFAST_OK);
   });
-  EXPECT_EQ(limited.wait(), HOLDFAST_OK);
-  Child next([](Channel&) { return Dict("kept", {.persist = true}).get("k") == text("v") ? 0 : 2; });
-  EXPECT_EQ(next.wait(), 0);
+  in_process([] { EXPECT_EQ(Dict("kept", {.persist = true}).get("k"), text("v")); });
 }
 
 // --- the stack ---------------------------------------------------------------------------------------------

@@ -42,13 +42,7 @@ class ListRepairTest : public DictTest {
     const Elements elements = all();
     return {elements.begin(), elements.begin() + static_cast<std::ptrdiff_t>(count)};
   }
-  Position position(const std::string& name = "list") {
-    Position found{};
-    EXPECT_TRUE(shard().find(Key(name, dict.segment().seed()), found));
-    EXPECT_NE(found.block, 0U);
-    return found;
-  }
-  EntryView entry(const std::string& name = "list") { return position(name).view; }
+  EntryView entry(const std::string& name = "list") { return place_of(name).view; }
   Word64& word(const std::string& name = "list") { return entry(name).list().word; }
   ListEnds ends(const std::string& name = "list") { return entry(name).list_ends(); }
   void set_ends(const ListEnds& bad) {
@@ -181,30 +175,13 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
 }
 
 TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_cycle) {
-  const Position list = position();
+  const Position list = place_of("list");
   word().store(0);
   list.view.entry->next.store(list.block);
   EXPECT_GE(repair(shard()), 1U);
   EXPECT_EQ(check_shard(shard()), "");
   EXPECT_EQ(dict.llen("list"), 0);
   dict.set("value", "v");  // it may have stood behind
-}
-
-TEST_F(ListRepairTest, a_push_that_did_not_commit_leaves_nothing) {
-  const std::uint64_t before = dict.free_space();
-  const std::string name = "list";
-  for (const bool left : {true, false}) {
-    Arena arena(shard());
-    const ValueIn value{EntryType::string, 0, 0, "lost", 4};
-    const Key key(name, dict.segment().seed());
-    const std::uint32_t added = List::create(shard(), arena, key, value);
-    ASSERT_NE(added, 0U);
-    (left ? node(ends().first).previous : node(ends().last).next).store(added);
-    EXPECT_EQ(repair(shard()), 0U);
-    EXPECT_EQ(check_shard(shard()), "");
-    EXPECT_EQ(dict.free_space(), before);
-  }
-  EXPECT_EQ(take_out(), all());
 }
 
 TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {

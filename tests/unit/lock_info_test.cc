@@ -2,15 +2,10 @@
 #include "lock/lock_info.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <string>
-#include <thread>
 
 #include "dict/holder_list.h"
-#include "dict/repair.h"
 #include "support/dict_test.h"
 #include "support/started.h"
 #include "support/waiting.h"
@@ -23,12 +18,7 @@ class LockInfoTest : public DictTest {
   LockInfoTest() : DictTest({.size = 16384}) {}
 
   LockFields& lock() { return view().lock(); }
-  EntryView view() {
-    Position position{};
-    EXPECT_TRUE(shard().find(Key("lock", dict.segment().seed()), position));
-    EXPECT_NE(position.block, 0U);
-    return position.view;
-  }
+  EntryView view() { return place_of("lock").view; }
   holdfast_lease take(double exptime = 0) {
     holdfast_lease lease{};
     EXPECT_EQ(dict.try_lock("lock", exptime, &lease), HOLDFAST_OK);
@@ -48,64 +38,14 @@ class LockInfoTest : public DictTest {
   std::uint32_t notes() { return count_shard(shard()).holders; }
 };
 
-TEST_F(LockInfoTest, a_holder_is_reported_with_its_process_and_times) {
-  const holdfast_lease lease = take(50);
-  sleep_ms(20);
-  holdfast_holder holder{};
-  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.owner, lease.owner);
-  EXPECT_EQ(holder.sequence, lease.sequence);
-  EXPECT_GE(holder.held, 0.015);
-  EXPECT_LT(holder.held, 40);
-  EXPECT_LE(holder.remaining, 50.001);
-  EXPECT_GT(holder.remaining, 10);
-  EXPECT_EQ(holder.pid, static_cast<std::uint32_t>(::getpid()));
-  EXPECT_EQ(holder.worker, 0xFFFFFFFF);
-  EXPECT_EQ(holder.alive, 1U);
-  EXPECT_EQ(holder.waiters, 0U);
-  EXPECT_EQ(std::string(holder.program), "lock_info_test");
-  EXPECT_EQ(std::string(holder.why), "");
-}
-
-TEST_F(LockInfoTest, a_lock_that_never_expires_has_no_time_left) {
-  take();
-  holdfast_holder holder{};
-  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.remaining, 0);
-}
-
-TEST_F(LockInfoTest, nobody_holds_what_is_free_expired_flushed_a_value_or_not_there) {
-  EXPECT_EQ(why(), "nobody");
-  holdfast_lease lease = take();
-  dict.unlock("lock", &lease);
-  EXPECT_EQ(why(), "nobody");
-  take(0.001);
-  sleep_ms(10);
-  EXPECT_EQ(why(), "nobody");
-  take();
-  dict.flush_all();
-  EXPECT_EQ(why(), "nobody");
-  dict.set("lock", "value");
-  EXPECT_EQ(why(), "nobody");
-}
-
-TEST_F(LockInfoTest, waiters_are_counted) {
-  take();
-  Waiting waiting[3];
-  holdfast_lease other{};
-  for (Waiting& one : waiting) EXPECT_EQ(one.once(dict, "lock", &other), HOLDFAST_LOCKED);
-  holdfast_holder holder{};
-  ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
-  EXPECT_EQ(holder.waiters, 3U);
-  dict.remove("lock");
-}
-
 TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
   Resident child([&] { take_and_explain("dies with it"); });
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
   EXPECT_EQ(holder.alive, 1U);
   EXPECT_EQ(holder.pid, static_cast<std::uint32_t>(child.pid()));
+  EXPECT_EQ(holder.worker, 0xFFFFFFFF);
+  EXPECT_EQ(std::string(holder.program), "lock_info_test");
   child.kill_and_wait();
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
   EXPECT_EQ(holder.alive, 0U);
@@ -117,25 +57,6 @@ TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
 }
 
 // --- the reason ---
-
-TEST_F(LockInfoTest, what_was_said_stands_until_the_release) {
-  const std::uint64_t before = [&] {
-    holdfast_lease lease = take();
-    dict.unlock("lock", &lease);
-    return dict.free_space();
-  }();
-  holdfast_lease lease = take_and_explain("rebuilding the index");
-  EXPECT_EQ(why(), "rebuilding the index");
-  EXPECT_EQ(dict.explain("lock", lease, "still rebuilding the index, and a bit more than before"), HOLDFAST_OK);
-  EXPECT_EQ(why(), "still rebuilding the index, and a bit more than before");
-  EXPECT_EQ(notes(), 1U);
-  dict.renew("lock", lease, 50);
-  EXPECT_EQ(why(), "still rebuilding the index, and a bit more than before");
-  EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.free_space(), before);
-  lease = take();
-  EXPECT_EQ(why(), "");
-}
 
 TEST_F(LockInfoTest, an_empty_text_takes_it_back) {
   const holdfast_lease lease = take_and_explain("a reason");
@@ -162,39 +83,25 @@ TEST_F(LockInfoTest, only_the_holder_explains) {
   holdfast_lease other = lease;
   ++other.sequence;
   EXPECT_EQ(dict.explain("lock", other, "no"), HOLDFAST_NOT_OWNER);
-  Child child([&](Channel&) { return dict.explain("lock", lease, "no") == HOLDFAST_NOT_OWNER ? 0 : 1; });
-  EXPECT_EQ(child.wait(), 0) << "a forked child does not hold its parent's lock";
+  in_process([&] { EXPECT_EQ(dict.explain("lock", lease, "no"), HOLDFAST_NOT_OWNER) << "a child holds nothing"; });
   EXPECT_EQ(why(), "mine");
   dict.unlock("lock", &lease);
   other = {lease.owner, 0};
   EXPECT_EQ(dict.explain("lock", other, "no"), HOLDFAST_NOT_OWNER);
   lease = take(0.001);
   sleep_ms(10);
+  EXPECT_EQ(why(), "nobody");
   EXPECT_EQ(dict.explain("lock", lease, "late"), HOLDFAST_NOT_OWNER);
   dict.set("lock", "value");
   EXPECT_EQ(dict.explain("lock", lease, "a value"), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(LockInfoTest, a_reason_goes_with_what_ends_its_lock) {
-  const auto expect_gone = [&](const char* how) {
-    EXPECT_EQ(notes(), 0U) << how;
-    EXPECT_EQ(check_shard(shard()), "") << how;
-  };
-  take_and_explain("deleted");
-  dict.remove("lock");
-  expect_gone("delete");
-  take_and_explain("written over");
-  dict.set("lock", "value");
-  expect_gone("set");
-  dict.remove("lock");
-  take_and_explain("flushed");
-  dict.flush_all();
-  dict.flush_expired();
-  expect_gone("flush");
+TEST_F(LockInfoTest, a_reason_goes_when_a_lock_that_has_expired_is_taken) {
   take_and_explain("expires", 0.001);
   sleep_ms(10);
   holdfast_lease lease = take();
-  expect_gone("taken after it expired");
+  EXPECT_EQ(notes(), 0U);
+  EXPECT_EQ(check_shard(shard()), "");
   dict.unlock("lock", &lease);
 }
 
@@ -232,31 +139,6 @@ TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
 }
 
 // --- repair ---
-
-TEST_F(LockInfoTest, repair_keeps_the_reason_of_a_lock_that_is_held) {
-  take_and_explain("kept");
-  const std::uint64_t free = dict.free_space();
-  EXPECT_EQ(repair(shard()), 0U);
-  EXPECT_EQ(why(), "kept");
-  EXPECT_EQ(dict.free_space(), free);
-}
-
-TEST_F(LockInfoTest, repair_gives_back_what_a_dying_release_left) {
-  const std::uint64_t free = [&] {
-    take();
-    return dict.free_space();
-  }();
-  const holdfast_lease lease = [&] {
-    holdfast_holder holder{};
-    dict.holder("lock", &holder);
-    return holdfast_lease{holder.owner, holder.sequence};
-  }();
-  dict.explain("lock", lease, "left");
-  end_grant_of(lock());  // and died
-  EXPECT_EQ(repair(shard()), 0U) << "which is no damage";
-  EXPECT_EQ(check_shard(shard()), "");
-  EXPECT_EQ(dict.free_space(), free);
-}
 
 TEST_F(LockInfoTest, repair_cuts_a_reason_that_makes_no_sense) {
   for (int damage = 0; damage < 5; ++damage) {

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/time.h>
 
 #include <algorithm>
@@ -12,7 +11,8 @@
 #include <vector>
 
 #include "platform/platform.h"
-#include "support/process.h"
+#include "support/refused_call.h"
+#include "support/started.h"
 #include "support/world.h"
 #include "world/process_table.h"
 #include "world/world.h"
@@ -37,151 +37,126 @@ std::string next_mail(World& world) {
   }
 }
 
+/// Reports its token, then the mail it gets, on demand.
+class Listener : public Child {
+ public:
+  Listener()
+      : Child([](Channel& parent) {
+          World& world = enter();
+          parent.say(std::to_string(world.token()));
+          while (parent.hear() == "mail") parent.say(next_mail(world));
+          return 0;
+        }) {}
+  const std::string token = hear();
+};
+
 class MailboxTest : public testing::Test {
  protected:
-  /// Reports its token, then the mail it gets, on demand.
-  static int listen(Channel& parent) {
-    World& world = enter();
-    parent.say(std::to_string(world.token()));
-    while (parent.hear() == "mail") parent.say(next_mail(world));
-    return 0;
-  }
-  /// Posts: "token waiter waiter ...".
-  static int post_to(Channel& parent) {
-    World& world = enter();
-    parent.say(std::to_string(world.token()));
-    for (;;) {
-      const std::string line = parent.hear();
-      if (line.empty() || line.front() == '(') return 0;
-      std::size_t at = 0;
-      const Token receiver = std::stoull(line, &at);
-      std::string rest = line.substr(at);
-      while (!rest.empty()) {
-        post(world, receiver, static_cast<std::uint32_t>(std::stoul(rest, &at)));
-        rest = rest.substr(at);
-      }
-      parent.say("posted");
-    }
-  }
-
-  /// What a process of the world says.
-  static std::string in_world(const std::function<std::string(World&)>& body) {
-    Child child([&](Channel& parent) {
-      parent.say(body(enter()));
-      return 0;
+  /// Posts from a process of its own.
+  static void post_to(const std::string& token, const std::vector<std::uint32_t>& waiters) {
+    in_process([&] {
+      World& world = enter();
+      for (const std::uint32_t waiter : waiters) post(world, std::stoull(token), waiter);
     });
-    return child.hear();
+  }
+  static void in_world(const std::function<void(World&)>& body) {
+    in_process([&body] { body(enter()); });
   }
 
   ScratchDirectory directory_;
 };
 
 TEST_F(MailboxTest, a_post_reaches_a_sleeping_process) {
-  Child listener(listen);
-  Child poster(post_to);
-  const std::string listener_token = listener.hear();
-  poster.hear();
+  Listener listener;
   listener.say("mail");
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ("posted", poster.ask(listener_token + " 7"));
+  post_to(listener.token, {7});
   EXPECT_EQ("some 7", listener.hear());
 }
 
 TEST_F(MailboxTest, a_post_before_the_sleep_is_not_lost) {
-  Child listener(listen);
-  Child poster(post_to);
-  const std::string listener_token = listener.hear();
-  poster.hear();
-  EXPECT_EQ("posted", poster.ask(listener_token + " 1 2 3"));
+  Listener listener;
+  post_to(listener.token, {1, 2, 3});
   EXPECT_EQ("some 1 2 3", listener.ask("mail"));
 }
 
 TEST_F(MailboxTest, a_post_between_reading_the_mailbox_and_sleeping_ends_the_sleep_at_once) {
-  EXPECT_EQ("some 9", in_world([](World& world) -> std::string {
-              const std::uint32_t seen = mailbox_value(world);
-              post(world, world.token(), 9);
-              sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // else the test is killed by its time limit
-              return next_mail(world);
-            }));
+  in_world([](World& world) {
+    const std::uint32_t seen = mailbox_value(world);
+    post(world, world.token(), 9);
+    sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // else the test is killed by its time limit
+    EXPECT_EQ("some 9", next_mail(world));
+  });
 }
 
 TEST_F(MailboxTest, a_waiter_posted_twice_is_reported_once) {
-  EXPECT_EQ("some 65", in_world([](World& world) -> std::string {
-              for (int i = 0; i < 200; ++i) post(world, world.token(), 65);
-              return next_mail(world);
-            }));
+  in_world([](World& world) {
+    for (int i = 0; i < 200; ++i) post(world, world.token(), 65);
+    EXPECT_EQ("some 65", next_mail(world));
+  });
 }
 
 TEST_F(MailboxTest, a_full_mailbox_says_that_all_may_be_meant) {
-  Child child([](Channel& parent) {
-    World& world = enter();
+  in_world([](World& world) {
     for (std::uint32_t waiter = 1; waiter <= kMailboxEntries; ++waiter) post(world, world.token(), waiter);
-    parent.say(next_mail(world).substr(0, 4));
+    EXPECT_TRUE(next_mail(world).starts_with("some "));
     for (std::uint32_t waiter = 1; waiter <= kMailboxEntries + 1; ++waiter) post(world, world.token(), waiter);
-    parent.say(next_mail(world).substr(0, 4));
+    EXPECT_TRUE(next_mail(world).starts_with("all "));
     post(world, world.token(), 5);
-    parent.say(next_mail(world));
-    return 0;
+    EXPECT_EQ("some 5", next_mail(world));
   });
-  EXPECT_EQ("some", child.hear());
-  EXPECT_EQ("all ", child.hear());
-  EXPECT_EQ("some 5", child.hear());
 }
 
 TEST_F(MailboxTest, mail_that_does_not_fit_stays_for_the_next_call) {
-  EXPECT_EQ("5", in_world([](World& world) -> std::string {
-              for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) post(world, world.token(), waiter);
-              std::array<std::uint32_t, 2> room;
-              std::size_t total = 0;
-              for (int i = 0; i < 4; ++i) total += collect_mail(world, room).count;
-              return std::to_string(total);
-            }));
+  in_world([](World& world) {
+    for (std::uint32_t waiter = 1; waiter <= 5; ++waiter) post(world, world.token(), waiter);
+    std::array<std::uint32_t, 2> room;
+    std::size_t total = 0;
+    for (int i = 0; i < 4; ++i) total += collect_mail(world, room).count;
+    EXPECT_EQ(total, 5U);
+  });
 }
 
 TEST_F(MailboxTest, posting_to_a_dead_process_or_to_nobody_is_harmless) {
-  Child listener(listen);
-  Child poster(post_to);
-  const std::string dead = listener.hear();
-  poster.hear();
-  listener.kill_and_wait();
-  EXPECT_EQ("posted", poster.ask(dead + " 7"));
-  EXPECT_EQ("posted", poster.ask("0 7"));
-  EXPECT_EQ("posted", poster.ask("18446744073709551615 7"));
-  EXPECT_EQ("posted", poster.ask(std::to_string(make_token(1000, 12345)) + " 7"));
+  Listener dead;
+  dead.kill_and_wait();
+  for (const std::string& token :
+       {dead.token, std::string("0"), std::string("18446744073709551615"), std::to_string(make_token(1000, 12345))})
+    post_to(token, {7});
 }
 
 TEST_F(MailboxTest, a_sleep_ends_at_its_deadline) {
-  EXPECT_EQ("on time", in_world([](World& world) -> std::string {
-              const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
-              sleep_on_mailbox(world, mailbox_value(world), deadline);
-              return monotonic_ns() >= deadline ? "on time" : "early";
-            }));
+  in_world([](World& world) {
+    const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
+    sleep_on_mailbox(world, mailbox_value(world), deadline);
+    EXPECT_GE(monotonic_ns(), deadline);
+  });
 }
 
 TEST_F(MailboxTest, a_signal_ends_the_sleep) {
-  EXPECT_EQ("awake", in_world([](World& world) -> std::string {
-              struct sigaction action {};
-              action.sa_handler = [](int) {};
-              ::sigaction(SIGALRM, &action, nullptr);
-              const itimerval alarms{.it_interval = {0, 20'000}, .it_value = {0, 20'000}};
-              ::setitimer(ITIMER_REAL, &alarms, nullptr);
-              sleep_on_mailbox(world, mailbox_value(world), monotonic_ns() + kLongNs);
-              return "awake";
-            }));
+  in_world([](World& world) {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &action, nullptr);
+    const itimerval alarms{.it_interval = {0, 20'000}, .it_value = {0, 20'000}};
+    ::setitimer(ITIMER_REAL, &alarms, nullptr);
+    const std::uint64_t start = monotonic_ns();
+    sleep_on_mailbox(world, mailbox_value(world), start + kLongNs);
+    EXPECT_LT(monotonic_ns(), start + kLongNs);
+  });
 }
 
 TEST_F(MailboxTest, every_thread_that_sleeps_on_the_mailbox_is_woken) {
-  EXPECT_EQ("all awake", in_world([](World& world) -> std::string {
-              const std::uint32_t seen = mailbox_value(world);
-              std::vector<std::thread> threads;
-              for (int i = 0; i < 3; ++i) {
-                threads.emplace_back([&] { sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs); });
-              }
-              std::this_thread::sleep_for(std::chrono::milliseconds(20));
-              post(world, world.token(), 1);
-              for (auto& thread : threads) thread.join();
-              return "all awake";
-            }));
+  in_world([](World& world) {
+    const std::uint32_t seen = mailbox_value(world);
+    const std::uint64_t end = monotonic_ns() + kLongNs;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back([&] { sleep_on_mailbox(world, seen, end); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    post(world, world.token(), 1);
+    for (auto& thread : threads) thread.join();
+    EXPECT_LT(monotonic_ns(), end);
+  });
 }
 
 /// Each post answers the one before: a single lost wake-up would stop both for good.
@@ -265,24 +240,17 @@ TEST_F(MailboxTest, many_posters_at_once_lose_nothing) {
 }
 
 TEST_F(MailboxTest, a_process_without_identity_does_not_spin) {
-  Child child([](Channel& parent) {
-    World& world = enter();
+  in_world([](World& world) {
     // The child of this process cannot enter: all it may open is what it has open already.
-    Child orphan([&](Channel& up) {
-      const rlimit none{.rlim_cur = 0, .rlim_max = 0};
-      ::setrlimit(RLIMIT_NOFILE, &none);
+    in_process([&world] {
+      const NoDescriptors none;
       const std::uint64_t before = monotonic_ns();
       sleep_on_mailbox(world, mailbox_value(world), before + kLongNs);
-      up.say(monotonic_ns() - before >= kNsPerMs ? "slept" : "spun");
-      up.say(world.token() == kNobody ? World::last_failure().message : "entered");
-      return 0;
+      EXPECT_GE(monotonic_ns() - before, kNsPerMs);
+      EXPECT_EQ(world.token(), kNobody);
+      EXPECT_NE(std::string::npos, World::last_failure().message.find("Too many open files"));
     });
-    parent.say(orphan.hear());
-    parent.say(orphan.hear());
-    return 0;
   });
-  EXPECT_EQ("slept", child.hear());
-  EXPECT_NE(std::string::npos, child.hear().find("Too many open files"));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 
-#include "dict/audit.h"
 #include "dict/guard.h"
+#include "dict/repair.h"
 #include "support/dict_test.h"
 
 namespace holdfast::test {
@@ -16,13 +16,7 @@ namespace {
 
 class OverwriteTest : public DictTest {
  protected:
-  Shard& shard() { return dict.segment().shards().front(); }
-  std::uint32_t block_of(const std::string& key) {
-    const Key its(key, dict.segment().seed());
-    Position position{};
-    EXPECT_TRUE(shard().find(its, position));
-    return position.block;
-  }
+  std::uint32_t block_of(const std::string& key) { return place_of(key).block; }
   std::uint32_t spare() { return shard().header().bins[kSpareBin].load(); }
 };
 
@@ -115,17 +109,6 @@ TEST_F(OverwriteTest, a_set_leaves_what_a_replace_leaves) {
   }
   const ShardGuard guard(shard());
   EXPECT_TRUE(audit(shard(), dict.segment().seed()));
-}
-
-TEST_F(OverwriteTest, what_has_an_end_is_incremented_until_then) {
-  double sum = 0;
-  dict.set_number("k", 1, 1000);
-  EXPECT_EQ(dict.incr("k", 1, &sum), HOLDFAST_OK);
-  EXPECT_EQ(sum, 2);
-  EXPECT_GT(dict.ttl("k"), 500);
-  dict.set_number("k", 1);
-  dict.flush_all();
-  EXPECT_EQ(dict.incr("k", 1, &sum), HOLDFAST_NOT_FOUND);
 }
 
 // Damage is left to the transaction, which repairs: an entry of that key that says another size of its number.

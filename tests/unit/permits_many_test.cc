@@ -3,11 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <random>
 #include <vector>
 
-#include "dict/audit.h"
 #include "dict/holder_list.h"
 #include "dict/repair.h"
 #include "platform/platform.h"
@@ -199,7 +197,7 @@ TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_ends) {
   ASSERT_EQ(acquire(&lease, 0.5), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
   rest(true);
-  Waiting waiter(dict, HOLDFAST_SEMAPHORE, 3);  // of 3
+  PermitsWaiter waiter(dict, HOLDFAST_SEMAPHORE, 3);  // of 3
   ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED);
   EXPECT_LT(waiter.sleep_time(), 0.9);
   ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED) << "no look is due";

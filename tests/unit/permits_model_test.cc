@@ -1,8 +1,6 @@
 // Random calls on permits and locks, each compared with what a simple model says.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <random>
 #include <string>

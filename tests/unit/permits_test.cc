@@ -1,7 +1,6 @@
 // Counted permits through the C ABI: semaphores and rwlocks, beside other things and in what memory; in which order
-// they are given; what ends a grant, and what a repair leaves.
+// they are given; what ends a grant, and what a repair leaves. Any calls, one after another: permits_model_test.cc.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -19,18 +18,6 @@ namespace holdfast::test {
 namespace {
 
 // --- semaphores ---
-
-TEST_IN_TIME(PermitsTest, the_last_caller_says_how_many_there_are) {
-  holdfast_lease leases[4]{};
-  ASSERT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 2, 2, 0, &leases[0]), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 2, 0, &leases[1]), HOLDFAST_LOCKED);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 3, 0, &leases[1]), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &leases[2]), HOLDFAST_LOCKED) << "3 of 1 in use";
-  dict.unlock("key", &leases[0]);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &leases[2]), HOLDFAST_LOCKED) << "1 of 1";
-  dict.unlock("key", &leases[1]);
-  EXPECT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &leases[2]), HOLDFAST_OK);
-}
 
 TEST_IN_TIME(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
   holdfast_lease lease{};
@@ -50,6 +37,10 @@ TEST_IN_TIME(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
   EXPECT_EQ(dict.try_permits("", HOLDFAST_RWLOCK, 1, 0, 0, &lease), HOLDFAST_INVALID);
   EXPECT_EQ(dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, -1, &lease), HOLDFAST_INVALID);
   EXPECT_EQ(dict.keep("key", lease, 1), HOLDFAST_NOT_OWNER);
+  lease = acquired();
+  EXPECT_EQ(dict.keep("key", lease, 2), HOLDFAST_INVALID);
+  EXPECT_STREQ(holdfast_error(), "bad number of permits to keep 2: expected 1 up to what the lease has");
+  EXPECT_EQ(post(lease), HOLDFAST_OK);
   holdfast_wait wait{};
   wait.parker = holdfast_parker_new();
   EXPECT_EQ(dict.wait_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &wait, &lease), HOLDFAST_INVALID);
@@ -74,20 +65,6 @@ TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
   EXPECT_EQ(post(longer), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, a_renewal_moves_the_end_of_one_grant_in_either_direction) {
-  holdfast_lease first = acquired(1, 0.05);
-  holdfast_lease second = acquired(1, 100);
-  EXPECT_EQ(dict.renew("key", first, 0), HOLDFAST_OK);
-  EXPECT_EQ(dict.remaining("key", first), 0) << "never";
-  EXPECT_EQ(dict.renew("key", second, 0.05), HOLDFAST_OK);
-  sleep_ms(70);
-  EXPECT_EQ(dict.used("key"), 1);
-  EXPECT_EQ(dict.remaining("key", first), 0);
-  EXPECT_EQ(dict.remaining("key", second), -1);
-  EXPECT_EQ(dict.renew("key", first, 200), HOLDFAST_OK);
-  EXPECT_GT(dict.remaining("key", first), 100);
-}
-
 // --- rwlocks ---
 
 // The sum of the permits in use is derived from them, and may be overwritten.
@@ -109,46 +86,17 @@ TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that
   for (holdfast_lease& reader : readers) EXPECT_EQ(post(reader), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, a_writer_that_keeps_one_permit_reads_and_lets_readers_in) {
-  holdfast_lease writer{};
-  ASSERT_EQ(write(&writer), HOLDFAST_OK);
-  Reader first(dict);
-  Reader second(dict);
-  Writer third(dict);
-  EXPECT_EQ(first.wait(), HOLDFAST_LOCKED);
-  EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
-  EXPECT_EQ(third.wait(), HOLDFAST_LOCKED);
-  const holdfast_lease before = writer;
-  EXPECT_EQ(dict.keep("key", writer, 1), HOLDFAST_OK);
-  EXPECT_EQ(dict.used("key"), 1);
-  EXPECT_TRUE(first.get());
-  EXPECT_TRUE(second.get());
-  EXPECT_EQ(third.wait(), HOLDFAST_LOCKED);
-  EXPECT_EQ(writer.sequence, before.sequence) << "it is the same lease";
-  EXPECT_EQ(dict.keep("key", writer, 2), HOLDFAST_INVALID);
-  EXPECT_STREQ(holdfast_error(), "bad number of permits to keep 2: expected 1 up to what the lease has");
-  EXPECT_EQ(dict.keep("key", writer, 0), HOLDFAST_INVALID);
-  EXPECT_EQ(dict.keep("key", writer, 1), HOLDFAST_OK) << "nothing to do";
-  EXPECT_EQ(post(writer), HOLDFAST_OK);
-  EXPECT_EQ(post(first.lease), HOLDFAST_OK);
-  EXPECT_EQ(post(second.lease), HOLDFAST_OK);
-  EXPECT_TRUE(third.get());
-}
-
 // --- beside other things ---
 
-TEST_IN_TIME(PermitsTest, what_is_held_reads_as_true_and_what_is_free_as_nothing) {
-  EXPECT_EQ(dict.get("key"), nothing());
+TEST_IN_TIME(PermitsTest, permits_are_one_entry_until_the_last_of_them_ends) {
   holdfast_lease first = acquired(1, 50);
   holdfast_lease second = acquired(1, 100);
-  EXPECT_EQ(dict.get("key"), boolean(true));
   EXPECT_EQ(dict.keys(), std::multiset<std::string>{"key"});
-  EXPECT_GT(dict.ttl("key"), 60) << "until the last one ends";
+  EXPECT_GT(dict.ttl("key"), 60);
   EXPECT_EQ(dict.add("key", "value"), HOLDFAST_EXISTS);
   post(first);
-  EXPECT_EQ(dict.get("key"), boolean(true));
+  EXPECT_EQ(dict.stats().entries, 1U);
   post(second);
-  EXPECT_EQ(dict.get("key"), nothing());
   EXPECT_EQ(dict.keys().size(), 0U);
   EXPECT_EQ(dict.stats().entries, 0U);
   EXPECT_EQ(dict.add("key", "value"), HOLDFAST_OK);
@@ -168,25 +116,11 @@ TEST_IN_TIME(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
   EXPECT_EQ(dict.get("key"), nothing());
 }
 
-TEST_IN_TIME(PermitsTest, something_of_another_kind_that_is_held_is_waited_for_and_a_free_one_replaced) {
-  holdfast_lease lock{};
-  holdfast_lease lease{};
-  ASSERT_EQ(dict.try_lock("key", 0, &lock), HOLDFAST_OK);
-  EXPECT_EQ(read(&lease), HOLDFAST_LOCKED);
-  dict.unlock("key", &lock);
-  EXPECT_EQ(read(&lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_lock("key", 0, &lock), HOLDFAST_LOCKED);
-  holdfast_lease other{};
-  EXPECT_EQ(acquire(1, &other), HOLDFAST_LOCKED) << "a semaphore over a rwlock";
-  post(lease);
-  EXPECT_EQ(acquire(1, &other), HOLDFAST_OK);
-  post(other);
-  EXPECT_EQ(dict.try_lock("key", 0, &lock), HOLDFAST_OK);
-  dict.unlock("key", &lock);
+TEST_IN_TIME(PermitsTest, a_wait_for_a_key_with_a_value_polls_until_the_value_ends) {
   dict.set("key", "value", 0.05);
   Reader reader(dict);
   EXPECT_EQ(reader.wait(), HOLDFAST_LOCKED);
-  EXPECT_LE(reader.sleep_time(), 0.06) << "it polls";
+  EXPECT_LE(reader.sleep_time(), 0.06);
   EXPECT_EQ(dict.get("key"), text("value"));
   EXPECT_TRUE(reader.get());
 }
@@ -220,23 +154,6 @@ TEST_IN_TIME(PermitsTest, without_memory_nothing_changes) {
   EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
 
-TEST_IN_TIME(PermitsTest, holders_stay_where_they_are_while_values_make_way_for_each_other) {
-  std::vector<holdfast_lease> leases;
-  for (int i = 0; i < 40; ++i) {
-    holdfast_lease lease{};
-    ASSERT_EQ(dict.try_permits("key-" + std::to_string(i % 7), HOLDFAST_RWLOCK, 1, 0, 0, &lease), HOLDFAST_OK);
-    leases.push_back(lease);
-    dict.set("value-" + std::to_string(i), std::string(static_cast<std::size_t>(i) * 9, 'v'));
-  }
-  for (int round = 0; round < 300; ++round)
-    ASSERT_EQ(
-        dict.set("value-" + std::to_string(round % 37), std::string(static_cast<std::size_t>(round * 31 % 2000), 'w')),
-        HOLDFAST_OK);
-  EXPECT_EQ(check_shard(shard()), "");
-  for (std::size_t i = 0; i < leases.size(); ++i)
-    EXPECT_EQ(dict.unlock("key-" + std::to_string(i % 7), &leases[i]), HOLDFAST_OK) << i;
-}
-
 TEST_IN_TIME(PermitsTest, free_permits_are_memory_to_be_had) {
   for (int i = 0; i < 60; ++i) {
     const std::string key = "free-" + std::to_string(i);
@@ -253,25 +170,6 @@ TEST_IN_TIME(PermitsTest, free_permits_are_memory_to_be_had) {
 }
 
 // --- order ---
-
-TEST_IN_TIME(PermitsTest, readers_that_come_after_a_waiting_writer_wait_behind_it) {
-  holdfast_lease reader{};
-  ASSERT_EQ(read(&reader), HOLDFAST_OK);
-  Writer writer(dict);
-  ASSERT_EQ(writer.wait(), HOLDFAST_LOCKED);
-  holdfast_lease late{};
-  EXPECT_EQ(read(&late), HOLDFAST_LOCKED);
-  Reader behind(dict);
-  EXPECT_EQ(behind.wait(), HOLDFAST_LOCKED);
-  EXPECT_EQ(post(reader), HOLDFAST_OK);
-  EXPECT_EQ(read(&late), HOLDFAST_LOCKED) << "the writer was woken, and is the next";
-  EXPECT_EQ(behind.wait(), HOLDFAST_LOCKED);
-  EXPECT_TRUE(writer.is_woken());
-  EXPECT_EQ(writer.wait(), HOLDFAST_OK);
-  EXPECT_EQ(post(writer.lease), HOLDFAST_OK);
-  EXPECT_TRUE(behind.is_woken());
-  EXPECT_EQ(behind.wait(), HOLDFAST_OK);
-}
 
 TEST_IN_TIME(PermitsTest, readers_are_not_starved_by_writers) {
   Writer writers[3] = {Writer(dict), Writer(dict), Writer(dict)};
@@ -389,22 +287,6 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_is_out_of_the_queue_
   EXPECT_EQ(first.wait(), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, a_waiter_of_a_dead_process_is_not_waited_for) {
-  holdfast_lease reader{};
-  ASSERT_EQ(read(&reader), HOLDFAST_OK);
-  Started child(std::to_string(HOLDFAST_LOCKED), [&](Channel& channel) {
-    Writer writer(dict);
-    channel.say(std::to_string(writer.wait()));
-    ::pause();
-    return 0;
-  });
-  holdfast_lease late{};
-  EXPECT_EQ(read(&late), HOLDFAST_LOCKED);
-  child.kill_and_wait();
-  EXPECT_EQ(read(&late), HOLDFAST_OK);
-  EXPECT_EQ(dict.waiters("key"), 0);
-}
-
 // --- what ends a grant ---
 
 TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
@@ -436,22 +318,6 @@ TEST_IN_TIME(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_
   EXPECT_EQ(count_shard(shard()).holders, 1U);
 }
 
-TEST_IN_TIME(PermitsTest, a_forked_child_neither_holds_nor_gives_back_its_parents_permits) {
-  holdfast_lease lease{};
-  ASSERT_EQ(write(&lease), HOLDFAST_OK);
-  Child child([&](Channel&) {
-    holdfast_lease copy = lease;
-    holdfast_lease other{};
-    if (dict.remaining("key", copy) != -1) return 1;
-    if (dict.renew("key", copy, 10) != HOLDFAST_NOT_OWNER) return 2;
-    if (dict.keep("key", copy, 1) != HOLDFAST_NOT_OWNER) return 3;
-    if (dict.unlock("key", &copy) != HOLDFAST_NOT_OWNER) return 4;
-    return dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &other) == HOLDFAST_LOCKED ? 0 : 5;
-  });
-  EXPECT_EQ(child.wait(), 0);
-  EXPECT_EQ(post(lease), HOLDFAST_OK);
-}
-
 TEST_IN_TIME(PermitsTest, expiry_lets_the_next_waiter_in) {
   holdfast_lease lease{};
   ASSERT_EQ(write(&lease, 0.05), HOLDFAST_OK);
@@ -461,37 +327,14 @@ TEST_IN_TIME(PermitsTest, expiry_lets_the_next_waiter_in) {
   EXPECT_TRUE(reader.get());
 }
 
-TEST_IN_TIME(PermitsTest, flush_delete_set_and_expire_end_all_grants) {
-  const auto expect_ended = [&](const char* how, const std::vector<holdfast_lease>& leases) {
-    const int lost = dict.get("key").code == HOLDFAST_OK ? HOLDFAST_NOT_OWNER : HOLDFAST_NOT_FOUND;
-    for (holdfast_lease lease : leases) EXPECT_EQ(dict.remaining("key", lease), -1) << how;
-    for (holdfast_lease lease : leases) EXPECT_EQ(dict.renew("key", lease, 10), lost) << how;
-    dict.remove("key");
-    EXPECT_EQ(count_shard(shard()).holders, 0U) << how;
-    EXPECT_EQ(check_shard(shard()), "") << how;
-  };
-  std::vector<holdfast_lease> leases{acquired(), acquired(1, 50)};
-  EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("key"), nothing());
-  holdfast_lease fresh = acquired(3);
-  EXPECT_EQ(post(leases[0]), HOLDFAST_NOT_OWNER);
-  leases.erase(leases.begin());
-  EXPECT_EQ(dict.used("key"), 3);
-  EXPECT_EQ(post(fresh), HOLDFAST_OK);
-  expect_ended("flush", leases);
-  leases = {acquired(), acquired()};
-  EXPECT_EQ(dict.remove("key"), HOLDFAST_OK);
-  expect_ended("delete", leases);
-  leases = {acquired(), acquired()};
-  EXPECT_EQ(dict.set("key", "value"), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("key"), text("value"));
-  expect_ended("set", leases);
-  leases = {acquired(1, 100), acquired()};
+TEST_IN_TIME(PermitsTest, expire_ends_all_grants) {
+  const holdfast_lease leases[] = {acquired(1, 100), acquired()};
   EXPECT_EQ(dict.expire("key", 0.001), HOLDFAST_OK);
   sleep_ms(10);
-  expect_ended("expire", leases);
-  leases = {acquired(1, 0.001), acquired(1, 0.001)};
-  sleep_ms(10);
+  for (const holdfast_lease& lease : leases) {
+    EXPECT_EQ(dict.remaining("key", lease), -1);
+    EXPECT_EQ(dict.renew("key", lease, 10), HOLDFAST_NOT_FOUND);
+  }
   EXPECT_EQ(dict.flush_expired(), 0) << "free permits do not count as entries";
   EXPECT_EQ(count_shard(shard()).holders, 0U);
 }

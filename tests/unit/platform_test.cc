@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "platform/left_open.h"
 #include "support/process.h"
 #include "support/refused_call.h"
 
@@ -65,7 +63,7 @@ TEST_F(Platform, a_descriptor_that_the_kernel_says_nothing_about_is_closed_later
     ASSERT_TRUE(test::refuse_call(SYS_newfstatat, ENOMEM));
     close_if_file(ours, id);
     close_if_file(reused, id);
-    close_what_is_left();
+    give_back_left_over();
   }).join();
   EXPECT_NE(-1, ::fcntl(ours, F_GETFD));
   ASSERT_EQ(reused, ::dup3(other_file.get(), reused, O_CLOEXEC));  // as a host that has closed all descriptors
@@ -97,13 +95,6 @@ TEST_F(Platform, shared_record_locks_exclude_only_exclusive_ones) {
   EXPECT_EQ(0, try_shared_record_lock(second.get(), 3));
   EXPECT_EQ(EAGAIN, try_record_lock(second.get(), 3));
   EXPECT_TRUE(is_locked(3));
-}
-
-TEST_F(Platform, a_closed_descriptor_of_the_same_file_drops_no_lock) {
-  const FileDescriptor holder = open();
-  ASSERT_EQ(0, try_record_lock(holder.get(), 1));
-  open().reset();
-  EXPECT_TRUE(is_locked(1));
 }
 
 TEST_F(Platform, a_pinned_lock_outlives_its_descriptor_and_ends_with_the_pin) {
@@ -151,22 +142,6 @@ TEST_F(Platform, a_wiped_page_reads_as_zero_in_the_child_and_stays_in_the_parent
   EXPECT_EQ(42U, word(page).load());
 }
 
-TEST_F(Platform, a_futex_is_woken_from_another_process) {
-  const Mapping mapping = map_shared(open().get(), 4096);
-  ASSERT_TRUE(mapping);
-  Child sleeper([&](Channel& parent) {
-    parent.say("going to sleep");
-    while (word(mapping).load() == 0) {
-      futex_wait(word(mapping), 0, monotonic_ns() + 30 * kNsPerSecond);
-    }
-    return 0;
-  });
-  sleeper.hear();
-  word(mapping).store(1);
-  futex_wake(word(mapping), 1);
-  EXPECT_EQ(0, sleeper.wait());
-}
-
 TEST_F(Platform, a_futex_wait_ends_at_its_deadline_and_not_before) {
   const Mapping mapping = map_shared(open().get(), 4096);
   const std::uint64_t deadline = monotonic_ns() + 20 * kNsPerMs;
@@ -186,16 +161,6 @@ TEST_F(Platform, waking_a_word_that_is_not_mapped_is_harmless) {
   EXPECT_EQ(0, futex_wake(gone, 1));
   // The address must be a mapping again before the destructor unmaps it.
   ::mmap(mapping.data(), 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-}
-
-TEST_F(Platform, reserving_gives_the_file_its_size_and_its_memory) {
-  const FileDescriptor fd(::open((directory_ / "big").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  constexpr std::uint64_t kSize = (10 << 20) + 4096;
-  ASSERT_EQ(0, reserve(fd.get(), kSize, kSize));
-  struct stat info;
-  ASSERT_EQ(0, ::fstat(fd.get(), &info));
-  EXPECT_EQ(static_cast<off_t>(kSize), info.st_size);
-  EXPECT_EQ(static_cast<blkcnt_t>(kSize / 512), info.st_blocks);
 }
 
 TEST_F(Platform, the_coarse_clock_lags_by_its_resolution_at_most) {

@@ -3,11 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <functional>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "support/dict_test.h"
@@ -56,6 +54,15 @@ class ReclaimerTest : public DictTest {
   /// Forgets all use, so that a test says what was used.
   void cool() {
     for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().uses(block).store(0);
+  }
+  static std::string lock_name(std::size_t i) { return "lock-" + std::to_string(10000 + i); }
+  /// Holds locks until no more go in.
+  std::vector<holdfast_lease> hold_all(double exptime = 0) {
+    std::vector<holdfast_lease> leases(1);
+    while (dict.try_lock(lock_name(leases.size() - 1), exptime, &leases.back()) == HOLDFAST_OK) leases.emplace_back();
+    leases.pop_back();
+    EXPECT_GT(leases.size(), 100U);
+    return leases;
   }
   holdfast_lease lease{};
 };
@@ -163,33 +170,27 @@ TEST_F(ReclaimerTest, locks_that_nobody_holds_make_room_for_others) {
 }
 
 TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
-  std::vector<holdfast_lease> leases(5000);
-  std::size_t count = 0;
-  while (dict.try_lock("lock" + std::to_string(count), 0, &leases[count]) == HOLDFAST_OK) ++count;
+  std::vector<holdfast_lease> leases = hold_all();
   EXPECT_EQ(dict.set("more", value(0, 60)), HOLDFAST_NO_MEMORY);
-  ASSERT_EQ(dict.unlock("lock7", &leases[7]), HOLDFAST_OK);
+  ASSERT_EQ(dict.unlock(lock_name(7), &leases[7]), HOLDFAST_OK);
   EXPECT_EQ(dict.set("more", "x"), HOLDFAST_OK);
-  for (std::size_t i = 0; i < count; ++i)
-    EXPECT_EQ(dict.unlock("lock" + std::to_string(i), &leases[i]), i != 7 ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
+  for (std::size_t i = 0; i < leases.size(); ++i)
+    EXPECT_EQ(dict.unlock(lock_name(i), &leases[i]), i != 7 ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
 }
 
 TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_enough_has_ended_in_whatever_way) {
-  const auto lock_name = [](int i) { return "lock-" + std::to_string(10000 + i); };
   const std::string large = value(0, 220);  // more than a lock takes
-  const auto ways = std::vector<std::function<void(int, holdfast_lease&)>>{
-      [&](int i, holdfast_lease& mine) { ASSERT_EQ(dict.unlock(lock_name(i), &mine), HOLDFAST_OK); },
-      [&](int i, holdfast_lease&) { ASSERT_EQ(dict.remove(lock_name(i)), HOLDFAST_OK); },
-      [&](int i, holdfast_lease& mine) { ASSERT_EQ(dict.renew(lock_name(i), mine, 0.001), HOLDFAST_OK); },
-      [&](int, holdfast_lease&) { dict.flush_all(); },
+  const auto ways = std::vector<std::function<void(std::size_t, holdfast_lease&)>>{
+      [&](std::size_t i, holdfast_lease& mine) { ASSERT_EQ(dict.unlock(lock_name(i), &mine), HOLDFAST_OK); },
+      [&](std::size_t i, holdfast_lease&) { ASSERT_EQ(dict.remove(lock_name(i)), HOLDFAST_OK); },
+      [&](std::size_t i, holdfast_lease& mine) { ASSERT_EQ(dict.renew(lock_name(i), mine, 0.001), HOLDFAST_OK); },
+      [&](std::size_t, holdfast_lease&) { dict.flush_all(); },
   };
   for (const auto& end : ways) {
-    std::vector<holdfast_lease> leases(5000);
-    int count = 0;
-    while (dict.try_lock(lock_name(count), 0, &leases[static_cast<std::size_t>(count)]) == HOLDFAST_OK) ++count;
-    ASSERT_GT(count, 100);
+    std::vector<holdfast_lease> leases = hold_all();
     for (int i = 0; i < 3; ++i) ASSERT_EQ(dict.set("more", large), HOLDFAST_NO_MEMORY);
     EXPECT_NE(header().no_room.load(), 0U);
-    for (const int i : {20, 40, 60}) end(i, leases[static_cast<std::size_t>(i)]);
+    for (const std::size_t i : {20, 40, 60}) end(i, leases[i]);
     sleep_ms(10);
     EXPECT_EQ(dict.set("more", large), HOLDFAST_OK) << "though it lay in pieces";
     EXPECT_EQ(check_segment(dict.segment()), "");
@@ -198,13 +199,10 @@ TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_enough_has_ended_in_wha
 }
 
 TEST_F(ReclaimerTest, what_was_refused_is_had_when_very_many_leases_have_ended) {
-  std::vector<holdfast_lease> leases(5000);
-  std::size_t count = 0;
-  while (dict.try_lock("lock" + std::to_string(count), 1000, &leases[count]) == HOLDFAST_OK) ++count;
+  const std::vector<holdfast_lease> leases = hold_all(1000);
   fill(0);
   EXPECT_EQ(safe_set("no", "room"), HOLDFAST_NO_MEMORY);
-  for (std::size_t i = 0; i < count; ++i)
-    ASSERT_EQ(dict.renew("lock" + std::to_string(i), leases[i], 0.001), HOLDFAST_OK);
+  for (std::size_t i = 0; i < leases.size(); ++i) ASSERT_EQ(dict.renew(lock_name(i), leases[i], 0.001), HOLDFAST_OK);
   sleep_ms(20);
   EXPECT_EQ(safe_set("now", "there is"), HOLDFAST_OK);
 }
@@ -215,8 +213,7 @@ TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_a_holder_has_died) {
     for (int i = 0; i < 10; ++i)
       EXPECT_EQ(dict.try_lock("their-" + std::to_string(10000 + i), 0, &theirs), HOLDFAST_OK);
   });
-  int count = 0;
-  while (dict.try_lock("lock-" + std::to_string(10000 + count), 0, &lease) == HOLDFAST_OK) ++count;
+  hold_all();
   for (int i = 0; i < 3; ++i) ASSERT_EQ(dict.set("more", value(0, 600)), HOLDFAST_NO_MEMORY);
   other.kill_and_wait();
   EXPECT_EQ(dict.set("more", value(0, 600)), HOLDFAST_OK);

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <random>
 #include <string>

@@ -3,10 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "dict/wait_queue.h"
 #include "support/dict_test.h"

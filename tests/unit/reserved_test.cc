@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,10 +13,9 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdlib>
+#include <functional>
 #include <string>
 
-#include "dict/guard.h"
 #include "platform/platform.h"
 #include "support/clock.h"
 #include "support/dict.h"
@@ -32,12 +30,6 @@ constexpr int kShards = 8;
 
 std::string key(int i) { return "key " + std::to_string(i); }
 
-std::uint64_t bytes_taken(const std::string& name = "d") {
-  struct stat info {};
-  EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
-  return static_cast<std::uint64_t>(info.st_blocks) * 512;
-}
-
 void fill(Dict& dict, int count) {
   for (int i = 0; i < count; ++i) ASSERT_EQ(dict.set(key(i), std::string(100, 'v')), HOLDFAST_OK) << holdfast_error();
 }
@@ -50,6 +42,13 @@ int found(Dict& dict, int count) {
 
 Shard& shard_of(Dict& dict, const std::string& name) {
   return dict.segment().shard_of(Key(name, dict.segment().seed()).hash);
+}
+
+void with_large(const std::function<void(Dict&)>& body) {
+  in_a_world([&body] {
+    Dict dict("d", {.size = kLarge});
+    body(dict);
+  });
 }
 
 // --- marks and steps ---
@@ -116,8 +115,7 @@ TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_looks_take_
 }
 
 TEST(Reserved, memory_is_taken_as_it_is_used_and_stays) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     const std::uint64_t free = dict.free_space();
     dict.set("one", "key");
     const std::uint64_t of_one = bytes_taken();
@@ -141,8 +139,7 @@ TEST(Reserved, memory_is_taken_as_it_is_used_and_stays) {
 }
 
 TEST(Reserved, all_of_it_can_be_used_before_anything_is_evicted) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     int forcible = 0;
     int count = 0;
     const std::string value(1000, 'v');
@@ -161,8 +158,7 @@ TEST(Reserved, all_of_it_can_be_used_before_anything_is_evicted) {
 }
 
 TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
     EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(dict.get("large").text.size(), large.size());
@@ -172,8 +168,7 @@ TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
 }
 
 TEST(Reserved, values_that_end_are_reclaimed_before_more_is_taken) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     dict.set("one", "key");
     for (int round = 0; round < 20; ++round) {
       for (int i = 0; i < 500; ++i) dict.set(key(round * 500 + i), std::string(100, 'v'), 0.001);
@@ -244,12 +239,21 @@ TEST(Reserved, a_persistent_dictionary_comes_into_a_new_world_with_all_its_arena
 
 // --- a full file system ---
 
-class FullReserved : public InSmallWorld {};
+class FullReserved : public InSmallWorld {
+ protected:
+  static constexpr Options kOptions{.size = 5U << 20};
+
+  static void with_a_dictionary(const std::function<void(Dict&)>& body) {
+    in_a_small_world([&body] {
+      Dict dict("d", kOptions);
+      ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+      body(dict);
+    });
+  }
+};
 
 TEST_F(FullReserved, a_shard_that_was_never_used_cannot_be_without_memory_and_all_calls_end) {
-  in_a_small_world([] {
-    Dict dict("d", {.size = 5U << 20});
-    ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
+  with_a_dictionary([](Dict& dict) {
     fill_it();
     holdfast_lease lease{};
     for (int i = 0; i < 50; ++i) {
@@ -268,8 +272,7 @@ TEST_F(FullReserved, a_shard_that_was_never_used_cannot_be_without_memory_and_al
 }
 
 TEST_F(FullReserved, an_arena_that_cannot_grow_makes_do_with_what_it_has) {
-  in_a_small_world([] {
-    Dict dict("d", {.size = 5U << 20});
+  with_a_dictionary([](Dict& dict) {
     fill(dict, 200);
     fill_it();
     const std::string value(100, 'v');
@@ -281,7 +284,7 @@ TEST_F(FullReserved, an_arena_that_cannot_grow_makes_do_with_what_it_has) {
     EXPECT_LT(stored, 5000);
     EXPECT_EQ(dict.set("large", std::string(500 << 10, 'l')), HOLDFAST_NO_MEMORY);
     in_process([&] {
-      Dict other("d", {.size = 5U << 20});
+      Dict other("d", kOptions);
       EXPECT_EQ(other.get(key(4999)), text(value));
       EXPECT_EQ(other.set(key(5000), value), HOLDFAST_OK);
     });
@@ -294,14 +297,13 @@ TEST_F(FullReserved, an_arena_that_cannot_grow_makes_do_with_what_it_has) {
 }
 
 TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
-  in_a_small_world([] {
-    Dict dict("d", {.size = 5U << 20});
+  with_a_dictionary([](Dict& dict) {
     fill(dict, 400);
     fill_it();
     for (Shard& shard : dict.segment().shards())
       shard.header().reserved().store(ReservedMark::of(shard.all_granules(), shard.all_granules()), kRelaxed);
     in_process([] {
-      Dict other("d", {.size = 5U << 20});
+      Dict other("d", kOptions);
       EXPECT_EQ(found(other, 400), 400);
       EXPECT_EQ(other.set(key(0), std::string(100, 'v')), HOLDFAST_OK);
       EXPECT_EQ(other.flush_expired(), 0);
@@ -314,8 +316,7 @@ TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
 }
 
 TEST_F(FullReserved, bytes_of_shards_that_promise_memory_are_not_believed) {
-  in_a_small_world([] {
-    Dict dict("d", {.size = 5U << 20});
+  with_a_dictionary([](Dict& dict) {
     fill_it();
     for (std::uint32_t i = 0; i < dict.segment().geometry().shards; ++i)
       reinterpret_cast<Word8*>(&dict.segment().header())[kHeaderBytes + i].store(0xFF, kRelaxed);
@@ -330,8 +331,7 @@ TEST_F(FullReserved, bytes_of_shards_that_promise_memory_are_not_believed) {
 
 // As the workers of a server that root starts. To them the kernel says of each page that it is there.
 TEST_F(FullReserved, a_process_that_has_given_up_its_rights_touches_nothing_that_is_not_there) {
-  in_a_small_world([] {
-    Dict dict("d", {.size = 5U << 20});
+  with_a_dictionary([](Dict& dict) {
     fill_it();
     Child worker([&](Channel&) {
       holdfast_lease lease{};
@@ -350,8 +350,7 @@ TEST_F(FullReserved, a_process_that_has_given_up_its_rights_touches_nothing_that
 // --- damage ---
 
 TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     fill(dict, 20000);
     const std::uint32_t right = shard_of(dict, key(0)).header().reserved().load(kRelaxed);
     ASSERT_GT(ReservedMark::granules_of(right, shard_of(dict, key(0)).all_granules()), kFirstGranules);
@@ -382,8 +381,7 @@ TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
 }
 
 TEST(Reserved, an_overwritten_byte_of_a_shard_hides_it_until_its_next_change_or_until_flush_expired) {
-  in_a_world([] {
-    Dict dict("d", {.size = kLarge});
+  with_large([](Dict& dict) {
     fill(dict, 1000);
     auto* const bytes = reinterpret_cast<Word8*>(&dict.segment().header()) + kHeaderBytes;
     const auto overwrite = [&] {
@@ -408,23 +406,18 @@ TEST(Reserved, an_overwritten_byte_of_a_shard_hides_it_until_its_next_change_or_
 // --- the kernel ---
 
 TEST(Reserved, pages_are_reserved_without_the_advice_to_populate_too) {
-  const auto without_it = [](const std::function<void()>& body) {
-    in_a_world([&] {
-      const sock_filter program[] = {
-          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
-          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
-          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23, 0, 1),
-          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      };
-      const sock_fprog filter{sizeof program / sizeof *program, const_cast<sock_filter*>(program)};
-      ASSERT_EQ(0, ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-      ASSERT_EQ(0, ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
-      body();
-    });
-  };
-  without_it([] {
+  in_a_world([] {
+    const sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog filter{sizeof program / sizeof *program, const_cast<sock_filter*>(program)};
+    ASSERT_EQ(0, ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    ASSERT_EQ(0, ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
     Dict dict("d", {.size = kLarge});
     const std::uint64_t before = bytes_taken();
     fill(dict, 10000);

@@ -10,12 +10,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "platform/platform.h"
-#include "support/process.h"
+#include "support/started.h"
 
 namespace holdfast::test {
 namespace {
@@ -36,6 +37,23 @@ class Directory : public Test {
     auto directory = RuntimeDirectory::at(path, sharing, owner);
     EXPECT_FALSE(directory) << path << " was accepted";
     return directory ? Status{} : directory.status();
+  }
+  static Status refusal_to_open(const RuntimeDirectory& directory) {
+    const auto opened = directory.open();
+    EXPECT_FALSE(opened);
+    return opened ? Status{} : opened.status();
+  }
+  /// What `what` says in a process of that user and group.
+  static std::string said_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
+    Child child([&](Channel& parent) {
+      if (::setgid(group) != 0 || ::setuid(user) != 0) return 1;
+      parent.say(what());
+      return 0;
+    });
+    return child.hear();
+  }
+  static std::string accepted_or_why(const Expected<RuntimeDirectory>& directory) {
+    return directory ? "accepted" : directory.status().message;
   }
   static void expect_refused_with(const char* variable, const std::string& value, const std::string& words) {
     ::setenv(variable, value.c_str(), 1);
@@ -109,60 +127,52 @@ TEST_F(Directory, its_name_may_have_the_number_of_the_layout) {
 TEST_F(Directory, the_default_is_named_after_the_user) {
   const std::string expected = "/dev/shm/holdfast-" + std::to_string(::geteuid());
   const bool was_there = exists(expected);
-  Child child([](Channel& parent) {
+  in_process([&expected] {
     ::unsetenv("HOLDFAST_DIR");
     auto directory = RuntimeDirectory::from_environment();
-    parent.say(directory ? directory->path() : directory.status().message);
-    return 0;
+    ASSERT_TRUE(directory) << directory.status().message;
+    EXPECT_EQ(directory->path(), expected);
   });
-  EXPECT_EQ(expected, child.hear());
-  child.wait();
   if (!was_there) ::rmdir(expected.c_str());
 }
 
 TEST_F(Directory, a_relative_path_and_slashes_at_the_end_mean_the_same_directory) {
-  Child child([this](Channel& parent) {
-    if (::chdir(scratch_.path().c_str()) != 0) return 1;
+  in_process([this] {
     for (const char* path : {"w", "w/", "w/.", "./w//"}) {
+      ASSERT_EQ(::chdir(scratch_.path().c_str()), 0);
       auto directory = RuntimeDirectory::at(path);
-      if (::chdir("/") != 0 || !directory || !directory->open() || ::chdir(scratch_.path().c_str()) != 0) return 2;
+      ASSERT_EQ(::chdir("/"), 0);
+      ASSERT_TRUE(directory && directory->open()) << path;
     }
-    parent.say(RuntimeDirectory::at("w//")->path());
-    return 0;
+    ASSERT_EQ(::chdir(scratch_.path().c_str()), 0);
+    EXPECT_EQ(RuntimeDirectory::at("w//")->path(), scratch_ / "w");
   });
-  EXPECT_EQ(scratch_ / "w", child.hear());
-  EXPECT_EQ(0, child.wait());
 }
 
-TEST_F(Directory, a_symbolic_link_is_refused_with_and_without_a_slash_at_the_end) {
+TEST_F(Directory, what_is_no_directory_on_tmpfs_is_refused) {
   ASSERT_EQ(0, ::mkdir((scratch_ / "real").c_str(), 0700));
   ASSERT_EQ(0, ::symlink((scratch_ / "real").c_str(), (scratch_ / "link").c_str()));
-  for (const char* tail : {"", "/", "//", "/."}) {
-    const Status status = refusal(scratch_ / "link" + tail);
-    EXPECT_EQ(Code::permission, status.code);
-    EXPECT_TRUE(has(status, "symbolic link")) << status.message;
+  ASSERT_EQ(0, ::symlink((scratch_ / "nowhere").c_str(), (scratch_ / "dangling").c_str()));
+  std::ofstream(scratch_ / "file").put('x');
+  const struct {
+    std::string path;
+    const char* reason;
+  } cases[] = {{scratch_ / "link", "symbolic link"},
+               {scratch_ / "link/", "symbolic link"},
+               {scratch_ / "link//", "symbolic link"},
+               {scratch_ / "link/.", "symbolic link"},
+               {scratch_ / "dangling", "symbolic link"},
+               {scratch_ / "file", "is not a directory"},
+               {scratch_ / "no/such", "parent directory does not exist"},
+               {"/proc/x", "is not on tmpfs"}};
+  for (const auto& [path, reason] : cases) {
+    const Status status = refusal(path);
+    EXPECT_TRUE(has(status, reason)) << status.message;
+    if (has(status, "link")) {
+      EXPECT_EQ(Code::permission, status.code);
+    }
   }
-}
-
-TEST_F(Directory, a_dangling_link_is_refused_and_nothing_is_made_behind_it) {
-  ASSERT_EQ(0, ::symlink((scratch_ / "nowhere").c_str(), (scratch_ / "link").c_str()));
-  EXPECT_TRUE(has(refusal(scratch_ / "link"), "symbolic link"));
   EXPECT_FALSE(exists(scratch_ / "nowhere"));
-}
-
-TEST_F(Directory, a_file_is_refused) {
-  platform::FileDescriptor(::open((scratch_ / "file").c_str(), O_CREAT | O_WRONLY, 0600));
-  EXPECT_TRUE(has(refusal(scratch_ / "file"), "is not a directory"));
-}
-
-TEST_F(Directory, a_missing_parent_is_named_as_the_reason) {
-  const Status status = refusal(scratch_ / "no/such");
-  EXPECT_TRUE(has(status, "parent directory does not exist")) << status.message;
-}
-
-TEST_F(Directory, on_a_file_system_of_the_kernel_it_is_the_kind_that_is_wrong_not_the_parent) {
-  const Status status = refusal("/proc/x");
-  EXPECT_TRUE(has(status, "is not on tmpfs")) << status.message;
 }
 
 TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
@@ -214,12 +224,6 @@ TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
   const Status status = refusal(scratch_.path());
   EXPECT_EQ(Code::permission, status.code);
   EXPECT_TRUE(has(status, "owned by uid 12345, expected 0")) << status.message;
-}
-
-TEST_F(Directory, one_of_another_user_is_no_reason_to_advise_sharing) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
-  ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
-  const Status status = refusal(scratch_.path());
   EXPECT_FALSE(has(status, "HOLDFAST_SHARE")) << status.message;
   EXPECT_FALSE(has(status, "remove")) << "root would: " << status.message;
   EXPECT_TRUE(has(status, "holdfast lock: --user 12345")) << status.message;
@@ -239,15 +243,11 @@ TEST_F(Directory, a_user_without_the_default_is_told_its_owner_and_not_sent_to_a
   ASSERT_EQ(0, ::chown(session.c_str(), kUser, kUser));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0711));
   for (const bool has_session : {true, false}) {
-    Child child([&](Channel& parent) {
+    const std::string said = said_as(kUser, kUser, [&] {
       ::unsetenv("HOLDFAST_DIR");
       has_session ? ::setenv("XDG_RUNTIME_DIR", session.c_str(), 1) : ::unsetenv("XDG_RUNTIME_DIR");
-      if (::setgid(kUser) != 0 || ::setuid(kUser) != 0) return 1;
-      auto directory = RuntimeDirectory::from_environment();
-      parent.say(directory ? "accepted " + directory->path() : directory.status().message);
-      return 0;
+      return accepted_or_why(RuntimeDirectory::from_environment());
     });
-    const std::string said = child.hear();
     EXPECT_NE(std::string::npos, said.find(taken + " is owned by uid 54002, expected 54001")) << said;
     EXPECT_NE(std::string::npos, said.find("have that user remove it")) << said;
     const std::string place = has_session ? session + "/holdfast" : "/dev/shm/ANOTHER_NAME";
@@ -260,12 +260,7 @@ TEST_F(Directory, a_user_without_the_default_is_told_its_owner_and_not_sent_to_a
 TEST_F(Directory, no_advice_is_to_remove_what_has_no_default_name) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   for (const char* const path : {"/", "/tmp", "/dev/shm", "/dev/null"}) {
-    Child child([&](Channel& parent) {
-      if (::setgid(54001) != 0 || ::setuid(54001) != 0) return 1;
-      parent.say(refusal(path).message);
-      return 0;
-    });
-    const std::string said = child.hear();
+    const std::string said = said_as(54001, 54001, [&] { return refusal(path).message; });
     EXPECT_NE(std::string::npos, said.find("name another one")) << said;
     EXPECT_EQ(std::string::npos, said.find("remove")) << said;
   }
@@ -275,13 +270,8 @@ TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_a_named_owner) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   constexpr gid_t kGroup = 54321;
   const auto as_member = [&](uid_t user, std::optional<uid_t> named) {
-    Child child([&](Channel& parent) {
-      if (::setgid(kGroup) != 0 || ::setuid(user) != 0) return 1;
-      auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group, named);
-      parent.say(directory ? "accepted" : directory.status().message);
-      return 0;
-    });
-    return child.hear();
+    return said_as(user, kGroup,
+                   [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group, named)); });
   };
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 0, kGroup));
@@ -314,13 +304,8 @@ TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
-  Child child([&](Channel& parent) {
-    if (::setgid(12345) != 0 || ::setuid(12345) != 0) return 1;
-    auto directory = RuntimeDirectory::at(scratch_.path(), Sharing::group);
-    parent.say(directory ? "accepted" : directory.status().message);
-    return 0;
-  });
-  const std::string said = child.hear();
+  const std::string said =
+      said_as(12345, 12345, [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group)); });
   EXPECT_NE(std::string::npos, said.find("belongs to group 54321")) << said;
 }
 
@@ -335,13 +320,11 @@ TEST_F(Directory, sharing_lets_root_into_the_group_that_a_trusted_owner_has_chos
   }
 }
 
-TEST_F(Directory, the_owner_is_named_by_a_number) {
+TEST_F(Directory, what_makes_no_sense_in_the_environment_is_refused) {
   for (const std::string name : {"root", "-1", "1x", "4294967295", "4294967296", " 1"})
     expect_refused_with("HOLDFAST_OWNER", name, "HOLDFAST_OWNER is \"" + name + "\"; accepted: the number");
-}
-
-TEST_F(Directory, an_owner_without_sharing_is_refused) {
   expect_refused_with("HOLDFAST_OWNER", "12345", "counts only with HOLDFAST_SHARE=group");
+  expect_refused_with("HOLDFAST_SHARE", "everybody", "HOLDFAST_SHARE is \"everybody\"");
 }
 
 TEST_F(Directory, one_that_is_to_be_shared_is_not_made_for_this_user_alone) {
@@ -367,19 +350,9 @@ TEST_F(Directory, a_process_that_has_become_another_user_is_told_what_to_do) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory) << directory.status().message;
-  Child child([&](Channel& parent) {
-    if (::setgid(12345) != 0 || ::setuid(12345) != 0) return 1;
-    auto opened = directory->open();
-    parent.say(opened ? "opened" : opened.status().message);
-    return 0;
-  });
-  const std::string said = child.hear();
+  const std::string said = said_as(12345, 12345, [&] { return refusal_to_open(*directory).message; });
   EXPECT_NE(std::string::npos, said.find("ran as uid 0, and is closed to uid 12345")) << said;
   EXPECT_NE(std::string::npos, said.find("init_worker_by_lua")) << said;
-}
-
-TEST_F(Directory, an_unknown_way_of_sharing_is_refused) {
-  expect_refused_with("HOLDFAST_SHARE", "everybody", "HOLDFAST_SHARE is \"everybody\"");
 }
 
 TEST_F(Directory, one_that_was_removed_and_made_again_is_noticed) {
@@ -389,9 +362,8 @@ TEST_F(Directory, one_that_was_removed_and_made_again_is_noticed) {
   // The old one stays under another name, so that the file system cannot use its inode again.
   ASSERT_EQ(0, ::rename(path.c_str(), (scratch_ / "old").c_str()));
   ASSERT_EQ(0, ::mkdir(path.c_str(), 0700));
-  auto opened = directory->open();
-  ASSERT_FALSE(opened);
-  EXPECT_TRUE(has(opened.status(), "removed and made again")) << opened.status().message;
+  const Status status = refusal_to_open(*directory);
+  EXPECT_TRUE(has(status, "removed and made again")) << status.message;
 }
 
 TEST_F(Directory, one_that_lost_its_anchor_is_noticed) {
@@ -403,9 +375,8 @@ TEST_F(Directory, one_that_lost_its_anchor_is_noticed) {
   directory->anchor("a", id, WorldId{}, nullptr, nullptr);
   EXPECT_TRUE(directory->open());
   ASSERT_EQ(0, ::unlink((scratch_ / "a").c_str()));
-  auto opened = directory->open();
-  ASSERT_FALSE(opened);
-  EXPECT_TRUE(has(opened.status(), "removed or replaced")) << opened.status().message;
+  const Status status = refusal_to_open(*directory);
+  EXPECT_TRUE(has(status, "removed or replaced")) << status.message;
 }
 
 TEST_F(Directory, it_is_found_again_after_all_descriptors_were_closed) {

@@ -1,12 +1,9 @@
-// Walks over all keys: scan and keys give each key that stays exactly once, whatever happens to the others.
+// Walks over all keys: scan and keys give each key that stays exactly once, whatever happens to the others. At rest:
+// dictionary_model_test.cc.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <map>
 #include <random>
 #include <string>
-#include <thread>
 
 #include "platform/platform.h"
 #include "support/dict_test.h"
@@ -29,41 +26,6 @@ class ScanTest : public DictTest {
     return names;
   }
 };
-
-TEST_F(ScanTest, a_scan_at_rest_gives_every_live_key_once_with_any_count) {
-  std::multiset<std::string> expected = put(3000, "k");
-  dict.set("expired", "v", 0.001);
-  holdfast_lease lease{};
-  ASSERT_EQ(dict.try_lock("held", 0, &lease), HOLDFAST_OK);
-  holdfast_lease released{};
-  ASSERT_EQ(dict.try_lock("released", 0, &released), HOLDFAST_OK);
-  ASSERT_EQ(dict.unlock("released", &released), HOLDFAST_OK);
-  ASSERT_EQ(dict.push("list", HOLDFAST_LEFT, "an element is no key"), 1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  expected.insert({"held", "list"});
-  for (const std::uint32_t count : {1U, 2U, 17U, 1000U, 1'000'000U, ~0U})
-    EXPECT_EQ(dict.scan_all(count), expected) << count;
-  EXPECT_EQ(dict.keys(), expected);
-  dict.flush_all();
-  EXPECT_TRUE(dict.scan_all(10).empty());
-}
-
-TEST_F(ScanTest, an_empty_dictionary_is_walked_through_as_well) { EXPECT_TRUE(dict.scan_all(1).empty()); }
-
-TEST_F(ScanTest, a_prefix_chooses_among_the_keys) {
-  const auto expected = put(200, "user:");
-  put(200, "users");
-  put(200, "use");
-  dict.set("user:", "the prefix alone is one too");
-  dict.set("user", "shorter than the prefix");
-  auto with_bare = expected;
-  with_bare.insert("user:");
-  EXPECT_EQ(dict.scan_all(10, "user:"), with_bare);
-  EXPECT_TRUE(dict.scan_all(10, "nobody").empty());
-  EXPECT_TRUE(dict.scan_all(10, std::string(1000, 'u')).empty());
-  dict.set(std::string("\0\0b", 3), "v");
-  EXPECT_EQ(dict.scan_all(10, std::string("\0\0", 2)).size(), 1U);
-}
 
 TEST_F(ScanTest, a_prefix_of_any_length_is_compared_to_its_last_byte) {
   const std::string key = "0123456789abcdefghij";
@@ -131,15 +93,6 @@ TEST_F(ScanTest, one_call_gives_about_as_many_as_were_asked_for) {
     ++calls;
   } while (cursor != 0);
   EXPECT_GE(calls, 4000U / 30);
-}
-
-TEST_F(ScanTest, a_count_of_0_is_refused) {
-  std::uint64_t cursor = 7;
-  holdfast_value keys{};
-  std::uint32_t found = 0;
-  EXPECT_EQ(holdfast_scan(dict.handle, &cursor, 0, "", 0, &keys, &found), HOLDFAST_INVALID);
-  EXPECT_NE(std::string(holdfast_error()).find("count"), std::string::npos);
-  EXPECT_EQ(cursor, 7U);
 }
 
 TEST_F(ScanTest, locks_are_those_that_somebody_holds_or_waits_for) {

@@ -21,66 +21,66 @@ constexpr double kLong = 30;
 
 TEST(sleepers, the_first_to_sleep_listens_and_appoints_another_when_it_gets_up) {
   Sleepers sleepers;
-  Berth one;
-  Berth two;
-  EXPECT_TRUE(sleepers.lie_down(one, false));
+  SleepSlot one;
+  SleepSlot two;
+  EXPECT_TRUE(sleepers.enter(one, false));
   EXPECT_TRUE(sleepers.alone());
-  EXPECT_FALSE(sleepers.lie_down(two, false));
+  EXPECT_FALSE(sleepers.enter(two, false));
   EXPECT_FALSE(sleepers.alone());
-  sleepers.appoint();
+  sleepers.elect_listener();
   EXPECT_EQ(two.word, 0U) << "somebody listens";
-  sleepers.get_up(one);
-  sleepers.appoint();
+  sleepers.leave(one);
+  sleepers.elect_listener();
   EXPECT_EQ(two.word, 1U);
-  sleepers.get_up(two);
-  EXPECT_TRUE(sleepers.lie_down(two, false));
+  sleepers.leave(two);
+  EXPECT_TRUE(sleepers.enter(two, false));
 }
 
-TEST(sleepers, in_a_forked_child_nobody_sleeps_and_no_berth_leads_to_another) {
+TEST(sleepers, in_a_forked_child_nobody_sleeps_and_no_slot_leads_to_another) {
   Sleepers sleepers;
-  Berth listener;
-  std::vector<Berth> others(3);
-  sleepers.lie_down(listener, false);
-  for (Berth& berth : others) sleepers.lie_down(berth, false);
+  SleepSlot listener;
+  std::vector<SleepSlot> others(3);
+  sleepers.enter(listener, false);
+  for (SleepSlot& slot : others) sleepers.enter(slot, false);
   sleepers.forget();
   EXPECT_TRUE(sleepers.alone());
-  for (const Berth& berth : others) EXPECT_FALSE(berth.asleep);
+  for (const SleepSlot& slot : others) EXPECT_FALSE(slot.asleep);
   // As a parker that ends does, after others that have.
   for (std::size_t i = others.size(); i != 0; --i) {
-    sleepers.get_up(others.back());
+    sleepers.leave(others.back());
     others.pop_back();
   }
-  EXPECT_TRUE(sleepers.lie_down(listener, false));
+  EXPECT_TRUE(sleepers.enter(listener, false));
 }
 
 TEST(sleepers, a_thread_is_woken_once_and_nobody_else_is) {
   Sleepers sleepers;
-  Berth listener;
-  Berth woken;
-  Berth other;
-  sleepers.lie_down(listener, false);
-  sleepers.lie_down(woken, false);
-  sleepers.lie_down(other, false);
+  SleepSlot listener;
+  SleepSlot woken;
+  SleepSlot other;
+  sleepers.enter(listener, false);
+  sleepers.enter(woken, false);
+  sleepers.enter(other, false);
   sleepers.wake(woken);
   sleepers.wake(woken);
   sleepers.wake(listener);
   EXPECT_EQ(woken.word, 1U);
   EXPECT_EQ(listener.word, 0U) << "it sleeps on the mailbox";
   EXPECT_EQ(other.word, 0U);
-  sleepers.get_up(listener);
-  sleepers.appoint();
+  sleepers.leave(listener);
+  sleepers.elect_listener();
   EXPECT_EQ(woken.word, 1U) << "it is getting up";
   EXPECT_EQ(other.word, 1U);
 }
 
 TEST(sleepers, one_that_has_waiters_relieves_one_that_has_none) {
   Sleepers sleepers;
-  Berth one;
-  Berth two;
-  sleepers.lie_down(one, false);
-  EXPECT_TRUE(sleepers.lie_down(two, true));
+  SleepSlot one;
+  SleepSlot two;
+  sleepers.enter(one, false);
+  EXPECT_TRUE(sleepers.enter(two, true));
   EXPECT_FALSE(sleepers.is_listener(one));
-  sleepers.get_up(one);
+  sleepers.leave(one);
   EXPECT_TRUE(sleepers.is_listener(two));
 }
 
@@ -89,12 +89,8 @@ class HandOverTest : public ::testing::Test {
   void SetUp() override { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
   void TearDown() override { holdfast_remove(name.data(), name.size()); }
 
-  std::uint32_t waiters(const std::string& key) {
-    holdfast_holder holder{};
-    return dict.holder(key, &holder) == HOLDFAST_OK ? holder.waiters : 0;
-  }
   void until_somebody_waits(const std::string& key) {
-    for (const double end = now() + kLong; waiters(key) == 0 && now() < end;) sleep_ms(1);
+    for (const double end = now() + kLong; dict.queued(key) == 0 && now() < end;) sleep_ms(1);
   }
 
   const std::string name = "sleepers";

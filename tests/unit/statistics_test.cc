@@ -1,14 +1,12 @@
 // Histograms of waits and holds, and the keys with the most contention: what counts, how exact it is, what it takes,
-// and that no content of its memory harms anybody.
+// and that no content of its memory harms anybody. A wait and a hold of each kind: spec/contention_spec.lua.
 #include "dict/statistics.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -97,53 +95,27 @@ class StatisticsTest : public DictTest {
  protected:
   /// Until the next hold is measured again, also by a clock that is far behind.
   static void rest() { sleep_ms(250); }
+  /// Queues for "key", which another holds by `theirs`.
+  void queue(Waiting& waiting, double exptime = 0) {
+    ASSERT_EQ(dict.try_lock("key", exptime, &theirs), HOLDFAST_OK);
+    ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
+  }
+  /// Holds "key" for so long.
+  void hold(int ms, double exptime = 0) {
+    ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
+    if (ms != 0) sleep_ms(ms);
+    ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
+  }
 
   holdfast_lease mine{};
   holdfast_lease theirs{};
 };
 
-TEST_F(StatisticsTest, a_wait_that_gets_the_lock_counts_from_its_first_refusal) {
-  Waiting waiting;
-  ASSERT_EQ(dict.try_lock("key", 0, &theirs), HOLDFAST_OK);
-  ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
-  sleep_ms(30);
-  ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
-  ASSERT_EQ(waiting.lock(dict, "key", 5, &mine), HOLDFAST_OK);
-  const holdfast_histogram found = waited(dict);
-  EXPECT_EQ(found.count, 1U);
-  EXPECT_GE(found.sum, 0.030);
-  EXPECT_EQ(found.max, found.sum);
-  EXPECT_NEAR(holdfast_quantile(&found, 0.5), found.max, 0.032 * found.max);
-  const auto keys = contention(dict);
-  ASSERT_EQ(keys.size(), 1U);
-  EXPECT_EQ(key_of(keys[0]), "key");
-  EXPECT_EQ(keys[0].key_length, 3U);
-  EXPECT_EQ(keys[0].waits, 1U);
-  EXPECT_EQ(keys[0].timeouts, 0U);
-  EXPECT_EQ(keys[0].refused, 0U);
-  EXPECT_EQ(keys[0].wait_time, found.sum);
-}
-
-TEST_F(StatisticsTest, a_wait_that_is_given_up_counts_too) {
-  Waiting waiting;
-  ASSERT_EQ(dict.try_lock("key", 0, &theirs), HOLDFAST_OK);
-  ASSERT_EQ(waiting.lock(dict, "key", 0.03, &mine), HOLDFAST_LOCKED);
-  EXPECT_EQ(waited(dict).count, 1U);
-  EXPECT_GE(waited(dict).sum, 0.03);
-  const auto keys = contention(dict);
-  ASSERT_EQ(keys.size(), 1U);
-  EXPECT_EQ(keys[0].waits, 1U);
-  EXPECT_EQ(keys[0].timeouts, 1U);
-}
-
 TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_has_not_waited) {
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
-  holdfast_wait wait{};
-  wait.parker = waiting.parker();
-  wait.waiter = waiting.waiter();
   std::uint64_t grant = 0;
-  ASSERT_EQ(holdfast_lock_watch(dict.handle, "key", 3, &wait, &grant), HOLDFAST_LOCKED);
+  ASSERT_EQ(waiting.watch(dict, "key", &grant), HOLDFAST_LOCKED);
   ASSERT_EQ(waiting.leave(dict, "key"), HOLDFAST_OK);
   EXPECT_EQ(waited(dict).count, 0U);
   EXPECT_TRUE(contention(dict).empty());
@@ -168,47 +140,7 @@ TEST_F(StatisticsTest, an_attempt_that_is_refused_counts_unless_it_begins_a_wait
   EXPECT_EQ(waited(dict).count, 0U);
 }
 
-TEST_F(StatisticsTest, waits_for_permits_count_by_their_kind) {
-  const std::uint32_t all = HOLDFAST_ALL_PERMITS;
-  const struct {
-    const char* key;
-    int kind, held;
-    std::uint32_t want, total;
-  } cases[] = {{"doc", HOLDFAST_RWLOCK, HOLDFAST_HELD_RWLOCK, all, all},
-               {"pool", HOLDFAST_SEMAPHORE, HOLDFAST_HELD_SEMAPHORE, 2, 3}};
-  for (const auto& c : cases) {
-    holdfast_parker* const parker = holdfast_parker_new();
-    holdfast_wait wait{};
-    wait.parker = parker;
-    wait.waiter = holdfast_waiter_open(parker);
-    ASSERT_EQ(dict.try_permits(c.key, c.kind, c.want, c.total, 0, &theirs), HOLDFAST_OK);
-    ASSERT_EQ(dict.wait_permits(c.key, c.kind, c.want, c.total, 0, &wait, &mine), HOLDFAST_LOCKED);
-    sleep_ms(20);
-    ASSERT_EQ(dict.unlock(c.key, &theirs), HOLDFAST_OK);
-    ASSERT_EQ(dict.wait_permits(c.key, c.kind, c.want, c.total, 0, &wait, &mine), HOLDFAST_OK);
-    ASSERT_EQ(dict.wait_permits(c.key, c.kind, c.want, c.total, 0, &wait, &theirs), HOLDFAST_LOCKED);
-    ASSERT_EQ(dict.leave(c.key, parker, wait.waiter), HOLDFAST_OK);
-    ASSERT_EQ(dict.unlock(c.key, &mine), HOLDFAST_OK);
-    holdfast_parker_free(parker);
-    EXPECT_EQ(waited(dict, c.held).count, 2U);
-    EXPECT_GE(waited(dict, c.held).max, 0.02);
-  }
-  EXPECT_EQ(waited(dict).count, 0U);
-  EXPECT_EQ(contention(dict).size(), 2U);
-}
-
 // --- holds ---
-
-TEST_F(StatisticsTest, a_hold_counts_from_its_grant_to_its_release) {
-  ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK);
-  sleep_ms(30);
-  EXPECT_EQ(held_for(dict).count, 0U) << "it is not over";
-  ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
-  const holdfast_histogram found = held_for(dict);
-  EXPECT_EQ(found.count, 1U);
-  EXPECT_GE(found.sum, 0.030);
-  EXPECT_LE(found.sum, 5);
-}
 
 TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they_are_taken_and_given_back) {
   const std::function<void()> ways[] = {
@@ -221,8 +153,7 @@ TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they
       },
       [&] {
         Waiting waiting;
-        ASSERT_EQ(dict.try_lock("key", 0, &theirs), HOLDFAST_OK);
-        ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
+        queue(waiting);
         rest();
         ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);  // reserves it for the waiter
         ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
@@ -252,10 +183,7 @@ TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they
 
 TEST_F(StatisticsTest, of_holds_in_quick_succession_a_sample_counts_for_all) {
   constexpr int kHolds = 200'000;
-  for (int i = 0; i < kHolds; ++i) {
-    ASSERT_EQ(dict.try_lock("key", 30, &mine), HOLDFAST_OK);
-    ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
-  }
+  for (int i = 0; i < kHolds; ++i) hold(0, 30);
   // 256 times a number with a standard deviation of 28.
   EXPECT_NEAR(static_cast<double>(held_for(dict).count), kHolds, 6 * 28 * 256);
 }
@@ -266,13 +194,8 @@ TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its
   double least = 0;
   for (const double exptime : {0.0, 5.0, 60.0}) {
     for (int i = 0; i < kLong; ++i) {
-      for (int n = 0; n < 1000; ++n) {
-        ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
-        ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
-      }
-      ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
-      sleep_ms(30);
-      ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
+      for (int n = 0; n < 1000; ++n) hold(0, exptime);
+      hold(30, exptime);
     }
     least += kLong * kSeconds;
   }
@@ -287,19 +210,14 @@ TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its
 }
 
 TEST_F(StatisticsTest, holds_of_50_ms_one_after_another_count_one_by_one) {
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK);
-    sleep_ms(50);
-    ASSERT_EQ(dict.unlock("key", &mine), HOLDFAST_OK);
-  }
+  for (int i = 0; i < 20; ++i) hold(50, 60);
   EXPECT_EQ(held_for(dict).count, 20U);
 }
 
 TEST_F(StatisticsTest, a_hold_that_was_waited_for_counts_however_short_it_is) {
   for (std::uint64_t i = 1; i <= 5; ++i) {
     Waiting waiting;
-    ASSERT_EQ(dict.try_lock("key", 60, &theirs), HOLDFAST_OK);
-    ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
+    queue(waiting, 60);
     const std::uint64_t before = held_for(dict).count;
     ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
     const std::uint64_t between = held_for(dict).count;
@@ -507,12 +425,6 @@ TEST_F(PrivateStatistics, threads_lose_no_count) {
 }
 
 // --- memory ---
-
-std::uint64_t bytes_taken(const std::string& name) {
-  struct stat info {};
-  EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
-  return static_cast<std::uint64_t>(info.st_blocks) * 512;
-}
 
 TEST(StatisticsMemory, is_taken_when_something_is_counted_and_never_more_than_there_is) {
   in_a_world([] {

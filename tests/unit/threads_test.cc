@@ -1,7 +1,6 @@
 // What include/holdfast.h promises to hosts with threads: one handle for all, a parker each, leases that any may use.
 // Says most under ThreadSanitizer: what a lock guards here are plain variables.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>

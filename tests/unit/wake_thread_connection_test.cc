@@ -64,9 +64,7 @@ std::size_t names_in(const std::string& path) {
 class WakeThreadConnectionTest : public WakeThreadTest {};
 
 TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_yet) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
     for (int round = 0; round < 3; ++round) {
       take("k");
@@ -85,9 +83,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_coll
 }
 
 TEST_F(WakeThreadConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thread_has_ended) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     const FileDescriptor end = connected(waiting);
     ASSERT_TRUE(eventually([] { return threads() == 1; }));
@@ -97,9 +93,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_also_when_the_wait_begins_after_th
 }
 
 TEST_F(WakeThreadConnectionTest, a_byte_comes_for_what_was_not_collected_at_once) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
     wait_for_three_of_the_dead(dict, waiting.parker());
     for (int collected = 0; collected < 3;) {
@@ -135,9 +129,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descr
 }
 
 TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_is_told_by_it) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     Waiting other;
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
@@ -300,16 +292,14 @@ TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_stand_in_nobody
 }
 
 TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_listener_and_leaves_its_parents_alone) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     Waiting second;
     take("k");
     const FileDescriptor end = connected(waiting);
     const std::string path = listen_at(second);
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     const std::size_t before = descriptors();
-    Child child([&](Channel&) {
+    in_process([&] {
       EXPECT_EQ(descriptors(), before + 2 - 2) << "two are closed; the channel's two are new";
       EXPECT_TRUE(exists(path));
       EXPECT_EQ(holdfast_parker_accept(second.parker()), HOLDFAST_SYSTEM);
@@ -321,9 +311,7 @@ TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_liste
       EXPECT_EQ(own.timer(0.001), HOLDFAST_OK);
       EXPECT_TRUE(readable(own_end.get(), kLongMs));
       EXPECT_FALSE(readable(end.get(), 0));
-      return HasFailure() ? 1 : 0;
     });
-    EXPECT_EQ(child.wait(), 0);
     const FileDescriptor other = connect_to(path);
     EXPECT_EQ(holdfast_parker_accept(second.parker()), HOLDFAST_OK) << holdfast_error();
     expect_heard_at(end.get(), waiting);
@@ -333,9 +321,7 @@ TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_liste
 // --- what a host does to it ---
 
 TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_connection_what_it_missed) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     FileDescriptor end = connected(waiting);
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);

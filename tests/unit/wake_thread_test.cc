@@ -23,9 +23,7 @@ using Waiting = LoopWaiting;
 // --- the descriptor ---
 
 TEST_F(WakeThreadTest, the_descriptor_is_readable_from_a_release_elsewhere_until_the_wake_up_is_collected) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = waiting.fd();
     ASSERT_GE(fd, 0) << holdfast_error();
     EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
@@ -59,9 +57,7 @@ TEST_F(WakeThreadTest, the_descriptor_stays_readable_while_there_is_more_to_coll
 }
 
 TEST_F(WakeThreadTest, the_death_of_a_holder_makes_the_descriptor_readable) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = waiting.fd();
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
@@ -119,9 +115,7 @@ TEST_F(WakeThreadTest, taking_the_mail_makes_the_descriptors_of_others_readable)
 }
 
 TEST_F(WakeThreadTest, a_parker_that_sleeps_by_itself_although_it_has_a_descriptor_is_woken_as_well) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = waiting.fd();
     for (int round = 0; round < 100; ++round) {
       take("k");
@@ -207,9 +201,7 @@ TEST_F(WakeThreadTest, the_timer_works_without_a_wait_and_longer_than_the_thread
 // --- the thread ---
 
 TEST_F(WakeThreadTest, the_thread_is_there_while_somebody_waits_and_soon_after_no_more) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     EXPECT_EQ(wake_threads().size(), 0U);
     take("k");
     EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);

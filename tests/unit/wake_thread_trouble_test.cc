@@ -58,9 +58,7 @@ TEST_F(WakeThreadTest, an_exit_handler_that_waits_is_told_that_there_is_no_threa
 // --- fork ---
 
 TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     const int fd = waiting.fd();
     platform::FileId parents;
@@ -119,9 +117,7 @@ TEST_F(WakeThreadTest, forks_while_the_thread_is_at_work_leave_children_that_can
 // --- bad days ---
 
 TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_are_left_alone) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = wait_with_thread(dict, waiting);
     const std::size_t count = descriptors();
     // All numbers that were ours are now ends of socket pairs of somebody else.
@@ -147,9 +143,7 @@ TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_made_anew_and_strang
 }
 
 TEST_F(WakeThreadTest, without_descriptors_the_host_is_told_and_polls_and_the_next_call_tries_again) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     {
       const NoDescriptors none;
@@ -163,9 +157,7 @@ TEST_F(WakeThreadTest, without_descriptors_the_host_is_told_and_polls_and_the_ne
 }
 
 TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_call_tries_again) {
-  in_process([this] {
-    Dict dict("wake");
-    Waiting waiting;
+  in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     EXPECT_GT(waiting.sleep_time(), 0.1);

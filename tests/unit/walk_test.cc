@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "dict/words.h"
+#include "dict/key.h"
 #include "support/dict_test.h"
 
 namespace holdfast::test {

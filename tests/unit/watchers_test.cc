@@ -73,6 +73,18 @@ class Watchers {
   std::vector<double> sleep_times_;
 };
 
+/// A process with so many watchers in the queue, until it ends.
+class WatchingProcess : public Started {
+ public:
+  WatchingProcess(Dict& dict, std::size_t count)
+      : Started(std::to_string(count), [&dict, count](Channel& parent) {
+          Watchers watchers(count);
+          parent.say(std::to_string(watchers.queue(dict)));
+          parent.hear();
+          return 0;
+        }) {}
+};
+
 class WatchersTest : public DictTest {
  protected:
   WatchersTest() : DictTest({.size = 1 << 20}) {}
@@ -85,12 +97,7 @@ class WatchersTest : public DictTest {
   void lock(double exptime = 0) { ASSERT_EQ(dict.try_lock(kKey, exptime, &lease), HOLDFAST_OK); }
   int unlock() { return dict.unlock(kKey, &lease); }
   int look(std::uint64_t* grant) { return holdfast_lock_watch(dict.handle, kKey.data(), kKey.size(), nullptr, grant); }
-  std::uint32_t waiters() {
-    std::uint32_t held = 0;
-    std::uint32_t waiting = 0;
-    EXPECT_EQ(holdfast_holders(dict.handle, kKey.data(), kKey.size(), nullptr, 0, &held, &waiting), HOLDFAST_OK);
-    return waiting;
-  }
+  std::uint32_t waiters() { return dict.queued(kKey); }
   std::uint32_t blocks() { return dict.segment().shards()[0].header().waiters.load(kRelaxed); }
 
   holdfast_lease lease{};
@@ -294,14 +301,7 @@ TEST_F(WatchersTest, a_dead_holder_is_found_and_all_go_on) {
 TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_back) {
   lock();
   {
-    Child dying([this](Channel& parent) {
-      Dict mine(dict_name, {.size = 1 << 20});
-      Watchers many(2 * kWokenAtOnce);
-      parent.say(std::to_string(many.queue(mine)));
-      parent.hear();
-      return 0;
-    });
-    ASSERT_EQ(dying.hear(), std::to_string(2 * kWokenAtOnce));
+    WatchingProcess dying(dict, 2 * kWokenAtOnce);
     Watchers living(10);
     ASSERT_EQ(living.queue(dict), 10U);
     dying.kill_and_wait();
@@ -310,14 +310,7 @@ TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_ba
     EXPECT_EQ(blocks(), 0U);
     lock();
   }
-  Started dying("3", [this](Channel& parent) {
-    Dict mine(dict_name, {.size = 1 << 20});
-    Watchers some(3);
-    parent.say(std::to_string(some.queue(mine)));
-    parent.hear();
-    return 0;
-  });
-  dying.kill_and_wait();
+  WatchingProcess(dict, 3).kill_and_wait();
   std::uint32_t count = 0;
   EXPECT_EQ(holdfast_flush_expired(dict.handle, 0, &count), HOLDFAST_OK);
   EXPECT_EQ(blocks(), 0U);
@@ -328,62 +321,10 @@ TEST_F(WatchersTest, a_child_has_no_part_in_the_wait_of_its_parent) {
   Watchers one(1);
   lock();
   ASSERT_EQ(one.once(dict), HOLDFAST_LOCKED);
-  Child child([&](Channel& parent) {
-    parent.say(std::to_string(one.once(dict)));
-    return 0;
-  });
-  EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_INVALID));
+  in_process([&] { EXPECT_EQ(one.once(dict), HOLDFAST_INVALID); });
   EXPECT_EQ(waiters(), 1U);
   unlock();
   EXPECT_EQ(one.run(dict, kLong), 1U);
-}
-
-// --- the holder ---
-
-std::vector<holdfast_holder> holders_of(Dict& dict, std::uint32_t max, std::uint32_t* count) {
-  std::vector<holdfast_holder> holders(max);
-  std::uint32_t waiting = 0;
-  EXPECT_EQ(holdfast_holders(dict.handle, kKey.data(), kKey.size(), holders.data(), max, count, &waiting), HOLDFAST_OK);
-  return holders;
-}
-
-TEST_F(WatchersTest, all_holders_are_reported_in_the_order_of_their_grants) {
-  std::uint32_t count = 9;
-  holders_of(dict, 3, &count);
-  EXPECT_EQ(count, 0U) << "no such key";
-  std::vector<holdfast_lease> leases(5);
-  for (std::size_t i = 0; i < 5; ++i)
-    ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_SEMAPHORE, static_cast<std::uint32_t>(i + 1), 20, 0, &leases[i]),
-              HOLDFAST_OK);
-  ASSERT_EQ(dict.explain(kKey, leases[1], "second"), HOLDFAST_OK);
-  for (const std::uint32_t max : {5, 7}) {
-    const auto all = holders_of(dict, max, &count);
-    EXPECT_EQ(count, 5U);
-    for (std::size_t i = 0; i < 5; ++i) {
-      EXPECT_EQ(all[i].sequence, leases[i].sequence);
-      EXPECT_EQ(all[i].permits, i + 1);
-      EXPECT_STREQ(all[i].why, i == 1 ? "second" : "");
-    }
-  }
-  const auto some = holders_of(dict, 2, &count);
-  EXPECT_EQ(count, 5U);
-  EXPECT_EQ(some[0].sequence, leases[0].sequence);
-  EXPECT_EQ(some[1].sequence, leases[1].sequence);
-  for (holdfast_lease& each : leases) EXPECT_EQ(dict.unlock(kKey, &each), HOLDFAST_OK);
-  holders_of(dict, 1, &count);
-  EXPECT_EQ(count, 0U);
-}
-
-TEST_F(WatchersTest, the_holder_of_a_lock_and_a_writer_are_one) {
-  std::uint32_t count = 0;
-  lock();
-  EXPECT_EQ(holders_of(dict, 4, &count)[0].permits, 1U);
-  EXPECT_EQ(count, 1U);
-  unlock();
-  ASSERT_EQ(dict.try_permits(kKey, HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, &lease), HOLDFAST_OK);
-  EXPECT_EQ(holders_of(dict, 4, &count)[0].permits, static_cast<std::uint32_t>(HOLDFAST_ALL_PERMITS));
-  EXPECT_EQ(count, 1U);
-  unlock();
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 
 namespace holdfast::weak {
 
-struct EpochOrders {
-  Order epoch_store = kRelease;  // Arena::release, repair
-  Order reuse_fence = kRelease;  // Arena::release, repair
-  Order epoch_load = kAcquire;   // Shard::read
-  Order check_fence = kAcquire;  // Shard::unchanged_since
+struct EpochOrders : Protocol {
+  Ordering epoch_store{this, "epoch_store", kRelease};  // Arena::release, repair
+  Ordering reuse_fence{this, "reuse_fence", kRelease};  // Arena::release, repair
+  Ordering epoch_load{this, "epoch_load", kAcquire};    // Shard::read
+  Ordering check_fence{this, "check_fence", kAcquire};  // Shard::unchanged_since
 };
 
 struct Epoch {

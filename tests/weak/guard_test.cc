@@ -7,18 +7,21 @@
 namespace holdfast::weak {
 namespace {
 
-struct Guarding {
-  Order end = kRelease;
-  Order scan_count = kAcquire;
-  Order note_epoch = kAcquire;
-  Order note_seen = kRelease;
-  Order scan_seen = kAcquire;
-  Order raise_seen = kRelease;
-  Order retire = kAcqRel;
-  bool counts_first = true;
-  bool passes_barrier = true;
-  bool looks_at_seen = true;
-  bool replaces_first = true;
+struct Guarding : Protocol {
+  // A guard.
+  Precaution counts_first{this, "counts_first"};
+  Ordering end{this, "end", kRelease};
+  Ordering note_epoch{this, "note_epoch", kAcquire};
+  Ordering note_seen{this, "note_seen", kRelease};
+  // Whoever retires something.
+  Precaution replaces_first{this, "replaces_first"};
+  Ordering retire{this, "retire", kAcqRel};
+  // A scan for guards.
+  Precaution passes_barrier{this, "passes_barrier"};
+  Ordering scan_count{this, "scan_count", kAcquire};
+  Ordering scan_seen{this, "scan_seen", kAcquire};
+  Precaution looks_at_seen{this, "looks_at_seen"};
+  Ordering raise_seen{this, "raise_seen", kRelease};
 };
 
 constexpr Value kFirst = 1;  // what the pointer leads to; 2: what replaces it
@@ -172,13 +175,7 @@ std::vector<Program> programs(const Guarding& how) {
   return all;
 }
 
-TEST(weak_guard, nobody_uses_what_was_freed_and_each_part_is_needed) {
-  expect_proof(
-      programs,
-      PARTS(&Guarding::end, &Guarding::scan_count, &Guarding::note_epoch, &Guarding::note_seen, &Guarding::scan_seen,
-            &Guarding::raise_seen, &Guarding::retire),
-      PARTS(&Guarding::counts_first, &Guarding::passes_barrier, &Guarding::looks_at_seen, &Guarding::replaces_first));
-}
+TEST(weak_guard, nobody_uses_what_was_freed_and_each_part_is_needed) { expect_proof(programs); }
 
 TEST(weak_guard, the_sources_say_what_is_modelled) {
   expect_quotes({

@@ -4,17 +4,17 @@
 namespace holdfast::weak {
 namespace {
 
-struct Granting {
-  Order quiet_fence = kRelease;  // lock_quietly, behind the compare-and-swap
-  Order slow_fence = kRelease;   // LockEntry::grant
-  Order granted_store = kRelease;
-  Order word_load = kAcquire;
-  Order granted_load = kAcquire;
-  Order check_fence = kAcquire;
-  bool lock_is_freed_first = true;
-  bool granted_is_last = true;
-  bool incomplete_has_no_fields = true;
-  bool word_is_read_twice = true;
+struct Granting : Protocol {
+  Ordering quiet_fence{this, "quiet_fence", kRelease};  // lock_quietly, behind the compare-and-swap
+  Ordering slow_fence{this, "slow_fence", kRelease};    // LockEntry::grant
+  Ordering granted_store{this, "granted_store", kRelease};
+  Ordering word_load{this, "word_load", kAcquire};
+  Ordering granted_load{this, "granted_load", kAcquire};
+  Ordering check_fence{this, "check_fence", kAcquire};
+  Precaution lock_is_freed_first{this, "lock_is_freed_first"};
+  Precaution granted_is_last{this, "granted_is_last"};
+  Precaution incomplete_has_no_fields{this, "incomplete_has_no_fields"};
+  Precaution word_is_read_twice{this, "word_is_read_twice"};
 };
 
 constexpr Value kSlow = 1U << 16;
@@ -105,13 +105,7 @@ std::vector<Program> programs(const Granting& how) {
   return {granting_quietly(how, 2), granting_quietly(how, 1), granting_under_the_mutex(how)};
 }
 
-TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) {
-  expect_proof(programs,
-               PARTS(&Granting::quiet_fence, &Granting::slow_fence, &Granting::granted_store, &Granting::word_load,
-                     &Granting::granted_load, &Granting::check_fence),
-               PARTS(&Granting::lock_is_freed_first, &Granting::granted_is_last, &Granting::incomplete_has_no_fields,
-                     &Granting::word_is_read_twice));
-}
+TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) { expect_proof(programs); }
 
 TEST(weak_lock, the_sources_say_what_is_modelled) {
   expect_quotes({
@@ -119,14 +113,14 @@ TEST(weak_lock, the_sources_say_what_is_modelled) {
        "seen.word = load_word_of(lock, kAcquire);\nseen.complete = is_complete(lock, seen.word);"},
       {"src/dict/lock_word.h", "return lock.granted.load(kAcquire) == word.turn();"},
       {"src/dict/lock_word.h",
-       "std::atomic_thread_fence(kAcquire);\nreturn load_word_of(lock).quiet() == seen.word.quiet();"},
+       "std::atomic_thread_fence(kAcquire);\nreturn load_word_of(lock).unowned() == seen.word.unowned();"},
       {"src/dict/lock_word.h",
-       "commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).slow().bits);"},
-      {"src/lock/quiet.cc", "std::atomic_thread_fence(kRelease);"},
-      {"src/lock/quiet.cc", "commit(lock.granted, found.word.turn() + 1);"},
+       "commit(lock.word, LockWord::make(LockWord::kFreeOwner, load_word_of(lock).turn()).mutex_owned().bits);"},
+      {"src/lock/fast_path.cc", "std::atomic_thread_fence(kRelease);"},
+      {"src/lock/fast_path.cc", "commit(lock.granted, found.word.turn() + 1);"},
       {"src/lock/lock_entry.h", "std::atomic_thread_fence(kRelease);"},
       {"src/lock/lock_entry.h", "fields.granted.store(turn, kRelease);"},
-      {"src/lock/lock_entry.h", "commit(fields.word, LockWord::make(owner_bits(owner), turn).slow().bits);"},
+      {"src/lock/lock_entry.h", "commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);"},
       {"src/lock/lock_entry.h", "commit(entry.expiry, expiry_word(end_ms, flush));"},
   });
 }

@@ -1,4 +1,4 @@
-// The word of a lock, taken and released without the shard's mutex (src/dict/lock_word.h, src/lock/quiet.cc).
+// The word of a lock, taken and released without the shard's mutex (src/dict/lock_word.h, src/lock/fast_path.cc).
 //
 // What is read of a grant without the mutex is in lock_test.cc.
 #include "weak/epoch.h"
@@ -7,18 +7,22 @@ namespace holdfast::weak {
 namespace {
 
 struct Word : EpochOrders {
-  Order word_load = kAcquire;  // Glimpsed::look
-  Order take = kAcquire;       // lock_quietly
-  Order give = kRelease;       // unlock_quietly
-  Order granted_store = kRelease;
-  Order granted_load = kAcquire;  // is_complete
-  Order freeze = kAcqRel;
-  Order thaw = kRelease;
-  bool incomplete_is_held = true;
-  bool aborted_grant_is_dropped = true;
-  bool freezes_before_it_judges = true;
-  bool old_memory_stays_frozen = true;
-  bool looks_after = true;
+  Word() {
+    for (const char* part : {"epoch_store", "epoch_load", "check_fence"}) leave_out(part);
+  }
+
+  Ordering take{this, "take", kAcquire};  // lock_quietly
+  Precaution looks_after{this, "looks_after"};
+  Ordering give{this, "give", kRelease};  // unlock_quietly
+  Order word_load = kAcquire;             // Glimpsed::look
+  Ordering granted_store{this, "granted_store", kRelease};
+  Ordering granted_load{this, "granted_load", kAcquire};  // is_complete
+  Precaution incomplete_is_held{this, "incomplete_is_held"};
+  Precaution aborted_grant_is_dropped{this, "aborted_grant_is_dropped"};
+  Ordering freeze{this, "freeze", kAcqRel};
+  Ordering thaw{this, "thaw", kRelease};
+  Precaution freezes_before_it_judges{this, "freezes_before_it_judges"};
+  Precaution old_memory_stays_frozen{this, "old_memory_stays_frozen"};
 };
 
 constexpr Value kSlow = 1U << 16;
@@ -171,11 +175,7 @@ std::vector<Program> programs(const Word& how) {
 }
 
 TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_ordering_is_needed) {
-  expect_proof(programs,
-               PARTS(&Word::take, &Word::give, &Word::granted_store, &Word::granted_load, &Word::freeze, &Word::thaw,
-                     &Word::reuse_fence),
-               PARTS(&Word::incomplete_is_held, &Word::aborted_grant_is_dropped, &Word::freezes_before_it_judges,
-                     &Word::old_memory_stays_frozen, &Word::looks_after));
+  expect_proof(programs);
 }
 
 // Between the load and the compare-and-swap a grant may have been given up by death, and the word be the same again: so
@@ -189,22 +189,22 @@ TEST(weak_lock_word, what_the_swap_acquires_the_load_before_it_need_not) {
 
 TEST(weak_lock_word, the_sources_say_what_is_modelled) {
   expect_quotes({
-      {"src/lock/quiet.cc",
-       "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"quiet.looked\");\n"
+      {"src/lock/fast_path.cc",
+       "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"fast_path.loaded\");\n"
        "return shard->unchanged_since(epoch);"},
-      {"src/lock/quiet.cc",
+      {"src/lock/fast_path.cc",
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return "
-       "Quiet::unclear;"},
-      {"src/lock/quiet.cc",
+       "Fast::lost;"},
+      {"src/lock/fast_path.cc",
        "if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine)))"},
-      {"src/lock/quiet.cc", "commit(lock.granted, found.word.turn() + 1);"},
-      {"src/lock/quiet.cc",
+      {"src/lock/fast_path.cc", "commit(lock.granted, found.word.turn() + 1);"},
+      {"src/lock/fast_path.cc",
        "const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;\n"
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;"},
       {"src/dict/lock_word.h", "return lock.granted.load(kAcquire) == word.turn();"},
-      {"src/dict/lock_word.h", "lock.word.fetch_or(LockWord::kSlow, std::memory_order_acq_rel)"},
+      {"src/dict/lock_word.h", "lock.word.fetch_or(LockWord::kMutexOwned, std::memory_order_acq_rel)"},
       {"src/dict/lock_word.h",
-       "if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);\ncommit(lock.word, word.quiet().bits);"},
+       "if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);\ncommit(lock.word, word.unowned().bits);"},
   });
 }
 

@@ -8,11 +8,11 @@ namespace holdfast::weak {
 namespace {
 
 struct LookingBack : EpochOrders {
-  Order section_fence = kRelease;  // after the mutex is taken
-  Order link_store = kRelease;
-  Order link_load = kAcquire;
-  bool walks_again = true;
-  bool compares_stamps = true;
+  Ordering section_fence{this, "section_fence", kRelease};  // after the mutex is taken
+  Ordering link_store{this, "link_store", kRelease};
+  Ordering link_load{this, "link_load", kAcquire};
+  Precaution walks_again{this, "walks_again"};
+  Precaution compares_stamps{this, "compares_stamps"};
 };
 
 constexpr Value kOld = 10;
@@ -83,13 +83,7 @@ Program replacing_by_another_process(const LookingBack& how) {
 
 std::vector<Program> programs(const LookingBack& how) { return {replacing(how), replacing_by_another_process(how)}; }
 
-TEST(weak_look_back, a_copy_that_is_believed_is_whole_and_each_part_is_needed) {
-  expect_proof(
-      programs,
-      PARTS(&LookingBack::epoch_store, &LookingBack::reuse_fence, &LookingBack::section_fence, &LookingBack::link_store,
-            &LookingBack::epoch_load, &LookingBack::link_load, &LookingBack::check_fence),
-      PARTS(&LookingBack::walks_again, &LookingBack::compares_stamps));
-}
+TEST(weak_look_back, a_copy_that_is_believed_is_whole_and_each_part_is_needed) { expect_proof(programs); }
 
 TEST(weak_look_back, the_sources_say_what_is_modelled) {
   expect_quotes({

@@ -5,17 +5,17 @@
 namespace holdfast::weak {
 namespace {
 
-struct Posting {
-  Order deposit_fence = kSeqCst;     // post
-  Order collect_fence = kSeqCst;     // collect_mail
-  Order arrived = kRelease;          // post: mail_state
-  Order collect = kAcquire;          // collect_mail: mail_state
-  Order notify = kRelease;           // notify
-  Order mailbox_value = kAcquire;    // mailbox_value
-  bool value_before_mail = true;     // Parker::sleep
-  bool marks_sleep = true;           // sleep_on_mailbox
-  bool notify_after_mail = true;     // post
-  bool state_before_entries = true;  // collect_mail
+struct Posting : Protocol {
+  Ordering deposit_fence{this, "deposit_fence", kSeqCst, {kRelaxed, kAcqRel}};  // post
+  Ordering collect_fence{this, "collect_fence", kSeqCst, {kRelaxed, kAcqRel}};  // collect_mail
+  Ordering arrived{this, "arrived", kRelease};                                  // post: mail_state
+  Ordering collect{this, "collect", kAcquire};                                  // collect_mail: mail_state
+  Ordering notify{this, "notify", kRelease};                                    // notify
+  Ordering mailbox_value{this, "mailbox_value", kAcquire};                      // mailbox_value
+  Precaution value_before_mail{this, "value_before_mail"};                      // Parker::sleep
+  Precaution marks_sleep{this, "marks_sleep"};                                  // sleep_on_mailbox
+  Precaution notify_after_mail{this, "notify_after_mail"};                      // post
+  Precaution state_before_entries{this, "state_before_entries"};                // collect_mail
 };
 
 constexpr Value kAsleep = 1;
@@ -146,14 +146,7 @@ std::vector<Program> programs(const Posting& how) {
   return {posting_to_a_sleeper(how), finding_an_older_letter(how), collecting(how), arriving_while_collected(how)};
 }
 
-TEST(weak_mailbox, no_wake_up_is_lost_and_each_ordering_is_needed) {
-  expect_proof(programs,
-               PARTS(&Posting::deposit_fence, &Posting::collect_fence, &Posting::arrived, &Posting::collect,
-                     &Posting::notify, &Posting::mailbox_value),
-               PARTS(&Posting::value_before_mail, &Posting::marks_sleep, &Posting::notify_after_mail,
-                     &Posting::state_before_entries));
-  expect_needed(programs, PARTS(&Posting::deposit_fence, &Posting::collect_fence), kAcqRel);
-}
+TEST(weak_mailbox, no_wake_up_is_lost_and_each_ordering_is_needed) { expect_proof(programs); }
 
 TEST(weak_mailbox, the_sources_say_what_is_modelled) {
   expect_quotes({

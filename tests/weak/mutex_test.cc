@@ -6,12 +6,12 @@
 namespace holdfast::weak {
 namespace {
 
-struct Locking {
-  Order take = kAcquire;      // Shmtx::lock_fast
-  Order give = kRelease;      // Shmtx::unlock, unlock_slow
-  bool exact = true;          // take_from_dead compares the word that was judged
-  bool marks = true;          // set_waiters_bit before a sleep
-  bool kernel_orders = true;  // a record lock is given up after all that its owner did
+struct Locking : Protocol {
+  Ordering take{this, "take", kAcquire};            // Shmtx::lock_fast
+  Ordering give{this, "give", kRelease};            // Shmtx::unlock, unlock_slow
+  Precaution exact{this, "exact"};                  // take_from_dead compares the word that was judged
+  Precaution marks{this, "marks"};                  // set_waiters_bit before a sleep
+  Precaution kernel_orders{this, "kernel_orders"};  // a record lock is given up after all that its owner did
 };
 
 constexpr Value kWaiters = 1 << 8;
@@ -115,10 +115,7 @@ Program waking(const Locking& how) {
 
 std::vector<Program> programs(const Locking& how) { return {excluding(how), taking_over(how), waking(how)}; }
 
-TEST(weak_mutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) {
-  expect_proof(programs, PARTS(&Locking::take, &Locking::give),
-               PARTS(&Locking::exact, &Locking::marks, &Locking::kernel_orders));
-}
+TEST(weak_mutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) { expect_proof(programs); }
 
 TEST(weak_mutex, the_sources_say_what_is_modelled) {
   expect_quotes({

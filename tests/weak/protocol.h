@@ -10,9 +10,10 @@
 
 #include <cstddef>
 #include <cstdio>
-#include <sstream>
+#include <functional>
+#include <initializer_list>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "weak/litmus.h"
@@ -33,48 +34,69 @@ void unlock(Thread& t, Location mutex, Value me, Order order = kRelease);
 /// The findings of all programs that exercise a protocol, together.
 Findings explore_all(const std::vector<Program>& programs);
 
-/// Orderings or steps of a protocol, and their names for a report.
-template <class... Members>
-struct Parts {
-  std::string names;  // as they are written, with commas between
-  std::tuple<Members...> members;
+/// Has its parts as members, which add their faults. Orderings that its claims do not need are of the type Order.
+class Protocol {
+ public:
+  struct Fault {
+    std::string part;
+    std::function<void()> plant;
+  };
 
-  static constexpr std::size_t kCount = sizeof...(Members);
+  Protocol() = default;
+  Protocol(const Protocol&) {}  // a copy stays as it is
+  Protocol& operator=(const Protocol&) = delete;
+
+  void add(Fault fault) { faults_.push_back(std::move(fault)); }
+  /// A part of a base, of which other claims show that it is needed.
+  void leave_out(const std::string& part) {
+    std::erase_if(faults_, [&](const Fault& fault) { return fault.part == part; });
+  }
+  const std::vector<Fault>& faults() const { return faults_; }
+
+ private:
+  std::vector<Fault> faults_;
 };
 
-template <class... Members>
-Parts<Members...> name_parts(const char* names, Members... members) {
-  return {names, {members...}};
-}
+/// An ordering as the sources have it, and what it must not be weakened to.
+class Ordering {
+ public:
+  Ordering(Protocol* protocol, const char* name, Order order, std::initializer_list<Order> weaker = {kRelaxed})
+      : order_(order) {
+    for (const Order fault : weaker) protocol->add({name, [this, fault] { order_ = fault; }});
+  }
+  operator Order() const { return order_; }
+  void relax() { order_ = kRelaxed; }
 
-/// Members of a protocol with their names: PARTS(&Locking::take, &Locking::give).
-#define PARTS(...) ::holdfast::weak::name_parts(#__VA_ARGS__, __VA_ARGS__)
+ private:
+  Order order_;
+};
 
-/// Sets each of these parts of a protocol to `value`, one at a time: some claim of the programs must break.
-template <class Protocol, class Value, class... Members>
-void expect_needed(std::vector<Program> (*programs)(const Protocol&), const Parts<Members...>& parts, Value value) {
-  std::istringstream names(parts.names);
-  const auto expect_it = [&](auto member) {
-    std::string name;
-    std::getline(names >> std::ws, name, ',');
-    Protocol protocol;
-    protocol.*member = value;
-    EXPECT_FALSE(explore_all(programs(protocol)).holds()) << "not needed: " << name;
-  };
-  std::apply([&](auto... members) { (expect_it(members), ...); }, parts.members);
-}
+/// A step that must not be left out.
+class Precaution {
+ public:
+  Precaution(Protocol* protocol, const char* name) {
+    protocol->add({name, [this] { taken_ = false; }});
+  }
+  operator bool() const { return taken_; }
 
-/// The claims hold, and no longer where one of these orderings is relaxed or one of these steps left out.
-template <class Protocol, class Orderings, class Steps>
-void expect_proof(std::vector<Program> (*programs)(const Protocol&), const Orderings& orderings, const Steps& steps) {
-  const Findings sound = explore_all(programs(Protocol{}));
+ private:
+  bool taken_ = true;
+};
+
+/// The claims hold, and some claim no longer does where the protocol has any one of its faults.
+template <class Rules>
+void expect_proof(std::vector<Program> (*programs)(const Rules&)) {
+  const Findings sound = explore_all(programs(Rules{}));
   EXPECT_TRUE(sound.holds()) << sound.text();
   EXPECT_GT(sound.executions, 0U);
   testing::Test::RecordProperty("executions", std::to_string(sound.executions));
-  expect_needed(programs, orderings, kRelaxed);
-  expect_needed(programs, steps, false);
-  std::printf("%llu executions, %zu faults\n", static_cast<unsigned long long>(sound.executions),
-              Orderings::kCount + Steps::kCount);
+  const std::size_t faults = Rules{}.faults().size();
+  for (std::size_t i = 0; i < faults; ++i) {
+    const Rules faulty;
+    faulty.faults()[i].plant();
+    EXPECT_FALSE(explore_all(programs(faulty)).holds()) << "not needed: " << faulty.faults()[i].part;
+  }
+  std::printf("%llu executions, %zu faults\n", static_cast<unsigned long long>(sound.executions), faults);
 }
 
 /// A line of a source file, spaces aside.

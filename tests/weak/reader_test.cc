@@ -5,13 +5,13 @@ namespace holdfast::weak {
 namespace {
 
 struct Reading : EpochOrders {
-  Order link_store = kRelease;      // commit()
-  Order link_load = kAcquire;       // Shard::read
-  Order allocate_fence = kRelease;  // ShardGuard
-  Order lock = kAcquire;            // Shmtx::lock_fast
-  bool repair_begins_with_epoch = true;
-  bool cut_entries_keep_next = true;  // until the second epoch of a repair
-  bool epoch_after_cut = true;
+  Ordering link_store{this, "link_store", kRelease};          // commit()
+  Ordering link_load{this, "link_load", kAcquire};            // Shard::read
+  Ordering allocate_fence{this, "allocate_fence", kRelease};  // ShardGuard
+  Ordering lock{this, "lock", kAcquire};                      // Shmtx::lock_fast
+  Precaution repair_begins_with_epoch{this, "repair_begins_with_epoch"};
+  Precaution cut_entries_keep_next{this, "cut_entries_keep_next"};  // until the second epoch of a repair
+  Precaution epoch_after_cut{this, "epoch_after_cut"};
 };
 
 constexpr Value kGarbage = 99;
@@ -176,16 +176,11 @@ std::vector<Program> programs(const Reading& how) {
           cutting_in_a_repair(how)};
 }
 
-TEST(weak_reader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) {
-  expect_proof(programs,
-               PARTS(&Reading::link_store, &Reading::link_load, &Reading::epoch_store, &Reading::epoch_load,
-                     &Reading::reuse_fence, &Reading::allocate_fence, &Reading::check_fence, &Reading::lock),
-               PARTS(&Reading::repair_begins_with_epoch, &Reading::cut_entries_keep_next, &Reading::epoch_after_cut));
-}
+TEST(weak_reader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) { expect_proof(programs); }
 
 TEST(weak_reader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_processes) {
   Reading without;
-  without.allocate_fence = kRelaxed;
+  without.allocate_fence.relax();
   EXPECT_TRUE(explore(replacing(without)).holds());
   EXPECT_FALSE(explore(reusing_by_another_process(without)).holds());
   EXPECT_TRUE(explore(reusing_by_another_process({})).holds());

@@ -1,8 +1,8 @@
 -- `holdfast release`, `rm` and `prune`: changes of a world that other processes use.
 
-local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
-local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+local keep, output, refused, rows, run = world.keep, world.output, world.refused, world.rows, command.run
 
 local HOLDER = [[
     local shdict = require "resty.shdict"
@@ -13,8 +13,7 @@ local HOLDER = [[
 
 
 describe("holdfast release", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("ends the grant that has the token, and the next waiter has the lock", function ()
         keep(HOLDER .. "ready()")
@@ -31,17 +30,13 @@ describe("holdfast release", function ()
         local process = keep(HOLDER .. "ready()")
         local token = tonumber(rows(output("locks"))[1][5])
         for _, other in ipairs { token - 1, token + 1 } do
-            local ended, out, err = run("release", "my_locks", "key", "-t", ("%d"):format(other))
-            assert.same({ code = 1 }, ended)
-            assert.equal("", out)
+            local err = refused(1, "", "release", "my_locks", "key", "-t", ("%d"):format(other))
             assert.matches(('^holdfast: "key" is not held with token %d, but with token %d by pid %d '
                             .. '%%(ready1.lua%%) for [%%d.]+ s: nothing was done\n$'):format(
                                 other, token, world.worker_of(process)), err)
         end
         assert.equal(1, #rows(output("locks")))
-        local ended, _, err = run("release", "my_locks", "free", "-t", "1")
-        assert.same({ code = 1 }, ended)
-        assert.equal('holdfast: "free" is not held: nothing was done\n', err)
+        refused(1, 'holdfast: "free" is not held: nothing was done\n', "release", "my_locks", "free", "-t", "1")
     end)
 
     it("ends one of several grants of permits", function ()
@@ -68,18 +63,14 @@ describe("holdfast release", function ()
     } do
         it("refuses: " .. table.concat(case[1], " "), function ()
             keep(HOLDER .. "ready()")
-            local ended, out, err = run("release", unpack(case[1]))
-            assert.same({ code = 2 }, ended)
-            assert.equal("", out)
-            assert.truthy(err:find("holdfast: " .. case[2], 1, true), err)
+            refused(2, "holdfast: " .. case[2], "release", unpack(case[1]))
         end)
     end
 end)
 
 
 describe("holdfast rm", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     local PERSISTENT = [[
         local shdict = require "resty.shdict"
@@ -87,10 +78,14 @@ describe("holdfast rm", function ()
         dict:set("key", "value")
     ]]
 
+    local function is_refused(name, why)
+        assert.matches('^holdfast: dictionary "' .. name .. '" was not removed: ' .. why
+                       .. "; %-%-force removes it all the same\n$", refused(1, "", "rm", name))
+    end
+
     it("removes what nobody uses", function ()
-        keep(PERSISTENT:format("kept") .. "ready()"):signal(command.KILL)
+        world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
-        assert(command.await(function () return rows(output("ls", "-p", "kept"))[1][9] == "-" end))
         assert.equal("", output("rm", "kept"))
         assert.equal("other", rows(output("ls"))[1][1])
     end)
@@ -104,11 +99,7 @@ describe("holdfast rm", function ()
             print(dict:get("key"))
             os.exit(3)
         ]])
-        local ended, out, err = run("rm", "used")
-        assert.same({ code = 1 }, ended)
-        assert.equal("", out)
-        assert.matches('^holdfast: dictionary "used" was not removed: 1 process has it open: pid '
-                       .. world.worker_of(process) .. ' %(ready1.lua%); %-%-force removes it all the same\n$', err)
+        is_refused("used", "1 process has it open: pid " .. world.worker_of(process) .. " %(ready1.lua%)")
         assert.equal("", output("rm", "--force", "used"))
         assert.same({ code = 1 }, process:wait())
         assert.equal("nil\tremoved\n", (process:out():gsub("dictionary not found", "removed")))
@@ -127,11 +118,9 @@ describe("holdfast rm", function ()
         if shell.output "id -u" ~= "0" then
             command_line = { "rm", "used" }
         end
-        local ended, out, err = run(unpack(command_line))
-        assert.same({ code = 1 }, ended, err)
-        assert.equal("", out)
-        assert.equal('holdfast: dictionary "used" was not removed: it cannot be told whether a process has it open, '
-                     .. "as this user may not look at all of them; --force removes it all the same\n", err)
+        refused(1, 'holdfast: dictionary "used" was not removed: it cannot be told whether a process has it open, '
+                   .. "as this user may not look at all of them; --force removes it all the same\n",
+                unpack(command_line))
         assert.equal("used", rows(output("ls"))[1][1])
         assert.equal("", output("rm", "--force", "used"))
     end)
@@ -142,30 +131,11 @@ describe("holdfast rm", function ()
             return pending "no right to make a pid namespace"
         end
         keep(PERSISTENT:format("used") .. "ready()")
-        local ended, out, err = run("-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
-        assert.same({ code = 1 }, ended, err)
-        assert.equal("", out)
+        local err = refused(1, "", "-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
         assert.matches('^holdfast: dictionary "used" was not removed: it cannot be told whether pid %d+ %([%w.]+%).* '
                        .. "has it open, which is in another pid namespace; %-%-force removes it all the same\n$", err)
         assert.equal("used", rows(output("ls"))[1][1])
     end)
-
-    -- A command of `holdfast lock` that runs on: it holds a lock, and has the dictionary not open.
-    local function hold(dictionary, key)
-        local process = command.start("lock", dictionary, key, "--", "sh", "-c",
-                                      "touch " .. command.path("held-" .. key) .. "; exec sleep 600")
-        assert(command.await(function () return command.read("held-" .. key) or process:wait(0) end))
-        assert.is_nil(process.status, process:err())
-        return process
-    end
-
-    local function is_refused(name, why)
-        local ended, out, err = run("rm", name)
-        assert.same({ code = 1 }, ended, err)
-        assert.equal("", out)
-        assert.matches('^holdfast: dictionary "' .. name .. '" was not removed: ' .. why
-                       .. "; %-%-force removes it all the same\n$", err)
-    end
 
     it("refuses while a process holds a lock in it, however many the dead have left", function ()
         local dead = keep [[
@@ -176,10 +146,8 @@ describe("holdfast rm", function ()
             end
             ready()
         ]]
-        local holder = hold("used", "last")
-        local pid = world.worker_of(dead)
-        dead:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        local holder = world.hold("used", "last")
+        world.kill(dead)
         is_refused("used", 'pid %d+ %(sh%) holds "last" in it')
         local of_holder = rows(output("locks", "--prefix", "last"))[1][6]
         holder:signal_group(command.KILL)
@@ -199,9 +167,7 @@ describe("holdfast rm", function ()
                 end
                 ready()
             ]]
-            local pid = world.worker_of(dead)
-            dead:signal(command.KILL)
-            assert(command.await(function () return not command.alive(pid) end))
+            world.kill(dead)
             local names = {}
             for i = 60, 1, -1 do
                 names[#names + 1] = "left" .. i
@@ -215,7 +181,7 @@ describe("holdfast rm", function ()
     end)
 
     it("refuses where its locks cannot be listed", function ()
-        hold("used", "key")
+        world.hold("used", "key")
         local file = command.world() .. "/used.dict"
         os.execute("chmod 0640 " .. file)
         is_refused("used", "its locks cannot be listed: .*/used.dict has mode 0640, it was created with 0600")
@@ -228,12 +194,8 @@ describe("holdfast rm", function ()
     end)
 
     it("refuses where one of its locks cannot be looked at", function ()
-        hold("used", "key")
-        local file = assert(io.open(command.world() .. "/used.dict", "r+"))
-        local at = assert(file:read("*a"):find("key\0\0\0\0\0", 1, true)) - 1
-        file:seek("set", at + 8 + 48)  -- LockFields.reason
-        file:write "\255\255\0\0"
-        file:close()
+        world.hold("used", "key")
+        world.damage_lock("used", "key")
         is_refused("used", 'it cannot be told whether "key" is held: .+')
     end)
 
@@ -262,32 +224,24 @@ describe("holdfast rm", function ()
     end)
 
     it("removes those that it may of several, and says which not", function ()
-        hold("used", "key")
-        keep(PERSISTENT:format("kept") .. "ready()"):signal(command.KILL)
-        assert(command.await(function () return rows(output("ls", "-p", "kept"))[1][9] == "-" end))
-        local ended, _, err = run("rm", "kept", "used")
-        assert.same({ code = 1 }, ended)
-        assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', err)
+        world.hold("used", "key")
+        world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
+        assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))
         assert.equal("used", rows(output("ls"))[1][1])
         assert.is_nil(command.read(command.world() .. "/kept.dict"))
     end)
 
     it("names the dictionaries that there are where one is not", function ()
         keep(HOLDER .. "ready()")
-        local ended, _, err = run("rm", "none")
-        assert.same({ code = 2 }, ended)
-        assert.equal(('holdfast: there is no dictionary "none" in %s; there are: "my_locks"\n'):format(command.world()),
-                     err)
-        ended, _, err = run("rm", "--force", "")
-        assert.same({ code = 2 }, ended)
-        assert.matches('^holdfast: empty dictionary name: ', err)
+        local none = 'holdfast: there is no dictionary "none" in %s; there are: "my_locks"\n'
+        refused(2, none:format(command.world()), "rm", "none")
+        refused(2, "holdfast: empty dictionary name: ", "rm", "--force", "")
     end)
 end)
 
 
 describe("holdfast prune", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("frees what has expired, and what the dead hold", function ()
         keep [[
@@ -302,9 +256,7 @@ describe("holdfast prune", function ()
             assert(keep(require("resty.rwlock"):new("my_locks", { exptime = 3000 })):rdlock("of the dead"))
             ready()
         ]]
-        local pid = world.worker_of(dead)
-        command.kill(pid, command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(dead)
         assert.equal("dead", rows(output("locks"))[1][9])
         local row = rows(output("prune"))[1]
         assert.same({ "my_locks", "500" }, { row[1], row[2] })
@@ -320,9 +272,7 @@ describe("holdfast prune", function ()
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
         ]])
-        local pid = world.worker_of(process)
-        process:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(process)
         assert.equal(2, #rows(output("ls")))
         output("prune")
         local left = rows(output("ls"))

@@ -1,43 +1,18 @@
 -- tools/share: what is for other programs suits them.
 
-local command, files, fixture, shell = require "spec.support" ("command", "files", "fixture", "shell")
-
-local missing = not shell.succeeds("command -v systemd-analyze >/dev/null") and "systemd is not installed" or nil
-
-
-describe("tools/share/holdfast-serve@.service", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
-
-    fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
-        local text = files.read("tools/share/holdfast-serve@.service")
-        text = text:gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
-                   :gsub("Documentation=[^\n]*\n", "")
-        local path = command.write("holdfast-serve@.service", text)
-        local instance = path:gsub("@%.service$", "@root.service")
-        assert(shell.succeeds(("ln -s '%s' '%s'"):format(path, instance)))
-        assert.equal("", shell.output("systemd-analyze verify --man=no '" .. instance .. "' 2>&1"))
-    end)
-end)
-
-
-describe("tools/share/holdfast-run@.service", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
-
-    fixture.it_unless(missing)("is one that systemd takes, where the command is installed", function ()
-        local text = files.read("tools/share/holdfast-run@.service")
-        text = text:gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
-                   :gsub("Documentation=[^\n]*\n", "")
-        local path = command.write("holdfast-run@.service", text)
-        local instance = path:gsub("@%.service$", "@mail.service")
-        assert(shell.succeeds(("ln -s '%s' '%s'"):format(path, instance)))
-        assert.equal("", shell.output("systemd-analyze verify --man=no '" .. instance .. "' 2>&1"))
-    end)
-end)
+local command, files, fixture, shell, systemd =
+    require "spec.support" ("command", "files", "fixture", "shell", "systemd")
 
 
 describe("The units of systemd", function ()
+    command.fixture()
+
+    for unit, instance in pairs { ["holdfast-serve"] = "root", ["holdfast-run"] = "mail" } do
+        fixture.it_unless(systemd.missing)("are such as systemd takes: " .. unit, function ()
+            assert.equal("", systemd.complaints("tools/share/" .. unit .. "@.service", instance))
+        end)
+    end
+
     it("are all in docs/operations.md, and find the command wherever it is installed", function ()
         local manual = files.read "docs/operations.md"
         for path in shell.output("ls tools/share/*.service"):gmatch "[^\n]+" do
@@ -52,8 +27,7 @@ describe("The dashboard and the alerts", function ()
     local ALERTS, DASHBOARD = "tools/share/prometheus/alerts.yml", "tools/share/grafana/holdfast.json"
     local promtool = shell.output("command -v promtool")
 
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     fixture.it_unless(promtool == "" and "promtool is not installed")("are accepted by promtool", function ()
         local ended, out, err = command.run("check", "rules", shell.output("pwd") .. "/" .. ALERTS,

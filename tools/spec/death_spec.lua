@@ -12,8 +12,7 @@ for _, name in ipairs(primitives.names) do
     local primitive = primitives.source(name, "spec_death") .. MAKE
 
     describe("death of a worker of holdfast run and " .. name .. ":", function ()
-        before_each(command.set_up)
-        after_each(command.tear_down)
+        command.fixture()
 
         -- Each worker that gets the key leaves a file; the first keeps it.
         local SCRIPT = [[

@@ -1,8 +1,8 @@
 -- `holdfast doctor`: it finds each fault, says nothing where there is none, changes nothing, and repairs what can be.
 
-local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
-local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+local keep, output, overwrite, rows, run = world.keep, world.output, world.overwrite, world.rows, command.run
 
 local STOP, CONT = 19, 18
 
@@ -36,13 +36,6 @@ local function finds(pattern, ...)
 end
 
 
-local function overwrite(name, at, bytes)
-    local file = assert(io.open(command.world() .. "/" .. name, "r+"))
-    file:seek("set", at)
-    file:write(bytes)
-    file:close()
-end
-
 local function content(name)
     return assert(command.read(command.world() .. "/" .. name))
 end
@@ -59,8 +52,7 @@ end
 
 
 describe("holdfast doctor", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("finds nothing where all is well", function ()
         keep(MEMBER .. [[
@@ -181,9 +173,7 @@ describe("holdfast doctor", function ()
             assert(keep(require("resty.rwlock"):new("my_dict", { exptime = 3000 })):rdlock("two"))
             ready()
         ]]
-        local pid = world.worker_of(dead)
-        command.kill(pid, command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(dead)
         assert.equal(0, finds "^note: dictionary my_dict: 2 keys are held by dead processes$")
         local ended, out = run("doctor", "--repair")
         assert.same({ code = 0 }, ended, out)
@@ -192,31 +182,25 @@ describe("holdfast doctor", function ()
 
     it("finds among very many locks the one that a dead process holds, and frees it", function ()
         keep [[
-            local dict = assert(require("resty.shdict").open("my_dict", { size = "48m" }))
-            local held = {}
+            assert(require("resty.shdict").open("my_dict", { size = "48m" }))
             for i = 1, 101000 do
-                held[i] = assert(require("resty.lock"):new("my_dict", { exptime = 3000 }))
-                assert(held[i]:lock(("key%06d"):format(i)))
+                local lock = keep(require("resty.lock"):new("my_dict", { exptime = 3000 }))
+                assert(lock:lock(("key%06d"):format(i)))
             end
-            -- The last that is seen.
-            local keys = dict:locks()
-            local key = keys[#keys].key
-            held[tonumber(key:match "%d+")]:unlock()
-            dict:set("free", key)
             ready()
         ]]
-        local dead = keep [[
-            local dict = assert(require("resty.shdict").open("my_dict"))
-            assert(keep(require("resty.lock"):new("my_dict", { exptime = 3000 })):lock(dict:get("free")))
+        -- One of the last that are seen.
+        local key, token = output("locks"):match "my_dict\t(key%d+)\tlock\tlock\t(%d+)\t[^\n]*\n$"
+        output("release", "my_dict", key, "--token", token)
+        world.kill(keep(([[
+            assert(require("resty.shdict").open("my_dict"))
+            assert(keep(require("resty.lock"):new("my_dict", { exptime = 3000 })):lock("%s"))
             ready()
-        ]]
-        local pid = world.worker_of(dead)
-        command.kill(pid, command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        ]]):format(key)))
         assert.equal(0, finds "^note: dictionary my_dict: 1 key is held by dead processes$")
         local ended, out = run("doctor", "--repair")
         assert.same({ code = 0 }, ended, out)
-        assert.equal("", output("locks", "--prefix", output("get", "my_dict", "free"):sub(1, -2)))
+        assert.equal("", output("locks", "--prefix", key))
     end)
 
     it("finds dictionaries that the dead have left", function ()
@@ -225,9 +209,7 @@ describe("holdfast doctor", function ()
             ready()
         ]])
         assert.same({ {}, 0 }, { findings() })
-        local pid = world.worker_of(process)
-        process:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(process)
         assert.equal(0, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
         assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: my_dict$")
         command.write(command.world() .. "/junk.dict", "junk")  -- which no process removes
@@ -299,20 +281,7 @@ describe("holdfast doctor", function ()
         assert.is_true(looks > 0)
     end)
 
-    it("finds files that are none, are cut short, open to others, or copies", function ()
-        keep(MEMBER .. [[ assert(require("resty.shdict").open("short", { size = "64k" })); ready() ]])
-        command.write(command.world() .. "/none.dict", "nothing")
-        os.execute(("cd %s && cp my_dict.dict copy.dict && chmod 600 *.dict && truncate -s 8192 short.dict")
-                       :format(command.world()))
-        os.execute(("cd %s && ln my_dict.dict link && chmod 644 my_dict.dict"):format(command.world()))
-        assert.equal(2, finds "^error: none.dict: is not a file of holdfast, or was overwritten$")
-        assert.equal(2, finds "^error: copy.dict: is a copy, and not the file that was made here$")
-        assert.equal(2, finds "^error: short.dict: was cut short or overwritten: it has 8192 bytes, and was made with ")
-        assert.equal(2, finds "^error: my_dict.dict: has mode 0644, and was made with 0600: it is refused$")
-        assert.equal(2, finds "^error: my_dict.dict: has 2 names: it is refused$")
-    end)
-
-    it("tells each fault once", function ()
+    it("finds files that are none, are cut short, open to others, or copies, and tells each fault once", function ()
         keep(MEMBER .. [[
             local shdict = require "resty.shdict"
             assert(shdict.open("short", { size = "64k" }) and shdict.open("linked", { size = "64k" }))
@@ -320,21 +289,27 @@ describe("holdfast doctor", function ()
         ]])
         command.write(command.world() .. "/none.dict", "nothing")
         os.execute(("cd %s && cp my_dict.dict copy.dict && chmod 600 *.dict && truncate -s 8192 short.dict "
-                    .. "&& ln linked.dict link"):format(command.world()))
-        local found = findings()
-        local subjects = {}
-        for i, finding in ipairs(found) do
-            subjects[i] = finding:match "^error: ([^:]*): "
+                    .. "&& ln linked.dict link && chmod 644 my_dict.dict"):format(command.world()))
+        local found, code = findings()
+        assert.equal(2, code)
+        table.sort(found)
+        local wanted = {
+            "^error: copy.dict: is a copy, and not the file that was made here$",
+            "^error: linked.dict: has 2 names: it is refused$",
+            "^error: my_dict.dict: has mode 0644, and was made with 0600: it is refused$",
+            "^error: none.dict: is not a file of holdfast, or was overwritten$",
+            "^error: short.dict: was cut short or overwritten: it has 8192 bytes, and was made with ",
+            "^note: 1 dictionary is kept that no process uses, with %d+K of memory: copy$",
+        }
+        assert.equal(#wanted, #found, table.concat(found, "\n"))
+        for i, pattern in ipairs(wanted) do
+            assert.matches(pattern, found[i])
         end
-        table.sort(subjects)
-        assert.same({ "copy.dict", "linked.dict", "none.dict", "short.dict" }, subjects, table.concat(found, "\n"))
     end)
 
     it("finds files of names in use that were deleted or replaced", function ()
         keep(MEMBER .. "ready()")
-        local list = assert(io.popen("ls " .. command.world()))
-        local names = list:read("*a"):match "names%-%d%d"
-        list:close()
+        local names = shell.output("ls " .. command.world()):match "names%-%d%d"
         assert.same({ {}, 0 }, { findings() })
         os.execute(("cd %s && cp %s copy && mv copy %s"):format(command.world(), names, names))
         assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": is not the file that was made here: "))
@@ -370,25 +345,21 @@ describe("holdfast doctor", function ()
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
         ]])
-        local pid = world.worker_of(process)
         local refused = "^error: %s.dict: is of another world, as its table of processes was removed or replaced, "
-                        .. "and programs that come are refused it; .*pid .*" .. pid
+                        .. "and programs that come are refused it; .*pid .*" .. world.worker_of(process)
         os.remove(command.world() .. "/processes")
         assert.equal(2, finds "^error: processes: was deleted or moved while programs used it, and they still do$")
         assert.equal(2, finds(refused:format "my_dict"))
         assert.equal(2, finds(refused:format "temporary"))
         local deleted = command.world() .. "/processes was deleted or moved while programs used it"
         for _, words in ipairs { { "ls" }, { "locks" }, { "del", "my_dict", "key" } } do
-            local ended, _, err = run(unpack(words))
-            assert.equal(2, ended.code)
-            assert.truthy(err:find(deleted, 1, true), err)
+            world.refused(2, deleted, unpack(words))
         end
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
         assert.equal(2, finds(refused:format "my_dict"))
         assert.equal(2, finds(refused:format "temporary"))
         assert.matches("temporary\t.*is of another process table", (select(2, run "ls")))
-        process:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(process)
         assert.equal(1, finds "^warning: my_dict.dict: is of another world, as its table of processes was removed or ")
     end)
 
@@ -420,19 +391,29 @@ describe("holdfast doctor", function ()
         assert.same({ { "error: processes: is not a file of holdfast, or was overwritten" }, 2 }, { findings() })
     end)
 
-    it("names the processes that keep an upgrade out", function ()
+    it("names the processes that keep an upgrade out, and gives the same advice for each file", function ()
         local process = keep(MEMBER .. "ready()")
+        world.kill(keep [[
+            assert(require("resty.shdict").open("idle", { size = "64k", persist = true }))
+            ready()
+        ]])
+        for _, name in ipairs { "processes", "my_dict.dict", "idle.dict" } do
+            overwrite(name, 8, "\99\0\0\0")
+        end
         local pid = world.worker_of(process)
-        overwrite("processes", 8, "\99\0\0\0")
-        overwrite("my_dict.dict", 8, "\99\0\0\0")
         assert.equal(2, finds("^error: processes: has layout 99, and this version uses %d+; these have it open: pid .*"
                               .. pid))
         assert.equal(2, finds("^error: my_dict.dict: has layout 99, .*pid .*" .. pid))
-        process:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        local found = json.decode((select(2, run("doctor", "--json")))).findings
+        assert.equal(3, #found)
+        for _, finding in ipairs(found) do
+            assert.matches("^programs of this version cannot use it until the processes of the other version have "
+                           .. "ended: ", finding.advice)
+        end
+        world.kill(process)
         local nobody = may_look_at_all() and "no process has it open" or
                        "no process that this user may look at has it open"
-        assert.equal(1, finds("^warning: processes: has layout 99, and this version uses %d+; " .. nobody .. "$"))
+        finds("^warning: processes: has layout 99, and this version uses %d+; " .. nobody .. "$")
     end)
 
     it("names the programs that keep an upgrade out, with one advice for each file", function ()
@@ -447,8 +428,7 @@ describe("holdfast doctor", function ()
                                   .. "it open: pid .*" .. pid .. " %(ready1.lua%)"))
         end
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
-        process:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
+        world.kill(process)
         local of = {}
         for _, finding in ipairs(json.decode((select(2, run("doctor", "--json")))).findings) do
             of[#of + 1] = finding.subject .. ": " .. finding.severity .. ": " .. finding.advice
@@ -460,23 +440,6 @@ describe("holdfast doctor", function ()
             "my_dict.dict: warning: once no process has it open, the next one of this version replaces it",
         }, of)
         assert.equal("", output("rm", "--force", "kept"))
-    end)
-
-    it("gives the same advice for each file while processes of another version keep the world", function ()
-        keep(MEMBER .. "ready()")
-        local user = keep [[ assert(require("resty.shdict").open("idle", { size = "64k", persist = true })); ready() ]]
-        local pid = world.worker_of(user)
-        user:signal(command.KILL)
-        assert(command.await(function () return not command.alive(pid) end))
-        for _, name in ipairs { "processes", "my_dict.dict", "idle.dict" } do
-            overwrite(name, 8, "\99\0\0\0")
-        end
-        local found = json.decode((select(2, run("doctor", "--json")))).findings
-        assert.equal(3, #found)
-        for _, finding in ipairs(found) do
-            assert.matches("^programs of this version cannot use it until the processes of the other version have "
-                           .. "ended: ", finding.advice)
-        end
     end)
 
     it("says how to close a directory of this user that is open to others, apart from what is wrong", function ()

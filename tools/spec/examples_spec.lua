@@ -1,20 +1,15 @@
 -- examples/stampede.lua in the workers of `holdfast run`.
 
-local command, row, shell, write_trace = require "spec.support" ("command", "rows", "shell", "trace")
+local command, row, write_trace = require "spec.support" ("command", "rows", "trace")
 
-local root = shell.output("pwd")
-local STAMPEDE = root .. "/examples/stampede.lua"
-
-local LIBRARY = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so"
+local STAMPEDE = command.repository .. "/examples/stampede.lua"
 
 local function run_workers(count, ...)
-    local arguments = { "run", "--workers", tostring(count), ... }
-    return command.run(unpack(arguments))
+    return command.run("run", "--workers", tostring(count), ...)
 end
 
 describe("examples/stampede.lua", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("calls the backend once per distinct word with the lock, and more often without", function ()
         local trace = write_trace(1000, 40)
@@ -43,8 +38,7 @@ describe("examples/stampede.lua", function ()
             for _, key in ipairs(cache:get_keys(0)) do
                 if key:find("word") or key:find("calls") then print(key) end
             end
-        ]], { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = LIBRARY, LUA_PATH = root .. "/lua/?.lua;;",
-              KEPT = command.path("kept") })
+        ]], { PROGRAM = "/usr/bin/env", KEPT = command.path("kept") })
         assert.truthy(command.await(function() return command.read("kept") end), keeper:err())
         local trace = write_trace(300, 20)
         for _ = 1, 2 do
@@ -52,9 +46,8 @@ describe("examples/stampede.lua", function ()
             assert.same({ code = 0 }, ended)
             assert.equal(20, row(out, "backend calls")[1])
         end
-        command.run("luajit", "-e", ([[package.path = %q
-            require("resty.shdict").shared.stampede_cache:set("over", true)]]):format(root .. "/lua/?.lua"),
-            { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = LIBRARY })
+        command.run("luajit", "-e", [[require("resty.shdict").shared.stampede_cache:set("over", true)]],
+                    { PROGRAM = "/usr/bin/env" })
         assert.same({ code = 0 }, keeper:wait())
         assert.equal("", keeper:out())
     end)

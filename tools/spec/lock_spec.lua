@@ -1,11 +1,24 @@
 -- `holdfast lock`: the options of flock(1), its exit statuses, and for how long the lock is held, whatever becomes of
 -- the processes. Where the options are those of flock, what util-linux tests of flock holds here.
 
-local command, shell, world = require "spec.support" ("command", "shell", "world")
+local command, expect, shell, typing, world =
+    require "spec.support" ("command", "expect", "shell", "tools/typing", "tools/world")
 
 local await, read, run, start, write = command.await, command.read, command.run, command.start, command.write
 
 local STOP, CONT, TSTP, USR1 = 19, 18, 20, 10
+
+
+-- The words of all the lists.
+local function joined(...)
+    local all = {}
+    for _, list in ipairs { ... } do
+        for _, word in ipairs(list) do
+            all[#all + 1] = word
+        end
+    end
+    return unpack(all)
+end
 
 
 -- Starts the command with a lock on "key", and waits until what it runs has written its process id: first of all, or
@@ -14,37 +27,17 @@ local function hold(script, ...)
     local arguments = { ... }
     local options = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
     local path = command.path(("holder%d.pid"):format(#command.files("^holder%d+%.pid$") + 1))
-    local words = { "lock" }
-    for _, word in ipairs(arguments) do
-        words[#words + 1] = word
-    end
     local ready = ("echo $$ >'%s.new'; mv '%s.new' '%s'"):format(path, path, path)
     script = script:find("READY", 1, true) and script:gsub("READY", ready) or ready .. "; " .. script
-    for _, word in ipairs { "key", "--", "sh", "-c", script } do
-        words[#words + 1] = word
-    end
-    words[#words + 1] = options
-    local process = start(unpack(words))
+    local process = start(joined({ "lock" }, arguments, { "key", "--", "sh", "-c", script, options }))
     local pid = await(function() return tonumber(read(path)) end)
     return process, assert(pid, process:err())
 end
 
 
--- The same with another key.
-local function hold_key(key)
-    local process = start("lock", key, "--", "sh", "-c", "echo on; exec sleep 600")
-    assert(await(function() return process:out() == "on\n" end), process:err())
-    return process
-end
-
-
 -- The status of an attempt: 0 if the lock was free.
 local function attempt(...)
-    local arguments = { "lock", "-q", "-n", ... }
-    for _, word in ipairs { "key", "--", "true" } do
-        arguments[#arguments + 1] = word
-    end
-    return run(unpack(arguments)).code
+    return run(joined({ "lock", "-q", "-n", ... }, { "key", "--", "true" })).code
 end
 
 local function is_free()
@@ -80,8 +73,7 @@ end
 
 
 describe("holdfast lock", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("runs the command, and has its status", function()
         local ended, out, err = run("lock", "key", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
@@ -101,9 +93,6 @@ describe("holdfast lock", function()
         assert.matches("^" .. other:gsub("%p", "%%%0") .. "\ncommands\tkey\tlock\t", out)
         hold("exec sleep 600")
         assert.same({ code = 0 }, (run("lock", "-n", "--dir", other, "key", "--", "true")))
-        local ended, _, err = run("lock", "--dir", "/proc/x", "key", "--", "true")
-        assert.same({ code = 73 }, ended)
-        assert.matches("^holdfast: .*/proc/x", err)
     end)
 
     it("a relative directory is the same one for the command, wherever that goes", function()
@@ -118,23 +107,18 @@ describe("holdfast lock", function()
     end)
 
     it("--user is for root: the lock is in that user's world, and the command runs as that user", function()
-        local ended, _, err = run("lock", "--user", "no such user", "key", "--", "true")
-        assert.same({ code = 64 }, ended)
-        assert.matches('^holdfast: there is no user "no such user"', err)
-        ended, _, err = run("lock", "--user", "", "key", "--", "true")
-        assert.same({ code = 64 }, ended)
-        assert.matches("^holdfast: an empty name of a user\n", err)
+        local function refused(status, user, message)
+            world.refused(status, "holdfast: " .. message, "lock", "--user", user, "key", "--", "true")
+        end
+        refused(64, "no such user", 'there is no user "no such user"')
+        refused(64, "", "an empty name of a user\n")
         if shell.output "id -u" ~= "0" then
-            ended, _, err = run("lock", "--user", "root", "key", "--", "true")
-            assert.same({ code = 71 }, ended)
-            assert.matches('^holdfast: only root can become user "root"', err)
-            return
+            return refused(71, "root", 'only root can become user "root"')
         end
         local other = command.world() .. ".nobody"
         assert.equal(0, os.execute(("mkdir -m 700 %s && chown nobody: %s"):format(other, other)))
-        local out
-        ended, out, err = run("lock", "--dir", other, "--user", "nobody", "key", "--", "sh", "-c",
-                              "id -u; id -g; id -G; stat -c %u $HOLDFAST_DIR/commands.*")
+        local ended, out, err = run("lock", "--dir", other, "--user", "nobody", "key", "--", "sh", "-c",
+                                    "id -u; id -g; id -G; stat -c %u $HOLDFAST_DIR/commands.*")
         os.execute("rm -rf " .. other)
         assert.same({ code = 0 }, ended, err)
         assert.equal("65534\n65534\n65534\n65534\n", out)
@@ -142,7 +126,7 @@ describe("holdfast lock", function()
 
     it("takes any key as it is", function()
         for _, key in ipairs { "a b/ü", "[a,b]", "[1]", "{x}", '"q"', "a=b", "%%", "\\n" } do
-            local holder = hold_key(key)
+            local holder = world.hold(key)
             assert.same({ code = 9 }, (run("lock", "-n", "-q", "-E", "9", key, "--", "true")), key)
             assert.equal(key .. "\n", select(2, run("run", "--workers", "1", "-e", [[
                 print(require("resty.shdict").open("commands", { size = "256k" }):locks()[1].key)
@@ -154,8 +138,8 @@ describe("holdfast lock", function()
 
     it("takes the last of an option that is given twice, as flock does", function()
         local _, pid = hold("exec sleep 600", "--why", "first", "--why", "second", "-E", "3", "-E", "4")
-        local ended, _, err = run("lock", "-w", "600", "--wait", "0.1", "-E", "3", "-E", "4", "key", "--", "true")
-        assert.same({ code = 4 }, ended)
+        local err = world.refused(4, "", "lock", "-w", "600", "--wait", "0.1", "-E", "3", "-E", "4", "key", "--",
+                                  "true")
         assert.matches(("is held by pid %d .*: \"second\"; waited for 0.1 s\n$"):format(pid), err)
     end)
 
@@ -198,16 +182,8 @@ describe("holdfast lock", function()
         hold("exec sleep 600")
         local ran = command.path "ran"
         for _, how in ipairs { { "-n" }, { "-w", "0.2" }, { "-n", "-s" }, { "-n", "-F" }, { "-w", "0.2", "-F" } } do
-            local words = { "lock", "-q", "-E", "0" }
-            for _, word in ipairs(how) do
-                words[#words + 1] = word
-            end
-            for _, word in ipairs { "key", "--", "touch", ran } do
-                words[#words + 1] = word
-            end
-            local ended, out, err = run(unpack(words))
-            assert.same({ code = 0 }, ended)
-            assert.equal("", out .. err)
+            local words = { joined({ "lock", "-q", "-E", "0" }, how, { "key", "--", "touch", ran }) }
+            assert.same({ { code = 0 }, "", "" }, { run(unpack(words)) })
             assert.is_nil(read(ran), table.concat(how, " "))
         end
     end)
@@ -230,8 +206,7 @@ describe("holdfast lock", function()
     end)
 
     it("takes a key that begins with a dash behind dashes, and a dictionary, too, between two pairs", function()
-        local process = start("lock", "-n", "--why=", "--", "-k", "--", "sh", "-c", "echo on; exec sleep 600")
-        assert(await(function() return process:out() == "on\n" end), process:err())
+        world.hold("-n", "--why=", "--", "-k")
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "commands", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "-c", "true", "--", "-k")))
@@ -242,20 +217,14 @@ describe("holdfast lock", function()
         assert.same({ { code = 0 }, "-- done\n" }, { ended, out })
         local _, listed = run("ls")
         assert.truthy(listed:find("commands", 1, true), listed)
-        ended, _, listed = run("lock", "--", "key")
-        assert.same({ code = 64 }, ended)
-        assert.truthy(listed:find("no key was given", 1, true), listed)
     end)
 
     it("names the holder where it is refused", function()
         local _, pid = hold("exec sleep 600", "--why", "weekly full")
-        local ended, out, err = run("lock", "-n", "key", "--", "echo", "ran")
-        assert.same({ code = 1 }, ended)
-        assert.equal("", out)
+        local err = world.refused(1, "", "lock", "-n", "key", "--", "echo", "ran")
         local said = ('^holdfast: "key" is held by pid %d %%(sh%%) for [%%d.]+ m?i?n?s?: "weekly full"\n$'):format(pid)
         assert.matches(said, err)
-        ended, _, err = run("lock", "-w", "0.05", "-E", "9", "key", "--", "true")
-        assert.same({ code = 9 }, ended)
+        err = world.refused(9, "", "lock", "-w", "0.05", "-E", "9", "key", "--", "true")
         assert.matches('"weekly full"; waited for 0.1 s\n$', err)
         assert.same({ { code = 1 }, "", "" }, { run("lock", "-n", "-q", "key", "--", "true") })
     end)
@@ -329,8 +298,7 @@ end)
 
 -- What util-linux asks of flock: a lock that one has for a while, and what the options make of it meanwhile.
 describe("holdfast lock has the options of flock:", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("--nonblock, --no-fork, --shared, --exclusive, --timeout beside a shared lock", function()
         local done = command.path("done")
@@ -339,13 +307,9 @@ describe("holdfast lock has the options of flock:", function()
                                    { "--no-fork", "--nonblock" }, { "-F", "-n" }, { "--close", "--nonblock" },
                                    { "--nonblock", "--exclusive" }, { "-n", "-x" }, { "-n", "-e" },
                                    { "--timeout", "0.02" }, { "--wait=0.02" } } do
-            local words = { "lock", "--conflict-exit-code", "123", unpack(options) }
-            for _, word in ipairs { "key", "--", "echo", "You will never see this!" } do
-                words[#words + 1] = word
-            end
-            local ended, out = run(unpack(words))
-            assert.same({ code = 123 }, ended, table.concat(options, " "))
-            assert.equal("", out)
+            local ended, out = run(joined({ "lock", "--conflict-exit-code", "123" }, options,
+                                          { "key", "--", "echo", "You will never see this!" }))
+            assert.same({ { code = 123 }, "" }, { ended, out }, table.concat(options, " "))
         end
         local ended, out = run("lock", "--shared", "key", "--", "echo", "Have shared lock")
         assert.same({ code = 0 }, ended)
@@ -382,17 +346,13 @@ describe("holdfast lock has the options of flock:", function()
     end)
 
     it("what was shared or had alone by processes that were killed is free", function()
-        for _, option in ipairs { "-s", "-x" } do
-            local process, pid = hold("exec sleep 600", option)
+        for _, options in ipairs { { "-s", "-x" }, { "-s", "-s" }, { "-x", "-x" }, { "-x", "-s" } } do
+            local held, tried = unpack(options)
+            local process, pid = hold("exec sleep 600", held)
             command.kill(guard_of(process), command.KILL)
             process:signal(command.KILL)
             command.kill(pid, command.KILL)
-            assert(await(function() return attempt("-x") == 0 end), option)
-            process, pid = hold("exec sleep 600", option)
-            command.kill(guard_of(process), command.KILL)
-            process:signal(command.KILL)
-            command.kill(pid, command.KILL)
-            assert(await(function() return attempt("-s") == 0 end), option)
+            assert(await(function() return attempt(tried) == 0 end), held .. tried)
         end
     end)
 
@@ -404,8 +364,7 @@ describe("holdfast lock has the options of flock:", function()
 
     it("a command that cannot be run gives 69, and the lock back", function()
         for _, options in ipairs { "-x", "-F" } do
-            local ended, _, err = run("lock", options, "key", "--", "/no/such/program")
-            assert.same({ code = 69 }, ended)
+            local err = world.refused(69, "", "lock", options, "key", "--", "/no/such/program")
             assert.equal('holdfast: cannot run "/no/such/program": No such file or directory\n', err)
             assert.is_true(is_free())
         end
@@ -419,7 +378,6 @@ describe("holdfast lock has the options of flock:", function()
                          .. 'as with flock, is not supported' },
         { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
-        { { "a\0b", "key", "--", "true" }, false },
         { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
         { { "-w", "x", "key", "--", "true" }, '--wait: bad time "x": expected seconds, 0 to 1e9, as in 2.5' },
         { { "-w", "-1", "key", "--", "true" }, '--wait: bad time "-1"' },
@@ -431,6 +389,7 @@ describe("holdfast lock has the options of flock:", function()
         { { "--", "true" }, "no key was given" },
         { { "--", "-key" }, "no command was given" },
         { { "--", "key", "true" }, "no key was given" },
+        { { "--", "key" }, "no key was given" },
         { { "--", "dict", "-key", "true" }, "no key was given" },
         { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
         { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
@@ -455,22 +414,16 @@ describe("holdfast lock has the options of flock:", function()
         { { "--cluster", "a/b", "key", "--", "true" }, 'bad cluster "a/b"' },
         { { "--cluster", "main", "-s", "key", "--", "true" }, "-s is not supported in a cluster" },
     } do
-        local arguments, wanted = case[1], case[2]
-        if wanted then
-            it("a wrong command line gives 64: " .. table.concat(arguments, " "), function()
-                local ended, out, err = run("lock", unpack(arguments))
-                assert.same({ code = 64 }, ended)
-                assert.equal("", out)
-                assert.truthy(err:find("holdfast: " .. wanted, 1, true), err)
-                assert.truthy(err:find('Try "holdfast lock --help".', 1, true), err)
-            end)
-        end
+        it("a wrong command line gives 64: " .. table.concat(case[1], " "), function()
+            local err = world.refused(64, "holdfast: " .. case[2], "lock", unpack(case[1]))
+            assert.truthy(err:find('Try "holdfast lock --help".', 1, true), err)
+        end)
     end
 
     it("a dictionary that cannot be had gives 73", function()
-        local ended, _, err = run("lock", "key", "--", "true", { HOLDFAST_DIR = "/proc/x" })
-        assert.same({ code = 73 }, ended)
-        assert.matches("^holdfast: .*/proc/x", err)
+        local by_option = world.refused(73, "/proc/x", "lock", "--dir", "/proc/x", "key", "--", "true")
+        assert.matches("^holdfast: ", by_option)
+        world.refused(73, by_option, "lock", "key", "--", "true", { HOLDFAST_DIR = "/proc/x" })
     end)
 
     it("--version and -V tell the version", function()
@@ -494,8 +447,7 @@ end)
 
 
 describe("The lock of a command", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     -- What is deleted by hand would be made anew, with nobody in it.
     for _, case in ipairs {
@@ -516,8 +468,7 @@ describe("The lock of a command", function()
                 process:wait()
             end
             assert(os.remove(command.world() .. "/" .. file))
-            local ended, _, err = run("lock", "-n", "key", "--", "true")
-            assert.same({ code = 73 }, ended)
+            local err = world.refused(73, "", "lock", "-n", "key", "--", "true")
             assert.matches(file == "processes" and "is used by processes that entered by another process table"
                            or "was deleted, moved or replaced while processes used it", err)
             assert.same({ code = 73 }, (run("lock", "-w", "5", "other", "--", "true")))
@@ -532,15 +483,23 @@ describe("The lock of a command", function()
         end)
     end
 
-    it("stays when holdfast lock is killed, and ends with the command", function()
-        local process, pid = hold("exec sleep 600")
-        process:signal(command.KILL)
-        process:wait()
-        assert.is_false(is_free())
-        assert.is_true(command.alive(pid))
-        command.kill(pid, command.TERM)
-        assert(await(is_free, 10))
-    end)
+    for _, killed in ipairs { "holdfast lock", "the guard", "both" } do
+        it("stays when they are killed, and ends with the command: " .. killed, function()
+            local process, pid = hold("exec sleep 600")
+            local guard = guard_of(process)
+            if killed ~= "holdfast lock" then
+                command.kill(guard, command.KILL)
+            end
+            if killed ~= "the guard" then
+                process:signal(command.KILL)
+                process:wait()
+            end
+            assert.is_false(is_free())
+            assert.is_true(command.alive(pid))
+            command.kill(pid, command.KILL)
+            assert(await(is_free, 10))
+        end)
+    end
 
     it("ends when the command is killed, with holdfast lock stopped", function()
         local process, pid = hold("exec sleep 600")
@@ -583,14 +542,18 @@ describe("The lock of a command", function()
         end
     end
 
-    -- Waits for the lock, with holdfast lock stopped before it is free; gives also the process that waits.
+    -- Waits for the lock, with holdfast lock stopped before it is free; gives also the process that waits. False where
+    -- the time that it waits has passed before.
     local function start_stopped(...)
         local waits = start("lock", ...)
-        assert(await(function() return select(2, run("locks", "--waiting")):find("key", 1, true) end))
-        local child = assert(await(function() return children(waits.pid).holdfast end))
-        waits:signal(STOP)
-        await_state(waits.pid, "T")
-        return waits, child
+        local child
+        assert(await(function()
+            child = children(waits.pid).holdfast
+            return waits:wait(0) or child and select(2, run("locks", "--waiting")):find("key", 1, true)
+        end))
+        command.kill(waits.pid, STOP)
+        assert(await(function() return waits:wait(0) or state_of(waits.pid) == "T" end))
+        return not waits.status and waits, child
     end
 
     -- Stopped, it starts no guard, and the command must not begin without; so it must not have the lock either.
@@ -616,7 +579,11 @@ describe("The lock of a command", function()
 
     it("is not had while holdfast lock is stopped, and its time passes", function()
         local _, pid = hold("exec sleep 600")
-        local waits = start_stopped("-w", "6", "key", "--", "true")
+        local waits
+        expect.in_time(function()
+            waits = start_stopped("-q", "-w", "1", "key", "--", "true")
+            return waits
+        end)
         command.kill(pid, command.KILL)
         assert(await(is_free))
         hold("exec sleep 600", "-w", "20")
@@ -669,17 +636,6 @@ describe("The lock of a command", function()
             command.kill(job, command.KILL)
         end)
     end
-
-    it("stays without the guard, and without both", function()
-        local process, pid = hold("exec sleep 600")
-        command.kill(guard_of(process), command.KILL)
-        assert.is_false(is_free())
-        process:signal(command.KILL)
-        process:wait()
-        assert.is_false(is_free())
-        command.kill(pid, command.KILL)
-        assert(await(is_free, 10))
-    end)
 
     it("stays when the command closes all descriptors", function()
         local script = [[
@@ -837,8 +793,7 @@ end)
 
 
 describe("Signals to holdfast lock", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     for name, number in pairs { TERM = 15, INT = 2, HUP = 1, QUIT = 3, USR1 = USR1, USR2 = 12, WINCH = 28 } do
         it(name .. " is passed on", function()
@@ -929,48 +884,17 @@ describe("Signals to holdfast lock", function()
 end)
 
 
--- A terminal of its own, with a shell that has jobs, and a script of what is typed.
-local TERMINAL = [[
-import os, pty, select, sys, time
-pid, fd = pty.fork()
-if pid == 0:
-    os.environ["PS1"] = "ready> "
-    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-text = ""
-def until(wanted):
-    global text
-    end = time.time() + 60
-    while wanted not in text:
-        if time.time() > end:
-            sys.exit("no " + repr(wanted) + " in " + repr(text))
-        if select.select([fd], [], [], 0.05)[0]:
-            text += os.read(fd, 4096).decode()
-    text = text[text.index(wanted) + len(wanted):]
-def say(line):
-    os.write(fd, line.encode())
-lock = sys.argv[1] + " lock "
-until("ready> ")
-]]
-
 describe("In a terminal holdfast lock", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
-
-    local function type_in(script)
-        local path = write("terminal.py", TERMINAL .. script:gsub("\n +", "\n"):gsub("^ +", ""))
-        local ended, out, err = run(path, command.program, { PROGRAM = "/usr/bin/python3" })
-        assert.same({ code = 0 }, ended, err)
-        return out
-    end
+    command.fixture()
 
     it("is a job: it is stopped and continued with the command, and ends by what is typed", function()
-        type_in [[
-            say(lock + "key -- sh -c 'echo is\" \"on; exec sleep 600'\n")
+        typing [[
+            say(program + " lock key -- sh -c 'echo is\" \"on; exec sleep 600'\n")
             until("is on")
             say("\x1a")
             until("Stopped")
             until("ready> ")
-            say(lock + "-n -q key -- true; echo status\" \"$?\n")
+            say(program + " lock -n -q key -- true; echo status\" \"$?\n")
             until("status 1")
             say("fg\n")
             until("sleep 600")
@@ -979,14 +903,14 @@ describe("In a terminal holdfast lock", function()
             until("ready> ")
             say("echo status\" \"$?\n")
             until("status 130")
-            say(lock + "-n -q key -- true; echo status\" \"$?\n")
+            say(program + " lock -n -q key -- true; echo status\" \"$?\n")
             until("status 0")
             say("exit\n")
         ]]
     end)
 
     it("tells the command that the terminal has hung up, though it leads the session itself", function()
-        type_in(([[
+        typing(([[
             say("exit\n")
             os.waitpid(pid, 0)
             pid, fd = pty.fork()
@@ -1000,8 +924,8 @@ describe("In a terminal holdfast lock", function()
     end)
 
     it("gives a key that is typed to the command once, and goes on if that does", function()
-        type_in [[
-            say(lock + "key -- sh -c 'trap \"echo in\\\"\\\"terrupted\" INT; echo is\" \"on; "
+        typing [[
+            say(program + " lock key -- sh -c 'trap \"echo in\\\"\\\"terrupted\" INT; echo is\" \"on; "
                        "read line; read line; echo $line' \n")
             until("is on")
             say("\x03")

@@ -1,21 +1,17 @@
 -- `holdfast ls`, `stat` and `locks`: what there is in a world, for people and for programs; and that looking changes
 -- nothing and waits for nobody.
 
-local command, json, shell, world = require "spec.support" ("command", "json", "shell", "world")
+local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
 
-local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+local keep, output, refused, rows, run = world.keep, world.output, world.refused, world.rows, command.run
 
 local MEMBERS = [[
     local shdict = require "resty.shdict"
     local cache = assert(shdict.open("cache", { size = "1m" }))
     assert(shdict.open("a b\t\\/", { size = "64k" }))
-    for i = 1, 50 do
-        cache:set("key" .. i, i)
-    end
-    for i = 1, 100 do
-        cache:get("key" .. i)
-    end
+    for i = 1, 50 do cache:set("key" .. i, i) end
+    for i = 1, 100 do cache:get("key" .. i) end
 ]]
 
 -- Holds three keys in three ways, one of them with an end and a reason.
@@ -30,16 +26,12 @@ local HOLDERS = [[
 
 
 local function listing()
-    local pipe = assert(io.popen("ls -lAi --time-style=full-iso " .. command.world()))
-    local text = pipe:read "*a"
-    pipe:close()
-    return text
+    return shell.output("ls -lAi --time-style=full-iso " .. command.world())
 end
 
 
 describe("holdfast ls", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("prints a line for each dictionary, in order, with its counts and the processes that have it open", function ()
         local process = keep(MEMBERS .. "ready()")
@@ -57,11 +49,8 @@ describe("holdfast ls", function ()
     it("prints only those that are named, and names those that there are where one is not", function ()
         keep(MEMBERS .. "ready()")
         assert.equal(1, #rows(output("ls", "cache")))
-        local ended, out, err = run("ls", "cache", "none")
-        assert.same({ code = 2 }, ended)
-        assert.equal("", out)
-        assert.equal(('holdfast: there is no dictionary "none" in %s; there are: "a b\\x09\\/", "cache"\n'):format(
-                         command.world()), err)
+        local none = 'holdfast: there is no dictionary "none" in %s; there are: "a b\\x09\\/", "cache"\n'
+        refused(2, none:format(command.world()), "ls", "cache", "none")
     end)
 
     it("gives a terminal JSON and tables without a byte that it could obey or hide", function ()
@@ -119,9 +108,7 @@ describe("holdfast ls", function ()
     end)
 
     it("counts processes that hold a lock or wait for one, also those that have the dictionary not open", function ()
-        local holder = command.start("lock", "my_locks", "key", "--", "sh", "-c",
-                                     "touch " .. command.path("one") .. "; exec sleep 600")
-        assert(command.await(function () return command.read "one" end), holder:err())
+        local holder = world.hold("my_locks", "key")
         local pid = rows(output("locks"))[1][6]
         assert.equal(pid, rows(output("ls", "-p"))[1][9])
         local waiter = command.start("lock", "my_locks", "key", "--", "true")
@@ -167,8 +154,7 @@ end)
 
 
 describe("holdfast stat", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("prints every count that stats has, and the processes that have the dictionary open", function ()
         local process = keep(MEMBERS .. "ready()")
@@ -192,17 +178,14 @@ describe("holdfast stat", function ()
 
     it("wants one name of a dictionary", function ()
         for _, case in ipairs { { {}, "no NAME was given" }, { { "a", "b" }, 'unexpected "b"' } } do
-            local ended, _, err = run("stat", unpack(case[1]))
-            assert.same({ code = 2 }, ended)
-            assert.equal(("holdfast: %s\nTry \"holdfast stat --help\".\n"):format(case[2]), err)
+            refused(2, ("holdfast: %s\nTry \"holdfast stat --help\".\n"):format(case[2]), "stat", unpack(case[1]))
         end
     end)
 end)
 
 
 describe("holdfast locks", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("prints a line for each holder, with what it is and why it holds", function ()
         local process = keep(HOLDERS .. "ready()")
@@ -240,13 +223,11 @@ describe("holdfast locks", function ()
     end)
 
     it("shows who waits for whom as a tree", function ()
-        local first = command.start("lock", "my_locks", "outer", "--why", "a reason", "--", "sh", "-c",
-                                    "touch " .. command.path("one") .. "; exec sleep 600")
-        assert(command.await(function () return command.read "one" end))
+        world.hold("my_locks", "outer", "--why", "a reason")
         local second = command.start("lock", "my_locks", "inner", "--", command.program, "lock", "my_locks", "outer",
                                      "--", "true")
         assert(command.await(function () return output("locks"):find("\tinner\t", 1, true) end), second:err())
-        local third = command.start("lock", "my_locks", "inner", "--", "true")
+        command.start("lock", "my_locks", "inner", "--", "true")
         local text
         assert(command.await(function ()
             text = output("locks", "--waiting")
@@ -259,23 +240,20 @@ describe("holdfast locks", function ()
             .. "      pid %d+ %(true%) waits for [%d.]+ s\n$")
         assert.truthy(parent, text)
         assert.equal(holder, parent)
+        assert.truthy(world.in_terminal(100, "locks", "-w", "--color=never", {}):find("   └─ my_locks inner", 1, true))
         local waiting = json.decode(output("locks", "--waiting", "--json")).locks
         assert.equal(2, #waiting)
         assert.equal(1, waiting[1].waiter_count)
         assert.is_false(waiting[1].waiters[1].watches)
         assert.equal(json.null, waiting[1].waiters[1].child_of)
         assert.equal(tonumber(holder), waiting[2].waiters[1].child_of)
-        for _, process in ipairs { first, second, third } do
-            process:signal(command.KILL)
-        end
     end)
 
     it("shows commands inside of commands that wait for each other as a circle, and so does the doctor", function ()
-        local started = {}
         for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
             local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; '%s' lock my_locks %s -- true"):format(
                 command.path("has" .. i), command.path "go", command.program, keys[2])
-            started[i] = command.start("lock", "my_locks", keys[1], "--", "sh", "-c", inner)
+            command.start("lock", "my_locks", keys[1], "--", "sh", "-c", inner)
         end
         assert(command.await(function () return command.read "has1" and command.read "has2" end))
         command.write("go", "")
@@ -296,76 +274,6 @@ describe("holdfast locks", function ()
         assert.same({ code = 1 }, ended)
         assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
                        .. "and what started it holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
-        for _, process in ipairs(started) do
-            process:signal(command.TERM)
-        end
-    end)
-
-    it("shows two lines for each wait of one process with many tasks, and no circle", function ()
-        world.keep [[
-            local lock = require "resty.lock"
-            local scheduler = require "resty.holdfast.scheduler"
-            assert(require("resty.shdict").open("my_locks", { size = "1m" }))
-            local function new()
-                return lock:new("my_locks", { timeout = 600, exptime = 600 })
-            end
-            local kept = {}
-            for i = 1, 300 do
-                kept[i] = new()
-                assert(kept[i]:lock("key " .. i))
-            end
-            for i = 1, 300 do
-                scheduler.spawn(function () new():lock("key " .. i) end)
-            end
-            scheduler.spawn(ready)
-            scheduler.run()
-        ]]
-        local text
-        assert(command.await(function ()
-            text = output("locks", "--waiting")
-            return select(2, text:gsub("waits for", "")) == 300
-        end), text)
-        assert.equal(600, select(2, text:gsub("\n", "")))
-        assert.is_nil(text:find("wait for each other", 1, true))
-    end)
-
-    it("shows a chain below the lock at its end, and a circle as one", function ()
-        -- Each takes its own key, then waits for the other's; the third waits for the first's.
-        for i, name in ipairs { "a", "b" } do
-            command.write("chain" .. i .. ".lua", ([[
-                local lock = require("resty.lock")
-                assert(require("resty.shdict").open("my_locks", { size = "64k" }))
-                local own = lock:new("my_locks", { timeout = 600, exptime = 600, fair = false })
-                assert(own:lock("%s"))
-                os.execute("touch '%s'")
-                while not io.open("%s") do require("resty.holdfast.scheduler").sleep(0.01) end
-                lock:new("my_locks", { timeout = 600, exptime = 600 }):lock("%s")
-                while true do require("resty.holdfast.scheduler").sleep(1) end
-            ]]):format(name, command.path("has" .. i), command.path("go" .. i), i == 1 and "b" or "a"))
-        end
-        local first = command.start("run", "--workers", "1", command.path "chain1.lua")
-        local second = command.start("run", "--workers", "1", command.path "chain2.lua")
-        assert(command.await(function () return command.read "has1" and command.read "has2" end),
-               first:err() .. second:err())
-        command.write("go1", "")
-        local text
-        assert(command.await(function ()
-            text = output("locks", "--waiting")
-            return text:find "waits"
-        end))
-        assert.matches("^my_locks b is held by pid %d+ %(chain2.lua%) for [%d.]+ s\n"
-                       .. "  pid %d+ %(chain1.lua%) waits for [%d.]+ s\n$", text)
-        local third = command.start("lock", "my_locks", "a", "--", "true")
-        assert(command.await(function ()
-            text = output("locks", "--waiting")
-            return select(2, text:gsub("waits for", "")) == 2
-        end), text)
-        assert.matches("^my_locks b is held by pid %d+ %(chain2.lua%)[^\n]+\n"
-                       .. "  pid %d+ %(chain1.lua%)[^\n]+\n"
-                       .. "    my_locks a is held by pid %d+ %(chain1.lua%)[^\n]+\n"
-                       .. "      pid %d+ %(true%) waits for [%d.]+ s\n$", text)
-        assert.truthy(world.in_terminal(100, "locks", "-w", "--color=never", {}):find("   └─ my_locks a", 1, true))
-        third:signal(command.KILL)
     end)
 
     it("waits for no process that is stopped inside a dictionary", function ()
@@ -392,8 +300,7 @@ end)
 
 
 describe("To look at a world", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     local LOOKS = { { "ls" }, { "ls", "-p" }, { "stat", "my_locks" }, { "locks" }, { "locks", "--waiting" },
                     { "get", "my_locks", "value" }, { "keys", "my_locks" }, { "ttl", "my_locks", "value" },
@@ -401,10 +308,7 @@ describe("To look at a world", function ()
 
     it("changes nothing, also where only the dead have been", function ()
         local process = keep(HOLDERS .. [[ dict:set("value", 1); ready() ]])
-        process:signal(command.KILL)
-        process:wait()
-        assert(command.await(function () return not command.alive(process.pid) end))
-        command.sleep(0.1)  -- its worker ends with it
+        world.kill(process)
         local before = listing()
         for _, words in ipairs(LOOKS) do
             local ended, out, err = run(unpack(words))
@@ -423,7 +327,7 @@ describe("To look at a world", function ()
             local said = words[1] == "doctor" and out or err
             assert.truthy(said:find("there is no " .. command.world() .. "/processes", 1, true), said)
         end
-        assert.equal("total 0\n", listing())
+        assert.equal("total 0", listing())
         local missing = command.world() .. "/missing"
         for _, words in ipairs(LOOKS) do
             words = { words[1], "--dir", missing, unpack(words, 2) }
@@ -441,35 +345,23 @@ describe("To look at a world", function ()
     end)
 
     it("refuses a world that has another layout, and says so", function ()
-        local process = keep(MEMBERS .. "ready()")
-        local file = assert(io.open(command.world() .. "/processes", "r+"))
-        file:seek("set", 8)
-        file:write(string.char(99, 0, 0, 0))
-        file:close()
-        for _, words in ipairs { { "ls" }, { "locks" } } do
-            local ended, _, err = run(unpack(words))
-            assert.same({ code = 2 }, ended)
-            assert.truthy(err:find("has layout version 99, this library uses", 1, true), err)
+        keep(MEMBERS .. "ready()")
+        world.overwrite("processes", 8, "\99\0\0\0")
+        for _, name in ipairs { "ls", "locks" } do
+            refused(2, "has layout version 99, this library uses", name)
         end
-        process:signal(command.TERM)
     end)
 
     it("as another user is for root: it becomes that user", function ()
         if shell.output "id -u" ~= "0" then
-            local ended, _, err = run("ls", "--user", "root")
-            assert.same({ code = 2 }, ended)
-            assert.truthy(err:find('only root can become user "root"', 1, true), err)
+            refused(2, 'only root can become user "root"', "ls", "--user", "root")
             return
         end
-        local ended, _, err = run("ls", "--user", "no such user")
-        assert.same({ code = 2 }, ended)
-        assert.equal('holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
-                     err)
-        ended, _, err = run("ls", "--user", "4294967296")
-        assert.same({ code = 2 }, ended)
-        assert.truthy(err:find('there is no user "4294967296"', 1, true), err)
+        refused(2, 'holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
+                "ls", "--user", "no such user")
+        refused(2, 'there is no user "4294967296"', "ls", "--user", "4294967296")
         -- One that has no name here, as that of a container.
-        err = select(3, run("ls", "--user", "4294967294"))
+        local err = select(3, run("ls", "--user", "4294967294"))
         assert.is_nil(err:find("there is no user", 1, true), err)
         -- A world of nobody, with a process that has given up root, so that only root may look at what it has open.
         local folder = shell.output "mktemp -d /var/tmp/holdfast-spec.XXXXXX"
@@ -492,9 +384,7 @@ describe("To look at a world", function ()
                                                HOLDFAST_LIB = folder .. "/libholdfast.so" })
         assert(command.await(function () return command.read(directory .. "/ready") or member:wait(0) end))
         assert.is_nil(member.status, member:err())
-        ended, _, err = run("ls", "--dir", directory)
-        assert.same({ code = 2 }, ended)
-        assert.truthy(err:find(" is of user 65534: look into it as that user, by --user 65534", 1, true), err)
+        refused(2, " is of user 65534: look into it as that user, by --user 65534", "ls", "--dir", directory)
         local row = rows(output("ls", "--dir", directory, "--user", "nobody"))[1]
         assert.same({ "of_nobody", tostring(member.pid) }, { row[1], row[9] })
         assert.equal("key", rows(output("locks", "--dir", directory, "--user", "65534"))[1][2])

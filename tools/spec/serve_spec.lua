@@ -2,7 +2,7 @@
 -- should, and nothing that others do, or leave undone, keeps it from answering.
 
 local command, http, json, server, shell, world =
-    require "spec.support" ("command", "http", "json", "tools/server", "shell", "world")
+    require "spec.support" ("command", "http", "tools/json", "tools/server", "shell", "tools/world")
 
 local await, keep, output, run, start = command.await, world.keep, world.output, command.run, command.start
 local get, serve = server.get, server.serve
@@ -14,12 +14,8 @@ local MEMBERS = [[
     local cache = assert(shdict.open("cache", { size = "1m" }))
     assert(shdict.open("<script>alert(1)</script>", { size = "64k" }))
     assert(shdict.open("\255\"name", { size = "64k" }))
-    for i = 1, 50 do
-        cache:set("key" .. i, i)
-    end
-    for i = 1, 80 do
-        cache:get("key" .. i)
-    end
+    for i = 1, 50 do cache:set("key" .. i, i) end
+    for i = 1, 80 do cache:get("key" .. i) end
     held = require("resty.lock"):new("cache", { exptime = 3000, timeout = 0 })
     assert(held:lock("<img src=x>\255", { why = "a \"reason\"" }))
     assert(not require("resty.lock"):new("cache", { exptime = 3000, timeout = 0.01 }):lock("<img src=x>\255"))
@@ -33,34 +29,30 @@ local function api(port, path)
     return json.decode(body)
 end
 
+-- The port of a server in a world with those members.
+local function serve_members(...)
+    keep(MEMBERS .. "ready()")
+    return (select(2, serve(...)))
+end
+
+-- How many dictionaries programs are refused, as a server tells that has looked at nothing before.
+local function refused()
+    local process, port = serve()
+    local body = get(port, "/metrics")
+    process:signal(command.TERM)
+    return tonumber(body:match "\nholdfast_dictionaries_unreadable (%d+)\n")
+end
+
 local function fields(object)
     local names = {}
     for name in pairs(object) do
-        names[#names + 1] = name
+        names[name] = true
     end
-    table.sort(names)
-    return table.concat(names, " ")
-end
-
--- What a request of any bytes gets.
-local function send(port, text)
-    local script = command.write("send.py", [[
-import socket, sys
-s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 30)
-s.sendall(sys.argv[2].encode("latin-1").decode("unicode_escape").encode("latin-1"))
-text = b""
-while True:
-    part = s.recv(65536)
-    if not part:
-        break
-    text += part
-sys.stdout.buffer.write(text)
-]])
-    return output(script, tostring(port), text, { PROGRAM = "/usr/bin/python3" })
+    return names
 end
 
 local function status_of(port, text)
-    return tonumber(send(port, text):match "^HTTP/1.1 (%d+) ")
+    return tonumber(http.answer_to(port, text):match "^HTTP/1.1 (%d+) ")
 end
 
 
@@ -89,15 +81,11 @@ describe("holdfast serve", function ()
 
     it("counts the dictionaries that programs are refused: overwritten, or deleted while in use", function ()
         keep(MEMBERS .. "ready()")
-        local _, port = serve()
-        local function refused()
-            return tonumber(get(port, "/metrics"):match "\nholdfast_dictionaries_unreadable (%d+)\n")
-        end
         assert.equal(0, refused())
         os.execute(("rm %s/cache.dict"):format(command.world()))
-        assert.truthy(command.await(function () return refused() == 1 end))
+        assert.equal(1, refused())
         command.write(command.world() .. "/none.dict", "nothing")
-        assert.truthy(command.await(function () return refused() == 2 end))
+        assert.equal(2, refused())
     end)
 
     it("counts the dictionaries in use whose table of processes was deleted", function ()
@@ -107,39 +95,34 @@ describe("holdfast serve", function ()
             ready()
         ]]
         local _, port = serve()
-        local function refused()
-            local body, status = get(port, "/metrics")
-            return status == 200 and tonumber(body:match "\nholdfast_dictionaries_unreadable (%d+)\n")
+        local function shows(count)
+            return get(port, "/metrics"):find("\nholdfast_dictionaries_unreadable " .. count .. "\n", 1, true)
         end
-        assert.equal(0, refused())
+        assert.truthy(shows(0))
         os.remove(command.world() .. "/processes")
-        assert.truthy(command.await(function () return refused() == 2 end))
+        assert.truthy(await(function () return shows(2) end))
         assert.equal(503, (select(2, get(port, "/api/v1/dictionaries"))))
         run("run", "--workers", "1", command.write("come.lua", [[ require("resty.shdict").open("cache") ]]))
         assert.is_not_nil(command.read(command.world() .. "/processes"))
-        assert.truthy(command.await(function () return refused() == 2 end))
+        assert.equal(2, refused())
     end)
 
     it("counts a dictionary that was deleted while only a command had locks in it", function ()
-        local holder = command.start("lock", "-F", "jobs", "key", "--", "sleep", "3600")
-        assert(command.await(function () return command.read("/proc/" .. holder.pid .. "/comm") == "sleep\n" end))
-        local _, port = serve()
-        local function refused()
-            return tonumber(get(port, "/metrics"):match "\nholdfast_dictionaries_unreadable (%d+)\n")
-        end
+        local holder = start("lock", "-F", "jobs", "key", "--", "sleep", "3600")
+        assert(await(function () return command.read("/proc/" .. holder.pid .. "/comm") == "sleep\n" end))
         assert.equal(0, refused())
         os.execute(("rm %s/jobs.dict"):format(command.world()))
-        assert.truthy(command.await(function () return refused() == 1 end))
+        assert.equal(1, refused())
         holder:signal(command.KILL)
-        assert.truthy(command.await(function () return refused() == 0 end))
+        holder:wait()
+        assert.equal(0, refused())
     end)
 
     it("has metrics that promtool accepts", function ()
         if not shell.succeeds "command -v promtool >/dev/null" then
             return pending "promtool is not installed"
         end
-        keep(MEMBERS .. "ready()")
-        local _, port = serve("--keys", "5")
+        local port = serve_members("--keys", "5")
         local body = get(port, "/metrics")
         local waits = 'holdfast_key_waits_total{dictionary="cache",kind="lock",key="<img src=x>%FF"} 1\n'
         assert.truthy(body:find(waits, 1, true))
@@ -185,20 +168,19 @@ describe("holdfast serve", function ()
         for i = 1, 2 do
             waiters[i] = start("lock", "cache", "key", "--", "true")
         end
-        local _, port = serve()
         local function shows(count)
-            local line = '\nholdfast_lock_waiters{dictionary="cache"} ' .. count .. "\n"
-            return await(function () return get(port, "/metrics"):find(line, 1, true) end, 30)
+            local _, port = serve()
+            return get(port, "/metrics"):find('\nholdfast_lock_waiters{dictionary="cache"} ' .. count .. "\n", 1, true)
         end
+        assert(await(function () return world.rows(output("locks"))[1][12] == "2" end))
         assert.truthy(shows(2))
         waiters[1]:signal_group(command.KILL)
         waiters[1]:wait()
-        assert.truthy(shows(1))
+        assert.truthy(await(function () return shows(1) end))
     end)
 
     it("has them as OpenMetrics for a request that accepts that", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local body, _, head = get(port, "/metrics", "-H", "Accept: application/openmetrics-text;version=1.0.0")
         assert.matches("\r\nContent%-Type: application/openmetrics%-text; version=1%.0%.0; charset=utf%-8\r\n", head)
         assert.matches("\n# EOF\n$", body)
@@ -206,8 +188,7 @@ describe("holdfast serve", function ()
     end)
 
     it("has the objects of ls, stat, locks and doctor", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local found, wanted = api(port, "dictionaries"), json.decode(output("ls", "--json"))
         assert.equal(wanted.directory, found.directory)
         assert.equal(#wanted.dictionaries, #found.dictionaries)
@@ -217,19 +198,18 @@ describe("holdfast serve", function ()
         end
         local one = api(port, "dictionaries/cache")
         assert.equal(51, one.entries)
-        assert.equal(fields(json.decode(output("stat", "cache", "--json"))), fields(one))
+        assert.same(fields(json.decode(output("stat", "cache", "--json"))), fields(one))
         assert.equal("\\xFF\"name", api(port, "dictionaries/%FF%22name").name)
         local lock, of_command = api(port, "locks").locks[1], json.decode(output("locks", "--json")).locks[1]
         assert.equal("<img src=x>\\xFF", lock.key)
-        assert.equal(fields(of_command), fields(lock))
-        assert.equal(fields(of_command.holders[1]), fields(lock.holders[1]))
+        assert.same(fields(of_command), fields(lock))
+        assert.same(fields(of_command.holders[1]), fields(lock.holders[1]))
         assert.equal('a "reason"', lock.holders[1].why)
         assert.same(json.decode(output("doctor", "--json")).findings, api(port, "doctor").findings)
     end)
 
     it("tells how long locks were waited for, and which keys had contention", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local waited
         for _, dictionary in ipairs(api(port, "histograms").dictionaries) do
             waited = dictionary.name == "cache" and dictionary.lock.waited or waited
@@ -261,12 +241,12 @@ describe("holdfast serve", function ()
 
     it("answers HEAD with the head alone", function ()
         local _, port = serve()
-        local answer = send(port, [[HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n]])
+        local answer = http.answer_to(port, "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert.matches("^HTTP/1.1 200 OK\r\n", answer)
         assert.matches("\r\n\r\n$", answer)
         assert.is_true(tonumber(answer:match "Content%-Length: (%d+)") > 1000)
         for status, path in pairs { [400] = "none", [404] = "/none" } do
-            answer = send(port, ([[HEAD %s HTTP/1.1\r\nHost: localhost\r\n\r\n]]):format(path))
+            answer = http.answer_to(port, ("HEAD %s HTTP/1.1\r\nHost: localhost\r\n\r\n"):format(path))
             assert.matches("^HTTP/1.1 " .. status .. " .*\r\n\r\n$", answer)
         end
     end)
@@ -276,7 +256,7 @@ describe("holdfast serve", function ()
         local _, status, head = get(port, "/metrics", "-X", "POST", "-d", ("x"):rep(20000))
         assert.equal(405, status)
         assert.matches("\r\nAllow: GET, HEAD\r\n", head)
-        local asked = [[GET / HTTP/1.1\r\nHost: %s\r\n\r\n]]
+        local asked = "GET / HTTP/1.1\r\nHost: %s\r\n\r\n"
         for _, name in ipairs { "localhost", "LOCALHOST:80", "127.0.0.1:9145", "127.1.2.3", "[::1]:9145" } do
             assert.equal(200, status_of(port, asked:format(name)), name)
         end
@@ -286,17 +266,16 @@ describe("holdfast serve", function ()
         end
         assert.equal(404, (select(2, get(port, "/none"))))
         assert.equal(404, (select(2, get(port, "/../etc/passwd"))))
-        assert.equal(400, status_of(port, [[GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n]]))
-        assert.equal(400, status_of(port, [[GET /\r\n\r\n]]))
-        assert.equal(400, status_of(port, [[GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n]]))
-        assert.equal(400, status_of(port, [[\x00\xff\r\n\r\n]]))
+        assert.equal(400, status_of(port, "GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"))
+        assert.equal(400, status_of(port, "GET /\r\n\r\n"))
+        assert.equal(400, status_of(port, "GET /%zz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        assert.equal(400, status_of(port, "\0\255\r\n\r\n"))
         assert.equal(431, status_of(port, "GET /" .. ("x"):rep(9000)))
     end)
 
     it("serves a target that names the server, as a client of a proxy sends it", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
-        local asked = [[GET %s HTTP/1.1\r\nHost: %s\r\n\r\n]]
+        local port = serve_members()
+        local asked = "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n"
         for _, target in ipairs { "http://localhost:9145/metrics", "HTTP://127.0.0.1/metrics", "http://localhost",
                                   "http://[::1]:9145?query", "http://localhost/api/v1/locks?query" } do
             assert.equal(200, status_of(port, asked:format(target, "localhost")), target)
@@ -312,8 +291,7 @@ describe("holdfast serve", function ()
     it("wants the token of --token-file for all but the page", function ()
         local token = command.write("token", ("0123456789abcdef"):rep(2) .. "\n")
         os.execute("chmod 600 " .. token)
-        keep(MEMBERS .. "ready()")
-        local _, port = serve("--token-file", token)
+        local port = serve_members("--token-file", token)
         local secret = "Authorization: Bearer " .. ("0123456789abcdef"):rep(2)
         for _, path in ipairs { "/metrics", "/api/v1/doctor", "/none" } do
             local _, status, head = get(port, path)
@@ -331,9 +309,7 @@ describe("holdfast serve", function ()
 
     it("refuses addresses and token files that are not right, in a sentence", function ()
         local function refusal(...)
-            local ended, out, err = run("serve", ...)
-            assert.same({ { code = 2 }, "" }, { ended, out })
-            return err
+            return world.refused(2, "", "serve", ...)
         end
         for _, bad in ipairs { "9145", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:x", "example.com:80",
                                "::1:80", "[::1]", ":80", "[127.0.0.1]:80" } do
@@ -361,10 +337,9 @@ describe("holdfast serve", function ()
     end)
 
     it("answers while 200 connections are silent, and more than it has places for", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
-        for _, count in ipairs { 200, 150 } do
-            for _ = 1, count do
+        local port = serve_members()
+        for _ = 1, 7 do
+            for _ = 1, 50 do  -- no more than wait to be accepted
                 http.connect(port)
             end
             assert.equal(200, (select(2, get(port, "/metrics"))))
@@ -481,8 +456,7 @@ sys.stdin.read()
     end)
 
     it("looks once for all requests of a second", function ()
-        keep(MEMBERS .. "ready()")
-        local _, port = serve()
+        local port = serve_members()
         local times, count = {}, 0
         local begin = command.now()
         for _ = 1, 20 do

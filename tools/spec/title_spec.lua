@@ -4,9 +4,6 @@ local command = require "spec.support.command"
 
 local await, read, write = command.await, command.read, command.write
 
-local library = os.getenv("HOLDFAST_LIB") or command.program:gsub("[^/]*$", "libholdfast.so")
-
-
 -- What ps has to go by: the words of the command line, of which the title is one, and zero bytes behind it.
 local function title_of(pid)
     return (read("/proc/" .. pid .. "/cmdline"):gsub("%z+$", ""))
@@ -29,23 +26,18 @@ local function start(count, ...)
     local process = command.start("run", "--workers", tostring(count), ...)
     local pids = {}
     assert(await(function()
+        local found = 0
         for id, pid in (process:out() or ""):gmatch("(%d+) (%d+)\n") do
-            pids[tonumber(id)] = pid
+            pids[tonumber(id)], found = pid, found + 1
         end
-        for id = 0, count - 1 do
-            if not pids[id] then
-                return false
-            end
-        end
-        return true
+        return found == count
     end), process:err())
     return process, pids
 end
 
 
 describe("In the list of processes", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     it("each worker shows its number, how many there are, and the script; the master too", function()
         local script = write("script.lua", WAIT)
@@ -97,8 +89,7 @@ end)
 
 
 describe("The program of a holder", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     local HOLD = [[
         assert(require("resty.shdict").open("locks", { size = "100k" }))
@@ -109,8 +100,7 @@ describe("The program of a holder", function()
 
     local function luajit(...)
         local arguments = { "luajit", ... }
-        arguments[#arguments + 1] = { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = library,
-                                      LUA_PATH = os.getenv "LUA_PATH" or "lua/?.lua;;" }
+        arguments[#arguments + 1] = { PROGRAM = "/usr/bin/env" }
         local ended, out, err = command.run(unpack(arguments))
         assert.same({ code = 0 }, ended, err)
         return out

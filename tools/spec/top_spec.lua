@@ -1,9 +1,9 @@
 -- `holdfast top`: a world as it lives, as text and on a terminal; and that it waits for nobody.
 
-local command, json, world = require "spec.support" ("command", "json", "world")
+local command, json, typing, world =
+    require "spec.support" ("command", "tools/json", "tools/typing", "tools/world")
 
-
-local keep, output, rows, run = world.keep, world.output, world.rows, command.run
+local keep, output, rows = world.keep, world.output, world.rows
 
 local STOP, CONTINUE = 19, 18
 
@@ -37,29 +37,49 @@ local function those(kind, text)
     return found
 end
 
-local function names(found)
+-- One field of each row, in a line.
+local function fields(column, found)
     local list = {}
     for i, row in ipairs(found) do
-        list[i] = row[1]
+        list[i] = row[column]
     end
     return table.concat(list, " ")
 end
 
-local function keys(found)
-    local list = {}
-    for i, row in ipairs(found) do
-        list[i] = row[2]
-    end
-    return table.concat(list, " ")
-end
-
--- What holdfast top prints of an interval in which something was done.
+-- What was done between the looks of holdfast top, in all the intervals from before act() until after it: rows of the
+-- kind with that name, each with the seconds of its interval as "seconds".
 local function look_around(act)
-    local process = command.start("top", "--batch", "-n", "2", "--delay", "5")
-    assert(command.await(function () return (process:out() or ""):find "^world" end))
+    local process = command.start("top", "--batch", "--delay", "0.2")
+    local function looks()
+        return #those("world", process:out() or "")
+    end
+    assert(command.await(function () return looks() > 0 end))
     act()
-    assert.same({ code = 0 }, process:wait())
-    return assert(process:out():match "\n(world.*)")
+    local before = looks()
+    assert(command.await(function () return looks() > before + 2 end))
+    process:signal(command.TERM)
+    process:wait()
+    local text = process:out():match "\n(world.*\n)"
+    return function (kind, name)
+        local found, seconds = {}, nil
+        for _, row in ipairs(rows(text)) do
+            seconds = row[1] == "world" and tonumber(row[4]) or seconds
+            if table.remove(row, 1) == kind and row[1] == (name or row[1]) then
+                row.seconds = seconds
+                found[#found + 1] = row
+            end
+        end
+        return found
+    end
+end
+
+-- How many there were in all, of what the column has the rate of.
+local function total(column, found)
+    local sum = 0
+    for _, row in ipairs(found) do
+        sum = sum + tonumber(row[column]) * row.seconds
+    end
+    return sum
 end
 
 local function go()
@@ -100,59 +120,14 @@ local function contend()
 end
 
 
-describe("holdfast top --batch", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
-
-    it("has the rates of what was done between two looks, and nothing of what was done before", function ()
-        member [[
-            local dict = assert(shdict.open("counted", { size = "1m" }))
-            assert(shdict.open("idle", { size = "64k" }))
-            dict:set("there", 1)
-            for _ = 1, 5000 do dict:get("there") end
-            ready()
-            await "go"
-            for _ = 1, 300 do dict:get("there") end
-            for _ = 1, 100 do dict:get("missing") end
-            done "did"
-        ]]
-        local text = look_around(go)
-        local seen = those("world", text)[1]
-        local seconds = tonumber(seen[3])
-        local counted = those("dictionary", text)[1]
-        assert.equal("counted", counted[1])
-        assert.equal("1048576", counted[2])
-        assert.equal("1", counted[4])
-        assert.equal("0.7500", counted[5])
-        assert.is_true(math.abs(tonumber(counted[6]) * seconds - 400) < 1, counted[6] .. " in " .. seconds)
-        assert.is_true(math.abs(tonumber(seen[7]) * seconds - 400) < 1)
-        local idle = those("dictionary", text)[2]
-        assert.same({ "idle", "-", "0.00" }, { idle[1], idle[5], idle[6] })
+describe("holdfast top --batch beside locks that are waited for", function ()
+    setup(function ()
+        command.set_up()
+        contend()
     end)
-
-    it("has the waits that ended between two looks, with their length", function ()
-        member [[
-            local lock = require "resty.lock"
-            assert(shdict.open("waits", { size = "64k" }))
-            assert(keep(lock:new("waits", { exptime = 600 })):lock("key"))
-            ready()
-            await "go"
-            local other = lock:new("waits", { timeout = 0.2, exptime = 600, fair = true })
-            for _ = 1, 3 do assert(not other:lock("key")) end
-            done "did"
-        ]]
-        local text = look_around(go)
-        local seconds = tonumber(those("world", text)[1][3])
-        local found = those("dictionary", text)[1]
-        assert.is_true(math.abs(tonumber(found[9]) * seconds - 3) < 0.1, found[9])
-        assert.is_true(tonumber(found[10]) >= 0.19 and tonumber(found[11]) >= tonumber(found[10]), found[10])
-        local lock = those("lock", text)[1]
-        assert.equal("key", lock[2])
-        assert.is_true(math.abs(tonumber(lock[10]) * seconds - 3) < 0.1, lock[10])
-    end)
+    teardown(command.tear_down)
 
     it("has the same as JSON, an object for each look", function ()
-        contend()
         local looks = {}
         for line in output("top", "--batch", "-n2", "-d0.1", "--json"):gmatch "[^\n]+" do
             looks[#looks + 1] = json.decode(line)
@@ -176,9 +151,8 @@ describe("holdfast top --batch", function ()
     end)
 
     it("has locks with holder and waiters, those with the most waiters first", function ()
-        contend()
         local found = those("lock", output("top", "--batch", "-n1", "-d0.1"))
-        assert.equal("slow other alone", keys(found))
+        assert.equal("slow other alone", fields(2, found))
         local slow = found[1]
         assert.same({ "busy", "slow", "lock" }, { slow[1], slow[2], slow[3] })
         assert.same({ "ready1.lua", "alive" }, { slow[5], slow[6] })
@@ -189,27 +163,79 @@ describe("holdfast top --batch", function ()
     end)
 
     it("sorts by any column, and shows only what has the text", function ()
-        contend()
         local function top(...)
             return output("top", "--batch", "-n1", "-d0.1", ...)
         end
-        assert.equal("alone other slow", keys(those("lock", top("--sort", "key"))))
-        assert.equal("slow other alone", keys(those("lock", top("--sort", "held"))))
-        assert.equal("busy free", names(those("dictionary", top("--sort", "name"))))
-        assert.equal("busy free", names(those("dictionary", top("--sort=used"))))
+        assert.equal("alone other slow", fields(2, those("lock", top("--sort", "key"))))
+        assert.equal("slow other alone", fields(2, those("lock", top("--sort", "held"))))
+        assert.equal("busy free", fields(1, those("dictionary", top("--sort", "name"))))
+        assert.equal("busy free", fields(1, those("dictionary", top("--sort=used"))))
         local filtered = top("--filter", "ALON")
-        assert.equal("alone", keys(those("lock", filtered)))
+        assert.equal("alone", fields(2, those("lock", filtered)))
         assert.equal(0, #those("dictionary", filtered))
-        assert.equal("busy", names(those("dictionary", top("busy"))))
-        assert.equal("slow other", keys(those("lock", top("busy"))))
+        assert.equal("busy", fields(1, those("dictionary", top("busy"))))
+        assert.equal("slow other", fields(2, those("lock", top("busy"))))
     end)
 
     it("prints as often as it was told, and titles for people", function ()
-        contend()
         assert.equal(3, #those("world", output("top", "-n", "3", "-d", "0.1")))
         local text = output("top", "-n", "1", "-d", "0.1", "--color=always")
         assert.truthy(text:find("DICTIONARY", 1, true))
         assert.truthy(text:find("3 keys held", 1, true), text)
+    end)
+end)
+
+
+describe("holdfast top --batch", function ()
+    command.fixture()
+
+    it("has the rates of what was done between two looks, and nothing of what was done before", function ()
+        member [[
+            local dict = assert(shdict.open("counted", { size = "1m" }))
+            assert(shdict.open("idle", { size = "64k" }))
+            dict:set("there", 1)
+            for _ = 1, 5000 do dict:get("there") end
+            ready()
+            await "go"
+            for _ = 1, 300 do dict:get("there") end
+            for _ = 1, 100 do dict:get("missing") end
+            done "did"
+        ]]
+        local seen = look_around(go)
+        local counted, hits = seen("dictionary", "counted"), 0
+        for _, row in ipairs(counted) do
+            assert.same({ "1048576", "1" }, { row[2], row[4] })
+            hits = hits + (row[5] == "-" and 0 or row[5] * row[6] * row.seconds)
+        end
+        assert.is_near(300, hits, 3)
+        assert.is_near(400, total(6, counted), 3)
+        assert.is_near(400, total(7, seen "world"), 3)
+        for _, idle in ipairs(seen("dictionary", "idle")) do
+            assert.same({ "idle", "-", "0.00" }, { idle[1], idle[5], idle[6] })
+        end
+    end)
+
+    it("has the waits that ended between two looks, with their length", function ()
+        member [[
+            local lock = require "resty.lock"
+            assert(shdict.open("waits", { size = "64k" }))
+            assert(keep(lock:new("waits", { exptime = 600 })):lock("key"))
+            ready()
+            await "go"
+            local other = lock:new("waits", { timeout = 0.1, exptime = 600, fair = true })
+            for _ = 1, 3 do assert(not other:lock("key")) end
+            done "did"
+        ]]
+        local seen = look_around(go)
+        local found = seen("dictionary", "waits")
+        assert.is_near(3, total(9, found), 0.1)
+        for _, row in ipairs(found) do
+            local mean, longest = tonumber(row[10]), tonumber(row[11])
+            assert.is_true(row[9] == "0.00" and not mean or mean >= 0.095 and longest >= mean, row[10])
+        end
+        local locks = seen("lock", "waits")
+        assert.equal("key", locks[1][2])
+        assert.is_near(3, total(10, locks), 0.1)
     end)
 
     it("takes a dictionary that was removed and made again for another one", function ()
@@ -218,7 +244,7 @@ describe("holdfast top --batch", function ()
             for _ = 1, 500 do dict:get("x") end
             ready()
         ]]
-        local text = look_around(function ()
+        local seen = look_around(function ()
             output("rm", "-f", "again")
             keep [[
                 local dict = assert(require("resty.shdict").open("again", { size = "128k" }))
@@ -226,10 +252,9 @@ describe("holdfast top --batch", function ()
                 ready()
             ]]
         end)
-        local found = those("dictionary", text)[1]
-        assert.equal("131072", found[2])
-        local seconds = tonumber(those("world", text)[1][3])
-        assert.is_true(math.abs(tonumber(found[6]) * seconds - 700) < 4, found[6])
+        local found = seen("dictionary", "again")
+        assert.equal("131072", found[#found][2])
+        assert.is_near(700, total(6, found), 5)
     end)
 
     it("refuses what it cannot take, and says what it can", function ()
@@ -244,10 +269,7 @@ describe("holdfast top --batch", function ()
             { { "--color", "blue" }, 'bad word "blue": expected always, never or auto' },
             { { "--dir", command.world() .. "/no" }, "there is no runtime directory" },
         } do
-            local ended, out, err = run("top", "--batch", unpack(case[1]))
-            assert.same({ code = 2 }, ended)
-            assert.equal("", out)
-            assert.truthy(err:find(case[2], 1, true), err)
+            world.refused(2, case[2], "top", "--batch", unpack(case[1]))
         end
     end)
 
@@ -398,6 +420,8 @@ class Terminal:
         os.write(self.master, keys.encode())
     def row_of(self, text):
         return next((i for i, line in enumerate(self.lines()) if text in line), -1)
+    def has_modes(self):
+        return termios.tcgetattr(self.slave)[3] & termios.ICANON == 0
     def ends(self, status):
         end = time.time() + 60
         while self.process.poll() is None and time.time() < end:
@@ -408,18 +432,20 @@ UP, DOWN, END, HOME, PAGE_DOWN, PAGE_UP = "\x1bOA", "\x1bOB", "\x1bOF", "\x1bOH"
 F1, F3, F4, F6, F10 = "\x1bOP", "\x1bOR", "\x1bOS", "\x1b[17~", "\x1b[21~"
 ]]
 
-describe("On a terminal holdfast top", function ()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+local function play(script)
+    local path = command.write("terminal.py", TERMINAL .. script:gsub("\n        ", "\n"):gsub("^ +", ""))
+    output(path, command.program, { PROGRAM = "/usr/bin/python3" })
+end
 
-    local function play(script)
-        local path = command.write("terminal.py", TERMINAL .. script:gsub("\n        ", "\n"):gsub("^ +", ""))
-        local ended, out, err = run(path, command.program, { PROGRAM = "/usr/bin/python3" })
-        assert.same({ code = 0 }, ended, err .. out)
-    end
+
+describe("On a terminal holdfast top beside locks that are waited for", function ()
+    setup(function ()
+        command.set_up()
+        contend()
+    end)
+    teardown(command.tear_down)
 
     it("shows a head, titles and rows at 80x24, and its keys do what they say", function ()
-        contend()
         play [[
         t = Terminal(24, 80)
         t.until("3 keys held")
@@ -451,6 +477,13 @@ describe("On a terminal holdfast top", function ()
         t.until("Filter: oth")
         t.type("\x1b")
         t.until("slow")
+        t.type("\\alone\r")
+        t.until("filter: alone")
+        t.until(lambda: "slow" not in t.text(), "filtered rows")
+        t.type("\x1b")
+        t.until("slow")
+        assert "filter:" not in t.text(), t.text()
+        t.type("\x1b\x1b")  # with nothing to leave
         t.type(F1)
         t.until("quit")
         t.type("x")
@@ -475,6 +508,130 @@ describe("On a terminal holdfast top", function ()
         t.ends(0)
         ]]
     end)
+
+    it("fits into 40x10, into less, and into another size while it runs", function ()
+        play [[
+        terminals = [Terminal(*size) for size in ((10, 40), (5, 20), (3, 10), (2, 3), (1, 1))]
+        terminals[0].until(lambda: 0 < terminals[0].row_of("slow") < terminals[0].row_of("alone"), "rows")
+        assert "HOLDER" in terminals[0].text(), terminals[0].text()
+        for t in terminals:
+            t.until(t.has_modes, "the modes of the screen")
+            for key in "\t\t>>I\r\r?x/a\r\\a\r\\\x1b": t.type(key)
+            t.type(PAGE_DOWN + DOWN + END + HOME)
+        time.sleep(0.5)  # each is drawn again
+        for t in terminals:
+            t.take(0)
+            t.type("q")
+            t.ends(0)
+        t = Terminal(24, 80)
+        t.until("F10 Quit")
+        t.resize(10, 40)
+        t.until(lambda: "slow" in t.text() and "F1 Help" in t.lines()[9], "40x10")
+        t.resize(30, 120)
+        t.until(lambda: "slow" in t.text() and "F10 Quit" in t.lines()[29], "120x30")
+        t.type("q")
+        t.ends(0)
+        ]]
+    end)
+
+    it("gives the terminal back as it was after q, Ctrl-C, INT, TERM and HUP, and while it is stopped", function ()
+        play [[
+        for act, status in (lambda t: t.type("q"), 0), (lambda t: t.type("\x03"), 0), \
+                (lambda t: t.process.send_signal(signal.SIGINT), 0), \
+                (lambda t: t.process.send_signal(signal.SIGTERM), -signal.SIGTERM), \
+                (lambda t: t.process.send_signal(signal.SIGHUP), -signal.SIGHUP):
+            t = Terminal(24, 80)
+            t.until("slow")
+            assert termios.tcgetattr(t.slave) != t.before
+            act(t)
+            t.ends(status)
+        t = Terminal(24, 80)
+        t.until("slow")
+        os.kill(t.process.pid, signal.SIGSTOP)
+        termios.tcsetattr(t.slave, termios.TCSANOW, t.before)
+        os.kill(t.process.pid, signal.SIGCONT)
+        t.until(t.has_modes, "the modes of the screen")
+        t.type("\x13")  # Ctrl-S: the terminal takes nothing
+        time.sleep(0.5)
+        t.process.terminate()
+        t.ends(-signal.SIGTERM)
+        ]]
+    end)
+
+    it("ends with its terminal", function ()
+        play [[
+        t = Terminal(24, 80)
+        t.until("slow")
+        os.close(t.slave)
+        os.close(t.master)
+        t.process.wait(60)
+        t = Terminal(24, 80)
+        t.until("slow")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        ]]
+    end)
+
+    it("stops by Ctrl-Z in a shell, and goes on", function ()
+        typing [[
+        say(program + " top -d 0.2\n")
+        until("slow")
+        say("\x1a")
+        until("Stopped")
+        until("ready> ")
+        say("stty -a | tr ' ' _\n")
+        until("_icanon")
+        until("ready> ")
+        say("fg\n")
+        until("slow")
+        say("q")
+        until("ready> ")
+        say("echo status\" \"$?\n")
+        until("status 0")
+        say("exit\n")
+        ]]
+    end)
+
+    it("has colours unless NO_COLOR or the terminal is against it", function ()
+        play [[
+        def colours(**environment):
+            t = Terminal(24, 80, **environment)
+            seen = []
+            control = t.control
+            t.control = lambda found: (seen.append(found.group(0)), control(found))
+            t.until("slow")
+            t.until("[Locks]")
+            t.type("q")
+            t.ends(0)
+            return any(re.match(rb"\x1b\[[0-9;]*3[1-7]m", each) for each in seen)
+        assert colours()
+        assert not colours(NO_COLOR="1")
+        assert not colours(TERM="vt100")
+        t = Terminal(24, 80, TERM="dumb")
+        t.process.wait(60)
+        t.take(0.2)
+        assert 'cannot draw on a terminal of type "dumb"' in t.text(), t.text()
+        t.ends(2)
+        ]]
+    end)
+end)
+
+
+describe("On a terminal holdfast top", function ()
+    command.fixture()
+
+    -- Holds a hundred keys, of which that expression makes the name of number i.
+    local function hold_many(key)
+        local code = ([[
+            local locks = {}
+            assert(shdict.open("many", { size = "1m" }))
+            for i = 1, 100 do
+                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
+                assert(locks[i]:lock(KEY))
+            end
+            ready()
+        ]]):gsub("KEY", function () return key end)
+        member(code)
+    end
 
     it("shows keys, holders and times whole at 80 columns, and says which number is an estimate", function ()
         member [[
@@ -509,35 +666,8 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("shows all again after Esc, which ends it never", function ()
-        contend()
-        play [[
-        t = Terminal(24, 80)
-        t.until("slow")
-        t.type("\\alone\r")
-        t.until("filter: alone")
-        t.until(lambda: "slow" not in t.text(), "filtered rows")
-        t.type("\x1b")
-        t.until("slow")
-        assert "filter:" not in t.text(), t.text()
-        t.type("\x1b\x1b")
-        t.type("p")
-        t.until("PAUSED")
-        t.type("q")
-        t.ends(0)
-        ]]
-    end)
-
     it("moves by arrows, pages, home and end through more rows than there is room for", function ()
-        member [[
-            local locks = {}
-            assert(shdict.open("many", { size = "1m" }))
-            for i = 1, 100 do
-                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
-                assert(locks[i]:lock(("key%03d"):format(i)))
-            end
-            ready()
-        ]]
+        hold_many "('key%03d'):format(i)"
         play [[
         t = Terminal(24, 80, "--sort", "key")
         t.until("key001")
@@ -569,68 +699,8 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("fits into 40x10, into less, and into another size while it runs", function ()
-        contend()
-        play [[
-        for rows, columns in (10, 40), (5, 20), (3, 10), (2, 3), (1, 1):
-            t = Terminal(rows, columns)
-            if columns == 40:
-                t.until(lambda: 0 < t.row_of("slow") < t.row_of("alone"), "rows")
-                assert "HOLDER" in t.text(), t.text()
-            time.sleep(0.5)
-            t.take(0)
-            for key in "\t\t>>I\r\r?x/a\r\\a\r\\\x1b": t.type(key)
-            t.type(PAGE_DOWN + DOWN + END + HOME)
-            time.sleep(0.3)
-            t.take(0)
-            t.type("q")
-            t.ends(0)
-        t = Terminal(24, 80)
-        t.until("F10 Quit")
-        t.resize(10, 40)
-        t.until(lambda: "slow" in t.text() and "F1 Help" in t.lines()[9], "40x10")
-        t.resize(30, 120)
-        t.until(lambda: "slow" in t.text() and "F10 Quit" in t.lines()[29], "120x30")
-        t.type("q")
-        t.ends(0)
-        ]]
-    end)
-
-    it("gives the terminal back as it was after q, Ctrl-C, INT, TERM and HUP, and while it is stopped", function ()
-        contend()
-        play [[
-        for act, status in (lambda t: t.type("q"), 0), (lambda t: t.type("\x03"), 0), \
-                (lambda t: t.process.send_signal(signal.SIGINT), 0), \
-                (lambda t: t.process.send_signal(signal.SIGTERM), -signal.SIGTERM), \
-                (lambda t: t.process.send_signal(signal.SIGHUP), -signal.SIGHUP):
-            t = Terminal(24, 80)
-            t.until("slow")
-            assert termios.tcgetattr(t.slave) != t.before
-            act(t)
-            t.ends(status)
-        t = Terminal(24, 80)
-        t.until("slow")
-        os.kill(t.process.pid, signal.SIGSTOP)
-        termios.tcsetattr(t.slave, termios.TCSANOW, t.before)
-        os.kill(t.process.pid, signal.SIGCONT)
-        t.until(lambda: termios.tcgetattr(t.slave)[3] & termios.ICANON == 0, "the modes of the screen")
-        t.type("\x13")  # Ctrl-S: the terminal takes nothing
-        time.sleep(0.5)
-        t.process.terminate()
-        t.ends(-signal.SIGTERM)
-        ]]
-    end)
-
     it("is ended by TERM while its terminal takes a part of a drawing and no more", function ()
-        member [[
-            local locks = {}
-            assert(shdict.open("many", { size = "1m" }))
-            for i = 1, 100 do
-                locks[i] = require("resty.lock"):new("many", { exptime = 3000 })
-                assert(locks[i]:lock(("%03d"):format(i):rep(60)))
-            end
-            ready()
-        ]]
+        hold_many "('%03d'):format(i):rep(60)"
         play [[
         t = Terminal(100, 250)
         t.until("050050")
@@ -644,54 +714,6 @@ describe("On a terminal holdfast top", function ()
         t.process.terminate()
         assert t.process.wait(30) == -signal.SIGTERM
         assert termios.tcgetattr(t.slave) == t.before
-        ]]
-    end)
-
-    it("ends with its terminal", function ()
-        contend()
-        play [[
-        t = Terminal(24, 80)
-        t.until("slow")
-        os.close(t.slave)
-        os.close(t.master)
-        t.process.wait(60)
-        t = Terminal(24, 80)
-        t.until("slow")
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        ]]
-    end)
-
-    it("stops by Ctrl-Z in a shell, and goes on", function ()
-        contend()
-        play [[
-        pid, fd = pty.fork()
-        if pid == 0:
-            os.environ.update(PS1="ready> ", TERM="xterm")
-            os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
-        text = ""
-        def until(wanted):
-            global text
-            end = time.time() + 60
-            while wanted not in text:
-                if time.time() > end: sys.exit("no %r in %r" % (wanted, text))
-                if select.select([fd], [], [], 0.05)[0]: text += os.read(fd, 4096).decode()
-            text = text[text.index(wanted) + len(wanted):]
-        until("ready> ")
-        os.write(fd, (program + " top -d 0.2\n").encode())
-        until("slow")
-        os.write(fd, b"\x1a")
-        until("Stopped")
-        until("ready> ")
-        os.write(fd, b"stty -a | tr ' ' _\n")
-        until("_icanon")
-        until("ready> ")
-        os.write(fd, b"fg\n")
-        until("slow")
-        os.write(fd, b"q")
-        until("ready> ")
-        os.write(fd, b"echo status\" \"$?\n")
-        until("status 0")
-        os.write(fd, b"exit\n")
         ]]
     end)
 
@@ -721,30 +743,6 @@ describe("On a terminal holdfast top", function ()
         t.until("Filter: é")
         t.type("\x03")
         t.ends(0)
-        ]]
-    end)
-
-    it("has colours unless NO_COLOR or the terminal is against it", function ()
-        contend()
-        play [[
-        def colours(**environment):
-            t = Terminal(24, 80, **environment)
-            seen = []
-            control = t.control
-            t.control = lambda found: (seen.append(found.group(0)), control(found))
-            t.until("slow")
-            t.until("[Locks]")
-            t.type("q")
-            t.ends(0)
-            return any(re.match(rb"\x1b\[[0-9;]*3[1-7]m", each) for each in seen)
-        assert colours()
-        assert not colours(NO_COLOR="1")
-        assert not colours(TERM="vt100")
-        t = Terminal(24, 80, TERM="dumb")
-        t.process.wait(60)
-        t.take(0.2)
-        assert 'cannot draw on a terminal of type "dumb"' in t.text(), t.text()
-        t.ends(2)
         ]]
     end)
 

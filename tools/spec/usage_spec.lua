@@ -1,12 +1,16 @@
 -- The options of the holdfast command, and what it says where they are wrong.
 
-local command, shell = require "spec.support" ("command", "shell")
+local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
+
+-- The first of the commands; those of clusters are there where cluster/ is.
+local FIRST = io.open "cluster/README.md" and "agent, cluster, del, doctor, " or "del, doctor, "
 
 -- Arguments, and what the message must name: what was given and what is accepted.
 local REFUSED = {
-    { {}, "no command was given; accepted: agent, cluster, " },
-    { { "" }, 'unknown command ""; accepted: agent, cluster, ' },
-    { { "walk" }, 'unknown command "walk"; accepted: agent, cluster, ' },
+    { {}, "no command was given; accepted: " .. FIRST },
+    { { "" }, 'unknown command ""; accepted: ' .. FIRST },
+    { { "walk" }, 'unknown command "walk"; accepted: ' .. FIRST },
+    { { "cluster status" }, 'unknown command "cluster status"; accepted: ' .. FIRST },
     { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
     { { "run" }, "no script was given, and no -e" },
     { { "run", "--" }, "no script was given, and no -e" },
@@ -68,8 +72,7 @@ local REFUSED = {
 }
 
 describe("The command line", function()
-    before_each(command.set_up)
-    after_each(command.tear_down)
+    command.fixture()
 
     for _, case in ipairs(REFUSED) do
         local arguments, wanted = case[1], case[2]
@@ -79,10 +82,7 @@ describe("The command line", function()
             for i, argument in ipairs(arguments) do
                 given[i] = argument == "SCRIPT" and script or argument
             end
-            local ended, out, err = command.run(unpack(given))
-            assert.same({ code = 2 }, ended)
-            assert.equal("", out)
-            assert.truthy(err:find("holdfast: " .. wanted, 1, true), err)
+            local err = world.refused(2, "holdfast: " .. wanted, unpack(given))
             local hint = arguments[1] == "run" and 'Try "holdfast run --help".' or 'Try "holdfast --help".'
             assert.truthy(err:find(hint, 1, true), err)
         end)
@@ -96,9 +96,7 @@ describe("The command line", function()
             file:close()
             return  -- this user may read everything
         end
-        local ended, _, err = command.run("run", script)
-        assert.same({ code = 2 }, ended)
-        assert.truthy(err:find('cannot read the script "' .. script .. '": Permission denied', 1, true))
+        world.refused(2, 'cannot read the script "' .. script .. '": Permission denied', "run", script)
     end)
 
     for _, case in ipairs({
@@ -109,10 +107,7 @@ describe("The command line", function()
     }) do
         it("refuses HOLDFAST_DICTS=" .. case[1], function()
             local script = command.write("script.lua", "print('ran')")
-            local ended, out, err = command.run("run", script, { HOLDFAST_DICTS = case[1] })
-            assert.same({ code = 2 }, ended)
-            assert.equal("", out)
-            assert.truthy(err:find("holdfast: " .. case[2], 1, true), err)
+            world.refused(2, "holdfast: " .. case[2], "run", script, { HOLDFAST_DICTS = case[1] })
         end)
     end
 
@@ -121,7 +116,7 @@ describe("The command line", function()
             "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
             "ls --dir", "ls --user", "ls --color", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
             "set --exptime NAME KEY VALUE", "set --flags NAME KEY VALUE", "release --token NAME KEY",
-            "incr --init NAME KEY", "incr --init-ttl NAME KEY", "cluster break --revision NAME KEY", "lock --wait KEY",
+            "incr --init NAME KEY", "incr --init-ttl NAME KEY", "lock --wait KEY",
             "lock --exptime KEY", "lock --dir KEY", "lock --user KEY", "lock --cluster KEY", "lock --agent-config KEY",
             "lock --conflict-exit-code KEY",
         } do

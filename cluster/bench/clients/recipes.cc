@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "agent/keys.h"
-#include "etcd/base64.h"
+#include "etcd/json.h"
 
 namespace holdfast::bench {
 

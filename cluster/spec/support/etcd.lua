@@ -3,26 +3,9 @@
 -- A server lives from start() to stop(); agents are processes of spec.support.command, and end with the test.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
-local ffi = require "ffi"
+local daemon = require "cluster.bench.daemon"
+local etcd = require "cluster.bench.etcd"
 
-ffi.cdef [[
-int fork(void);
-int execvp(const char *file, char *const arguments[]);
-int setpgid(int pid, int group);
-int prctl(int option, unsigned long value, ...);
-int open(const char *path, int flags, ...);
-int dup2(int from, int to);
-void _exit(int status);
-int waitpid(int pid, int *status, int options);
-int kill(int pid, int signal);
-]]
-
-local C = ffi.C
-
-local KILL = 9
-local PR_SET_PDEATHSIG = 1
-local O_WRITE_NEW = 577  -- O_WRONLY | O_CREAT | O_TRUNC
-local WNOHANG = 1
 local ATTEMPTS = 5
 
 local _M = {}
@@ -43,25 +26,8 @@ local Server = {}
 Server.__index = Server
 
 
--- A port that nobody listens on. Another program may take it before etcd does.
 function _M.free_port()
-    return shell.output("bash -c 'while port=$((20000 + RANDOM % 12000)) && "
-                        .. "(exec 3<>/dev/tcp/127.0.0.1/$port) 2>/dev/null; do :; done; echo $port'")
-end
-
-
-local function execute(words, log)
-    C.prctl(PR_SET_PDEATHSIG, ffi.cast("unsigned long", KILL))
-    C.setpgid(0, 0)
-    local to = C.open(log, O_WRITE_NEW, ffi.cast("int", 384))
-    C.dup2(to, 1)
-    C.dup2(to, 2)
-    local values = ffi.new("const char *[?]", #words + 1)
-    for i, word in ipairs(words) do
-        values[i - 1] = word
-    end
-    C.execvp(words[1], ffi.cast("char *const *", values))
-    C._exit(127)
+    return etcd.free_ports(1)[1]
 end
 
 
@@ -102,14 +68,9 @@ end
 
 
 function Server:begin()
-    local pid = C.fork()
-    assert(pid >= 0, "no process")
-    if pid == 0 then
-        execute(self.words, self.folder .. "/log")
-    end
-    self.pid = pid
+    self.daemon = daemon.start(self.command, self.folder .. "/log")
     local function serves()
-        self.ended = C.waitpid(pid, nil, WNOHANG) ~= 0
+        self.ended = not self.daemon:runs()
         local answer = not self.ended and self:post("/v3/kv/range", '{"key":"YQ=="}')
         return self.ended or answer and (answer:find("header", 1, true) or answer:find("user name is empty", 1, true))
     end
@@ -119,30 +80,13 @@ end
 
 -- Ends it, as a crash does. What it has stored stays, for begin().
 function Server:kill()
-    C.kill(self.pid, KILL)
-    C.waitpid(self.pid, nil, 0)
+    self.daemon:kill()
 end
 
 
 function Server:stop()
-    if not self.ended then
-        self:kill()
-    end
+    self:kill()
     os.execute("rm -rf '" .. self.folder .. "'")
-end
-
-
-local function words_of(self, options)
-    local peer = "http://127.0.0.1:" .. _M.free_port()
-    local words = {
-        "etcd", "--data-dir", self.folder .. "/data", "--listen-client-urls", self.url, "--advertise-client-urls",
-        self.url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
-        "default=" .. peer, "--bcrypt-cost=4",
-    }
-    for _, option in ipairs(options) do
-        words[#words + 1] = option
-    end
-    return words
 end
 
 
@@ -157,12 +101,13 @@ function _M.start(options)
             curl = folder and "--cacert " .. folder .. "/ca.pem" or "",
             ctl_options = folder and "--cacert " .. folder .. "/ca.pem" or "",
         }, Server)
-        local more = { unpack(options) }
+        local more = { "--bcrypt-cost=4", unpack(options) }
         if folder then
             more[#more + 1] = "--cert-file=" .. folder .. "/server.pem"
             more[#more + 1] = "--key-file=" .. folder .. "/server.key"
         end
-        self.words = words_of(self, more)
+        local peer = "http://127.0.0.1:" .. _M.free_port()
+        self.command = etcd.command("default", self.folder, self.url, peer, { "default=" .. peer }, more)
         if self:begin() then
             return self
         end

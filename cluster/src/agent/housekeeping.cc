@@ -7,6 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
+/// Between looks at what is to do, and between comparisons with the store. Row: processor of an idle agent.
 constexpr Milliseconds kStep = 1000;
 constexpr Milliseconds kOften = 5000;
 constexpr Milliseconds kSeldom = 60'000;

@@ -11,7 +11,7 @@ namespace {
 /// Locks in one transaction: it may have 128 steps.
 constexpr std::size_t kPolledMax = 128 / kLookSteps;
 /// Looks at so many locks that are under way at a time. More would be answered no sooner, and too late by a store that
-/// is busy.
+/// is busy. No row shows it: none has an agent with so many locks. engine_test.cc has.
 constexpr std::size_t kLooksAtOnce = 8;
 
 }  // namespace

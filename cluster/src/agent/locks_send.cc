@@ -8,7 +8,8 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Between notes to one holder about one place in its queue.
+/// Between notes to one holder about one place in its queue. No row shows it: none has a holder that keeps a lock for
+/// as long.
 constexpr Milliseconds kNoteAgainMax = 30'000;
 
 }  // namespace

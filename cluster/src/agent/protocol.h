@@ -29,6 +29,7 @@
 namespace holdfast::agent {
 
 /// Waiters that a look reads; one more than a Grant tells of, as the first of them gets the lock.
+/// Rows: One contender on each machine.
 inline constexpr std::int64_t kLookMax = 9;
 /// Steps of a look; a transaction of etcd has at most 128 steps.
 inline constexpr std::size_t kLookSteps = 3;

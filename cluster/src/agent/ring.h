@@ -34,7 +34,7 @@ struct Broken {
 
 using Ring = std::variant<std::monostate, Grant, Note, Broken>;
 
-/// Waiters that a Grant tells of at most.
+/// Waiters that a Grant tells of at most. Rows: One contender on each machine.
 inline constexpr std::size_t kNextMax = 8;
 
 std::string write_ring(const Ring& ring);

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "capi/handle.h"
-#include "lock/lock.h"
+#include "lock/release.h"
 #include "platform/platform.h"
 #include "world/world.h"
 

@@ -84,8 +84,7 @@ void Auth::end_later(Verdict failure) {
 void Auth::answered(const Response& response) {
   const auto transfer = std::move(transfer_);  // until here the response lives in it
   if (!response.ended) {
-    Verdict failure;
-    failure.cause = "does not answer: " + response.failure;
+    const Verdict failure{.cause = "does not answer: " + response.failure};
     return end(&failure);
   }
   if (response.status == 200) {
@@ -93,8 +92,7 @@ void Auth::answered(const Response& response) {
       token_ = *token;
       return end(nullptr);
     }
-    Verdict failure;
-    failure.cause = "gave no token for the user " + credentials_.user;
+    const Verdict failure{.cause = "gave no token for the user " + credentials_.user};
     return end(&failure);
   }
   const auto error = decode_error(response.body);

@@ -75,12 +75,8 @@ class Client::Call {
 
   void answered(const Response& response) {
     const auto transfer = std::move(transfer_);
-    if (!response.ended) {
-      Verdict verdict;
-      verdict.cause = "does not answer: " + response.failure;
-      verdict.elsewhere = !response.may_have_sent;
-      return conclude(verdict);
-    }
+    if (!response.ended)
+      return conclude({.elsewhere = !response.may_have_sent, .cause = "does not answer: " + response.failure});
     if (response.status != 200) return conclude(judge(response.status, response.body, client_.auth_.has_user()));
     if (const auto stranger = client_.judge_cluster(endpoint_, response.body)) return conclude(*stranger);
     if (understand_(response.body)) {
@@ -96,9 +92,7 @@ class Client::Call {
   Verdict judge_not_understood(const std::string& body) {
     if (const auto error = decode_error(body)) return judge(*error, client_.auth_.has_user());
     client_.auth_.reject(token_);
-    Verdict verdict;
-    verdict.cause = body.empty() ? "gave an empty answer" : "gave an answer that is not etcd's";
-    return verdict;
+    return {.cause = body.empty() ? "gave an empty answer" : "gave an answer that is not etcd's"};
   }
 
   void conclude(const Verdict& verdict) {

@@ -51,7 +51,7 @@ class Client {
   enum class Rank { ordinary, urgent };
   /// Whether an ordinary request is still to be sent; empty: yes.
   using Wanted = std::function<bool()>;
-  /// Ordinary requests at one time.
+  /// Ordinary requests at one time. No row has as many.
   static constexpr std::size_t kAtOnce = 64;
 
   Client(Loop& loop, Options options);

@@ -13,6 +13,7 @@ namespace holdfast::etcd {
 /// server that comes back do not come at once.
 class Backoff {
  public:
+  /// No row shows these two: none has a server that is away.
   static constexpr std::int64_t kFirstMs = 20;
   static constexpr std::int64_t kLongestMs = 1000;
 

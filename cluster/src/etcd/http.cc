@@ -13,6 +13,7 @@ namespace {
 
 // No answer of a server is as long, nor a line of a stream.
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
+// Handles that are kept for the next request. No row shows it: none has as many requests at one time.
 constexpr std::size_t kMostIdle = 8;
 // A connection over which nothing comes is probed, so that a stream notices a server that is gone.
 constexpr long kProbeAfterSeconds = 10;

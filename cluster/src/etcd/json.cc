@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
-
-#include "etcd/base64.h"
 
 namespace holdfast::etcd {
 
@@ -20,6 +19,8 @@ using agent::Outcome;
 using agent::Record;
 using agent::Step;
 using Json = nlohmann::json;
+
+constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 // --- requests -------------------------------------------------------------------------------------------
 
@@ -185,6 +186,43 @@ auto unless_malformed(Decode decode) -> std::optional<decltype(decode())> {
 }
 
 }  // namespace
+
+std::string to_base64(std::string_view bytes) {
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  std::uint32_t bits = 0;
+  unsigned count = 0;
+  for (const char byte : bytes) {
+    bits = bits << 8 | static_cast<unsigned char>(byte);
+    for (count += 8; count >= 6; count -= 6) text += kDigits[bits >> (count - 6) & 63];
+  }
+  if (count > 0) text += kDigits[bits << (6 - count) & 63];
+  text.append((4 - text.size() % 4) % 4, '=');
+  return text;
+}
+
+std::optional<std::string> from_base64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  if (text.ends_with("==")) {
+    text.remove_suffix(2);
+  } else if (text.ends_with('=')) {
+    text.remove_suffix(1);
+  }
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
+  std::uint32_t bits = 0;
+  unsigned count = 0;
+  for (const char digit : text) {
+    const std::size_t value = kDigits.find(digit);
+    if (value == std::string_view::npos) return std::nullopt;
+    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 255);
+  }
+  return bytes;
+}
 
 std::string end_of_prefix(std::string_view prefix) {
   std::string end(prefix);

@@ -12,6 +12,11 @@
 
 namespace holdfast::etcd {
 
+/// Base64 of RFC 4648, with padding.
+std::string to_base64(std::string_view bytes);
+/// Nothing if it is not base64.
+std::optional<std::string> from_base64(std::string_view text);
+
 // --- requests -------------------------------------------------------------------------------------------
 
 std::string encode_change(const agent::Change& change);

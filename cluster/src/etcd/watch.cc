@@ -75,20 +75,16 @@ void Watch::open() {
         if (opening == opening_) ended(response);
       });
   timer_ = client_.loop().after(client_.options().timeout_ms, [this] {
-    Verdict verdict;
-    verdict.elsewhere = true;
-    verdict.cause = "did not begin the watch within " + std::to_string(client_.options().timeout_ms) + " ms";
-    trouble(verdict);
+    trouble({.elsewhere = true,
+             .cause = "did not begin the watch within " + std::to_string(client_.options().timeout_ms) + " ms"});
   });
 }
 
 void Watch::line(const std::string& text) {
   const auto parsed = decode_watch_line(text);
   if (!parsed) {
-    Verdict verdict;
-    verdict.cause = "sent what is not a watch's";
-    if (const auto error = decode_error(text)) verdict = judge(*error, client_.auth().has_user());
-    return trouble(verdict);
+    const auto error = decode_error(text);
+    return trouble(error ? judge(*error, client_.auth().has_user()) : Verdict{.cause = "sent what is not a watch's"});
   }
   if (auto stranger = client_.judge_cluster(endpoint_, text)) {
     stranger->elsewhere = true;
@@ -113,11 +109,9 @@ void Watch::ended(const Response& response) {
     line(response.body);
     if (opening != opening_) return;
   }
-  Verdict verdict;
-  verdict.elsewhere = !response.ended;
-  verdict.cause = response.ended ? "ended the watch" : "ended the watch: " + response.failure;
   if (response.ended) client_.auth().reject(token_);
-  trouble(verdict);
+  trouble({.elsewhere = !response.ended,
+           .cause = response.ended ? "ended the watch" : "ended the watch: " + response.failure});
 }
 
 // Each ends this watch; a new one follows.

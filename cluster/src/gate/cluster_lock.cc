@@ -4,7 +4,7 @@
 #include <array>
 
 #include "dict/walk.h"
-#include "lock/acquire.h"
+#include "lock/lock.h"
 #include "lock/watchers.h"
 #include "platform/platform.h"
 #include "sync/mailbox.h"
@@ -13,7 +13,7 @@ namespace holdfast {
 
 namespace {
 
-/// Waiters that are looked at with the mutex held: some 20 µs.
+/// Waiters that are looked at with the mutex held: some 20 µs. No row has so many. standing_test.cc bounds it.
 constexpr std::uint32_t kLookedAt = 4096;
 
 // Runs `operation(const LockEntry&) -> Code` on the lock. not_found if there is none.
@@ -71,6 +71,7 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
           if (const Code made = make_free_lock(change); made != Code::ok) return made;
         }
         const LockEntry lock = LockEntry::of(change);
+        if (lock.gate == nullptr) return Code::not_owner;
         if (!attends(lock)) return Code::not_owner;
         StandingFields& fields = standing_of(lock);
         if (fields.standing.load(kRelaxed) != standing_in(epoch)) {
@@ -138,7 +139,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
 }
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves
+  constexpr std::uint32_t kWoken = 64;  // those behind them look by themselves; no row shows it: none refuses any
   const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;

@@ -23,8 +23,8 @@
 #include "dict/dictionary.h"
 #include "dict/guard.h"
 #include "gate/session.h"
-#include "lock/lease.h"
 #include "lock/lock_entry.h"
+#include "lock/request.h"
 #include "wait/watch.h"
 
 namespace holdfast {

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "dict/layout.h"
-#include "dict/names.h"
 #include "dict/registry.h"
+#include "world/file_use.h"
 #include "world/world.h"
 #include "world/world_file.h"
 
@@ -60,7 +60,7 @@ Dictionary* Dictionaries::attach(const std::string& name) const {
 }
 
 void Dictionaries::look_again() noexcept {
-  constexpr int kRarest = 64;
+  constexpr int kRarest = 64;  // calls; no row shows it: there all can be read
   calls_ = incomplete_ ? calls_ + 1 : 0;
   const bool is_time = std::has_single_bit(static_cast<unsigned>(calls_)) || calls_ % kRarest == 0;
   if (!notice_ || (incomplete_ && is_time)) changed_ = true;

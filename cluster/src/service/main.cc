@@ -93,16 +93,16 @@ std::string read_endpoints(const std::string& text, std::vector<std::string>& en
 void add_options(cli::Arguments& arguments, Given& given) {
   arguments.add_version("--version", kVersion);
   arguments.add_file("--config", "Configuration; default: /etc/holdfast/CLUSTER.json", given.path);
-  arguments.add_value("--etcd", "URL", "Servers, separated by commas, in place of the file's",
-                      [&](const std::string& text) { return read_endpoints(text, given.endpoints); });
+  arguments.add_value("--etcd", "URL", "Servers, separated by commas, in place of the file's", read_endpoints,
+                      given.endpoints);
   arguments.add_value("--namespace", "PREFIX", "Of all keys at etcd; default: holdfast/CLUSTER",
                       [&](const std::string& prefix) {
                         given.space = prefix;
                         return std::string();
                       });
   arguments.add_value("--ttl", "SECONDS",
-                      "Seconds after which others may have the locks of a lost machine; default: 10",
-                      [&](const std::string& text) { return read_ttl(text, given.ttl_s); });
+                      "Seconds after which others may have the locks of a lost machine; default: 10", read_ttl,
+                      given.ttl_s);
   arguments.add_value(
       "--state", "DIRECTORY",
       "Where to keep which store the cluster has; default: $STATE_DIRECTORY, else the runtime directory",
@@ -112,14 +112,13 @@ void add_options(cli::Arguments& arguments, Given& given) {
       });
   arguments.add_flag("--drain", given.drains, "At TERM, wait until no lock is held, and get no new one");
   arguments.add_flag("--standby", given.stands_by, "While another agent acts for this machine, wait for its end");
-  arguments.expect_words(1, 1, {"CLUSTER"});
 }
 
 int run(int count, char** values) {
-  cli::Arguments arguments(kCommandLine);
+  cli::Arguments arguments(kCommandLine, {values + std::min(count, 1), values + count});
   Given given;
   add_options(arguments, given);
-  if (const auto done = arguments.parse({values + std::min(count, 1), values + count})) return *done;
+  arguments.parse(1, 1, {"CLUSTER"});
   given.cluster = arguments.word(0);
   auto config = config_of(given);
   if (!config) {
@@ -153,6 +152,8 @@ int run(int count, char** values) {
 int main(int count, char** values) try {
   holdfast::occupy_standard_descriptors();
   return holdfast::agent::run(count, values);
+} catch (const holdfast::cli::Exit& exit) {
+  return exit.status;
 } catch (const std::exception& error) {
   holdfast::agent::say(error.what());
   return EXIT_FAILURE;

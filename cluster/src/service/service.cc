@@ -127,6 +127,7 @@ class Service {
   }
 
  private:
+  // Row of this one and the last two: processor of an idle agent.
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kLeaveMs = 500;

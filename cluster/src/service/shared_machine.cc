@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "gate/cluster_lock.h"
-#include "lock/lock.h"
+#include "lock/acquire.h"
 #include "lock/lock_info.h"
+#include "lock/release.h"
 #include "world/process_table.h"
 
 namespace holdfast::agent {
@@ -21,8 +22,10 @@ namespace {
 
 static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevisionMax + 1);
 
-constexpr Milliseconds kIdleMs = 1000;  // between looks for what no notice came of
-constexpr Milliseconds kStuckMs = 50;   // before a call is repeated that a stopped process has prevented
+// Between looks for what no notice came of. Row: processor of an idle agent.
+constexpr Milliseconds kIdleMs = 1000;
+// Before a call is repeated that a stopped process has prevented: no row shows it.
+constexpr Milliseconds kStuckMs = 50;
 constexpr std::size_t kUsersLookedAt = 64;
 
 Milliseconds now_ms() noexcept { return static_cast<Milliseconds>(boottime_ms()); }
@@ -360,7 +363,7 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   if (looked != Code::ok) return false;
   double sleep = 0;
   const WaitStep step{parker_, recall.waiter, sleep};
-  const Code code = lock_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, recall.lease);
+  const Code code = acquire_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, recall.lease);
   recall.queued = code != Code::ok;
   if (code == Code::ok) return withdraw(*dictionary, name, recall);
   if (code == Code::removed) return true;
@@ -389,7 +392,7 @@ void SharedMachine::leave_again() {
   std::erase_if(leaves_, [this](const auto& one) {
     const auto& [name, recall] = one;
     Dictionary* const dictionary = dictionaries_.find(name.dictionary);
-    const Waiter waiter = parker_.begin(recall.waiter, self_);
+    const holdfast::Waiter waiter = parker_.begin(recall.waiter, self_);
     const auto call = [&, &lease = recall.lease, &key = name.key](std::uint64_t ns) {
       return leave_standing(*dictionary, key, waiter, lease, ns);
     };

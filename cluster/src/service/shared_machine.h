@@ -24,7 +24,7 @@
 
 #include "agent/machine.h"
 #include "base/status.h"
-#include "lock/lease.h"
+#include "lock/request.h"
 #include "platform/platform.h"
 #include "service/dictionaries.h"
 #include "service/question_server.h"
@@ -52,7 +52,8 @@ class StuckBudget {
   }
 
  private:
-  // Longer than a process is off its processor for on a busy machine, mostly.
+  // Longer than a process is off its processor for on a busy machine, mostly. No row shows these two: none stops a
+  // process inside a dictionary.
   static constexpr std::uint64_t kPartNs = 50'000'000;
   static constexpr std::uint64_t kPeriodNs = 500'000'000;
 

@@ -24,6 +24,18 @@ using agent::Step;
 const LockName kLock{"jobs", "a/b"};
 const std::string kLockKey = "/test/l/jobs/a%2Fb";
 
+LockName numbered(int i) { return {"jobs", std::to_string(i)}; }
+
+/// The fate of a change that puts something.
+std::function<std::optional<Fate>(const Change&)> of_puts(Fate fate) {
+  return [fate](const Change& change) -> std::optional<Fate> {
+    for (const std::vector<Step>* steps : {&change.then, &change.otherwise})
+      for (const Step& step : *steps)
+        if (step.kind == Step::Kind::put) return fate;
+    return std::nullopt;
+  };
+}
+
 class EngineTest : public ::testing::Test {
  protected:
   Node& make_node() {
@@ -39,6 +51,14 @@ class EngineTest : public ::testing::Test {
     nodes_.back()->start_agent();
     run_ms(10);
     return *nodes_.back();
+  }
+  struct Pair {
+    Node& one;
+    Node& two;
+  };
+  Pair make_nodes() {
+    Node& one = make_node();
+    return {one, make_node()};
   }
   void run_ms(Microseconds time) { schedule_.run_for(time * 1000); }
   FakeMachine::Id take(Node& node) {
@@ -65,7 +85,7 @@ class EngineTest : public ::testing::Test {
   Taken take_many(Node& node, int count) {
     Taken taken;
     for (int i = 0; i < count; ++i) {
-      const LockName name{"jobs", std::to_string(i)};
+      const LockName name = numbered(i);
       taken.emplace_back(name, node.machine().wait(name));
     }
     run_ms(5000);
@@ -119,8 +139,7 @@ TEST_F(EngineTest, a_free_lock_costs_one_request_and_goes_back_when_nobody_uses_
 }
 
 TEST_F(EngineTest, a_machine_that_waits_gets_the_lock_directly) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   const std::uint64_t number = number_;
   const auto second = two.machine().wait(kLock);
@@ -134,8 +153,7 @@ TEST_F(EngineTest, a_machine_that_waits_gets_the_lock_directly) {
 }
 
 TEST_F(EngineTest, a_try_is_refused_where_another_machine_has_the_lock_and_leaves_no_place) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   take(one);
   const auto second = two.machine().try_once(kLock);
   run_ms(10);
@@ -164,10 +182,9 @@ TEST_F(EngineTest, a_lost_bell_costs_no_more_than_the_poll) {
 TEST_F(EngineTest, locks_that_are_waited_for_cost_about_one_request_a_second) {
   constexpr int kLocks = 20;
   constexpr int kSeconds = 100;
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   for (int i = 0; i < kLocks; ++i) {
-    const LockName name{"jobs", std::to_string(i)};
+    const LockName name = numbered(i);
     one.machine().wait(name);
     run_ms(20);
     two.machine().wait(name);
@@ -180,8 +197,7 @@ TEST_F(EngineTest, locks_that_are_waited_for_cost_about_one_request_a_second) {
 
 TEST_F(EngineTest, no_look_is_sent_while_an_earlier_one_is_not_answered) {
   settings_.poll_ms = 50;
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   take(one);
   two.machine().wait(kLock);
   run_ms(500);
@@ -202,8 +218,7 @@ TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
 }
 
 TEST_F(EngineTest, those_that_wait_behind_one_that_claims_are_found_at_once) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   run_ms(500);  // so that polls do not come together
   Node& three = make_node();
   take(one);
@@ -302,8 +317,7 @@ TEST_F(EngineTest, a_lock_that_stands_but_hangs_on_another_lease_is_dropped_befo
 }
 
 TEST_F(EngineTest, one_that_came_while_no_agent_was_there_is_found_at_once_by_the_next) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
   const auto second = two.machine().wait(kLock);
@@ -349,20 +363,17 @@ TEST_F(EngineTest, what_a_session_depends_on_goes_before_locks) {
 }
 
 TEST_F(EngineTest, what_an_epoch_has_asked_for_its_locks_is_unwanted_after_it) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   take(one);
   std::vector<std::function<bool()>> wanted;
-  two.client().fate = [&](const Change& change) -> std::optional<Fate> {
+  std::optional<Fate> fate;
+  two.client().fate = [&](const Change& change) {
     if (!change.urgent) wanted.push_back(change.wanted ? change.wanted : [] { return true; });
-    return std::nullopt;
+    return fate;
   };
   two.machine().wait(kLock);
   run_ms(2000);  // the ask, the note, and looks
-  two.client().fate = [&](const Change& change) -> std::optional<Fate> {
-    if (!change.urgent) wanted.push_back(change.wanted ? change.wanted : [] { return true; });
-    return Fate::lost_request;
-  };
+  fate = Fate::lost_request;
   two.machine().wait({"jobs", "other"});
   run_ms(10);
   ASSERT_GE(wanted.size(), 4U);
@@ -398,8 +409,7 @@ TEST_F(EngineTest, a_store_that_was_put_back_to_an_earlier_state_ends_the_epoch)
 
 // The numbers of a touch that the store has made cannot be noted here while a process is stopped at the lock.
 TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cannot_be_noted) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   const auto holder = one.machine().wait(kLock);
   one.machine().release(kLock, first);
@@ -422,25 +432,18 @@ TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cann
 // Revisions may have risen all the same.
 TEST_F(EngineTest, where_a_lock_is_lost_that_nobody_has_broken_all_are_looked_at) {
   Node& node = make_node();
-  std::vector<LockName> names;
-  for (int i = 0; i < 600; ++i) names.push_back({"jobs", "k" + std::to_string(i)});
-  std::vector<FakeMachine::Id> programs;
-  for (const LockName& name : names) programs.push_back(node.machine().wait(name));
-  run_ms(1000);
-  for (int i = 0; i < 600; ++i) {
-    ASSERT_TRUE(node.machine().valid(names[static_cast<std::size_t>(i)], programs[static_cast<std::size_t>(i)]));
-    store_.apply({{}, {Step::erase("/test/l/jobs/k" + std::to_string(i))}, {}});
+  const Taken taken = take_many(node, 600);
+  for (const auto& [name, program] : taken) {
+    ASSERT_TRUE(node.machine().valid(name, program));
+    store_.apply({{}, {Step::erase("/test/l/jobs/" + name.key)}, {}});
   }
   run_ms(2500);
-  int held = 0;
-  for (std::size_t i = 0; i < names.size(); ++i) held += node.machine().valid(names[i], programs[i]) ? 1 : 0;
-  EXPECT_EQ(held, 0);
+  for (const auto& [name, program] : taken) EXPECT_FALSE(node.machine().valid(name, program));
 }
 
 TEST_F(EngineTest, a_key_below_a_queue_that_is_no_machines_is_in_nobodys_way) {
   store_.apply({{}, {Step::put("/test/q/jobs/a%2Fb/x", "", 0)}, {}});
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = one.machine().wait(kLock);
   run_ms(1500);
   ASSERT_TRUE(has(one, first));
@@ -468,12 +471,7 @@ TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
   using agent::Trouble;
   Node& node = make_node();
   const auto holder = take(node);
-  const auto refuse_puts = [](const Change& change) -> std::optional<Fate> {
-    for (const Step& step : change.then)
-      if (step.kind == Step::Kind::put) return Fate::no_leader;
-    return std::nullopt;
-  };
-  node.client().fate = refuse_puts;
+  node.client().fate = of_puts(Fate::no_leader);
   EXPECT_EQ(node.machine().trouble, Trouble::none);
   const auto waiter = node.machine().wait({"jobs", "other"});
   run_ms(5000);  // reads are answered
@@ -500,23 +498,16 @@ TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
 TEST_F(EngineTest, locks_that_a_store_refuses_ask_again_one_at_a_time_and_all_once_it_takes_changes) {
   constexpr int kLocks = 50;
   constexpr int kSeconds = 10;
-  Node& one = make_node();
-  Node& two = make_node();
-  std::vector<std::pair<LockName, FakeMachine::Id>> held;
+  const auto [one, two] = make_nodes();
+  Taken held;
   std::vector<FakeMachine::Id> waiters;
   for (int i = 0; i < kLocks; ++i) {
-    const LockName name{"jobs", std::to_string(i)};
+    const LockName name = numbered(i);
     held.emplace_back(name, one.machine().wait(name));
     run_ms(10);
     waiters.push_back(two.machine().wait(name));
   }
-  const auto refuse_puts = [](const Change& change) -> std::optional<Fate> {
-    for (const std::vector<Step>* steps : {&change.then, &change.otherwise})
-      for (const Step& step : *steps)
-        if (step.kind == Step::Kind::put) return Fate::no_leader;
-    return std::nullopt;
-  };
-  one.client().fate = two.client().fate = refuse_puts;
+  one.client().fate = two.client().fate = of_puts(Fate::no_leader);
   for (const auto& [name, program] : held) one.machine().release(name, program);
   run_ms(5000);
   std::uint64_t before_one = one.client().requests;
@@ -531,10 +522,7 @@ TEST_F(EngineTest, locks_that_a_store_refuses_ask_again_one_at_a_time_and_all_on
 
 TEST_F(EngineTest, one_that_only_tries_is_told_at_once_while_the_store_refuses_its_lock) {
   Node& node = make_node();
-  node.client().fate = [](const Change& change) -> std::optional<Fate> {
-    return change.then.empty() || change.then.front().kind != Step::Kind::put ? std::nullopt
-                                                                              : std::optional(Fate::no_leader);
-  };
+  node.client().fate = of_puts(Fate::no_leader);
   node.machine().wait(kLock);
   run_ms(5000);
   const auto tries = node.machine().try_once(kLock);
@@ -553,7 +541,7 @@ TEST_F(EngineTest, a_lock_that_alone_is_refused_is_in_nobodys_way) {
   run_ms(5000);
   const std::uint64_t before = node.client().requests;
   for (int i = 0; i < 20; ++i) {
-    const LockName name{"jobs", std::to_string(i)};
+    const LockName name = numbered(i);
     const auto program = node.machine().wait(name);
     run_ms(10);
     EXPECT_TRUE(has(node, program));
@@ -600,8 +588,7 @@ TEST_F(EngineTest, a_lock_that_a_late_request_has_left_is_given_back) {
 }
 
 TEST_F(EngineTest, a_release_that_arrives_late_takes_nothing_from_the_next_holder) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   const agent::Revision revision = store_.records().at(kLockKey).modified;
   next_change(one, Fate::late);
@@ -700,8 +687,7 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
 
 // It is given when the program has the lock, which is after the agent has asked for it.
 TEST_F(EngineTest, a_reason_is_told_at_the_store_as_soon_as_its_program_has_stayed) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   run_ms(2 * settings_.linger_ms + 50);
   const agent::Contender told = ask(two, agent::Query::Kind::holder)->document.contender;
@@ -711,8 +697,7 @@ TEST_F(EngineTest, a_reason_is_told_at_the_store_as_soon_as_its_program_has_stay
 
 // That is when somebody wants to know it.
 TEST_F(EngineTest, a_holder_is_described_also_while_another_machine_waits) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   const auto second = one.machine().wait(kLock);
   two.machine().wait(kLock);
@@ -765,9 +750,7 @@ std::uint64_t figure(const Reply& reply, const std::string& name) {
 TEST_F(EngineTest, the_status_of_an_idle_agent_tells_that_its_store_takes_no_changes) {
   Node& node = make_node();
   run_ms(10'000);
-  node.client().fate = [](const Change& change) -> std::optional<Fate> {
-    return change.then.front().kind == Step::Kind::put ? std::optional(Fate::no_leader) : std::nullopt;
-  };
+  node.client().fate = of_puts(Fate::no_leader);
   const auto full = ask(node, agent::Query::Kind::status);
   ASSERT_TRUE(full);
   EXPECT_FALSE(full->sentence.empty());
@@ -788,8 +771,7 @@ TEST_F(EngineTest, the_status_does_not_wait_for_a_store_that_is_silent) {
 }
 
 TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto before = *ask(one, agent::Query::Kind::status);
   const auto first = take(one);
   const auto second = two.machine().wait(kLock);
@@ -861,16 +843,13 @@ TEST_F(EngineTest, what_ended_a_session_is_told) {
   Node& four = make_node();
   store_.skip_to(1000);
   take(four);
-  four.client().fate = [](const Change& change) -> std::optional<Fate> {
-    return change.then.front().kind == Step::Kind::put ? std::optional(Fate::lost_request) : std::nullopt;
-  };
+  four.client().fate = of_puts(Fate::lost_request);
   store_.skip_to(500);
   EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store has gone back from revision 1001 to 50"));
 }
 
 TEST_F(EngineTest, a_dead_bell_is_warned_about_and_counts) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   two.client().hears = false;
   for (int i = 0; i < 30; ++i) {
     const auto first = one.machine().wait(kLock);
@@ -888,8 +867,7 @@ TEST_F(EngineTest, a_dead_bell_is_warned_about_and_counts) {
 }
 
 TEST_F(EngineTest, an_agent_that_drains_waits_for_holders_takes_no_new_lock_and_keeps_none) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const LockName idle{"jobs", "idle"};
   const auto soon_over = one.machine().wait(idle);
   run_ms(10);
@@ -938,8 +916,7 @@ TEST_F(EngineTest, an_agent_that_drains_while_it_adopts_a_lease_gives_no_held_lo
 }
 
 TEST_F(EngineTest, an_agent_that_drains_leaves_the_queues_in_which_it_waits) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   take(one);
   two.machine().wait(kLock);
   run_ms(50);
@@ -993,8 +970,7 @@ TEST_F(EngineTest, an_agent_that_cannot_reach_all_of_its_machine_leaves_the_leas
 // --- an agent after another ------------------------------------------------------------------------------------------
 
 TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_though_the_next_agent_was_not_told_of_it) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
   one.machine().unlisted = {kLock};
@@ -1018,8 +994,7 @@ TEST_F(EngineTest, a_lock_of_another_machine_that_an_earlier_agent_lets_stand_la
 }
 
 TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_cannot_tell_what_stands) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
   one.machine().is_restless = true;
@@ -1120,8 +1095,7 @@ TEST_F(EngineTest, an_agent_that_follows_another_asks_few_at_a_time_and_repeats_
 }
 
 TEST_F(EngineTest, an_agent_that_follows_another_looks_again_where_the_store_did_not_answer) {
-  Node& one = make_node();
-  Node& two = make_node();
+  const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
   one.start_agent();

@@ -17,6 +17,25 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+/// A change of a good history, and the error that the check must find.
+template <class Event>
+struct Planted {
+  const char* name;
+  std::function<void(std::vector<Event>&)> plant;
+  const char* error;
+};
+
+template <class Event>
+std::string name_of(const ::testing::TestParamInfo<Planted<Event>>& info) {
+  return info.param.name;
+}
+
+template <class Event>
+std::vector<Event> planted_in(std::vector<Event> events, const Planted<Event>& planted) {
+  planted.plant(events);
+  return events;
+}
+
 // --- sections -------------------------------------------------------------------------------------------
 
 std::uint64_t token(std::uint64_t revision, std::uint64_t count) { return (revision << 14) + count; }
@@ -29,13 +48,7 @@ std::vector<Section> good_sections() {
           {k, 1, 11, token(12, 1), 320, 500, 600}, {{"jobs", "other"}, 2, 22, token(6, 1), 90, 150, 550}};
 }
 
-struct PlantedSection {
-  const char* name;
-  std::function<void(std::vector<Section>&)> plant;
-  const char* error;
-};
-
-const PlantedSection kPlantedSections[] = {
+const Planted<Section> kPlantedSections[] = {
     {"one_that_begins_before_the_last_has_ended", [](auto& all) { all[1].from = 199; }, "two have a lock"},
     {"one_that_spans_two_others", [](auto& all) { all[0].until = 450; }, "two have a lock"},
     {"the_same_token_twice", [](auto& all) { all[1].token = all[0].token; }, "two have one token"},
@@ -48,16 +61,13 @@ const PlantedSection kPlantedSections[] = {
      "a token does not rise"},
 };
 
-class PlantedSections : public ::testing::TestWithParam<PlantedSection> {};
+class PlantedSections : public ::testing::TestWithParam<Planted<Section>> {};
 
 TEST_P(PlantedSections, is_found) {
-  std::vector<Section> sections = good_sections();
-  GetParam().plant(sections);
-  EXPECT_THAT(check_sections(sections), Contains(HasSubstr(GetParam().error)));
+  EXPECT_THAT(check_sections(planted_in(good_sections(), GetParam())), Contains(HasSubstr(GetParam().error)));
 }
 
-std::string name_of(const ::testing::TestParamInfo<PlantedSection>& info) { return info.param.name; }
-INSTANTIATE_TEST_SUITE_P(History, PlantedSections, ::testing::ValuesIn(kPlantedSections), name_of);
+INSTANTIATE_TEST_SUITE_P(History, PlantedSections, ::testing::ValuesIn(kPlantedSections), name_of<Section>);
 
 TEST(HistoryTest, of_locks_that_are_held_in_turn_is_good) { EXPECT_THAT(check_sections(good_sections()), IsEmpty()); }
 
@@ -68,13 +78,7 @@ std::vector<Update> good_updates() {
   return {{0, 1, 10, 20}, {1, 2, 15, 30}, {2, 3, 40, 60}, {2, 2, 50, 55}, {3, 4, 70, 80}, {4, 4, 85, 90}};
 }
 
-struct PlantedUpdate {
-  const char* name;
-  std::function<void(std::vector<Update>&)> plant;
-  const char* error;
-};
-
-const PlantedUpdate kPlantedUpdates[] = {
+const Planted<Update> kPlantedUpdates[] = {
     {"an_update_that_another_one_overwrote", [](auto& all) { all[2].read = 1; }, "updates that were lost: 1"},
     {"one_that_nothing_came_after",
      [](auto& all) {
@@ -94,16 +98,13 @@ const PlantedUpdate kPlantedUpdates[] = {
      "seen too late or too early"},
 };
 
-class PlantedUpdates : public ::testing::TestWithParam<PlantedUpdate> {};
+class PlantedUpdates : public ::testing::TestWithParam<Planted<Update>> {};
 
 TEST_P(PlantedUpdates, is_found) {
-  std::vector<Update> updates = good_updates();
-  GetParam().plant(updates);
-  EXPECT_THAT(check_updates(updates, 0, 4), Contains(HasSubstr(GetParam().error)));
+  EXPECT_THAT(check_updates(planted_in(good_updates(), GetParam()), 0, 4), Contains(HasSubstr(GetParam().error)));
 }
 
-std::string update_name(const ::testing::TestParamInfo<PlantedUpdate>& info) { return info.param.name; }
-INSTANTIATE_TEST_SUITE_P(History, PlantedUpdates, ::testing::ValuesIn(kPlantedUpdates), update_name);
+INSTANTIATE_TEST_SUITE_P(History, PlantedUpdates, ::testing::ValuesIn(kPlantedUpdates), name_of<Update>);
 
 TEST(HistoryTest, of_a_register_that_is_read_and_written_in_turn_is_good) {
   EXPECT_THAT(check_updates(good_updates(), 0, 4), IsEmpty());

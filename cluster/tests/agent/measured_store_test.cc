@@ -46,6 +46,11 @@ class MeasuredStoreTest : public ::testing::Test {
   void ask() {
     measured_.transact({}, [](const Answer&) {});
   }
+  /// Asks, and the store answers at once.
+  void answered(agent::Revision revision, Outcome outcome = Outcome::answered) {
+    ask();
+    store_.answer(store_.asked.size() - 1, revision, outcome);
+  }
 
   ScriptedStore store_;
   StoppedClock clock_;
@@ -55,45 +60,35 @@ class MeasuredStoreTest : public ::testing::Test {
 };
 
 TEST_F(MeasuredStoreTest, a_smaller_revision_than_before_the_request_was_sent_means_that_the_store_went_back) {
-  ask();
-  store_.answer(0, 100);
-  ask();
-  store_.answer(1, 99);
+  answered(100);
+  answered(99);
   EXPECT_THAT(back_, ElementsAre(Pair(100, 99)));
 }
 
 TEST_F(MeasuredStoreTest, answers_that_overtake_each_other_mean_nothing) {
   ask();
-  ask();
-  store_.answer(1, 100);
+  answered(100);
   store_.answer(0, 99);
-  ask();
-  store_.answer(2, 100);
+  answered(100);
   EXPECT_THAT(back_, IsEmpty());
 }
 
 TEST_F(MeasuredStoreTest, a_refusal_has_no_revision) {
-  ask();
-  store_.answer(0, 100);
-  ask();
-  store_.answer(1, 0, Outcome::refused);
-  ask();
-  store_.answer(2, 0, Outcome::unknown);
+  answered(100);
+  answered(0, Outcome::refused);
+  answered(0, Outcome::unknown);
   EXPECT_THAT(back_, IsEmpty());
 }
 
 TEST_F(MeasuredStoreTest, one_step_back_is_told_once_whatever_was_under_way) {
-  ask();
-  store_.answer(0, 100);
+  answered(100);
   ask();
   ask();
   store_.answer(1, 50);
   store_.answer(2, 51);
-  ask();
-  store_.answer(3, 52);
+  answered(52);
   EXPECT_THAT(back_, ElementsAre(Pair(100, 50)));
-  ask();
-  store_.answer(4, 51);
+  answered(51);
   EXPECT_THAT(back_, ElementsAre(Pair(100, 50), Pair(52, 51)));
 }
 
@@ -112,7 +107,7 @@ TEST_F(MeasuredStoreTest, a_refusal_of_changes_is_trouble_until_a_change_is_made
   using agent::Fault;
   using agent::Trouble;
   const agent::Change change{{}, {agent::Step::put("k", "v", 0)}, {}};
-  const auto answered = [this](const agent::Change& asked, Outcome outcome, Fault fault, bool guarded) {
+  const auto trouble_after = [this](const agent::Change& asked, Outcome outcome, Fault fault, bool guarded) {
     measured_.transact(asked, [](const Answer&) {});
     Answer answer;
     answer.outcome = outcome;
@@ -122,17 +117,17 @@ TEST_F(MeasuredStoreTest, a_refusal_of_changes_is_trouble_until_a_change_is_made
     store_.asked.back()(answer);
     return measured_.trouble();
   };
-  EXPECT_EQ(answered(change, Outcome::refused, Fault::no_space, false), Trouble::no_room);
+  EXPECT_EQ(trouble_after(change, Outcome::refused, Fault::no_space, false), Trouble::no_room);
   EXPECT_EQ(measured_.sentence(), "etcd says");
-  EXPECT_EQ(answered({}, Outcome::answered, Fault::none, true), Trouble::no_room);
-  EXPECT_EQ(answered(change, Outcome::answered, Fault::none, false), Trouble::no_room);
-  EXPECT_EQ(answered(change, Outcome::refused, Fault::no_lease, false), Trouble::no_room);
-  EXPECT_EQ(answered(change, Outcome::answered, Fault::none, true), Trouble::none);
+  EXPECT_EQ(trouble_after({}, Outcome::answered, Fault::none, true), Trouble::no_room);
+  EXPECT_EQ(trouble_after(change, Outcome::answered, Fault::none, false), Trouble::no_room);
+  EXPECT_EQ(trouble_after(change, Outcome::refused, Fault::no_lease, false), Trouble::no_room);
+  EXPECT_EQ(trouble_after(change, Outcome::answered, Fault::none, true), Trouble::none);
   EXPECT_EQ(measured_.sentence(), "");
-  EXPECT_EQ(answered(change, Outcome::refused, Fault::too_large, false), Trouble::none);
-  EXPECT_EQ(answered(change, Outcome::refused, Fault::denied, false), Trouble::denied);
-  EXPECT_EQ(answered(change, Outcome::unknown, Fault::none, false), Trouble::unanswered);
-  EXPECT_EQ(answered({}, Outcome::answered, Fault::none, true), Trouble::none);
+  EXPECT_EQ(trouble_after(change, Outcome::refused, Fault::too_large, false), Trouble::none);
+  EXPECT_EQ(trouble_after(change, Outcome::refused, Fault::denied, false), Trouble::denied);
+  EXPECT_EQ(trouble_after(change, Outcome::unknown, Fault::none, false), Trouble::unanswered);
+  EXPECT_EQ(trouble_after({}, Outcome::answered, Fault::none, true), Trouble::none);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include <random>
 
-#include "etcd/base64.h"
 #include "etcd/errors.h"
 
 namespace holdfast::etcd {

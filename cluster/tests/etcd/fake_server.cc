@@ -94,6 +94,11 @@ void FakeConnection::reset() {
   ::connect(fd_, &nobody, sizeof nobody);
 }
 
+void FakeConnection::stay_silent() {
+  std::unique_lock hold(server_.mutex_);
+  server_.end_.wait(hold, [this] { return server_.ending_; });
+}
+
 FakeServer::FakeServer(Handler handler) : handler_(std::move(handler)), listener_(bound_socket(port_)) {
   if (::listen(listener_, 64) != 0) give_up("listen");
   acceptor_ = std::thread([this] { accept_all(); });
@@ -124,11 +129,6 @@ int FakeServer::count(const std::string& path) {
       std::count_if(seen_.begin(), seen_.end(), [&](const FakeRequest& request) { return request.path == path; }));
 }
 
-void FakeServer::until_end() {
-  std::unique_lock hold(mutex_);
-  end_.wait(hold, [this] { return ending_; });
-}
-
 void FakeServer::accept_all() {
   for (;;) {
     const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -145,7 +145,7 @@ void FakeServer::accept_all() {
 }
 
 void FakeServer::serve(int fd) {
-  FakeConnection connection(fd);
+  FakeConnection connection(fd, *this);
   std::string buffer;
   for (int number = 1;; ++number) {
     std::size_t end;

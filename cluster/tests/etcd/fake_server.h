@@ -18,10 +18,12 @@ struct FakeRequest {
   int of_connection = 0;  // 1: the first over its connection
 };
 
+class FakeServer;
+
 /// One connection, seen from the server.
 class FakeConnection {
  public:
-  explicit FakeConnection(int fd) : fd_(fd) {}
+  FakeConnection(int fd, FakeServer& server) : fd_(fd), server_(server) {}
 
   void send(const std::string& bytes) const;
   /// A whole answer.
@@ -32,9 +34,12 @@ class FakeConnection {
   void end_stream() const { send("0\r\n\r\n"); }
   void close();
   void reset();
+  /// Returns when the server ends: for what is never answered.
+  void stay_silent();
 
  private:
   int fd_;
+  FakeServer& server_;
 };
 
 class FakeServer {
@@ -51,10 +56,10 @@ class FakeServer {
   /// Requests so far.
   std::vector<FakeRequest> seen();
   int count(const std::string& path);
-  /// Returns when the server ends: what a handler calls that never answers.
-  void until_end();
 
  private:
+  friend class FakeConnection;
+
   void accept_all();
   void serve(int fd);
 

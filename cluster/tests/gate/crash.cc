@@ -14,7 +14,6 @@
 
 #include "crash/stepper.h"
 #include "gate/cluster_lock.h"
-#include "lock/acquire.h"
 #include "lock/lock.h"
 #include "lock/lock_entry.h"
 #include "support/dict.h"

@@ -7,15 +7,18 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "dict/guard.h"
-#include "lock/acquire.h"
 #include "lock/lock.h"
 #include "lock/lock_entry.h"
-#include "lock/lock_look.h"
+#include "lock/lock_info.h"
 #include "support/dict_test.h"
 #include "support/others.h"
 #include "support/started.h"
@@ -27,6 +30,7 @@ namespace {
 
 constexpr std::uint64_t kLongMs = 60'000;
 constexpr double kLong = 60;  // seconds
+constexpr double kShort = 0.05;
 
 using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
@@ -46,7 +50,7 @@ struct BareWaiter {
 
 class StandingTest : public DictTest {
  protected:
-  StandingTest() : DictTest({.cluster = "main"}) {}
+  explicit StandingTest(const Options& options = {.cluster = "main"}) : DictTest(options) {}
 
   Session session() { return Session(dict.segment()); }
   void begin(std::uint16_t epoch, std::uint64_t ms = kLongMs) { begin_at(epoch, boottime_ms() + ms); }
@@ -330,15 +334,14 @@ TEST_F(StandingTest, an_agent_in_the_place_of_which_there_is_another_gives_nothi
 TEST_F(StandingTest, contenders_tell_the_agent_what_they_want) {
   begin(1);
   World& world = **World::current();
-  const OwnedParker parker(holdfast_parker_new());
-  const std::uint32_t agent = holdfast_waiter_open(parker.get());
-  session().attend(session().agent(), world.token(), agent);
-  reinterpret_cast<Parker*>(parker.get())->begin(agent, world.token());
+  BareWaiter agent;
+  session().attend(session().agent(), world.token(), agent.wait.waiter);
+  reinterpret_cast<Parker*>(agent.parker())->begin(agent.wait.waiter, world.token());
   std::array<std::uint64_t, kWants> hashes{};
   EXPECT_EQ(session().take_wants(hashes), 0U);
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
-  EXPECT_TRUE(sleep_until_woken(parker.get(), agent, kLong));
+  EXPECT_TRUE(agent.is_woken());
   ASSERT_EQ(session().take_wants(hashes), 1U);
   EXPECT_EQ(wanted_keys(dict.dictionary(), {hashes.data(), 1}), std::vector<std::string>{"k"});
   EXPECT_EQ(session().take_wants(hashes), 0U);
@@ -373,28 +376,21 @@ TEST_F(StandingTest, a_lock_without_numbers_left_is_not_withdrawn_from_its_holde
 }
 
 TEST_F(StandingTest, the_agent_wakes_those_that_watch_the_grant_that_it_ends) {
-  const auto watch = [&](holdfast_parker* parker, std::uint32_t waiter, std::uint64_t& grant) {
-    holdfast_wait wait{};
-    wait.parker = parker;
-    wait.waiter = waiter;
-    return holdfast_lock_watch(dict.handle, "k", 1, &wait, &grant);
-  };
   for (const bool withdraws : {true, false}) {
     const std::uint16_t epoch = withdraws ? 1 : 3;
     begin(epoch);
     ASSERT_EQ(stand("k", epoch, epoch), Code::ok);
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-    const OwnedParker parker(holdfast_parker_new());
-    const std::uint32_t waiter = holdfast_waiter_open(parker.get());
+    BareWaiter waiter;
     std::uint64_t grant = 0;
-    ASSERT_EQ(watch(parker.get(), waiter, grant), HOLDFAST_LOCKED);
+    ASSERT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &waiter.wait, &grant), HOLDFAST_LOCKED);
     Lease held = lease_of(lease);
     if (withdraws)
       ASSERT_EQ(withdraw(dict.dictionary(), "k", held), Code::ok);
     else
       ASSERT_EQ(stand("k", 4, 9), Code::ok);
-    EXPECT_TRUE(sleep_until_woken(parker.get(), waiter, kLong));
-    EXPECT_EQ(watch(parker.get(), waiter, grant), HOLDFAST_OK);
+    EXPECT_TRUE(waiter.is_woken());
+    EXPECT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &waiter.wait, &grant), HOLDFAST_OK);
   }
 }
 
@@ -419,7 +415,7 @@ TEST_F(StandingTest, an_observer_sees_no_holder_that_has_lost_the_lock) {
   HolderInfo holder;
   const auto holders = [&] {
     HolderCount count;
-    EXPECT_EQ(look_at_holders(dict.dictionary(), "k", {&holder, 1}, {}, count), Code::ok);
+    EXPECT_EQ(peek_holders(dict.dictionary(), "k", {&holder, 1}, {}, count), Code::ok);
     return count.holders;
   };
   hold();
@@ -575,17 +571,13 @@ TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
 }
 
 /// A dictionary of several parts that grow: another process makes them grow, which the agent has not touched since.
-class GrowingTest : public DictTest {
+class GrowingTest : public StandingTest {
  protected:
-  GrowingTest() : DictTest({.size = 8 << 20, .cluster = "main"}) {}
+  GrowingTest() : StandingTest({.size = 8 << 20, .cluster = "main"}) {}
 
   static constexpr int kValues = 12'000;
   static constexpr int kLocks = 50;
   static std::string key_of(int i) { return "k" + std::to_string(i); }
-  void begin() {
-    const Session session(dict.segment());
-    ASSERT_TRUE(session.begin(session.now(), 1, 100, boottime_ms() + kLongMs));
-  }
   int fill(std::size_t bytes) {
     for (int i = 0; i < kValues; ++i)
       if (const int code = dict.set("value" + std::to_string(i), std::string(bytes, 'x')); code != HOLDFAST_OK)
@@ -614,8 +606,8 @@ TEST_F(GrowingTest, all_that_stands_is_listed) {
     parent.hear();
     return 0;
   });
-  begin();
-  for (int i = 0; i < kLocks; ++i) ASSERT_EQ(stand(dict.dictionary(), key_of(i), 1, 7), Code::ok);
+  begin(1);
+  for (int i = 0; i < kLocks; ++i) ASSERT_EQ(stand(key_of(i), 1, 7), Code::ok);
   ASSERT_EQ(other.ask("grow"), "grown");
   const auto keys = standing_keys(dict.dictionary(), 1);
   ASSERT_TRUE(keys);
@@ -623,10 +615,10 @@ TEST_F(GrowingTest, all_that_stands_is_listed) {
 }
 
 TEST_F(GrowingTest, those_that_wait_are_seen) {
-  begin();
+  begin(1);
   std::array<holdfast_lease, kLocks> leases{};
   for (int i = 0; i < kLocks; ++i) {
-    ASSERT_EQ(stand(dict.dictionary(), key_of(i), 1, 7), Code::ok);
+    ASSERT_EQ(stand(key_of(i), 1, 7), Code::ok);
     ASSERT_EQ(dict.try_lock(key_of(i), 0, &leases.at(i)), HOLDFAST_OK);
   }
   Started other("waits", [this](Channel& parent) { return grow_and_wait(parent); });
@@ -645,7 +637,7 @@ TEST_F(GrowingTest, those_that_wait_are_seen) {
 TEST_F(GrowingTest, all_that_is_wanted_is_found) {
   fill(10);
   Started other("waits", [this](Channel& parent) { return grow_and_wait(parent); });
-  EXPECT_EQ(wanted_keys(dict.dictionary(), {}).size(), std::size_t{kLocks});
+  EXPECT_EQ(wanted().size(), std::size_t{kLocks});
 }
 
 TEST_F(GrowingTest, all_that_is_wanted_is_found_by_hints) {
@@ -814,6 +806,93 @@ TEST_F(StandingTest, a_dictionary_has_one_cluster_or_none) {
   for (const char* bad : {"", "a/b", ".", "a b", "\xff"})
     EXPECT_EQ(Dict(new_name(), {.cluster = bad}).status, HOLDFAST_INVALID);
   EXPECT_EQ(Dict(new_name(), {.cluster = std::string(64, 'x').c_str()}).status, HOLDFAST_INVALID);
+}
+
+// --- calls that wait, and such as only try ---
+
+class BlockingInClusterTest : public StandingTest {
+ protected:
+  void attend() { ASSERT_TRUE(session().attend(session().agent(), (**World::current()).token(), 1)); }
+  /// A call that does not wait, which the agent answers.
+  int try_beside(const std::function<Code()>& agent) {
+    std::atomic<int> code{-1};
+    std::thread thread([&] { code = lock(0); });
+    EXPECT_TRUE(eventually([&] { return code != -1 || is_tried_for(); }));
+    EXPECT_EQ(agent(), Code::ok);
+    thread.join();
+    return code;
+  }
+  int lock(double timeout) { return holdfast_lock(dict.handle, "k", 1, timeout, 0, &lease); }
+  bool is_wanted() { return wanted() == std::vector<std::string>{"k"}; }
+  bool is_tried_for() {
+    LockState state;
+    return state_of_lock(dict.dictionary(), "k", state) == Code::ok && state.tried_for;
+  }
+};
+
+TEST_F(BlockingInClusterTest, a_wait_lasts_until_the_agent_has_got_the_lock) {
+  begin(1);
+  std::atomic<int> code{-1};
+  std::thread thread([&] { code = lock(INFINITY); });
+  EXPECT_TRUE(eventually([&] { return is_wanted(); }));
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  thread.join();
+  EXPECT_EQ(code, HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+}
+
+TEST_F(BlockingInClusterTest, a_wait_in_vain_says_that_the_store_is_out_of_reach_and_why) {
+  begin(1);
+  EXPECT_EQ(lock(kShort), HOLDFAST_UNAVAILABLE);
+  EXPECT_NE(std::string(holdfast_error()).find("no agent of the cluster \"main\""), std::string::npos)
+      << holdfast_error();
+  EXPECT_FALSE(is_wanted()) << "it has left the queue";
+}
+
+TEST_F(BlockingInClusterTest, a_wait_for_what_another_machine_keeps_is_locked) {
+  begin(1);
+  attend();
+  EXPECT_EQ(lock(kShort), HOLDFAST_LOCKED);
+}
+
+TEST_F(BlockingInClusterTest, a_wait_for_what_a_process_of_this_machine_holds_is_locked_whatever_the_store_is_like) {
+  begin(1);
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);
+  holdfast_lease held{};
+  ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
+  EXPECT_EQ(lock(kShort), HOLDFAST_LOCKED);
+  EXPECT_EQ(lock(0), HOLDFAST_LOCKED);
+}
+
+TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_asks_the_store_and_is_told_that_another_machine_has_the_lock) {
+  begin(1);
+  attend();
+  EXPECT_EQ(try_beside([&] { return refuse(dict.dictionary(), "k", Code::elsewhere); }), HOLDFAST_ELSEWHERE);
+}
+
+TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_gets_what_the_agent_gets_for_it) {
+  begin(1);
+  attend();
+  EXPECT_EQ(try_beside([&] { return stand("k", 1, 7); }), HOLDFAST_OK);
+}
+
+TEST_F(BlockingInClusterTest, a_store_that_does_not_answer_is_unavailable) {
+  begin(1);
+  attend();
+  const double start = now();
+  EXPECT_EQ(lock(0), HOLDFAST_UNAVAILABLE);
+  EXPECT_GE(now() - start, 1);
+  EXPECT_STREQ(holdfast_error(), "the agent of the cluster \"main\" has no answer from its store");
+}
+
+TEST_F(BlockingInClusterTest, without_a_session_a_call_that_does_not_wait_asks_nobody) {
+  EXPECT_EQ(lock(0), HOLDFAST_UNAVAILABLE);
+  EXPECT_FALSE(is_tried_for());
+}
+
+TEST_F(BlockingInClusterTest, there_are_no_permits) {
+  const holdfast_request read = HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK, .timeout = kLong, .want = 1);
+  EXPECT_EQ(holdfast_acquire(dict.handle, "k", 1, &read, &lease), HOLDFAST_UNSUPPORTED);
 }
 
 }  // namespace

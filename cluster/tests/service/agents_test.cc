@@ -267,27 +267,6 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock
   EXPECT_EQ(b.agent().wait(), 1);
 }
 
-TEST_F(AgentsTest, an_agent_that_ends_in_order_leaves_the_lease_to_the_next_one_while_a_lock_is_held) {
-  Peer a(etcd.url());
-  a.hold("k");
-  a.agent().signal(SIGTERM);
-  EXPECT_EQ(a.agent().wait(), 0);
-  EXPECT_EQ(a.ask("valid k"), "ok");
-  a.start_agent();
-  EXPECT_TRUE(eventually([&] { return a.ask("verify k").starts_with("code=yes"); }));
-  EXPECT_EQ(a.ask("valid k"), "ok");
-}
-
-TEST_F(AgentsTest, a_machine_that_ends_in_order_leaves_nothing_that_others_wait_for) {
-  Peer a(etcd.url(), 600);
-  Peer b(etcd.url(), 600);
-  a.hold("k");
-  ASSERT_EQ(a.ask("unlock k"), "ok");
-  a.agent().signal(SIGTERM);
-  EXPECT_EQ(a.agent().wait(), 0);
-  EXPECT_NE(b.lock("k"), 0U);
-}
-
 TEST_F(AgentsTest, a_lock_of_a_killed_process_goes_back_though_nobody_asks_for_it) {
   Machine a(etcd.url());
   a.start_agent();

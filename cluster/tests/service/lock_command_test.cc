@@ -286,18 +286,6 @@ TEST_F(LockCommandTest, a_dictionary_of_a_cluster_is_one_also_if_that_is_not_sai
   EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
 }
 
-// A crontab with -E 0 would leave out its job without a word.
-TEST_F(LockCommandTest, an_agent_that_does_not_answer_is_not_taken_for_a_lock_that_is_held) {
-  machine.start_agent();
-  Lock first(machine, {kJobs, "k", "--", "true"});
-  ASSERT_EQ(first.wait(), 0) << first.errors();
-  machine.agent().stop();
-  Lock waiting(machine, {"-w", "0.3", "-q", "-E", "0", kJobs, "free", "--", "true"});
-  EXPECT_EQ(waiting.wait(), 75);
-  EXPECT_THAT(waiting.errors(), HasSubstr("cannot lock \"free\": the agent did not answer within 0.5 s"));
-  machine.agent().signal(SIGCONT);
-}
-
 TEST_F(LockCommandTest, an_agent_that_it_has_started_in_vain_does_not_stay_and_is_heard) {
   std::ofstream(config) << R"({"endpoints": ["http://127.0.0.1:1"]})";
   for (const std::string how : {"-n", "-w2"}) {
@@ -306,15 +294,6 @@ TEST_F(LockCommandTest, an_agent_that_it_has_started_in_vain_does_not_stay_and_i
     EXPECT_THAT(vain.errors(), HasSubstr("Connection refused"));
     EXPECT_TRUE(eventually([&] { return agent_pid() == 0; }));
   }
-}
-
-TEST_F(LockCommandTest, a_lock_that_is_lost_with_its_session_is_not_said_to_be_taken_by_a_process) {
-  machine.start_agent();
-  Lock holding(machine, {"k", "--", "sh", "-c", "touch '" + began + "'; exec sleep 600"});
-  ASSERT_TRUE(eventually([&] { return exists(began); })) << holding.errors();
-  end_lease();
-  EXPECT_EQ(holding.wait(), 76);
-  EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
 }
 
 }  // namespace

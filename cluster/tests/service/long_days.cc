@@ -266,31 +266,22 @@ class Soak {
     Workers& workers = fleet_->workers();
     const int machine = below(random_, static_cast<int>(fleet_->size()));
     Proxy& proxy = *proxies_[static_cast<std::size_t>(machine)];
-    switch (below(random_, 10)) {
-      case 0:
-        return proxy.hold();
-      case 1:
-        return proxy.cut();
-      case 2:
-        return proxy.hold_answers();
-      case 3:
-        return proxy.delay(100 + below(random_, 500));
-      case 4:
-        return proxy.repeat();
-      case 5:
-        return proxy.reset();
-      case 6: {
-        const std::size_t dead = workers.kill_inside();
-        return workers.start_again(dead, (*fleet_)[static_cast<std::size_t>(workers.machine_of(dead))]);
-      }
-      case 7:
-        return restart_agent(machine);
-      case 8:
-        return hang();
-      default:
-        etcd_.kill();
-        etcd_.start();
-    }
+    const std::function<void()> troubles[] = {
+        [&] { proxy.hold(); },
+        [&] { proxy.cut(); },
+        [&] { proxy.hold_answers(); },
+        [&] { proxy.delay(100 + below(random_, 500)); },
+        [&] { proxy.repeat(); },
+        [&] { proxy.reset(); },
+        [&] {
+          const std::size_t dead = workers.kill_inside();
+          workers.start_again(dead, (*fleet_)[static_cast<std::size_t>(workers.machine_of(dead))]);
+        },
+        [&] { restart_agent(machine); },
+        [&] { hang(); },
+        [&] { etcd_.kill(), etcd_.start(); },
+    };
+    troubles[below(random_, static_cast<int>(std::size(troubles)))]();
   }
 
   void restart_agent(int machine) {

@@ -92,15 +92,22 @@ class SharedMachineTest : public DictTest {
     session.lose(static_cast<std::uint16_t>(epoch));
     ASSERT_TRUE(session.begin(session.now(), static_cast<std::uint16_t>(epoch + 1), 101, in_a_minute()));
   }
+  static SessionWord session_in(Dict& one) { return holdfast::Session(one.segment()).now(); }
   bool stands() {
     LockState state;
     EXPECT_EQ(state_of_lock(dict.dictionary(), name.key, state), Code::ok);
     return state.stands;
   }
-  static std::unique_ptr<Dict> another(const std::string& its_name) {
+  /// It is removed at the end, if it is still there.
+  std::unique_ptr<Dict> another(const std::string& its_name) {
     auto made = std::make_unique<Dict>(its_name, Options{.cluster = "main"});
     EXPECT_EQ(made->status, HOLDFAST_OK);
+    others.push_back(its_name);
     return made;
+  }
+  void TearDown() override {
+    for (const std::string& one : others) holdfast_remove(one.data(), one.size());
+    DictTest::TearDown();
   }
   static void remove(const std::string& its_name) {
     EXPECT_EQ(holdfast_remove(its_name.data(), its_name.size()), HOLDFAST_OK);
@@ -114,6 +121,7 @@ class SharedMachineTest : public DictTest {
   std::string path_of(const std::string& its_name) const { return directory / (its_name + ".dict"); }
 
   const LockName name;
+  std::vector<std::string> others;
   std::unique_ptr<SharedMachine> machine;
   agent::Epoch epoch = 0;
   holdfast_lease lease{};
@@ -145,8 +153,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_made_anew_before_an_answer_of_the
   EXPECT_TRUE(machine->renew(before.deadline, before.deadline + 1));
   machine->turn();
   EXPECT_FALSE(machine->session().lost);
-  EXPECT_EQ(holdfast::Session(made->segment()).now().epoch(), epoch);
-  remove(other);
+  EXPECT_EQ(session_in(*made).epoch(), epoch);
 }
 
 TEST_F(SharedMachineTest, a_dictionary_that_could_be_opened_late_only_takes_part_though_it_names_a_dead_agent) {
@@ -184,7 +191,6 @@ TEST_F(SharedMachineTest, a_new_dictionary_is_found_though_the_kernel_does_not_w
     const auto made = another(other);
     EXPECT_EQ(agent.ask(other), "granted");
     EXPECT_EQ(agent.wait(), 0);
-    remove(other);
   }
 }
 
@@ -199,16 +205,15 @@ TEST_F(SharedMachineTest, a_new_dictionary_does_not_end_the_session_that_the_nex
   const agent::Session found = machine->session();
   EXPECT_FALSE(found.lost);
   EXPECT_EQ(found.epoch, epoch);
-  EXPECT_EQ(holdfast::Session(made->segment()).now().epoch(), epoch);
+  EXPECT_EQ(session_in(*made).epoch(), epoch);
   EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 1));
-  remove(first);
 }
 
 TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_renewed_in_all_by_the_next_agent) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  const SessionWord word = holdfast::Session(made->segment()).now();
+  const SessionWord word = session_in(*made);
   ASSERT_TRUE(holdfast::Session(made->segment()).renew(word, word.deadline_ms() + 1000));
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   const agent::Session found = machine->session();
@@ -216,15 +221,14 @@ TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_
   EXPECT_EQ(found.deadline, static_cast<agent::Milliseconds>(word.deadline_ms()));
   EXPECT_TRUE(machine->renew(found.deadline, found.deadline + 500));
   EXPECT_EQ(machine->session().deadline, found.deadline + 500);
-  EXPECT_EQ(holdfast::Session(made->segment()).now().deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
-  remove(other);
+  EXPECT_EQ(session_in(*made).deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
 }
 
 TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_go_while_the_lease_is_renewed) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
-  const SessionWord word = holdfast::Session(dict.segment()).now();
+  const SessionWord word = session_in(dict);
   ASSERT_TRUE(holdfast::Session(dict.segment()).renew(word, word.deadline_ms() + 1000));
   const agent::Session seen = machine->session();
   remove(other);
@@ -242,8 +246,7 @@ TEST_F(SharedMachineTest, a_session_that_has_begun_in_some_dictionaries_only_beg
   EXPECT_FALSE(found.lost);
   EXPECT_EQ(found.epoch, epoch + 1);
   EXPECT_EQ(found.lease, 101);
-  EXPECT_EQ(holdfast::Session(dict.segment()).now().epoch(), epoch + 1);
-  remove(other);
+  EXPECT_EQ(session_in(dict).epoch(), epoch + 1);
 }
 
 TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_is_there) {
@@ -253,9 +256,8 @@ TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_i
   begin_next_in(*made);
   EXPECT_TRUE(machine->session().lost);
   machine->lose();
-  EXPECT_TRUE(holdfast::Session(made->segment()).now().lost());
-  EXPECT_TRUE(holdfast::Session(dict.segment()).now().lost());
-  remove(other);
+  EXPECT_TRUE(session_in(*made).lost());
+  EXPECT_TRUE(session_in(dict).lost());
 }
 
 // Else another machine could get what a program here has.
@@ -264,7 +266,7 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
   const auto made = another(other);
   begin();
   holdfast::Session(dict.segment()).lose(static_cast<std::uint16_t>(epoch));
-  ASSERT_FALSE(holdfast::Session(made->segment()).now().lost());
+  ASSERT_FALSE(session_in(*made).lost());
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   RevokingStore store;
   const RealClock clock;
@@ -272,11 +274,10 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
   const agent::Settings settings;
   agent::Keeper keeper(store, *machine, clock, keys, settings, {});
   keeper.start();
-  EXPECT_TRUE(holdfast::Session(made->segment()).now().lost());
+  EXPECT_TRUE(session_in(*made).lost());
   EXPECT_TRUE(store.revoked.empty());
   keeper.step();
   EXPECT_EQ(store.revoked, std::vector<agent::LeaseId>{100});
-  remove(other);
 }
 
 // --- a dictionary that the next agent cannot open --------------------------------------------------------------------
@@ -407,7 +408,6 @@ TEST_F(SharedMachineTest, of_two_agents_the_later_one_is_left_whichever_comes_fi
   EXPECT_TRUE(machine->superseded());
   EXPECT_EQ(later.ask("turn"), "acts");
   EXPECT_EQ(machine->begin_epoch(101, in_a_minute()), 0U);
-  remove(other);
 }
 
 TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is_left) {
@@ -507,8 +507,7 @@ TEST_F(SharedMachineTest, an_agent_knows_whether_another_one_that_has_taken_its_
 // Rarely, without the look at those of the same turn: once or twice in 300 rounds.
 TEST_F(SharedMachineTest, of_two_agents_that_start_at_once_one_is_left) {
   constexpr int kDictionaries = 150;
-  std::vector<std::string> names;
-  for (int i = 0; i < kDictionaries; ++i) another(names.emplace_back(new_name()));
+  for (int i = 0; i < kDictionaries; ++i) another(new_name());
   for (const double end = now() + 4; now() < end;) {
     const auto body = [](Channel& parent) {
       World& world = **World::current();
@@ -531,7 +530,6 @@ TEST_F(SharedMachineTest, of_two_agents_that_start_at_once_one_is_left) {
     const bool first_acts = one.ask("turn") == "acts";
     ASSERT_NE(two.ask("turn") == "acts", first_acts);
   }
-  for (const std::string& its_name : names) remove(its_name);
 }
 
 // --- processes that are stopped inside a dictionary -----------------------------------------------------------------

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "etcd/base64.h"
 #include "etcd/etcd_server.h"
+#include "etcd/json.h"
 #include "etcd/proxy.h"
 #include "service/machine.h"
 

@@ -1,29 +1,301 @@
--- What all modules share of ffi/, as one table: the library `C`, its constants and errors, scratch memory, and the
--- checks of arguments.
+-- What all modules share: the library `C`, its constants, its errors in words, the checks of arguments, and scratch
+-- memory for the results of calls.
 
-local errors = require "resty.holdfast.ffi.errors"
+local ffi = require "ffi"
 local library = require "resty.holdfast.ffi.library"
 
-local _M = {}
+local C = library.C
+local band = require("bit").band
+local ffi_cast, ffi_new, ffi_str = ffi.cast, ffi.new, ffi.string
+local error, format = error, string.format
+local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends
+local pairs, pcall, require, tonumber, tostring, type = pairs, pcall, require, tonumber, tostring, type
 
-for _, part in ipairs {
-    require("resty.holdfast.ffi.header").constants, library, errors, require "resty.holdfast.ffi.scratch",
-    require "resty.holdfast.ffi.arguments",
-} do
-    for name, value in pairs(part) do
-        _M[name] = value
-    end
+local INFINITY = math.huge
+
+local _M = { C = C, path = library.path, version = library.version }
+
+for name, value in pairs(require("resty.holdfast.ffi.header").constants) do
+    _M[name] = value
 end
+
+local KEY_MAX, OK = _M.KEY_MAX, _M.OK
 
 
 -- Keeps the process alive when a dictionary's file is cut short: holdfast_guard_sigbus in holdfast.h. For hosts that
 -- want it, as nginx in init_by_lua; `holdfast run` has it. True, or nil and a sentence.
 function _M.guard_sigbus()
-    local code = library.C.holdfast_guard_sigbus()
-    if code ~= _M.OK then
-        return nil, errors.sentence(code)
+    local code = C.holdfast_guard_sigbus()
+    if code ~= OK then
+        return nil, _M.sentence(code)
     end
     return true
+end
+
+
+-- --- errors ---
+
+-- The sentence of the call that just failed.
+local function sentence(code)
+    local text = ffi_str(C.holdfast_error())
+    if text == "" then
+        return ffi_str(C.holdfast_code_text(code))
+    end
+    return text
+end
+_M.sentence = sentence
+
+
+-- Strings that callers compare. For a value that can never fit ngx.shared says "no memory", too.
+local TEXTS = {
+    [_M.NOT_FOUND] = "not found",
+    [_M.EXISTS] = "exists",
+    [_M.NO_MEMORY] = "no memory",
+    [_M.TIMEOUT] = "timeout",
+    [_M.NOT_A_NUMBER] = "not a number",
+    [_M.NOT_OWNER] = "not owner",
+    [_M.TOO_LARGE] = "no memory",
+    [_M.REMOVED] = "dictionary not found",
+    [_M.NOT_A_LIST] = "value not a list",
+    [_M.IS_A_LIST] = "value is a list",
+    [_M.DIFFERS] = "value differs",
+    [_M.DEADLOCK] = "deadlock",
+    [_M.UNAVAILABLE] = "unavailable",
+    [_M.UNSUPPORTED] = "not supported in a cluster dictionary",
+}
+
+
+-- What a call on a key reports for a code.
+function _M.reason(code)
+    return TEXTS[code] or sentence(code)
+end
+
+
+-- The value, after a call that succeeded; otherwise nil and the reason.
+function _M.answer(code, value)
+    if code == OK then
+        return value
+    end
+    return nil, TEXTS[code] or sentence(code)
+end
+
+
+-- The results of a method that has taken nothing: nil, the reason, and after a deadlock its keys.
+function _M.refused(err, keys)
+    if keys then
+        return nil, err, keys
+    end
+    return nil, err
+end
+
+
+-- --- checks of keys and times, and how messages name unacceptable values ---
+
+-- Whether this is a finite number of seconds, 0 or more.
+function _M.is_duration(seconds)
+    return type(seconds) == "number" and seconds >= 0 and seconds < INFINITY
+end
+
+
+-- The same, or math.huge.
+function _M.is_time(seconds)
+    return type(seconds) == "number" and seconds >= 0
+end
+
+
+local function escape(bytes)
+    return (bytes:gsub(".", function (byte) return format("\\x%02X", byte:byte()) end))
+end
+
+
+-- A text for messages and logs: control characters, also those of UTF-8, as \xXX.
+local function printable(text)
+    return (text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape))
+end
+_M.printable = printable
+
+
+-- The same in quotes.
+local function quote(text)
+    return '"' .. printable(text) .. '"'
+end
+_M.quote = quote
+
+
+-- How an error message names an unacceptable value.
+function _M.describe(given)
+    if type(given) == "number" then
+        return tostring(given)
+    end
+    if type(given) == "string" then
+        return quote(given)
+    end
+    return type(given)
+end
+
+
+-- Raises for a time that is none. `name`: the argument of the method. `level`: of the line to blame, as for error().
+function _M.check_time(seconds, name, method, level)
+    if not _M.is_time(seconds) then
+        error("bad " .. name .. " to " .. method .. ": a number, 0 or more, expected, got " .. _M.describe(seconds),
+              level + 1)
+    end
+end
+
+
+-- Converts numbers, booleans, cdata numbers and objects with __tostring. tostring of anything else is an address, which
+-- means nothing to another process.
+local function convert_key(key)
+    local kind = type(key)
+    if kind == "number" or kind == "boolean" then
+        return tostring(key)
+    end
+    if kind == "cdata" then
+        return tonumber(key) and tostring(key)
+    end
+    local metatable = getmetatable(key)
+    local text = type(metatable) == "table" and metatable.__tostring and tostring(key)
+    return type(text) == "string" and text
+end
+
+
+-- The key as a string of acceptable length; nil and the reason for anything else.
+function _M.key_string(key)
+    if type(key) ~= "string" then
+        if key == nil then
+            return nil, "nil key"
+        end
+        key = convert_key(key)
+        if not key then
+            return nil, "bad key type"
+        end
+    end
+    local length = #key
+    if length == 0 then
+        return nil, "empty key"
+    end
+    if length > KEY_MAX then
+        return nil, "key too long"
+    end
+    return key
+end
+
+
+-- --- scratch memory ---
+
+-- A table with room for so many elements: one that grows is copied again and again. Every LuaJIT of today can make it.
+local has_new, new_table = pcall(require, "table.new")
+if not has_new then
+    function new_table()
+        return {}
+    end
+end
+
+-- A frame takes the results of one call. A finaliser may run wherever Lua allocates, also between a call and the
+-- reading of its results, and may make calls: those have their own frames. There are more frames than can be in use at
+-- once: two of a call that makes a table, two of a finaliser in it, and two of a hook in each. They are used in turns,
+-- so an error between `enter` and `leave`, for want of stack or memory, costs none.
+local FRAMES = 8
+
+local frames = {}
+-- The values and integers of all frames, in one piece each: a call that needs only one finds it without a look into a
+-- table.
+local values = ffi_new("holdfast_value[?]", FRAMES)
+local integers = ffi_new("int[?]", FRAMES)
+-- How many are in use: an integer of C, as a number of Lua takes a division for the remainder.
+local depth = ffi_new("int[1]")
+
+local BUFFER_SIZE = 4096
+
+-- Signed, as Lua computes with such integers; keys are shorter than 2 ^ 16.
+local lengths_type = ffi.typeof("const int32_t *")
+
+
+-- Out-parameters, and a value with a buffer that grows to the longest value read, and stays.
+local function make_frame(number)
+    local frame = {
+        int = integers + number,
+        double = ffi_new("double[1]"),
+        count = ffi_new("uint32_t[1]"),
+        count2 = ffi_new("uint32_t[1]"),
+        value = values[number],
+        buffer = ffi_new("char[?]", BUFFER_SIZE),
+    }
+    frame.value.data = frame.buffer
+    frame.value.capacity = BUFFER_SIZE
+    frames[number] = frame
+    return frame
+end
+
+
+-- Begins to use a frame. Each enter has its leave.
+function _M.enter()
+    local number = band(depth[0] + 1, FRAMES - 1)
+    depth[0] = number
+    return frames[number] or make_frame(number)
+end
+
+
+-- The same for a call that needs only the value, which has no buffer before the first grow(current()).
+function _M.enter_value()
+    local number = band(depth[0] + 1, FRAMES - 1)
+    depth[0] = number
+    return values + number
+end
+
+
+-- The same for a call that needs only the integer.
+function _M.enter_int()
+    local number = band(depth[0] + 1, FRAMES - 1)
+    depth[0] = number
+    return integers + number
+end
+
+
+-- The frame that was entered last.
+function _M.current()
+    local number = depth[0]
+    return frames[number] or make_frame(number)
+end
+
+
+function _M.leave()
+    depth[0] = band(depth[0] - 1, FRAMES - 1)
+end
+
+
+-- Leaves the frame: the number that a call wrote to `out`; nil and the reason if the call failed.
+function _M.leave_with(out, code)
+    local number = out[0]
+    _M.leave()
+    return _M.answer(code, number)
+end
+
+
+-- The keys in the frame, packed as "length, bytes, length, bytes, ...".
+function _M.unpack_keys(frame)
+    local count = frame.count[0]
+    local keys = new_table(count, 0)
+    local packed = frame.value.data
+    for i = 1, count do
+        local length = ffi_cast(lengths_type, packed)[0]
+        keys[i] = ffi_str(packed + 4, length)
+        packed = packed + 4 + length
+    end
+    return keys
+end
+
+
+-- Makes room for a value that did not fit.
+function _M.grow(frame)
+    local value = frame.value
+    local size, capacity = tonumber(value.size), tonumber(value.capacity)
+    while capacity < size do
+        capacity = capacity * 2
+    end
+    frame.buffer = ffi_new("char[?]", capacity)
+    value.data = frame.buffer
+    value.capacity = capacity
 end
 
 

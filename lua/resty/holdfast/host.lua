@@ -19,6 +19,7 @@ local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
+local program = require "resty.holdfast.program"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local error, ipairs, loaded, min, pcall = error, ipairs, package.loaded, math.min, pcall
@@ -26,7 +27,15 @@ local rawget, require, tostring, type = rawget, require, tostring, type
 
 local _M = {}
 
-local in_nginx = require("resty.holdfast.host.nginx_here").is_nginx
+local in_nginx = program.is_nginx
+local nginx = in_nginx and require "resty.holdfast.host.nginx"
+
+-- The host of a task's code. The scheduler does not run in nginx.
+local function of_scheduler()
+    local scheduler = require "resty.holdfast.scheduler"
+    return { name = "scheduler", is_yieldable = scheduler.is_yieldable, now = scheduler.now, sleep = scheduler.sleep,
+             wait = scheduler.wait }
+end
 
 -- A thread of Neovim has no vim.wait(): there the thread waits.
 local vim = rawget(_G, "vim")
@@ -37,9 +46,9 @@ local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and
 -- cqueues know their coroutines, and only the scheduler knows a task that runs inside a coroutine of cqueues. For the
 -- others any coroutine may be theirs.
 local DETECTED = {
-    { host = in_nginx and require "resty.holdfast.host.nginx_sleep" },
-    { host = in_nginx and require "resty.holdfast.host.nginx" },
-    { host = not in_nginx and require "resty.holdfast.host.scheduler" },  -- does not run in nginx
+    { host = nginx and nginx.new_sleeping_host(ngx.sleep) },
+    { host = nginx },
+    { host = not in_nginx and of_scheduler() },
     { library = "cqueues", adapter = "resty.holdfast.host.cqueues" },
     { library = "copas", adapter = "resty.holdfast.host.copas" },
     { host = in_neovim and require "resty.holdfast.host.neovim" },
@@ -47,8 +56,7 @@ local DETECTED = {
     { host = none },
 }
 
--- How often a host without wait, and without a descriptor, looks for wake-ups.
-local LOOK_EVERY = 0.005
+local POLL_EVERY = parker.POLL_EVERY
 
 local explicit
 
@@ -166,7 +174,7 @@ local function wait_of(host)
         if fd then
             host.wait_fd(fd, seconds)
         else
-            host.sleep(min(seconds, LOOK_EVERY))
+            host.sleep(min(seconds, POLL_EVERY))
         end
     end)
 end

@@ -4,7 +4,7 @@
 -- In other states modules are loaded at once, so that a later call reads no file: by then a file may be of another
 -- version, or the process may have no free descriptor.
 
-local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
+local is_nginx = require("resty.holdfast.program").is_nginx
 
 local error, ipairs, loaded, pairs, pcall = error, ipairs, package.loaded, pairs, pcall
 local require, type = require, type

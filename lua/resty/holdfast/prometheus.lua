@@ -2,7 +2,7 @@
 
 local core = require "resty.holdfast.core"
 local find_gate = require("resty.holdfast.dictionary.gate").find
-local lock_counts = require "resty.holdfast.lock.lock_counts"
+local lock_info = require "resty.holdfast.lock.lock_info"
 local shdict = require "resty.shdict"
 
 local describe = core.describe
@@ -18,7 +18,7 @@ local OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=u
 local KEYS_MAX = 64
 
 -- Seconds of computing that locks may be counted for: of one dictionary, and of all. Other tasks of the process wait.
-local PATIENCE, PATIENCE_FOR_ALL = 0.002, 0.005
+local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
 
 -- Seconds; an histogram of the library has many more buckets, and a program that scrapes it wants few.
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
@@ -135,10 +135,10 @@ end
 -- Nothing where they cannot all be counted, as while a process is stopped in the middle of a change, or where there are
 -- too many: no count is better than a wrong one. True: the others had left too little time.
 local function add_locks(families, name, dict, deadline)
-    local left = deadline - lock_counts.computed()
-    local found, err = lock_counts.count(dict[1], min(PATIENCE, left))
+    local left = deadline - lock_info.computed()
+    local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))
     if not found then
-        return err == "timeout" and left < PATIENCE
+        return err == "timeout" and left < TIME_LIMIT
     end
     for kind, count in pairs(found.held) do
         add(families, "holdfast_locks_held", { "dictionary", name, "kind", kind }, count)
@@ -196,7 +196,7 @@ local function collect(settings)
     local families = {}
     local unreadable = 0
     local world
-    local deadline = lock_counts.computed() + PATIENCE_FOR_ALL
+    local deadline = lock_info.computed() + TIME_LIMIT_FOR_ALL
     for _, name in ipairs(names) do
         local dict, why = shdict.find(name)
         local stats = dict and dict:stats()

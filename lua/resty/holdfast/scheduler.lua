@@ -5,18 +5,16 @@
 -- `stop_watchers`. The first event calls wake, which takes the task out of the timers; the task itself leaves the other
 -- lists when it runs again.
 
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
 local core = require "resty.holdfast.core"
-local descriptors = require "resty.holdfast.wait.descriptors"
 local join = require "resty.holdfast.tasks.join"
 local parker = require "resty.holdfast.wait.parker"
-local ready = require "resty.holdfast.tasks.run_queue"
+local queues = require "resty.holdfast.tasks.queues"
 local task_ids = require "resty.holdfast.tasks.task_ids"
-local timers = require "resty.holdfast.tasks.timers"
 local traceback = require "resty.holdfast.tasks.traceback"
 local worker = require "resty.holdfast.worker"
 
-local C, describe, is_duration = core.C, core.describe, core.is_duration
+local C, check_time, describe = core.C, core.check_time, core.describe
+local background_jobs, ready, timers = queues.background_jobs, queues.ready, queues.timers
 local add_timer, first_timer = timers.add, timers.first
 local remove_timer, take_first_timer = timers.remove, timers.take_first
 local co_create, co_isyieldable, co_resume = coroutine.create, coroutine.isyieldable, coroutine.resume
@@ -28,7 +26,7 @@ local for_seconds, forget, has_listeners = parker.for_seconds, parker.forget, pa
 local listen, park = parker.listen, parker.sleep
 local make_ready, none_ready, run_ready = ready.add, ready.is_empty, ready.run
 local next_job, run_jobs = background_jobs.next, background_jobs.run
-local no_descriptors, park_with_descriptors = descriptors.is_empty, descriptors.park
+local has_no_descriptors, park_with_descriptors = parker.has_no_descriptors, parker.sleep_with_descriptors
 
 local INFINITY = math.huge
 local MOST_VALUES = 7990  -- that a task takes or returns: unpack gives less than 8000
@@ -240,7 +238,7 @@ local function loop(is_over)
         is_stopping()
         local idle = idle_time()
         local listeners = has_listeners()
-        if not no_descriptors() then
+        if not has_no_descriptors() then
             park_with_descriptors(idle)
         elseif listeners or idle > 0 then
             if not listeners and none_ready() and not first_timer(deadlines) then
@@ -253,7 +251,7 @@ local function loop(is_over)
 end
 
 
--- The error may be a hook's: the task of the interrupted turn fails with it.
+-- The error may be a hook's: the task that it interrupted fails with it.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
     background_jobs.looping = false
@@ -274,19 +272,12 @@ local function all_ended()
 end
 
 
-local function check_seconds(seconds, name)
-    if not is_duration(seconds) and seconds ~= INFINITY then
-        error("bad seconds to " .. name .. ": a number, 0 or more, expected, got " .. describe(seconds), 3)
-    end
-end
-
-
 -- --- the module ----------------------------------------------------------------------------------------
 
 _M.now = now
 
 
--- A new task, which begins in the next turn of run().
+-- A new task, which begins in the next batch of run().
 function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: function expected, got " .. type(fn), 2)
@@ -297,8 +288,8 @@ function _M.spawn(fn, ...)
     end
     local task = setmetatable({
         task_id = new_task_id(), begun = false, co = co_create(fn), state = "ready",
-        -- Reserve their places: one field more than eight would double the room that a waiting task takes.
-        woken = nil, deadline = nil, timer_place = nil, timer_order = nil,
+        -- Reserve their positions: one field more than eight would double the room that a waiting task takes.
+        woken = nil, deadline = nil, timer_position = nil, timer_order = nil,
     }, Task)
     if count > 0 then
         task.arguments = { count = count, ... }
@@ -316,7 +307,7 @@ end
 
 
 function _M.sleep(seconds)
-    check_seconds(seconds, "sleep")
+    check_time(seconds, "seconds", "sleep", 2)
     local task = waiting_task()
     if not task then
         for_seconds(seconds, park)
@@ -340,7 +331,7 @@ local function check_descriptor(fd, mode)
     if type(fd) ~= "number" or fd < 0 or fd % 1 ~= 0 then
         error("bad descriptor to wait_fd: a whole number, 0 or more, expected, got " .. describe(fd), 3)
     end
-    local events = descriptors.EVENTS[mode]
+    local events = parker.EVENTS[mode]
     if not events then
         error('bad mode to wait_fd: "r" or "w" expected, got ' .. describe(mode), 3)
     end
@@ -352,7 +343,7 @@ local function answer(events)
     if events == 0 then
         return nil, "timeout"
     end
-    if descriptors.is_closed(events) then
+    if parker.is_closed(events) then
         return nil, "bad descriptor"
     end
     return true
@@ -365,20 +356,20 @@ function _M.wait_fd(fd, mode, timeout)
     if timeout == nil then
         timeout = INFINITY
     end
-    check_seconds(timeout, "wait_fd")
+    check_time(timeout, "seconds", "wait_fd", 2)
     local task = waiting_task()
     if not task then
-        return answer(descriptors.wait(fd, events, timeout))
+        return answer(parker.wait_for_descriptor(fd, events, timeout))
     end
-    local wait = descriptors.add(task, fd, events)
+    local wait = parker.add_descriptor(task, fd, events)
     suspend(task, now() + timeout, wait)
-    descriptors.remove(wait)
+    parker.remove_descriptor(wait)
     go_on(task)
     return answer(wait.events)
 end
 
 
--- Waits until the parker's waiter is woken, at most `seconds`. For host/scheduler.lua; the caller is a task.
+-- Waits until the parker's waiter is woken, at most `seconds`. For host.lua; the caller is a task.
 function _M.wait(waiter, seconds)
     local task = waiting_task()
     listen(waiter, task)
@@ -425,7 +416,7 @@ function _M.stopping(seconds)
     if seconds == nil or is_stopping() then
         return is_stopping()
     end
-    check_seconds(seconds, "stopping")
+    check_time(seconds, "seconds", "stopping", 2)
     local task = waiting_task()
     if not task then
         for_seconds(seconds, park, is_stopping)
@@ -471,7 +462,7 @@ join.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_on =
 
 
 -- nginx runs its own light threads; a loop inside one of them would stop the worker.
-if require("resty.holdfast.host.nginx_here").is_nginx then
+if require("resty.holdfast.program").is_nginx then
     for name, instead in pairs { spawn = "ngx.thread.spawn", run = "ngx.thread.wait", sleep = "ngx.sleep",
                                  stopping = "ngx.worker.exiting", wait_fd = "cosockets" } do
         _M[name] = function ()

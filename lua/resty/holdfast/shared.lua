@@ -1,7 +1,7 @@
 -- Puts dictionaries of holdfast into ngx.shared, for code that walks it (exporters, status pages). Manual:
 -- docs/resty.shdict.md.
 
-local nginx_zones = require "resty.holdfast.dictionary.nginx_zones"
+local keep_values = require("resty.holdfast.dictionary.registry").keep_values
 local quote = require("resty.holdfast.core").quote
 local shdict = require "resty.shdict"
 
@@ -18,13 +18,13 @@ local function install(zones, name)
     end
     zones[name] = dict
     if rawget(dict, 1) then  -- open, not in the master
-        nginx_zones.keep_values()
+        keep_values()
     end
     return true
 end
 
 
--- Installs the dictionaries of these names in ngx.shared, in place of zones of the same names; without a name all that
+-- Installs the dictionaries of these names in ngx.shared, instead of zones of the same names; without a name all that
 -- this Lua state has opened. true; nil and the reason at the first failure.
 function _M.install(...)
     local ngx = rawget(_G, "ngx")
@@ -33,8 +33,8 @@ function _M.install(...)
         return nil, "there is no ngx.shared here"
     end
     local count = select("#", ...)
-    for place = 1, count do
-        local name = select(place, ...)
+    for i = 1, count do
+        local name = select(i, ...)
         if type(name) ~= "string" then
             error("bad name to install: string expected, got " .. type(name), 2)
         end
@@ -46,7 +46,7 @@ function _M.install(...)
     if count == 0 then
         local name, dict = next(shdict.shared)
         if name then
-            nginx_zones.keep_values()
+            keep_values()
         end
         while name do
             zones[name] = dict

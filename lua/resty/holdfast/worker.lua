@@ -1,7 +1,7 @@
 -- The number of this worker of `holdfast run`, and whether it is asked to end. In any other process: worker 0 of 1,
 -- never asked.
 
-local getenv = require("resty.holdfast.ffi.environment").get
+local getenv = require("resty.holdfast.program").getenv
 
 local floor, preload, tonumber = math.floor, package.preload, tonumber
 

@@ -1,6 +1,6 @@
 -- What the completion of bash offers for the last word of a line, as a set.
 
-local command, world = require "spec.support" ("command", "world")
+local command, world = require "spec.support" ("command", "tools/world")
 
 local COMPLETION = "tools/share/holdfast.bash"
 

@@ -1,6 +1,6 @@
 -- `holdfast serve`, and requests to it.
 
-local command, shell, world = require "spec.support" ("command", "shell", "world")
+local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
 
 local _M = {}
 

@@ -33,7 +33,7 @@ std::string help_line(std::string_view name, std::string_view text) {
   return line + "\n";
 }
 
-Arguments::Arguments(const Subcommand& command) : command_(command) {
+Arguments::Arguments(const Subcommand& command, Words given) : command_(command), given_(std::move(given)) {
   options_.push_back({{"-h", "--help"}, nullptr, "Print this help and exit", {}, [this] { return help(); }});
 }
 
@@ -67,30 +67,34 @@ void Arguments::add_version(const char* names, const std::string& version) {
   options_.push_back({split_names(names), nullptr, "Print the version and exit", {}, shown});
 }
 
-void Arguments::expect_words(std::size_t least, std::size_t most, std::vector<const char*> names) {
-  least_ = least;
-  most_ = most;
-  names_ = std::move(names);
+std::string Arguments::read_number(const std::string& given, const Range& range, std::uint64_t& number) {
+  const auto read = inspect::whole_number_of(given);
+  number = read.value_or(0);
+  if (read && number >= range.least && number <= range.most) return {};
+  if (range.wrong != nullptr) return fmt::format(fmt::runtime(range.wrong), quote(given));
+  const bool is_open = range.most == std::numeric_limits<std::uint64_t>::max();
+  return fmt::format(
+      "bad {} {}: expected {}", range.what, quote(given),
+      is_open ? fmt::format("{} or more", range.least) : fmt::format("{} to {}", range.least, range.most));
 }
 
-std::optional<int> Arguments::parse(const Words& words) {
-  auto word = words.begin();
-  for (; word != words.end() && *word != "--"; ++word) {
-    if (is_option(*word)) {
-      if (const auto done = read_option(word, words.end())) return done;
-    } else if (passes_on_ == PassesOn::from_first_word) {
+void Arguments::parse(std::size_t least, std::size_t most, const std::vector<const char*>& names) {
+  auto word = given_.begin();
+  for (; word != given_.end() && *word != "--"; ++word) {
+    if (is_option(*word))
+      read_option(word);
+    else if (passes_on_ == PassesOn::from_first_word)
       break;
-    } else {
+    else
       words_.push_back(*word);
-    }
   }
-  has_dashes_ = word != words.end() && *word == "--";
+  has_dashes_ = word != given_.end() && *word == "--";
   if (has_dashes_) ++word;
   Words& rest = passes_on_ == PassesOn::nothing ? words_ : passed_on_;
-  rest.insert(rest.end(), word, words.end());
-  if (passes_on_ != PassesOn::nothing) return std::nullopt;
-  if (const std::string wrong = count_words(); !wrong.empty()) return refuse(wrong);
-  return std::nullopt;
+  rest.insert(rest.end(), word, given_.end());
+  if (passes_on_ != PassesOn::nothing) return;
+  if (words_.size() < least) refuse(fmt::format("no {} was given", names[words_.size()]));
+  if (words_.size() > most) refuse(fmt::format("unexpected {}", quote(words_[most])));
 }
 
 std::string Arguments::Option::name() const {
@@ -112,59 +116,48 @@ bool Arguments::is_option(const std::string& word) const {
   return passes_on_ != PassesOn::nothing || find(word) != nullptr || !inspect::number_of(word);
 }
 
-/// Moves `word` to the last that belongs to the option. Returns as parse() does.
-std::optional<int> Arguments::read_option(Word& word, Word end) const {
-  return word->starts_with("--") ? read_long(word, end) : read_short(word, end);
-}
+/// Moves `word` to the last that belongs to the option.
+void Arguments::read_option(Word& word) const { word->starts_with("--") ? read_long(word) : read_short(word); }
 
-std::optional<int> Arguments::read_long(Word& word, Word end) const {
+void Arguments::read_long(Word& word) const {
   const std::size_t equals = word->find('=');
   const std::string name = word->substr(0, equals);
   const Option* const option = find(name);
-  if (option == nullptr) return refuse_unknown(*word);
-  if (equals == std::string::npos) return option->type != nullptr ? read_next(*option, word, end) : take(*option, "");
+  if (option == nullptr) refuse_unknown(*word);
+  if (equals == std::string::npos) return option->type != nullptr ? read_next(*option, word) : take(*option, "");
   if (option->type != nullptr) return take(*option, word->substr(equals + 1));
-  return refuse(fmt::format("unexpected {}: {} takes no value", quote(*word), name));
+  refuse(fmt::format("unexpected {}: {} takes no value", quote(*word), name));
 }
 
-std::optional<int> Arguments::read_short(Word& word, Word end) const {
+void Arguments::read_short(Word& word) const {
   const std::string& letters = *word;
   for (std::size_t i = 1; i < letters.size(); ++i) {
     const Option* const option = find(std::string{'-', letters[i]});
-    if (option == nullptr) return refuse_unknown(letters);
+    if (option == nullptr) refuse_unknown(letters);
     const std::string rest = letters.substr(i + 1);
-    if (option->type != nullptr) return rest.empty() ? read_next(*option, word, end) : take(*option, rest);
-    if (const auto done = take(*option, "")) return done;
+    if (option->type != nullptr) return rest.empty() ? read_next(*option, word) : take(*option, rest);
+    take(*option, "");
   }
-  return std::nullopt;
 }
 
-std::optional<int> Arguments::read_next(const Option& option, Word& word, Word end) const {
-  if (word + 1 == end || *(word + 1) == "--")
-    return refuse(fmt::format("{}: no {} was given", option.name(), option.type));
-  return take(option, *++word);
+void Arguments::read_next(const Option& option, Word& word) const {
+  if (word + 1 == given_.end() || *(word + 1) == "--")
+    refuse(fmt::format("{}: no {} was given", option.name(), option.type));
+  take(option, *++word);
 }
 
-std::optional<int> Arguments::take(const Option& option, const std::string& value) const {
+void Arguments::take(const Option& option, const std::string& value) const {
   if (option.shown) {
     print(option.shown());
-    return exit_status::kYes;
+    throw Exit{exit_status::kYes};
   }
-  const std::string wrong = option.read(value);
-  if (!wrong.empty()) return refuse(fmt::format("{}: {}", option.name(), wrong));
-  return std::nullopt;
+  if (const std::string wrong = option.read(value); !wrong.empty()) refuse(fmt::format("{}: {}", option.name(), wrong));
 }
 
-int Arguments::refuse_unknown(const std::string& word) const {
+void Arguments::refuse_unknown(const std::string& word) const {
   std::string accepted;
   for (const Option& option : options_) accepted += (accepted.empty() ? "" : ", ") + option.name();
-  return refuse(fmt::format("unknown option {}; accepted: {}", quote(word), accepted));
-}
-
-std::string Arguments::count_words() const {
-  if (words_.size() < least_) return fmt::format("no {} was given", names_[words_.size()]);
-  if (words_.size() > most_) return fmt::format("unexpected {}", quote(words_[most_]));
-  return {};
+  refuse(fmt::format("unknown option {}; accepted: {}", quote(word), accepted));
 }
 
 std::string Arguments::full_name() const {
@@ -182,9 +175,9 @@ std::string Arguments::help() const {
   return fmt::format("{}\n{}\n", text, command_.footer);
 }
 
-int Arguments::refuse(const std::string& reason) const {
+void Arguments::refuse(const std::string& reason) const {
   say_as(command_.program, fmt::format("{}\nTry \"{} --help\".", reason, full_name()));
-  return command_.usage_status;
+  throw Exit{command_.usage_status};
 }
 
 }  // namespace holdfast::cli

@@ -9,8 +9,9 @@
 // "[a,b]" and "--flag=1" took more lines to undo than these rules take.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <optional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,8 @@ namespace holdfast::cli {
 
 class Arguments {
  public:
-  explicit Arguments(const Subcommand& command);
+  /// `given`: the words after the name of the command.
+  Arguments(const Subcommand& command, Words given);
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
@@ -31,20 +33,40 @@ class Arguments {
   using Read = std::function<std::string(const std::string&)>;
   void add_value(const char* names, const char* type, const char* text, Read read);
   void add_value(const char* names, const char* type, const char* text, std::string& value);
+  template <class Value>
+  void add_value(const char* names, const char* type, const char* text,
+                 std::string (*read)(const std::string& given, Value& to), Value& to) {
+    add_value(names, type, text, [read, &to](const std::string& given) { return read(given, to); });
+  }
+  /// What a number without sign and fraction may be.
+  struct Range {
+    const char* what = "number";
+    std::uint64_t least = 0;
+    std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    const char* wrong = nullptr;  // the sentence about another; null: made of these
+  };
+  template <class Number>
+  void add_number(const char* names, const char* type, const char* text, Number& to, Range range) {
+    add_value(names, type, text, [range, &to](const std::string& given) {
+      std::uint64_t number = 0;
+      std::string wrong = read_number(given, range, number);
+      if (wrong.empty()) to = static_cast<Number>(number);
+      return wrong;
+    });
+  }
   /// A FILE, which an empty path is not.
   void add_file(const char* names, const char* text, std::string& path);
   /// An option that prints the version and ends.
   void add_version(const char* names, const std::string& version);
 
-  /// Sets how many words there may be, and what they are called.
-  void expect_words(std::size_t least, std::size_t most, std::vector<const char*> names);
   /// Words that follow "--" are for another program.
   void pass_on_from_dashes() { passes_on_ = PassesOn::from_dashes; }
   /// The first word and all that follow are for another program; "--" may stand before them.
   void pass_on_from_first_word() { passes_on_ = PassesOn::from_first_word; }
 
-  /// Returns nothing if all is well. Else the exit status: help was printed, or what is wrong.
-  std::optional<int> parse(const Words& words);
+  /// Reads the command line. Ends the command where that asks for help or is wrong. `names`: of the words.
+  void parse(std::size_t least = 0, std::size_t most = 0, const std::vector<const char*>& names = {});
+  const Words& given() const noexcept { return given_; }
   const Words& words() const noexcept { return words_; }
   /// The word of that number; empty if it was not given.
   std::string word(std::size_t number) const { return number < words_.size() ? words_[number] : std::string(); }
@@ -52,8 +74,8 @@ class Arguments {
   /// Whether "--" was given.
   bool has_dashes() const noexcept { return has_dashes_; }
 
-  /// Says what is wrong, and where help is; returns the exit status.
-  int refuse(const std::string& reason) const;
+  /// Says what is wrong, and where help is; ends the command.
+  [[noreturn]] void refuse(const std::string& reason) const;
 
  private:
   enum class PassesOn { nothing, from_dashes, from_first_word };
@@ -69,22 +91,20 @@ class Arguments {
 
   const Option* find(std::string_view name) const;
   bool is_option(const std::string& word) const;
-  std::optional<int> read_option(Word& word, Word end) const;
-  std::optional<int> read_long(Word& word, Word end) const;
-  std::optional<int> read_short(Word& word, Word end) const;
-  std::optional<int> read_next(const Option& option, Word& word, Word end) const;
-  std::optional<int> take(const Option& option, const std::string& value) const;
-  int refuse_unknown(const std::string& word) const;
-  std::string count_words() const;
+  void read_option(Word& word) const;
+  void read_long(Word& word) const;
+  void read_short(Word& word) const;
+  void read_next(const Option& option, Word& word) const;
+  void take(const Option& option, const std::string& value) const;
+  [[noreturn]] void refuse_unknown(const std::string& word) const;
+  static std::string read_number(const std::string& given, const Range& range, std::uint64_t& number);
   std::string full_name() const;
   std::string help() const;
 
   const Subcommand& command_;
+  const Words given_;
   std::vector<Option> options_;
   PassesOn passes_on_ = PassesOn::nothing;
-  std::size_t least_ = 0;
-  std::size_t most_ = 0;
-  std::vector<const char*> names_;
   Words words_;
   Words passed_on_;
   bool has_dashes_ = false;

@@ -6,58 +6,75 @@
 #include <exception>
 
 #include "cli/arguments.h"
-#include "cli/message.h"
 #include "holdfast.h"
 
 namespace holdfast::cli {
 
 namespace {
 
-// As --help lists them.
+// As --help lists them. The name of one that belongs to a group has two words.
 const std::vector<const Subcommand*> kCommands{
-    &kRun, &kAgent, &kCluster, &kDel, &kDoctor, &kGet, &kIncr, &kKeys, &kLock, &kLocks,
-    &kLs,  &kPrune, &kRelease, &kRm,  &kServe,  &kSet, &kStat, &kTop,  &kTtl,
+    &kRun,
+#ifdef HOLDFAST_CLUSTER
+    &kAgent, &kCluster, &kClusterStatus, &kHolders, &kBreak, &kAcceptNewStore,
+#endif
+    &kDel,   &kDoctor,  &kGet,           &kIncr,    &kKeys,  &kLock,           &kLocks, &kLs, &kPrune, &kRelease, &kRm,
+    &kServe, &kSet,     &kStat,          &kTop,     &kTtl,
 };
+
+std::string list_of_commands() {
+  std::string text;
+  for (const Subcommand* command : kCommands)
+    if (std::string_view(command->name).find(' ') == std::string_view::npos)
+      text += help_line(command->name, command->summary);
+  return text;
+}
 
 std::string names_of_commands() {
   std::vector<std::string> names;
-  for (const Subcommand* command : kCommands) names.emplace_back(command->name);
+  for (const Subcommand* command : kCommands)
+    if (std::string_view(command->name).find(' ') == std::string_view::npos) names.emplace_back(command->name);
   std::sort(names.begin(), names.end());
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 int run_without_command(const Words& words) {
   const std::string footer =
-      "Commands:\n" + list_of(kCommands) + "\n\"holdfast COMMAND --help\" tells more about a command.";
+      "Commands:\n" + list_of_commands() + "\n\"holdfast COMMAND --help\" tells more about a command.";
   const Subcommand holdfast{
       "", "", "COMMAND ...", "Cross-process locks and a shared dictionary for LuaJIT.", footer.c_str(), nullptr};
-  Arguments arguments(holdfast);
+  Arguments arguments(holdfast, words);
   arguments.add_version("--version", holdfast_version());
   arguments.pass_on_from_first_word();
-  if (const auto done = arguments.parse(words)) return *done;
-  if (arguments.passed_on().empty()) return arguments.refuse("no command was given; accepted: " + names_of_commands());
-  return arguments.refuse(
+  arguments.parse();
+  if (arguments.passed_on().empty()) arguments.refuse("no command was given; accepted: " + names_of_commands());
+  arguments.refuse(
       fmt::format("unknown command \"{}\"; accepted: {}", arguments.passed_on().front(), names_of_commands()));
+}
+
+/// Null if no command has that name.
+const Subcommand* find(const std::string& name) {
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+                                  [&](const Subcommand* command) { return command->name == name; });
+  return found != kCommands.end() ? *found : nullptr;
+}
+
+int run(const Subcommand& command, Words given) {
+  Arguments arguments(command, std::move(given));
+  return command.run(arguments);
 }
 
 }  // namespace
 
-std::string list_of(const std::vector<const Subcommand*>& commands) {
-  std::string text;
-  for (const Subcommand* command : commands) {
-    const std::string_view name = command->name;
-    text += help_line(name.substr(name.rfind(' ') + 1), command->summary);
-  }
-  return text;
-}
-
 int run_command_line(const Words& words) try {
-  const auto is_named = [&](const Subcommand* command) { return !words.empty() && command->name == words.front(); };
-  const auto command = std::find_if(kCommands.begin(), kCommands.end(), is_named);
-  if (command == kCommands.end()) return run_without_command(words);
-  return (*command)->run({words.begin() + 1, words.end()});
+  if (words.size() > 1)
+    if (const Subcommand* const command = find(words[0] + " " + words[1]))
+      return run(*command, {words.begin() + 2, words.end()});
+  if (!words.empty() && words[0].find(' ') == std::string::npos)
+    if (const Subcommand* const command = find(words[0])) return run(*command, {words.begin() + 1, words.end()});
+  return run_without_command(words);
+} catch (const Exit& exit) {
+  return exit.status;
 } catch (const std::exception& error) {
   say("{}", error.what());
   return exit_status::kTrouble;

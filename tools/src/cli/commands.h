@@ -1,21 +1,17 @@
-// The commands. Each is one object in the file that implements it, with all texts of its help; it is declared here and
-// has its row in commands.cc. `holdfast --help`, its own --help and the completion of bash follow from that.
+// The commands. Each is one object at the end of the file that implements it, with all texts of its help; it is
+// declared here and has its row in commands.cc. `holdfast --help`, its own --help and the completion of bash follow
+// from that.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "cli/message.h"
 
 namespace holdfast::cli {
 
 using Words = std::vector<std::string>;
-
-/// As of grep: 1 is the answer no, 2 is trouble, a wrong command line included.
-namespace exit_status {
-inline constexpr int kYes = 0;
-inline constexpr int kNo = 1;
-inline constexpr int kTrouble = 2;
-}  // namespace exit_status
+class Arguments;
 
 struct Subcommand {
   const char* name;         // "ls", "cluster status"
@@ -23,8 +19,9 @@ struct Subcommand {
   const char* usage;        // what follows "holdfast ls [OPTIONS]"
   const char* description;  // a sentence
   const char* footer;       // what else there is to say
-  /// `words`: those after the name. The exit status.
-  int (*run)(const Words& words);
+  /// Says which options there are, reads the command line, and does what it says. Returns the exit status. What ends
+  /// it before (--help, a wrong command line, a world that cannot be looked at) throws Exit.
+  int (*run)(Arguments& arguments);
   int usage_status = exit_status::kTrouble;  // where the command line is wrong
   const char* program = "holdfast";          // that has it, as messages and the version name it
 };
@@ -48,8 +45,5 @@ extern const Subcommand kServe;                             // serve/serve_comma
 
 /// Runs `holdfast WORDS...`. The exit status.
 int run_command_line(const Words& words);
-
-/// "  status            Show whether ...": a line for each, as help has them.
-std::string list_of(const std::vector<const Subcommand*>& commands);
 
 }  // namespace holdfast::cli

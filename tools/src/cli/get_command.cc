@@ -10,49 +10,10 @@
 #include "cli/print_json.h"
 #include "inspect/packed.h"
 #include "inspect/text.h"
-#include "inspect/world.h"
 
 namespace holdfast::cli {
 
 namespace {
-
-int run_get(const Words& given);
-int run_keys(const Words& given);
-int run_ttl(const Words& given);
-
-}  // namespace
-
-const Subcommand kGet{"get",
-                      "Print the value of a key",
-                      "NAME KEY",
-                      "Prints the value of a key.",
-                      R"(A string is printed as it is, with a newline behind it; on a terminal, what is not printable
-as \xHH. A number is printed in full, a boolean as true or false; so is a key that is held as a
-lock.
-
-Exit status: 0; 1 there is no such key; 2 trouble.)",
-                      run_get};
-
-const Subcommand kKeys{"keys",
-                       "Print the keys of a dictionary",
-                       "NAME",
-                       "Prints the keys of a dictionary, in no order.",
-                       R"(What is not printable is printed as \xHH, and a backslash as \\. A key that exists all the
-while is printed once.)",
-                       run_keys};
-
-const Subcommand kTtl{"ttl",
-                      "Print or set a key's time to live",
-                      "NAME KEY [SECONDS]",
-                      "Prints how long a key lives yet, or sets it.",
-                      R"(Prints seconds, or "never". With SECONDS the key ends then, 0 for never.
-
-Exit status: 0; 1 there is no such key, or with SECONDS it is held as a lock; 2 trouble.)",
-                      run_ttl};
-
-namespace {
-
-constexpr double kSecondsMax = 1e10;  // holdfast.h: more is never
 
 struct Value {
   int code = HOLDFAST_OK;
@@ -130,67 +91,56 @@ inspect::Json to_json(const KeyCommand& command, const std::string& key, const V
   return json;
 }
 
-int refuse_list(const KeyCommand& command, const std::string& key) {
+[[noreturn]] void refuse_list(holdfast_dict* dict, const std::string& key) {
   std::uint32_t length = 0;
-  holdfast_llen(command.dict(), key.data(), key.size(), &length);
-  say("{} is a list of {}, which only push and pop reach", quote(key), inspect::counted(length, "element", "elements"));
-  return exit_status::kTrouble;
+  holdfast_llen(dict, key.data(), key.size(), &length);
+  fail("{} is a list of {}, which only push and pop reach", quote(key),
+       inspect::counted(length, "element", "elements"));
 }
 
-std::string no_such_key(const std::string& key) { return "there is no key " + quote(key); }
-
-int run_get(const Words& given) {
-  KeyCommand command(kGet, WorldOptions::Prints::something);
+int run_get(Arguments& arguments) {
+  KeyCommand command(arguments, WorldOptions::Prints::something);
   bool bare = false;
   bool raw = false;
-  command.arguments().add_flag("-n,--no-newline", bare, "Print no newline behind the value");
-  command.arguments().add_flag("-r,--raw", raw,
-                               "Print a string as it is also on a terminal, and a table of Lua as bytes");
-  command.arguments().expect_words(2, 2, {"NAME", "KEY"});
-  std::string key;
-  if (const auto done = command.begin(given, KeyCommand::Does::look)) return *done;
-  if (const auto wrong = command.read_key(1, key)) return *wrong;
-  const Value got = get(command.dict(), key);
-  if (got.code == HOLDFAST_NOT_FOUND) return command.no(no_such_key(key));
-  if (got.code == HOLDFAST_IS_A_LIST) return refuse_list(command, key);
-  if (got.code != HOLDFAST_OK) return command.fail(got.code);
+  arguments.add_flag("-n,--no-newline", bare, "Print no newline behind the value");
+  arguments.add_flag("-r,--raw", raw, "Print a string as it is also on a terminal, and a table of Lua as bytes");
+  arguments.parse(2, 2, {"NAME", "KEY"});
+  const std::string key = command.key();
+  const Value got = get(command.open(KeyCommand::Does::look), key);
+  if (got.code == HOLDFAST_NOT_FOUND) return say_no("there is no key {}", quote(key));
+  if (got.code == HOLDFAST_IS_A_LIST) refuse_list(command.dict(), key);
+  if (got.code != HOLDFAST_OK) fail_by(got.code);
   const Output output = command.world().output();
   if (command.world().json()) {
     print_json(to_json(command, key, got), output);
   } else if (got.value.type == HOLDFAST_TABLE && !raw) {
-    say("{} is a table of Lua; --raw prints its bytes", quote(key));
-    return exit_status::kTrouble;
+    fail("{} is a table of Lua; --raw prints its bytes", quote(key));
   } else {
     print(in_words(got, output.columns && !raw) + (bare ? "" : "\n"));
   }
   return exit_status::kYes;
 }
 
-int run_keys(const Words& given) {
-  KeyCommand command(kKeys, WorldOptions::Prints::something);
+int run_keys(Arguments& arguments) {
+  KeyCommand command(arguments, WorldOptions::Prints::something);
   std::string typed;
   std::uint64_t left = ~std::uint64_t{0};
   bool null = false;
-  command.arguments().add_value("--prefix", "TEXT", "Only those that begin with TEXT", typed);
-  command.arguments().add_value("--max", "N", "At most so many; default: all", [&](const std::string& text) {
-    const auto number = inspect::whole_number_of(text);
-    left = number.value_or(left);
-    return number ? std::string() : fmt::format("bad number {}: expected 0 or more", quote(text));
-  });
-  command.arguments().add_flag("-0,--null", null, "Print each as it is, with a zero byte behind it");
-  command.arguments().expect_words(1, 1, {"NAME"});
-  if (const auto done = command.begin(given, KeyCommand::Does::look)) return *done;
-  const auto prefix = command.plain(typed);
-  if (!prefix) return exit_status::kTrouble;
+  arguments.add_value("--prefix", "TEXT", "Only those that begin with TEXT", typed);
+  arguments.add_number("--max", "N", "At most so many; default: all", left, {});
+  arguments.add_flag("-0,--null", null, "Print each as it is, with a zero byte behind it");
+  arguments.parse(1, 1, {"NAME"});
+  const std::string prefix = command.plain(typed);
+  holdfast_dict* const dict = command.open(KeyCommand::Does::look);
   inspect::Json json = inspect::Json::array();
   std::uint64_t cursor = 0;
   do {
     constexpr std::uint32_t kAtOnce = 1000;
     std::vector<std::string> keys;
     const int code = inspect::unpack(keys, [&](holdfast_value* packed, std::uint32_t* count) {
-      return holdfast_scan(command.dict(), &cursor, kAtOnce, prefix->data(), prefix->size(), packed, count);
+      return holdfast_scan(dict, &cursor, kAtOnce, prefix.data(), prefix.size(), packed, count);
     });
-    if (code != HOLDFAST_OK) return command.fail(code);
+    if (code != HOLDFAST_OK) fail_by(code);
     keys.resize(std::min<std::uint64_t>(keys.size(), left));
     left -= keys.size();
     std::string lines;
@@ -206,27 +156,24 @@ int run_keys(const Words& given) {
   return exit_status::kYes;
 }
 
-int run_ttl(const Words& given) {
-  KeyCommand command(kTtl, WorldOptions::Prints::something);
+int run_ttl(Arguments& arguments) {
+  KeyCommand command(arguments, WorldOptions::Prints::something);
   bool force = false;
-  command.arguments().add_flag("-f,--force", force, "With SECONDS: also of a lock that is held, which ends then");
-  command.arguments().expect_words(2, 3, {"NAME", "KEY", "SECONDS"});
-  if (const auto done = command.read_line(given)) return *done;
-  const bool sets = command.arguments().words().size() > 2;
-  const std::string text = command.arguments().word(2);
-  const auto wanted = inspect::number_of(text);
-  if (sets && !(wanted && *wanted >= 0 && *wanted <= kSecondsMax))
-    return command.arguments().refuse(fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text)));
-  std::string key;
-  if (const auto wrong = command.read_key(1, key)) return *wrong;
-  if (const auto wrong = command.open(wanted ? KeyCommand::Does::change : KeyCommand::Does::look)) return *wrong;
-  if (wanted && !force && command.may_be_held(key)) return exit_status::kNo;
+  arguments.add_flag("-f,--force", force, "With SECONDS: also of a lock that is held, which ends then");
+  arguments.parse(2, 3, {"NAME", "KEY", "SECONDS"});
+  const bool sets = arguments.words().size() > 2;
+  double wanted = 0;
+  if (const std::string wrong = sets ? read_seconds(arguments.word(2), wanted) : ""; !wrong.empty())
+    arguments.refuse(wrong);
+  const std::string key = command.key();
+  holdfast_dict* const dict = command.open(sets ? KeyCommand::Does::change : KeyCommand::Does::look);
+  if (sets && !force && command.may_be_held(key)) return exit_status::kNo;
   double seconds = 0;
-  const int code = wanted ? holdfast_expire(command.dict(), key.data(), key.size(), *wanted)
-                          : holdfast_ttl(command.dict(), key.data(), key.size(), &seconds);
-  if (code == HOLDFAST_NOT_FOUND || seconds < 0) return command.no(no_such_key(key));
-  if (code != HOLDFAST_OK) return command.fail(code);
-  if (wanted) return exit_status::kYes;
+  const int code = sets ? holdfast_expire(dict, key.data(), key.size(), wanted)
+                        : holdfast_ttl(dict, key.data(), key.size(), &seconds);
+  if (code == HOLDFAST_NOT_FOUND || seconds < 0) return say_no("there is no key {}", quote(key));
+  if (code != HOLDFAST_OK) fail_by(code);
+  if (sets) return exit_status::kYes;
   if (command.world().json())
     print_json(inspect::Json{{"ttl", seconds != 0 ? inspect::Json(seconds) : inspect::Json()}},
                command.world().output());
@@ -236,5 +183,33 @@ int run_ttl(const Words& given) {
 }
 
 }  // namespace
+
+const Subcommand kGet{"get",
+                      "Print the value of a key",
+                      "NAME KEY",
+                      "Prints the value of a key.",
+                      R"(A string is printed as it is, with a newline behind it; on a terminal, what is not printable
+as \xHH. A number is printed in full, a boolean as true or false; so is a key that is held as a
+lock.
+
+Exit status: 0; 1 there is no such key; 2 trouble.)",
+                      run_get};
+
+const Subcommand kKeys{"keys",
+                       "Print the keys of a dictionary",
+                       "NAME",
+                       "Prints the keys of a dictionary, in no order.",
+                       R"(What is not printable is printed as \xHH, and a backslash as \\. A key that exists all the
+while is printed once.)",
+                       run_keys};
+
+const Subcommand kTtl{"ttl",
+                      "Print or set a key's time to live",
+                      "NAME KEY [SECONDS]",
+                      "Prints how long a key lives yet, or sets it.",
+                      R"(Prints seconds, or "never". With SECONDS the key ends then, 0 for never.
+
+Exit status: 0; 1 there is no such key, or with SECONDS it is held as a lock; 2 trouble.)",
+                      run_ttl};
 
 }  // namespace holdfast::cli

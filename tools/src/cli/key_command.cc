@@ -12,43 +12,29 @@
 
 namespace holdfast::cli {
 
-KeyCommand::KeyCommand(const Subcommand& command, WorldOptions::Prints prints)
-    : arguments_(command), world_(arguments_, prints) {
-  arguments_.add_flag("-e,--escaped", escaped_,
-                      "Keys and values are typed as they are printed: \\xHH is a byte, \\\\ is \\");
+KeyCommand::KeyCommand(Arguments& arguments, WorldOptions::Prints prints)
+    : arguments_(arguments), world_(arguments, prints) {
+  arguments.add_flag("-e,--escaped", escaped_,
+                     "Keys and values are typed as they are printed: \\xHH is a byte, \\\\ is \\");
 }
 
-std::optional<int> KeyCommand::begin(const Words& given, Does does) {
-  if (const auto done = read_line(given)) return done;
-  return open(does);
+holdfast_dict* KeyCommand::open(Does does) {
+  does == Does::look ? world_.observe() : world_.enter();
+  return dict_ = value_or_fail(inspect::attach(name()));
 }
 
-std::optional<int> KeyCommand::open(Does does) {
-  std::string directory;
-  if (const auto wrong = does == Does::look ? world_.observe(directory) : world_.enter(directory)) return wrong;
-  auto dict = inspect::attach(name());
-  if (!dict) {
-    say("{}", dict.status().message);
-    return exit_status::kTrouble;
-  }
-  dict_ = *dict;
-  return std::nullopt;
-}
-
-std::optional<std::string> KeyCommand::plain(const std::string& typed) const {
+std::string KeyCommand::plain(const std::string& typed) const {
   if (!escaped_) return typed;
-  auto text = inspect::unescaped(typed);
+  const auto text = inspect::unescaped(typed);
   if (!text) arguments_.refuse(fmt::format("bad escape in {}: expected \\xHH or \\\\", quote(typed)));
-  return text;
+  return *text;
 }
 
-std::optional<int> KeyCommand::read_key(std::size_t number, std::string& key) const {
-  const auto text = plain(arguments_.word(number));
-  if (!text) return exit_status::kTrouble;
-  if (text->empty() || text->size() > HOLDFAST_KEY_MAX)
-    return arguments_.refuse(fmt::format("bad key of {} bytes: expected 1 to {}", text->size(), int{HOLDFAST_KEY_MAX}));
-  key = *text;
-  return std::nullopt;
+std::string KeyCommand::key(std::size_t number) const {
+  std::string key = plain(arguments_.word(number));
+  if (key.empty() || key.size() > HOLDFAST_KEY_MAX)
+    arguments_.refuse(fmt::format("bad key of {} bytes: expected 1 to {}", key.size(), int{HOLDFAST_KEY_MAX}));
+  return key;
 }
 
 bool KeyCommand::may_be_held(const std::string& key) const {
@@ -66,14 +52,13 @@ bool KeyCommand::may_be_held(const std::string& key) const {
   return holder != nullptr || !trouble.empty();
 }
 
-int KeyCommand::fail(int code) const {
-  say("{}", inspect::sentence(code));
-  return exit_status::kTrouble;
+std::string read_seconds(const std::string& text, double& seconds) {
+  constexpr double kMost = 1e10;  // holdfast.h: more is never
+  seconds = inspect::number_of(text).value_or(-1);
+  if (seconds >= 0 && seconds <= kMost) return {};
+  return fmt::format("bad time {}: expected seconds, 0 to 1e10, as in 2.5", quote(text));
 }
 
-int KeyCommand::no(const std::string& sentence) const {
-  say("{}", sentence);
-  return exit_status::kNo;
-}
+void fail_by(int code) { fail("{}", inspect::sentence(code)); }
 
 }  // namespace holdfast::cli

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -19,23 +20,8 @@ namespace {
 
 constexpr std::size_t kGap = 2;  // between columns
 
-const char* code_of(Style style) noexcept {
-  switch (style) {
-    case Style::bold:
-      return "1";
-    case Style::dim:
-      return "2";
-    case Style::red:
-      return "31";
-    case Style::yellow:
-      return "33";
-    case Style::green:
-      return "32";
-    case Style::plain:
-      break;
-  }
-  return "";
-}
+// Of a terminal, in the order of Style.
+constexpr std::array<const char*, 6> kCodes{"", "1", "2", "31", "33", "32"};
 
 std::size_t terminal_width() {
   winsize size{};
@@ -70,7 +56,7 @@ Output output_for(Color color) {
 
 std::string Output::styled(std::string_view text, Style style) const {
   if (!colours || style == Style::plain) return std::string(text);
-  return fmt::format("\x1b[{}m{}\x1b[0m", code_of(style), text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<std::size_t>(style)], text);
 }
 
 void say_as(std::string_view speaker, std::string_view text) {

@@ -22,8 +22,6 @@ class HolderJudge {
  public:
   HolderJudge();
   ~HolderJudge();
-  HolderJudge(const HolderJudge&) = delete;
-  HolderJudge& operator=(const HolderJudge&) = delete;
 
   /// Why nobody may end the dictionary's locks, or "".
   std::string objection(const std::string& name) const;

@@ -1,5 +1,4 @@
 // `holdfast rm` and `holdfast prune`: what is not wanted any more goes.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -21,33 +20,6 @@ namespace holdfast::cli {
 
 namespace {
 
-int run_rm(const Words& given);
-int run_prune(const Words& given);
-
-}  // namespace
-
-const Subcommand kRm{"rm",
-                     "Remove dictionaries",
-                     "NAME...",
-                     "Removes dictionaries, with the locks in them.",
-                     R"(Refused for one that other processes have open or hold a lock in, and where that cannot be
-told: their locks in it would be lost. With --force they are told that it was removed, and the
-next one of its name is a new one.
-
-Exit status: 0; 1 one of them was refused; 2 trouble.)",
-                     run_rm};
-
-const Subcommand kPrune{"prune",
-                        "Free what has expired, and what dead processes have left",
-                        "[NAME...]",
-                        "Frees what has expired and what dead processes have left, in all dictionaries.",
-                        R"(That is memory which would come free by itself when it is needed. It also finds damage and
-repairs it. Others wait meanwhile, for a few milliseconds for each MB. Dictionaries that are
-left of a world without processes go, unless they persist.)",
-                        run_prune};
-
-namespace {
-
 /// The exit status, of one that is not refused. `was_there`: before this process entered the world, which removes what
 /// a world without processes has left.
 int remove(const Candidate& candidate, bool was_there) {
@@ -64,8 +36,7 @@ int refuse(const WorldOptions& world, const std::string& directory, const Candid
            const HolderJudge& judge) {
   const std::string why =
       candidate.use.is_used ? use_in_words(world, directory, candidate.name, judge) : candidate.objection;
-  say("dictionary {} was not removed: {}; --force removes it all the same", quote_name(candidate.name), why);
-  return exit_status::kNo;
+  return say_no("dictionary {} was not removed: {}; --force removes it all the same", quote_name(candidate.name), why);
 }
 
 bool is_file_there(const std::string& name) {
@@ -118,26 +89,20 @@ void print_pruned_json(const std::string& directory, const std::vector<Pruned>& 
   print_json(json, output);
 }
 
-int run_rm(const Words& given) {
-  Arguments arguments(kRm);
+int run_rm(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::nothing);
   bool force = false;
   arguments.add_flag("-f,--force", force, "Also one that is in use");
-  arguments.expect_words(1, HOLDFAST_KEY_MAX, {"NAME"});
-  if (const auto done = arguments.parse(given)) return *done;
+  arguments.parse(1, HOLDFAST_KEY_MAX, {"NAME"});
   for (const std::string& name : arguments.words())
-    if (const Status wrong = check_name(name); !wrong.ok()) return arguments.refuse(wrong.message);
+    if (const Status wrong = check_name(name); !wrong.ok()) arguments.refuse(wrong.message);
   world.want_openers();
-  if (const auto wrong = world.apply()) return *wrong;
+  world.apply();
   std::map<std::string, bool> was_there;
   for (const std::string& name : arguments.words()) was_there[name] = is_file_there(name);
   const HolderJudge judge;
   // Before any is judged: the first process that enters a world removes what is left there.
-  auto directory = inspect::enter();
-  if (!directory) {
-    say("{}", directory.status().message);
-    return exit_status::kTrouble;
-  }
+  const std::string directory = value_or_fail(inspect::enter());
   int status = exit_status::kYes;
   // Each is closed to others while it is judged, so one at a time; and the processes that use it are found out
   // afterwards.
@@ -148,30 +113,23 @@ int run_rm(const Words& given) {
       continue;
     }
     candidate.use.close();
-    status = std::max(status, refuse(world, *directory, candidate, judge));
+    status = std::max(status, refuse(world, directory, candidate, judge));
   }
   return status;
 }
 
-int run_prune(const Words& given) {
-  Arguments arguments(kPrune);
+int run_prune(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
-  arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
-  if (const auto done = arguments.parse(given)) return *done;
-  if (const auto wrong = world.apply()) return *wrong;
+  arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
+  world.apply();
   std::set<std::string> were_there;
   for (const std::string& name : arguments.words())
     if (is_file_there(name)) were_there.insert(name);
-  std::string directory;
-  if (const auto wrong = world.enter(directory)) return *wrong;  // removes what a world without processes has left
-  auto names = inspect::dictionary_names();
-  if (!names) {
-    say("{}", names.status().message);
-    return exit_status::kTrouble;
-  }
+  const std::string directory = world.enter();  // removes what a world without processes has left
+  const std::vector<std::string> names = value_or_fail(inspect::dictionary_names());
   std::vector<Pruned> pruned;
   bool failed = false;
-  for (const std::string& name : arguments.words().empty() ? *names : arguments.words()) {
+  for (const std::string& name : arguments.words().empty() ? names : arguments.words()) {
     const auto one = prune(name);
     if (one) {
       pruned.push_back(*one);
@@ -190,5 +148,25 @@ int run_prune(const Words& given) {
 }
 
 }  // namespace
+
+const Subcommand kRm{"rm",
+                     "Remove dictionaries",
+                     "NAME...",
+                     "Removes dictionaries, with the locks in them.",
+                     R"(Refused for one that other processes have open or hold a lock in, and where that cannot be
+told: their locks in it would be lost. With --force they are told that it was removed, and the
+next one of its name is a new one.
+
+Exit status: 0; 1 one of them was refused; 2 trouble.)",
+                     run_rm};
+
+const Subcommand kPrune{"prune",
+                        "Free what has expired, and what dead processes have left",
+                        "[NAME...]",
+                        "Frees what has expired and what dead processes have left, in all dictionaries.",
+                        R"(That is memory which would come free by itself when it is needed. It also finds damage and
+repairs it. Others wait meanwhile, for a few milliseconds for each MB. Dictionaries that are
+left of a world without processes go, unless they persist.)",
+                        run_prune};
 
 }  // namespace holdfast::cli

@@ -1,7 +1,6 @@
 #include "cli/world_options.h"
 
 #include <cstdlib>
-#include <optional>
 
 #include "cli/message.h"
 #include "cli/user.h"
@@ -15,15 +14,6 @@ namespace {
 
 /// For a look at all processes of the machine.
 constexpr double kScanSeconds = 5;
-
-std::optional<int> report(const Expected<std::string>& directory, std::string& to) {
-  if (!directory) {
-    say("{}", directory.status().message);
-    return exit_status::kTrouble;
-  }
-  to = *directory;
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -59,27 +49,21 @@ inspect::Openers WorldOptions::openers(const std::string& directory, const std::
   return openers;
 }
 
-std::optional<int> WorldOptions::apply() {
+void WorldOptions::apply() {
   if (!directory_.empty()) ::setenv("HOLDFAST_DIR", directory_.c_str(), 1);
-  if (user_) {
-    if (const std::string wrong = become(); !wrong.empty()) {
-      say("{}", wrong);
-      return exit_status::kTrouble;
-    }
-  }
+  if (const std::string wrong = user_ ? become() : ""; !wrong.empty()) fail("{}", wrong);
   // Files may be cut short by others while this process looks at them.
   static_cast<void>(holdfast_guard_sigbus());
-  return std::nullopt;
 }
 
-std::optional<int> WorldOptions::observe(std::string& directory) {
-  if (const auto wrong = apply()) return wrong;
-  return report(inspect::observe(), directory);
+std::string WorldOptions::observe() {
+  apply();
+  return value_or_fail(inspect::observe());
 }
 
-std::optional<int> WorldOptions::enter(std::string& directory) {
-  if (const auto wrong = apply()) return wrong;
-  return report(inspect::enter(), directory);
+std::string WorldOptions::enter() {
+  apply();
+  return value_or_fail(inspect::enter());
 }
 
 }  // namespace holdfast::cli

@@ -21,13 +21,13 @@ class WorldOptions {
   bool json() const noexcept { return json_; }
   Output output() const { return output_for(color_); }
 
-  /// Becomes that user and chooses that directory. The exit status if that is not possible. Call it before anything
+  /// Becomes that user and chooses that directory; ends the command where that is not possible. Call it before anything
   /// else of the library.
-  std::optional<int> apply();
-  /// The same, and looks at the world: gives its directory.
-  std::optional<int> observe(std::string& directory);
+  void apply();
+  /// The same, and looks at the world. Returns its directory.
+  std::string observe();
   /// The same, and enters it.
-  std::optional<int> enter(std::string& directory);
+  std::string enter();
 
   /// Root looks at what processes have open before it becomes a user: those that have changed their own user, as the
   /// workers of nginx have, are closed to it afterwards. Call it before.

@@ -8,13 +8,18 @@
 #include <filesystem>
 #include <system_error>
 
-#include "cli/message.h"
+#include "cli/arguments.h"
 
 namespace holdfast::cli {
 
-// The program has its own help.
-const Subcommand kAgent{"agent",     "Keep the locks of a cluster for the programs of this machine", "", "", "",
-                        become_agent};
+namespace {
+
+// The program reads its command line, and has its own help.
+int run_agent(Arguments& arguments) { return become_agent(arguments.given()); }
+
+}  // namespace
+
+const Subcommand kAgent{"agent", "Keep the locks of a cluster for the programs of this machine", "", "", "", run_agent};
 
 std::string agent_program() {
   std::error_code error;
@@ -27,11 +32,11 @@ std::string why_no_agent(int error) {
                      std::strerror(error));
 }
 
-int become_agent(const Words& arguments) {
+int become_agent(const Words& given) {
   std::string program = agent_program();
   std::vector<char*> values{program.data()};
-  std::vector<std::string> copies = arguments;
-  for (std::string& argument : copies) values.push_back(argument.data());
+  Words copies = given;
+  for (std::string& word : copies) values.push_back(word.data());
   values.push_back(nullptr);
   ::execv(program.c_str(), values.data());
   say("{}", why_no_agent(errno));

@@ -19,6 +19,6 @@ std::string agent_program();
 /// A sentence about a program that cannot be run because of an errno value.
 std::string why_no_agent(int error);
 /// Replaces this process. Returns only if that fails: the exit status, after a sentence.
-int become_agent(const Words& arguments);
+int become_agent(const Words& given);
 
 }  // namespace holdfast::cli

@@ -26,10 +26,114 @@ namespace holdfast::cli {
 
 namespace {
 
-int run_cluster(const Words& given);
-int run_holders(const Words& given);
-int run_break(const Words& given);
-int run_accept(const Words& given);
+/// Of a store; it counts in signed numbers of 64 bits.
+constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
+
+std::string time_of(const std::string& milliseconds) {
+  const std::time_t seconds = std::strtoll(milliseconds.c_str(), nullptr, 10) / 1000;
+  std::tm local{};
+  std::array<char, 32> text{};
+  ::localtime_r(&seconds, &local);
+  std::strftime(text.data(), text.size(), "%F %T", &local);
+  return text.data();
+}
+
+/// Numbers as numbers, what is not known as null.
+inspect::Json to_json(const std::string& dictionary, const std::string& key, Answer& answer) {
+  inspect::Json holder;
+  inspect::add_text(holder, "dictionary", dictionary);
+  inspect::add_text(holder, "key", key);
+  holder["held"] = answer["code"] == "yes";
+  for (const char* const name : {"host", "program", "why", "machine"}) {
+    if (answer[name].empty())
+      holder[name] = nullptr;
+    else
+      inspect::add_text(holder, name, answer[name]);
+  }
+  for (const char* const name : {"pid", "revision", "when"}) {
+    const auto number = inspect::whole_number_of(answer[name]);
+    holder[name] = number ? inspect::Json(*number) : inspect::Json();
+  }
+  return holder;
+}
+
+std::string in_words(const std::string& key, Answer& answer) {
+  if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
+  // Others wrote these names.
+  const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
+  // Of a key that a person has put at the store.
+  if (answer["machine"].empty())
+    return fmt::format("{}: held by no machine: its key at the store has no lease; revision {}\n",
+                       inspect::escaped(key), text("revision"));
+  std::string line = fmt::format("{}: held by {}", inspect::escaped(key),
+                                 answer["host"].empty() ? "an unknown host" : "host " + text("host"));
+  if (answer.contains("pid")) line += fmt::format(", pid {} ({})", text("pid"), text("program"));
+  if (answer.contains("why")) line += fmt::format(", why: {}", text("why"));
+  if (answer.contains("when")) line += fmt::format(", since {}", time_of(answer["when"]));
+  return fmt::format("{}; machine {}, revision {}\n", line, text("machine"), text("revision"));
+}
+
+int run_holders(Arguments& arguments) {
+  KeyCommand command(arguments, WorldOptions::Prints::something);
+  arguments.parse(2, 2, {"DICTIONARY", "KEY"});
+  const std::string key = command.key();
+  Answer answer = value_or_fail(ask_agent(command.open(KeyCommand::Does::look), HOLDFAST_ASK_HOLDER, key, 0));
+  if (command.world().json())
+    print_json(to_json(command.name(), key, answer), command.world().output());
+  else
+    print(in_words(key, answer));
+  return exit_status::kYes;
+}
+
+int run_break(Arguments& arguments) {
+  KeyCommand command(arguments, WorldOptions::Prints::nothing);
+  std::uint64_t revision = 0;
+  arguments.add_number("--revision", "N", "The revision of the grant to end; required", revision,
+                       {.what = "revision", .least = 1, .most = kRevisionMax});
+  arguments.parse(2, 2, {"DICTIONARY", "KEY"});
+  if (revision == 0) arguments.refuse("no --revision was given: \"holdfast cluster holders\" tells it");
+  const std::string key = command.key();
+  Answer answer = value_or_fail(ask_agent(command.open(KeyCommand::Does::look), HOLDFAST_ASK_BREAK, key, revision));
+  if (answer["code"] != "yes") return say_no("{}: {}", inspect::escaped(key), answer["sentence"]);
+  print(fmt::format("{}: the grant of revision {} is broken\n", inspect::escaped(key), revision));
+  return exit_status::kYes;
+}
+
+/// As it is shown: 16 hexadecimal digits, or fewer.
+std::optional<std::uint64_t> store_id(const std::string& text) {
+  constexpr int kHexadecimal = 16;
+  std::uint64_t id = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, id, kHexadecimal);
+  return error == std::errc() && stopped == end && id != 0 ? std::optional(id) : std::nullopt;
+}
+
+int run_accept(Arguments& arguments) {
+  WorldOptions world(arguments, WorldOptions::Prints::nothing);
+  arguments.parse(2, 2, {"CLUSTER", "ID"});
+  const std::string cluster = arguments.word(0);
+  if (const Status bad = check_cluster_name(cluster); !bad.ok()) arguments.refuse(bad.message);
+  const auto id = store_id(arguments.word(1));
+  if (!id)
+    arguments.refuse(
+        fmt::format("bad ID {}: expected up to 16 hexadecimal digits, as \"holdfast cluster status\" shows",
+                    quote(arguments.word(1))));
+  world.apply();
+  Answer answer = value_or_fail(accept_store(cluster, *id));
+  const std::string sentence = answer["sentence"];
+  if (answer["code"] != "yes") return say_no("{}: {}", cluster, sentence);
+  print(fmt::format("{}: the store is cluster {:016x} of etcd from now on{}\n", cluster, *id,
+                    sentence.empty() ? "" : ": " + sentence));
+  return exit_status::kYes;
+}
+
+// The table of commands has those with a name.
+int run_cluster(Arguments& arguments) {
+  constexpr const char* kExpected = "expected status, holders, break or accept-new-store";
+  arguments.parse(0, SIZE_MAX, {});
+  if (arguments.words().empty()) arguments.refuse(fmt::format("no subcommand was given: {}", kExpected));
+  arguments.refuse(fmt::format("unknown subcommand {}: {}", quote(arguments.word(0)), kExpected));
+}
 
 }  // namespace
 
@@ -79,156 +183,5 @@ lock of the last one.
 
 Exit status: 0; 1 refused: no endpoint names that store, or most name the known one; 2 trouble.)",
     run_accept};
-
-namespace {
-
-/// Of a store; it counts in signed numbers of 64 bits.
-constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
-
-std::string time_of(const std::string& milliseconds) {
-  const std::time_t seconds = std::strtoll(milliseconds.c_str(), nullptr, 10) / 1000;
-  std::tm local{};
-  std::array<char, 32> text{};
-  ::localtime_r(&seconds, &local);
-  std::strftime(text.data(), text.size(), "%F %T", &local);
-  return text.data();
-}
-
-/// The agent's answer about a key; nothing, after a sentence, if there is none.
-std::optional<Answer> ask(const KeyCommand& command, holdfast_question question, const std::string& key,
-                          std::uint64_t revision = 0) {
-  auto answer = ask_agent(command.dict(), question, key, revision);
-  if (answer) return *answer;
-  say("{}", answer.status().message);
-  return std::nullopt;
-}
-
-/// Numbers as numbers, what is not known as null.
-inspect::Json to_json(const std::string& dictionary, const std::string& key, Answer& answer) {
-  inspect::Json holder;
-  inspect::add_text(holder, "dictionary", dictionary);
-  inspect::add_text(holder, "key", key);
-  holder["held"] = answer["code"] == "yes";
-  for (const char* const name : {"host", "program", "why", "machine"}) {
-    if (answer[name].empty())
-      holder[name] = nullptr;
-    else
-      inspect::add_text(holder, name, answer[name]);
-  }
-  for (const char* const name : {"pid", "revision", "when"}) {
-    const auto number = inspect::whole_number_of(answer[name]);
-    holder[name] = number ? inspect::Json(*number) : inspect::Json();
-  }
-  return holder;
-}
-
-std::string in_words(const std::string& key, Answer& answer) {
-  if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
-  // Others wrote these names.
-  const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
-  // Of a key that a person has put at the store.
-  if (answer["machine"].empty())
-    return fmt::format("{}: held by no machine: its key at the store has no lease; revision {}\n",
-                       inspect::escaped(key), text("revision"));
-  std::string line = fmt::format("{}: held by {}", inspect::escaped(key),
-                                 answer["host"].empty() ? "an unknown host" : "host " + text("host"));
-  if (answer.contains("pid")) line += fmt::format(", pid {} ({})", text("pid"), text("program"));
-  if (answer.contains("why")) line += fmt::format(", why: {}", text("why"));
-  if (answer.contains("when")) line += fmt::format(", since {}", time_of(answer["when"]));
-  return fmt::format("{}; machine {}, revision {}\n", line, text("machine"), text("revision"));
-}
-
-int run_holders(const Words& given) {
-  KeyCommand command(kHolders, WorldOptions::Prints::something);
-  command.arguments().expect_words(2, 2, {"DICTIONARY", "KEY"});
-  std::string key;
-  if (const auto done = command.read_line(given)) return *done;
-  if (const auto wrong = command.read_key(1, key)) return *wrong;
-  if (const auto wrong = command.open(KeyCommand::Does::look)) return *wrong;
-  auto answer = ask(command, HOLDFAST_ASK_HOLDER, key);
-  if (!answer) return exit_status::kTrouble;
-  if (command.world().json())
-    print_json(to_json(command.name(), key, *answer), command.world().output());
-  else
-    print(in_words(key, *answer));
-  return exit_status::kYes;
-}
-
-int run_break(const Words& given) {
-  KeyCommand command(kBreak, WorldOptions::Prints::nothing);
-  std::uint64_t revision = 0;
-  command.arguments().add_value(
-      "--revision", "N", "The revision of the grant to end; required", [&](const std::string& text) {
-        const auto number = inspect::whole_number_of(text);
-        revision = number.value_or(0);
-        return revision != 0 && revision <= kRevisionMax
-                   ? std::string()
-                   : fmt::format("bad revision {}: expected 1 to {}", quote(text), kRevisionMax);
-      });
-  command.arguments().expect_words(2, 2, {"DICTIONARY", "KEY"});
-  std::string key;
-  if (const auto done = command.read_line(given)) return *done;
-  if (revision == 0)
-    return command.arguments().refuse("no --revision was given: \"holdfast cluster holders\" tells it");
-  if (const auto wrong = command.read_key(1, key)) return *wrong;
-  if (const auto wrong = command.open(KeyCommand::Does::look)) return *wrong;
-  auto answer = ask(command, HOLDFAST_ASK_BREAK, key, revision);
-  if (!answer) return exit_status::kTrouble;
-  if ((*answer)["code"] != "yes")
-    return command.no(fmt::format("{}: {}", inspect::escaped(key), (*answer)["sentence"]));
-  print(fmt::format("{}: the grant of revision {} is broken\n", inspect::escaped(key), revision));
-  return exit_status::kYes;
-}
-
-/// As it is shown: 16 hexadecimal digits, or fewer.
-std::optional<std::uint64_t> store_id(const std::string& text) {
-  constexpr int kHexadecimal = 16;
-  std::uint64_t id = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, id, kHexadecimal);
-  return error == std::errc() && stopped == end && id != 0 ? std::optional(id) : std::nullopt;
-}
-
-int run_accept(const Words& given) {
-  Arguments arguments(kAcceptNewStore);
-  WorldOptions world(arguments, WorldOptions::Prints::nothing);
-  arguments.expect_words(2, 2, {"CLUSTER", "ID"});
-  if (const auto done = arguments.parse(given)) return *done;
-  const std::string cluster = arguments.word(0);
-  if (const Status bad = check_cluster_name(cluster); !bad.ok()) return arguments.refuse(bad.message);
-  const auto id = store_id(arguments.word(1));
-  if (!id)
-    return arguments.refuse(
-        fmt::format("bad ID {}: expected up to 16 hexadecimal digits, as \"holdfast cluster status\" shows",
-                    quote(arguments.word(1))));
-  if (const auto wrong = world.apply()) return *wrong;
-  auto answer = accept_store(cluster, *id);
-  if (!answer) {
-    say("{}", answer.status().message);
-    return exit_status::kTrouble;
-  }
-  const std::string sentence = (*answer)["sentence"];
-  if ((*answer)["code"] != "yes") {
-    say("{}: {}", cluster, sentence);
-    return exit_status::kNo;
-  }
-  print(fmt::format("{}: the store is cluster {:016x} of etcd from now on{}\n", cluster, *id,
-                    sentence.empty() ? "" : ": " + sentence));
-  return exit_status::kYes;
-}
-
-int run_cluster(const Words& given) {
-  constexpr const char* kExpected = "expected status, holders, break or accept-new-store";
-  for (const Subcommand* subcommand : {&kClusterStatus, &kHolders, &kBreak, &kAcceptNewStore})
-    if (!given.empty() && "cluster " + given.front() == subcommand->name)
-      return subcommand->run({given.begin() + 1, given.end()});
-  Arguments arguments(kCluster);
-  arguments.expect_words(0, SIZE_MAX, {});
-  if (const auto done = arguments.parse(given)) return *done;
-  if (arguments.words().empty()) return arguments.refuse(fmt::format("no subcommand was given: {}", kExpected));
-  return arguments.refuse(fmt::format("unknown subcommand {}: {}", quote(arguments.word(0)), kExpected));
-}
-
-}  // namespace
 
 }  // namespace holdfast::cli

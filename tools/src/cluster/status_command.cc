@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,26 +26,6 @@
 #include "lock/lock_refusal.h"
 
 namespace holdfast::cli {
-
-namespace {
-
-int run_status(const Words& given);
-
-}  // namespace
-
-const Subcommand kClusterStatus{
-    "cluster status",
-    "Whether this machine can have locks of the cluster",
-    "[DICTIONARY]",
-    "Shows whether this machine can have locks of the cluster.",
-    R"(Shows one dictionary, or all that belong to clusters: the cluster, its agent here, how long
-the session of this machine lasts, and what the agent has done.
-
-An agent that listens here is shown also before there is a dictionary of its cluster.
-
-Exit status: 0; 1 of one of them no lock can be had, or there is neither dictionary nor agent;
-2 trouble.)",
-    run_status};
 
 namespace {
 
@@ -285,18 +264,11 @@ inspect::Json to_json(const Overview& overview) {
   return {{"dictionaries", std::move(members)}, {"agents", std::move(agents)}};
 }
 
-int run_status(const Words& given) {
-  Arguments arguments(kClusterStatus);
+int run_status(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
-  arguments.expect_words(0, 1, {"DICTIONARY"});
-  if (const auto done = arguments.parse(given)) return *done;
-  if (const auto wrong = world.apply()) return *wrong;
-  const auto looked = look(arguments.word(0));
-  if (!looked) {
-    say("{}", looked.status().message);
-    return exit_status::kTrouble;
-  }
-  const Overview& overview = *looked;
+  arguments.parse(0, 1, {"DICTIONARY"});
+  world.apply();
+  const Overview overview = value_or_fail(look(arguments.word(0)));
   if (world.json())
     print_json(to_json(overview), world.output());
   else
@@ -306,5 +278,19 @@ int run_status(const Words& given) {
 }
 
 }  // namespace
+
+const Subcommand kClusterStatus{
+    "cluster status",
+    "Whether this machine can have locks of the cluster",
+    "[DICTIONARY]",
+    "Shows whether this machine can have locks of the cluster.",
+    R"(Shows one dictionary, or all that belong to clusters: the cluster, its agent here, how long
+the session of this machine lasts, and what the agent has done.
+
+An agent that listens here is shown also before there is a dictionary of its cluster.
+
+Exit status: 0; 1 of one of them no lock can be had, or there is neither dictionary nor agent;
+2 trouble.)",
+    run_status};
 
 }  // namespace holdfast::cli

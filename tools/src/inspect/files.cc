@@ -24,7 +24,6 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr const char* kTable = "processes";
 constexpr std::uint64_t kBlockBytes = 512;  // st_blocks
 // docs/format.md; the same since the first layout.
 constexpr std::size_t kMutexOffset = 112;
@@ -148,7 +147,8 @@ bool is_use_kept(const std::string& directory, const WorldFile& file) {
 }
 
 bool was_any_use_kept(const std::string& directory) {
-  const Descriptor fd(::open((directory + "/" + kTable).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const Descriptor fd(
+      ::open((directory + "/" + kProcessTable).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   std::uint64_t word = 0;
   return ::pread(fd.get(), &word, sizeof word, kKeptUsesOffset) == sizeof word && word != 0;
 }
@@ -211,14 +211,15 @@ Expected<std::vector<std::string>> named_dictionaries(const std::string& directo
 
 std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory) {
   std::array<std::uint64_t, kNameFiles> notes{};
-  const Descriptor fd(::open((directory + "/" + kTable).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const Descriptor fd(
+      ::open((directory + "/" + kProcessTable).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (fd.get() < 0 || ::pread(fd.get(), notes.data(), sizeof notes, kNameFilesOffset) != sizeof notes) notes = {};
   return notes;
 }
 
 bool is_of_another_world(const std::string& directory, const std::string& dictionary) {
   const WorldFile file = read_dictionary_file(directory, dictionary);
-  return file.has_our_layout() && file.world != read_file(directory, kTable).world;
+  return file.has_our_layout() && file.world != read_file(directory, kProcessTable).world;
 }
 
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary) {
@@ -234,7 +235,7 @@ bool is_used_by_another_world(const std::string& directory, const WorldFile& fil
 std::vector<std::string> dictionaries_without_table(const std::string& directory) {
   std::vector<std::string> names;
   const auto files = read_files(directory);
-  if (!files || !read_file(directory, kTable, Read::status).is_missing) return names;
+  if (!files || !read_file(directory, kProcessTable, Read::status).is_missing) return names;
   for (const WorldFile& file : *files)
     if (!file.dictionary.empty() && is_used_by_another_world(directory, file, "")) names.push_back(file.dictionary);
   return names;

@@ -15,6 +15,9 @@
 
 namespace holdfast::inspect {
 
+/// The file that makes a directory a world.
+inline constexpr const char* kProcessTable = "processes";
+
 struct WorldFile {
   enum class Kind { processes, dictionary, names, other };
 

@@ -37,11 +37,10 @@ Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
 
 /// What stands in the way of a look at the world, where the file that is the reason has a finding of its own.
 void drop_what_files_tell(const WorldSnapshot& snapshot, Findings& findings) {
-  constexpr const char* kTable = "processes";
   const bool is_told = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
-    return one.severity == Severity::error && one.subject == kTable;
+    return one.severity == Severity::error && one.subject == kProcessTable;
   });
-  const std::string begin = snapshot.directory + "/" + kTable + " ";
+  const std::string begin = snapshot.directory + "/" + kProcessTable + " ";
   if (is_told)
     std::erase_if(findings, [&](const Finding& one) { return one.subject.empty() && one.sentence.starts_with(begin); });
 }

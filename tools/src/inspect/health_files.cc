@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "inspect/health.h"
 #include "inspect/names.h"
@@ -15,7 +16,6 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr const char* kTable = "processes";
 constexpr double kLookAtDescriptors = 2;  // seconds
 constexpr double kLittle = 0.05;          // of the file system
 constexpr std::uint64_t kVeryLittle = std::uint64_t{1} << 20;
@@ -43,7 +43,7 @@ std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byt
 /// What uses the file of that byte, for a sentence.
 std::string users(const WorldSnapshot& snapshot, const WorldFile& file, std::uint64_t byte) {
   const auto& pids = snapshot.openers.of(file.inode);
-  const std::string commands = commands_with_locks(snapshot, byte);
+  std::string commands = commands_with_locks(snapshot, byte);
   if (!pids.empty())
     return fmt::format("{} it open: pid {}{}{}", pids.size() == 1 ? "this has" : "these have", named(pids),
                        commands.empty() ? "" : "; ", commands);
@@ -58,7 +58,7 @@ std::string users(const WorldSnapshot& snapshot, const WorldFile& file) {
 /// Whether processes of another version use the world: then none of its files is replaced.
 bool is_kept_by_another_version(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [&](const WorldFile& file) {
-    return file.name == kTable && file.is_holdfast && !file.has_our_layout() &&
+    return file.name == kProcessTable && file.is_holdfast && !file.has_our_layout() &&
            !snapshot.openers.of(file.inode).empty();
   });
 }
@@ -97,13 +97,14 @@ void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std
 /// Reports a missing table under its file name, as other findings about that file are dropped then.
 void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
   if (!dictionaries_without_table(snapshot.directory).empty())
-    findings.push_back({Severity::error, kTable, "was deleted or moved while programs used it, and they still do",
+    findings.push_back({Severity::error, kProcessTable,
+                        "was deleted or moved while programs used it, and they still do",
                         "end the processes that have dictionaries open, or start them again together"});
 }
 
 /// Says how to remove a file that holdfast did not make, or cannot read any more.
 std::string how_to_remove(const WorldFile& file) {
-  if (file.name == kTable) return "end all processes that use the directory, and remove this file";
+  if (file.name == kProcessTable) return "end all processes that use the directory, and remove this file";
   if (file.is_directory) return "move it elsewhere: no command of holdfast removes a directory";
   return fmt::format("\"holdfast rm --force {}\" removes it", escaped(file.dictionary));
 }
@@ -182,25 +183,18 @@ void check_leftovers(const WorldSnapshot& snapshot, Findings& findings) {
                         "\"holdfast rm NAME\" removes one that nobody needs; the restart of the machine removes all"});
 }
 
-bool is_ours_to_judge(const WorldFile& file) { return file.name == kTable || !file.dictionary.empty(); }
+bool is_ours_to_judge(const WorldFile& file) { return file.name == kProcessTable || !file.dictionary.empty(); }
 
 }  // namespace
 
 const char* severity_in_words(Severity severity) noexcept {
-  switch (severity) {
-    case Severity::error:
-      return "error";
-    case Severity::warning:
-      return "warning";
-    case Severity::note:
-      break;
-  }
-  return "note";
+  constexpr std::array<const char*, 3> kWords{"note", "warning", "error"};
+  return kWords[static_cast<std::size_t>(severity)];
 }
 
 void check_files(const WorldSnapshot& snapshot, Findings& findings) {
   const auto table = std::find_if(snapshot.files.begin(), snapshot.files.end(),
-                                  [](const WorldFile& file) { return file.name == kTable; });
+                                  [](const WorldFile& file) { return file.name == kProcessTable; });
   const std::string world = table != snapshot.files.end() && table->has_our_layout() ? table->world : "";
   const bool knows_world = !world.empty() || table == snapshot.files.end();
   for (const WorldFile& file : snapshot.files) {

@@ -1,6 +1,7 @@
 #include "inspect/names.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +16,6 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr const char* kTable = "processes";
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
 constexpr useconds_t kPauseUs = 10'000;
 /// Locks of a file that are looked at.
@@ -79,7 +79,7 @@ Names Names::read(const std::string& directory, const std::vector<WorldFile>& fi
 
 Names Names::look(const std::string& directory, const std::vector<WorldFile>& files) {
   Names names;
-  const WorldFile* const table = find(files, kTable);
+  const WorldFile* const table = find(files, kProcessTable);
   if (table == nullptr || !table->has_our_layout()) return names;
   std::set<std::uint64_t> named;
   for (const WorldFile& file : files)
@@ -93,7 +93,8 @@ Names Names::look(const std::string& directory, const std::vector<WorldFile>& fi
       names.unsound_[number] = file == nullptr;
       continue;
     }
-    const Descriptor opened(::open((directory + "/" + name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    const Descriptor opened(
+        ::open(fmt::format("{}/{}", directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (opened.get() < 0) continue;
     const std::vector<std::uint64_t> locked = locked_bytes(opened.get());
     const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // noted before it lost its name

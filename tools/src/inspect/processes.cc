@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 
@@ -51,19 +52,8 @@ bool has_ended(std::uint32_t pid, const std::optional<ProcStat>& stat) {
 }  // namespace
 
 const char* life_in_words(Life life) noexcept {
-  switch (life) {
-    case Life::alive:
-      return "alive";
-    case Life::stopped:
-      return "stopped";
-    case Life::dead:
-      return "dead";
-    case Life::ended:
-      return "ended";
-    case Life::unknown:
-      break;
-  }
-  return "unknown";
+  constexpr std::array<const char*, 5> kWords{"alive", "stopped", "dead", "unknown", "ended"};
+  return kWords[static_cast<std::size_t>(life)];
 }
 
 namespace {

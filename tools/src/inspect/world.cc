@@ -10,7 +10,7 @@
 #include "holdfast.h"
 #include "inspect/files.h"
 #include "inspect/packed.h"
-#include "world/directory_name.h"
+#include "world/runtime_directory.h"
 
 namespace holdfast::inspect {
 

@@ -40,30 +40,6 @@ namespace holdfast::cli {
 
 namespace {
 
-int run_lock(const Words& given);
-
-}  // namespace
-
-const Subcommand kLock{"lock",
-                       "Run a command that holds a lock, as flock does",
-                       "[DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
-                       "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
-                       "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
-                       "Runs a command that holds a lock.",
-                       R"(The lock is held as long as the command runs, also if `holdfast lock` is killed. The
-command finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is made where there is none.
-A KEY that begins with "-" stands behind "--", as in: holdfast lock -n -- -key COMMAND
-
-Exit status: that of the command, 128 + n if signal n ended it; else
-   1  another has the lock, or the time is over (see -E)
-  64  the command line is wrong          73  the dictionary cannot be opened
-  69  the command cannot be run          75  no agent or no store of the cluster
-  71  the system refused                 76  the lock was lost while the command ran)",
-                       run_lock,
-                       lock_status::kUsage};
-
-namespace {
-
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How often to look whether the lock is still held, where it can be lost.
 constexpr double kLookSeconds = 0.2;
@@ -378,10 +354,8 @@ void export_directory(const std::string& option) {
   ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
 }
 
-int run_lock(const Words& given) {
-  const auto parsed = parse_lock_options(given);
-  if (const auto* const status = std::get_if<int>(&parsed)) return *status;
-  const auto& options = std::get<LockOptions>(parsed);
+int run_lock(Arguments& arguments) {
+  const LockOptions options = read_lock_options(arguments);
   export_directory(options.directory);
   if (const std::string wrong = options.user ? become_user(*options.user) : ""; !wrong.empty()) {
     say("{}", wrong);
@@ -398,5 +372,23 @@ int run_lock(const Words& given) {
 }
 
 }  // namespace
+
+const Subcommand kLock{"lock",
+                       "Run a command that holds a lock, as flock does",
+                       "[DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
+                       "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
+                       "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
+                       "Runs a command that holds a lock.",
+                       R"(The lock is held as long as the command runs, also if `holdfast lock` is killed. The
+command finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is made where there is none.
+A KEY that begins with "-" stands behind "--", as in: holdfast lock -n -- -key COMMAND
+
+Exit status: that of the command, 128 + n if signal n ended it; else
+   1  another has the lock, or the time is over (see -E)
+  64  the command line is wrong          73  the dictionary cannot be opened
+  69  the command cannot be run          75  no agent or no store of the cluster
+  71  the system refused                 76  the lock was lost while the command ran)",
+                       run_lock,
+                       lock_status::kUsage};
 
 }  // namespace holdfast::cli

@@ -25,7 +25,7 @@ namespace {
 
 /// How long a parent that runs has to end the hold, and how often to look whether it does.
 constexpr int kParentMs = 1000;
-constexpr int kLookMs = 10;
+constexpr int kLookAtParentEveryMs = 10;
 
 /// It keeps nothing else open, so that no pipe and no file system waits for it.
 void close_all_but(std::array<int, 5> kept) noexcept {
@@ -44,8 +44,8 @@ void close_all_but(std::array<int, 5> kept) noexcept {
 void await_parent(int parent) {
   const pid_t pid = ::getppid();
   pollfd ended{parent, POLLIN, 0};
-  for (int waited = 0; waited < kParentMs; waited += kLookMs) {
-    if (::poll(&ended, 1, kLookMs) != 0) return;
+  for (int waited = 0; waited < kParentMs; waited += kLookAtParentEveryMs) {
+    if (::poll(&ended, 1, kLookAtParentEveryMs) != 0) return;
     const auto stat = inspect::read_stat(static_cast<std::uint32_t>(pid));
     if (!stat || stat->is_stopped()) return;
   }

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <optional>
 
 #include "base/gate_name.h"
 #include "base/name.h"
-#include "cli/arguments.h"
 #include "cli/user.h"
 #include "holdfast.h"
 #include "inspect/text.h"
@@ -29,14 +27,6 @@ std::string read_seconds(const std::string& text, std::optional<double>& seconds
   return "bad time " + quote(text) + ": expected seconds, 0 to 1e9, as in 2.5";
 }
 
-// Decimal, as flock reads it.
-std::string read_status(const std::string& text, int& status) {
-  const auto value = inspect::whole_number_of(text);
-  if (!value || *value > kStatusMax) return fmt::format("bad status {}: expected 0 to {}", quote(text), kStatusMax);
-  status = static_cast<int>(*value);
-  return {};
-}
-
 std::string read_why(const std::string& text, std::string& why) {
   why = text;
   if (text.size() <= HOLDFAST_WHY_MAX) return {};
@@ -45,15 +35,15 @@ std::string read_why(const std::string& text, std::string& why) {
 
 class LockParser {
  public:
-  LockParser() : arguments_(kLock) {
+  explicit LockParser(Arguments& arguments) : arguments_(arguments) {
     arguments_.pass_on_from_dashes();
     arguments_.add_version("-V,--version", holdfast_version());
     add_flags();
     add_values();
   }
 
-  std::variant<LockOptions, int> parse(const Words& words) {
-    if (const auto done = arguments_.parse(words)) return *done;
+  LockOptions parse() {
+    arguments_.parse();
     names_ = arguments_.words();
     Words command = arguments_.passed_on();
     // Without a name before them, the dashes end the options: names follow, and then the command behind other dashes.
@@ -63,7 +53,7 @@ class LockParser {
     std::string wrong = read_names();
     if (wrong.empty()) wrong = read_command();
     if (wrong.empty()) wrong = judge();
-    if (!wrong.empty()) return arguments_.refuse(wrong);
+    if (!wrong.empty()) arguments_.refuse(wrong);
     return options_;
   }
 
@@ -102,16 +92,14 @@ class LockParser {
   }
 
   void add_values() {
-    arguments_.add_value("-w,--wait,--timeout", "SECONDS", "Wait for so long at most; 0 as -n",
-                         [this](const std::string& text) { return read_seconds(text, timeout_); });
-    arguments_.add_value("-E,--conflict-exit-code", "STATUS", "Exit status if the lock is not had; default: 1",
-                         [this](const std::string& text) { return read_status(text, options_.conflict); });
+    arguments_.add_value("-w,--wait,--timeout", "SECONDS", "Wait for so long at most; 0 as -n", read_seconds, timeout_);
+    arguments_.add_number("-E,--conflict-exit-code", "STATUS", "Exit status if the lock is not had; default: 1",
+                          options_.conflict, {.what = "status", .most = kStatusMax});
     arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND by the shell, $SHELL or /bin/sh",
                          [this](const std::string& line) { return note_shell(line); });
     arguments_.add_value("--exptime", "SECONDS", "End the lock after so long, and the command by TERM; default: never",
-                         [this](const std::string& text) { return read_seconds(text, exptime_); });
-    arguments_.add_value("--why", "TEXT", "What others are told when they ask for the lock",
-                         [this](const std::string& text) { return read_why(text, options_.why); });
+                         read_seconds, exptime_);
+    arguments_.add_value("--why", "TEXT", "What others are told when they ask for the lock", read_why, options_.why);
     arguments_.add_value("--dir", "PATH", "The runtime directory; default: $HOLDFAST_DIR, or that of the user",
                          [this](const std::string& path) {
                            options_.directory = path;
@@ -197,7 +185,7 @@ class LockParser {
     return {};
   }
 
-  Arguments arguments_;
+  Arguments& arguments_;
   LockOptions options_;
   Words names_;
   bool has_command_ = false;  // it follows dashes
@@ -219,6 +207,6 @@ std::string objection_of_cluster(const LockOptions& options) {
   return {};
 }
 
-std::variant<LockOptions, int> parse_lock_options(const Words& words) { return LockParser().parse(words); }
+LockOptions read_lock_options(Arguments& arguments) { return LockParser(arguments).parse(); }
 
 }  // namespace holdfast::cli

@@ -3,10 +3,9 @@
 
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/arguments.h"
 
 namespace holdfast::cli {
 
@@ -46,7 +45,7 @@ struct LockOptions {
 /// What of them cannot be had in a cluster, in a sentence; empty: all can.
 std::string objection_of_cluster(const LockOptions& options);
 
-/// The options, or the exit status, when help was asked for or a mistake was reported. `words`: those after "lock".
-std::variant<LockOptions, int> parse_lock_options(const Words& words);
+/// Reads the command line.
+LockOptions read_lock_options(Arguments& arguments);
 
 }  // namespace holdfast::cli

@@ -27,18 +27,11 @@ namespace holdfast::cli {
 
 namespace {
 
-/// The programs that use the dictionary may ask for one; the command does not.
-constexpr std::uint64_t kAnySize = 0;
 /// What -n allows the agent, which needs a round trip, and a process that is stopped inside the dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
 /// For an answer that needs no store.
 constexpr double kAskAgentSeconds = 0.5;
-constexpr int kMisfitsMax = 3;
-/// Between attempts of -n, while a process that is stopped inside the dictionary keeps them out.
-constexpr double kTrySleepSeconds = 0.01;
-/// Of a wait that begins anew when its time is over: not 0, which is no limit.
-constexpr double kLeastWaitSeconds = 0.001;
 
 struct FreeParker {
   void operator()(holdfast_parker* parker) const { holdfast_parker_free(parker); }
@@ -85,6 +78,7 @@ bool has_no_agent(holdfast_dict* dict) {
 
 holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   const std::string& name = options.dictionary;
+  constexpr std::uint64_t kAnySize = 0;  // programs that use the dictionary may ask for one
   const holdfast_options wanted{kAnySize, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0,
                                 options.cluster.empty() ? nullptr : options.cluster.c_str()};
   holdfast_dict* dict = nullptr;
@@ -171,6 +165,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   const bool tries = options_.timeout == 0;
   const double patience = tries ? kAskSeconds : options_.timeout;
   const double deadline = options_.timeout == kForEver ? std::numeric_limits<double>::infinity() : start_ + patience;
+  constexpr double kLeastWaitSeconds = 0.001;  // not 0, which is no limit
   if (options_.timeout > 0) wait.timeout = std::max(deadline - holdfast_now(), kLeastWaitSeconds);
   for (;;) {
     int code = attempt(wait);
@@ -206,6 +201,8 @@ int LockTaker::attempt(holdfast_wait& wait) {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
   if (tries_here()) {
+    // Between attempts, while a process that is stopped inside the dictionary keeps them out.
+    constexpr double kTrySleepSeconds = 0.01;
     wait.sleep = kTrySleepSeconds;
     return try_once();
   }
@@ -242,6 +239,7 @@ bool LockTaker::make_way(const holdfast_wait& wait) {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
   if (kind_ == Kind::lock) {
+    constexpr int kMisfitsMax = 3;
     std::uint32_t used = 0;
     std::uint32_t waiters = 0;
     const bool locked = holdfast_permits_count(dict_, key, size, &used, &waiters) != HOLDFAST_OK;

@@ -20,22 +20,6 @@ namespace holdfast::cli {
 
 namespace {
 
-int run_doctor(const Words& given);
-
-}  // namespace
-
-const Subcommand kDoctor{"doctor",
-                         "Say what is wrong with a world, and repair it",
-                         "",
-                         "Looks over a world, and says what is wrong with it and what to do.",
-                         R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
-"holdfast prune" does, in the dictionaries that need it, and looks again.
-
-Exit status: 0 all is well; 1 warnings; 2 errors.)",
-                         run_doctor};
-
-namespace {
-
 using inspect::Finding;
 using inspect::Findings;
 using inspect::Severity;
@@ -146,15 +130,13 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
   print(text);
 }
 
-int run_doctor(const Words& given) {
-  Arguments arguments(kDoctor);
+int run_doctor(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool repairs = false;
   arguments.add_flag("--repair", repairs, "Put in order what can be");
-  arguments.expect_words(0, 0, {});
-  if (const auto done = arguments.parse(given)) return *done;
+  arguments.parse();
   world.want_openers();
-  if (const auto wrong = world.apply()) return *wrong;
+  world.apply();
   Findings obstacles;
   WorldSnapshot snapshot = gather(world, obstacles);
   if (repairs) {
@@ -174,5 +156,15 @@ int run_doctor(const Words& given) {
 }
 
 }  // namespace
+
+const Subcommand kDoctor{"doctor",
+                         "Say what is wrong with a world, and repair it",
+                         "",
+                         "Looks over a world, and says what is wrong with it and what to do.",
+                         R"(It only reads, takes no lock and enters nothing, whatever it finds. --repair then does what
+"holdfast prune" does, in the dictionaries that need it, and looks again.
+
+Exit status: 0 all is well; 1 warnings; 2 errors.)",
+                         run_doctor};
 
 }  // namespace holdfast::cli

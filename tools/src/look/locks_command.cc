@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
-#include <optional>
 #include <set>
-#include <utility>
 
 #include "base/name.h"
 #include "cli/arguments.h"
@@ -21,22 +19,6 @@ namespace holdfast::cli {
 
 namespace {
 
-int run_locks(const Words& given);
-
-}  // namespace
-
-const Subcommand kLocks{"locks",
-                        "List what is held and waited for",
-                        "[NAME...]",
-                        "Lists what processes hold or wait for: locks, rwlocks, semaphores.",
-                        R"(On a terminal it prints columns, else a line for each holder with tabs between dictionary,
-key, kind, share, token, pid, program, host, state, seconds held, seconds left, waiters and
-reason; "-" is nothing. Keys are printed with \xHH for each byte that is not printable.
-Of a dead holder, the lock is free to the next that asks for it.)",
-                        run_locks};
-
-namespace {
-
 using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
@@ -50,7 +32,7 @@ struct Wanted {
   std::size_t max = kMostByDefault;
 };
 
-struct Seen {
+struct SeenLocks {
   std::string directory;
   std::vector<Lock> locks;
   Processes processes;
@@ -59,7 +41,7 @@ struct Seen {
   bool in_trouble = false;
 };
 
-Status gather(const std::string& name, const Wanted& wanted, Seen& seen) {
+Status gather(const std::string& name, const Wanted& wanted, SeenLocks& seen) {
   auto dict = inspect::attach(name);
   if (!dict) return dict.status();
   holdfast_cluster cluster{};
@@ -69,17 +51,12 @@ Status gather(const std::string& name, const Wanted& wanted, Seen& seen) {
   return inspect::gather_locks(*dict, name, wanted.prefix, which, wanted.max, seen.locks);
 }
 
-std::optional<Seen> look(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
-  Seen seen;
-  if (world.observe(seen.directory)) return std::nullopt;
-  auto processes = Processes::read();
-  auto all = inspect::named_dictionaries(seen.directory);
-  if (!processes || !all) {
-    say("{}", processes ? all.status().message : processes.status().message);
-    return std::nullopt;
-  }
-  seen.processes = std::move(*processes);
-  for (const std::string& name : names.empty() ? *all : names) {
+SeenLocks look(WorldOptions& world, const std::vector<std::string>& names, const Wanted& wanted) {
+  SeenLocks seen;
+  seen.directory = world.observe();
+  seen.processes = value_or_fail(Processes::read());
+  const std::vector<std::string> all = value_or_fail(inspect::named_dictionaries(seen.directory));
+  for (const std::string& name : names.empty() ? all : names) {
     const Status gathered = gather(name, wanted, seen);
     const bool is_gone = inspect::is_gone(seen.directory, name, static_cast<int>(gathered.code));
     if (gathered.ok() || (names.empty() && is_gone)) continue;
@@ -137,7 +114,7 @@ std::vector<Cell> row_of(const Lock& lock, const holdfast_holder* holder, Proces
   return row;
 }
 
-void print_table(Seen& seen, const Output& output) {
+void print_table(SeenLocks& seen, const Output& output) {
   using Align = Table::Align;
   Table table(
       {{"DICTIONARY"}, {"KEY"}, {"KIND"}, {"HOLDER"}, {"HELD FOR"}, {"ENDS"}, {"WAITERS", Align::right}, {"WHY"}});
@@ -166,7 +143,7 @@ std::string branches(const inspect::WaitLine& line, const Output& output) {
   return text;
 }
 
-std::string lock_in_words(const Lock& lock, Seen& seen, const Output& output) {
+std::string lock_in_words(const Lock& lock, SeenLocks& seen, const Output& output) {
   std::string text = inspect::escaped(lock.dictionary) + " " + output.styled(inspect::escaped(lock.key), Style::bold);
   if (!lock.trouble.empty()) return text + ": " + lock.trouble;
   if (lock.holders.empty() && seen.in_clusters.contains(lock.dictionary))
@@ -181,7 +158,7 @@ std::string lock_in_words(const Lock& lock, Seen& seen, const Output& output) {
   return text;
 }
 
-std::string waiter_in_words(const holdfast_waiter& waiter, Seen& seen, const Output& output) {
+std::string waiter_in_words(const holdfast_waiter& waiter, SeenLocks& seen, const Output& output) {
   const Process& process = seen.processes.of(waiter.owner);
   const std::uint32_t parent = inspect::parent_that_holds(waiter.owner, seen.ancestors, seen.processes);
   return fmt::format("{}{} {} for {}", output.styled(inspect::in_words(process), style_of(process)),
@@ -196,7 +173,7 @@ std::string left_out_in_words(const inspect::WaitLine& line, const Output& outpu
   return text;
 }
 
-std::string line_in_words(const inspect::WaitLine& line, Seen& seen, const Output& output) {
+std::string line_in_words(const inspect::WaitLine& line, SeenLocks& seen, const Output& output) {
   switch (line.what) {
     case inspect::WaitLine::What::lock:
       return lock_in_words(*line.lock, seen, output);
@@ -211,7 +188,7 @@ std::string line_in_words(const inspect::WaitLine& line, Seen& seen, const Outpu
          output.styled(" (see above: they wait for each other)", Style::red);
 }
 
-void print_tree(Seen& seen, const Output& output) {
+void print_tree(SeenLocks& seen, const Output& output) {
   std::string text;
   for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors))
     text += branches(line, output) + line_in_words(line, seen, output) + "\n";
@@ -219,7 +196,7 @@ void print_tree(Seen& seen, const Output& output) {
   print(text);
 }
 
-void print_locks_json(Seen& seen, const Output& output) {
+void print_locks_json(SeenLocks& seen, const Output& output) {
   inspect::Json json;
   inspect::add_text(json, "directory", seen.directory);
   json["locks"] = inspect::Json::array();
@@ -227,32 +204,34 @@ void print_locks_json(Seen& seen, const Output& output) {
   print_json(json, output);
 }
 
-int run_locks(const Words& given) {
-  Arguments arguments(kLocks);
+int run_locks(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   Wanted wanted;
   arguments.add_flag("-w,--waiting", wanted.waiting,
                      "Only what is waited for, as trees: which process waits for which");
   arguments.add_value("--prefix", "TEXT", "Only keys that begin with TEXT", wanted.prefix);
-  arguments.add_value("--max", "N", "At most so many keys; default: 10000", [&](const std::string& text) {
-    const auto number = inspect::whole_number_of(text);
-    if (!number || *number == 0) return fmt::format("bad number {}: expected 1 or more", quote(text));
-    wanted.max = *number;
-    return std::string();
-  });
-  arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
-  if (const auto done = arguments.parse(given)) return *done;
-  auto seen = look(world, arguments.words(), wanted);
-  if (!seen) return exit_status::kTrouble;
+  arguments.add_number("--max", "N", "At most so many keys; default: 10000", wanted.max, {.least = 1});
+  arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
+  SeenLocks seen = look(world, arguments.words(), wanted);
   if (world.json())
-    print_locks_json(*seen, world.output());
+    print_locks_json(seen, world.output());
   else if (wanted.waiting)
-    print_tree(*seen, world.output());
+    print_tree(seen, world.output());
   else
-    print_table(*seen, world.output());
-  return seen->in_trouble ? exit_status::kTrouble : exit_status::kYes;
+    print_table(seen, world.output());
+  return seen.in_trouble ? exit_status::kTrouble : exit_status::kYes;
 }
 
 }  // namespace
+
+const Subcommand kLocks{"locks",
+                        "List what is held and waited for",
+                        "[NAME...]",
+                        "Lists what processes hold or wait for: locks, rwlocks, semaphores.",
+                        R"(On a terminal it prints columns, else a line for each holder with tabs between dictionary,
+key, kind, share, token, pid, program, host, state, seconds held, seconds left, waiters and
+reason; "-" is nothing. Keys are printed with \xHH for each byte that is not printable.
+Of a dead holder, the lock is free to the next that asks for it.)",
+                        run_locks};
 
 }  // namespace holdfast::cli

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
-#include "base/name.h"
 #include "cli/arguments.h"
 #include "cli/message.h"
 #include "cli/output.h"
@@ -17,30 +15,6 @@
 #include "world/world_file.h"
 
 namespace holdfast::cli {
-
-namespace {
-
-int run_ls(const Words& given);
-int run_stat(const Words& given);
-
-}  // namespace
-
-const Subcommand kLs{"ls",
-                     "List dictionaries",
-                     "[NAME...]",
-                     "Lists the dictionaries of a world: how full they are, and which processes use them.",
-                     R"(On a terminal it prints columns, else a line for each dictionary with tabs between name,
-bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble. Processes
-use a dictionary that have it open, or hold or wait for a lock in it. Without --processes they
-are looked for some 100ths of a second; "+" says that there may be more.)",
-                     run_ls};
-
-const Subcommand kStat{"stat",
-                       "Show one dictionary in detail",
-                       "NAME",
-                       "Tells all there is to tell of a dictionary.",
-                       "tools/docs/holdfast.md says what each line counts.",
-                       run_stat};
 
 namespace {
 
@@ -111,7 +85,7 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
           Cell(shown.people, Style::plain, shown.programs + "\t-")};
 }
 
-struct Seen {
+struct SeenDictionaries {
   std::string directory;
   std::vector<Dictionary> dictionaries;
   inspect::Processes processes;
@@ -120,20 +94,13 @@ struct Seen {
   Users users_of(const Dictionary& dictionary) { return inspect::users_of(dictionary, openers, processes); }
 };
 
-/// Nothing after a sentence.
-std::optional<Seen> look(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
-                         double seconds) {
-  Seen seen;
+SeenDictionaries look(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
+                      double seconds) {
+  SeenDictionaries seen;
   options.want_openers();
-  if (options.observe(seen.directory)) return std::nullopt;
-  auto processes = inspect::Processes::read();
-  auto dictionaries = inspect::look_at_dictionaries(seen.directory, names, what);
-  if (!processes || !dictionaries) {
-    say("{}", processes ? dictionaries.status().message : processes.status().message);
-    return std::nullopt;
-  }
-  seen.processes = std::move(*processes);
-  seen.dictionaries = std::move(*dictionaries);
+  seen.directory = options.observe();
+  seen.processes = value_or_fail(inspect::Processes::read());
+  seen.dictionaries = value_or_fail(inspect::look_at_dictionaries(seen.directory, names, what));
   seen.openers = options.openers(seen.directory, seen.processes.pids(), seconds);
   const double end = holdfast_now() + seconds;
   for (Dictionary& dictionary : seen.dictionaries) inspect::find_lockers(dictionary, end);
@@ -145,7 +112,7 @@ bool is_any_in_trouble(const std::vector<Dictionary>& dictionaries) {
                      [](const Dictionary& dictionary) { return !dictionary.trouble.empty(); });
 }
 
-void print_list(Seen& seen, const Output& output) {
+void print_list(SeenDictionaries& seen, const Output& output) {
   using Align = Table::Align;
   Table table({{"NAME"},
                {"SIZE", Align::right},
@@ -169,7 +136,7 @@ const char* persists(const inspect::WorldFile& file) {
 
 using Line = std::pair<const char*, std::string>;
 
-std::vector<Line> lines_of(Seen& seen, const Dictionary& dictionary) {
+std::vector<Line> lines_of(SeenDictionaries& seen, const Dictionary& dictionary) {
   const holdfast_stats& counts = dictionary.counts;
   const auto amount = [](std::uint64_t bytes) { return fmt::format("{} ({})", bytes, inspect::bytes_in_words(bytes)); };
   std::vector<Line> lines{
@@ -221,47 +188,57 @@ void print_lines(const std::vector<Line>& lines, const Output& output) {
   print(all);
 }
 
-int run_ls(const Words& given) {
-  Arguments arguments(kLs);
+int run_ls(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool all_processes = false;
   arguments.add_flag("-p,--processes", all_processes, "Look for all processes, however long that takes");
-  arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
-  if (const auto done = arguments.parse(given)) return *done;
+  arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
-  auto seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
-  if (!seen) return exit_status::kTrouble;
+  SeenDictionaries seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
   if (world.json()) {
     inspect::Json json;
-    inspect::add_text(json, "directory", seen->directory);
+    inspect::add_text(json, "directory", seen.directory);
     json["dictionaries"] = inspect::Json::array();
-    for (const Dictionary& dictionary : seen->dictionaries)
-      json["dictionaries"].push_back(inspect::to_json(dictionary, seen->users_of(dictionary)));
+    for (const Dictionary& dictionary : seen.dictionaries)
+      json["dictionaries"].push_back(inspect::to_json(dictionary, seen.users_of(dictionary)));
     print_json(json, world.output());
   } else {
-    print_list(*seen, world.output());
+    print_list(seen, world.output());
   }
-  return is_any_in_trouble(seen->dictionaries) ? exit_status::kTrouble : exit_status::kYes;
+  return is_any_in_trouble(seen.dictionaries) ? exit_status::kTrouble : exit_status::kYes;
 }
 
-int run_stat(const Words& given) {
-  Arguments arguments(kStat);
+int run_stat(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
-  arguments.expect_words(1, 1, {"NAME"});
-  if (const auto done = arguments.parse(given)) return *done;
-  auto seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
-  if (!seen) return exit_status::kTrouble;
-  const Dictionary& dictionary = seen->dictionaries.front();
+  arguments.parse(1, 1, {"NAME"});
+  SeenDictionaries seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
+  const Dictionary& dictionary = seen.dictionaries.front();
   if (world.json()) {
-    print_json(inspect::to_json(dictionary, seen->users_of(dictionary)), world.output());
+    print_json(inspect::to_json(dictionary, seen.users_of(dictionary)), world.output());
   } else if (dictionary.trouble.empty()) {
-    print_lines(lines_of(*seen, dictionary), world.output());
+    print_lines(lines_of(seen, dictionary), world.output());
   }
-  if (dictionary.trouble.empty()) return exit_status::kYes;
-  say("{}", dictionary.trouble);
-  return exit_status::kTrouble;
+  if (!dictionary.trouble.empty()) fail("{}", dictionary.trouble);
+  return exit_status::kYes;
 }
 
 }  // namespace
+
+const Subcommand kLs{"ls",
+                     "List dictionaries",
+                     "[NAME...]",
+                     "Lists the dictionaries of a world: how full they are, and which processes use them.",
+                     R"(On a terminal it prints columns, else a line for each dictionary with tabs between name,
+bytes, bytes used, entries, hits, misses, evictions, repairs, processes and trouble. Processes
+use a dictionary that have it open, or hold or wait for a lock in it. Without --processes they
+are looked for some 100ths of a second; "+" says that there may be more.)",
+                     run_ls};
+
+const Subcommand kStat{"stat",
+                       "Show one dictionary in detail",
+                       "NAME",
+                       "Tells all there is to tell of a dictionary.",
+                       "tools/docs/holdfast.md says what each line counts.",
+                       run_stat};
 
 }  // namespace holdfast::cli

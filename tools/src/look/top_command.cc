@@ -25,22 +25,6 @@ namespace holdfast::cli {
 
 namespace {
 
-int run_top(const Words& given);
-
-}  // namespace
-
-const Subcommand kTop{"top",
-                      "Show locks and rates live, on the whole screen",
-                      "[NAME...]",
-                      "Shows a world as it lives: locks with holders and waiters, rates.",
-                      R"(On a terminal it fills the screen: F1 tells of the keys, q ends it. Else, or with --batch,
-it prints both tables again and again. A program gets a line for each thing, tabs between
-what begins with "world", "lock" or "dictionary", or with --json an object for each look;
-tools/docs/holdfast.md has the fields.)",
-                      run_top};
-
-namespace {
-
 struct Wanted {
   std::optional<double> delay;
   std::optional<std::string> column;
@@ -67,14 +51,8 @@ void add_options(Arguments& arguments, Wanted& wanted) {
                       });
   arguments.add_value("--filter", "TEXT", "Only what has TEXT in its name, key or holder", wanted.filter);
   arguments.add_flag("-b,--batch", wanted.batch, "Print text; default unless standard output is a terminal");
-  arguments.add_value("-n,--count", "COUNT", "Print so many times, then end; with --batch",
-                      [&](const std::string& text) {
-                        const auto number = inspect::whole_number_of(text);
-                        if (!number || *number == 0)
-                          return fmt::format("bad number {}: expected 1 or more", quote(text));
-                        wanted.count = *number;
-                        return std::string();
-                      });
+  arguments.add_number("-n,--count", "COUNT", "Print so many times, then end; with --batch", wanted.count,
+                       {.least = 1});
 }
 
 // --- batch ---
@@ -140,12 +118,7 @@ int run_batch(TopView& view, const std::string& directory, const std::vector<std
   const Output output = world.output();
   for (std::uint64_t looks = 0; wanted.count == 0 || looks <= wanted.count; ++looks) {
     if (looks != 0) pause(view.pace().delay());
-    auto seen = inspect::take_snapshot(directory, names);
-    if (!seen) {
-      say("{}", seen.status().message);
-      return exit_status::kTrouble;
-    }
-    view.show(std::move(*seen));
+    view.show(value_or_fail(inspect::take_snapshot(directory, names)));
     if (looks == 0) continue;
     if (world.json())
       print_json(to_json(view), output);
@@ -161,37 +134,30 @@ int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::
   const Output output = output_for(Color::automatic);
   return run_top_live(view, directory, names, output.colours);
 #else
-  say("this holdfast was built without ncurses, which draws the screen of top: use --batch");
-  return exit_status::kTrouble;
+  fail("this holdfast was built without ncurses, which draws the screen of top: use --batch");
 #endif
 }
 
-/// Whether all are there; else a sentence was said.
-bool are_there(const std::vector<std::string>& names) {
+/// Ends the command if one is not there.
+void require(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto dict = inspect::attach(name);
-    if (dict || dict.status().code != Code::not_found) continue;
-    say("{}", dict.status().message);
-    return false;
+    if (!dict && dict.status().code == Code::not_found) fail("{}", dict.status().message);
   }
-  return true;
 }
 
-int run_top(const Words& given) {
-  Arguments arguments(kTop);
+int run_top(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   Wanted wanted;
   add_options(arguments, wanted);
-  arguments.expect_words(0, HOLDFAST_KEY_MAX, {"NAME"});
-  if (const auto done = arguments.parse(given)) return *done;
+  arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const bool batch = wanted.batch || ::isatty(STDOUT_FILENO) == 0;
-  if (wanted.count != 0 && !batch) return arguments.refuse("--count needs --batch");
-  if (world.json() && !batch) return arguments.refuse("--json needs --batch");
+  if (wanted.count != 0 && !batch) arguments.refuse("--count needs --batch");
+  if (world.json() && !batch) arguments.refuse("--json needs --batch");
   if (!batch && ::isatty(STDIN_FILENO) == 0)
-    return arguments.refuse("standard input is no terminal, from which keys come: use --batch");
-  std::string directory;
-  if (const auto wrong = world.observe(directory)) return *wrong;
-  if (!are_there(arguments.words())) return exit_status::kTrouble;
+    arguments.refuse("standard input is no terminal, from which keys come: use --batch");
+  const std::string directory = world.observe();
+  require(arguments.words());
   TopView view{TopPace(wanted.delay)};
   view.filter = wanted.filter;
   if (wanted.column) {
@@ -204,5 +170,15 @@ int run_top(const Words& given) {
 }
 
 }  // namespace
+
+const Subcommand kTop{"top",
+                      "Show locks and rates live, on the whole screen",
+                      "[NAME...]",
+                      "Shows a world as it lives: locks with holders and waiters, rates.",
+                      R"(On a terminal it fills the screen: F1 tells of the keys, q ends it. Else, or with --batch,
+it prints both tables again and again. A program gets a line for each thing, tabs between
+what begins with "world", "lock" or "dictionary", or with --json an object for each look;
+tools/docs/holdfast.md has the fields.)",
+                      run_top};
 
 }  // namespace holdfast::cli

@@ -10,13 +10,13 @@ namespace {
 
 using inspect::Json;
 
-constexpr double kMilli = 1e3;
-constexpr double kMicro = 1e6;
+constexpr double kThousandths = 1e3;
+constexpr double kMillionths = 1e6;
 
 double rounded(double number, double parts) { return std::round(number * parts) / parts; }
 
 Json seconds_or_null(const std::optional<double>& seconds) {
-  return seconds ? Json(rounded(*seconds, kMicro)) : Json();
+  return seconds ? Json(rounded(*seconds, kMillionths)) : Json();
 }
 
 Json to_json(const inspect::Snapshot& seen, const inspect::LockRates& rates) {
@@ -30,10 +30,10 @@ Json to_json(const inspect::Snapshot& seen, const inspect::LockRates& rates) {
   json["trouble"] = lock == nullptr || lock->trouble.empty() ? Json() : Json(lock->trouble);
   json["holder_count"] = lock != nullptr ? lock->holder_count : 0;
   json["holder"] = is_held ? inspect::to_json(seen.user(lock->holders.front().owner)) : Json();
-  json["held"] = is_held ? Json(rounded(lock->holders.front().held, kMilli)) : Json();
+  json["held"] = is_held ? Json(rounded(lock->holders.front().held, kThousandths)) : Json();
   json["waiter_count"] = waiters;
-  json["waited"] = waiters != 0 ? Json(rounded(rates.longest_wait, kMilli)) : Json();
-  json["contention"] = rounded(rates.contention, kMilli);
+  json["waited"] = waiters != 0 ? Json(rounded(rates.longest_wait, kThousandths)) : Json();
+  json["contention"] = rounded(rates.contention, kThousandths);
   return json;
 }
 
@@ -46,11 +46,11 @@ Json to_json(const inspect::DictionaryRates& rates) {
   json["size"] = look.size;
   json["used"] = look.counts.bytes_used;
   json["entries"] = look.counts.entries;
-  json["hit_ratio"] = rates.hit_ratio ? Json(rounded(*rates.hit_ratio, kMicro)) : Json();
-  json["reads"] = rounded(rates.reads, kMilli);
-  json["grants"] = rounded(rates.grants, kMilli);
-  json["evictions"] = rounded(rates.evictions, kMilli);
-  json["waits"] = rounded(rates.waits, kMilli);
+  json["hit_ratio"] = rates.hit_ratio ? Json(rounded(*rates.hit_ratio, kMillionths)) : Json();
+  json["reads"] = rounded(rates.reads, kThousandths);
+  json["grants"] = rounded(rates.grants, kThousandths);
+  json["evictions"] = rounded(rates.evictions, kThousandths);
+  json["waits"] = rounded(rates.waits, kThousandths);
   json["wait_median"] = seconds_or_null(rates.median_wait);
   json["wait_p99"] = seconds_or_null(rates.p99_wait);
   return json;
@@ -60,11 +60,11 @@ Json head_to_json(const inspect::Snapshot& seen, const inspect::Rates& rates) {
   Json json;
   inspect::add_text(json, "directory", seen.directory);
   json["time"] = static_cast<std::int64_t>(std::time(nullptr));
-  json["interval"] = rounded(rates.seconds, kMilli);
+  json["interval"] = rounded(rates.seconds, kThousandths);
   json["processes"] = seen.processes;
-  json["reads"] = rounded(rates.reads, kMilli);
-  json["grants"] = rounded(rates.grants, kMilli);
-  json["waits"] = rounded(rates.waits, kMilli);
+  json["reads"] = rounded(rates.reads, kThousandths);
+  json["grants"] = rounded(rates.grants, kThousandths);
+  json["waits"] = rounded(rates.waits, kThousandths);
   json["room_free"] = seen.room_free;
   json["room"] = seen.room_whole != 0 ? Json(seen.room_whole) : Json();
   return json;

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <cwchar>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "base/name.h"
@@ -102,36 +103,22 @@ std::string to_utf8(wint_t typed) {
 }
 
 TopKey key_of_function(wint_t code) {
-  switch (code) {
-    case KEY_UP:
-      return TopKey::up;
-    case KEY_DOWN:
-      return TopKey::down;
-    case KEY_PPAGE:
-      return TopKey::page_up;
-    case KEY_NPAGE:
-      return TopKey::page_down;
-    case KEY_HOME:
-      return TopKey::home;
-    case KEY_END:
-      return TopKey::end;
-    case KEY_ENTER:
-      return TopKey::enter;
-    case KEY_BACKSPACE:
-      return TopKey::backspace;
-    case KEY_F(1):
-      return TopKey::help;
-    case KEY_F(3):
-      return TopKey::search;
-    case KEY_F(4):
-      return TopKey::filter;
-    case KEY_F(6):
-      return TopKey::next_column;
-    case KEY_F(10):
-      return TopKey::quit;
-    default:
-      return TopKey::none;
-  }
+  constexpr std::array<std::pair<wint_t, TopKey>, 13> kKeys{{{KEY_UP, TopKey::up},
+                                                             {KEY_DOWN, TopKey::down},
+                                                             {KEY_PPAGE, TopKey::page_up},
+                                                             {KEY_NPAGE, TopKey::page_down},
+                                                             {KEY_HOME, TopKey::home},
+                                                             {KEY_END, TopKey::end},
+                                                             {KEY_ENTER, TopKey::enter},
+                                                             {KEY_BACKSPACE, TopKey::backspace},
+                                                             {KEY_F(1), TopKey::help},
+                                                             {KEY_F(3), TopKey::search},
+                                                             {KEY_F(4), TopKey::filter},
+                                                             {KEY_F(6), TopKey::next_column},
+                                                             {KEY_F(10), TopKey::quit}}};
+  for (const auto& [function, key] : kKeys)
+    if (function == code) return key;
+  return TopKey::none;
 }
 
 TopKey key_of_character(wint_t code) {

@@ -4,8 +4,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "cli/commands.h"
-#include "cli/message.h"
+#include "cli/arguments.h"
 #include "holdfast.h"
 #include "run/dictionaries.h"
 #include "run/master.h"
@@ -16,7 +15,22 @@ namespace holdfast::cli {
 
 namespace {
 
-int run_run(const Words& given);
+int run_master(const RunOptions& options) try {
+  // The workers inherit the guard. If it cannot be installed, they run without it, as any host does.
+  static_cast<void>(holdfast_guard_sigbus());
+  export_declarations(options.dictionaries);
+  if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {
+    say("{}", opened.message);
+    return EXIT_FAILURE;
+  }
+  set_title(fmt::format("holdfast: master {}", options.script.path));
+  return Master(options).run();
+} catch (const std::exception& error) {
+  say("{}", error.what());
+  return EXIT_FAILURE;
+}
+
+int run_run(Arguments& arguments) { return run_master(read_run_options(arguments)); }
 
 }  // namespace
 
@@ -36,30 +50,5 @@ Signals to the master:
 Exit status: 0 all workers succeeded, 1 a worker failed, 2 the command line is wrong;
 ended by TERM or INT, the master ends by that signal.)",
                       run_run};
-
-namespace {
-
-int run_master(const RunOptions& options) try {
-  // The workers inherit the guard. If it cannot be installed, they run without it, as any host does.
-  static_cast<void>(holdfast_guard_sigbus());
-  export_declarations(options.dictionaries);
-  if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {
-    say("{}", opened.message);
-    return EXIT_FAILURE;
-  }
-  set_title(fmt::format("holdfast: master {}", options.script.path));
-  return Master(options).run();
-} catch (const std::exception& error) {
-  say("{}", error.what());
-  return EXIT_FAILURE;
-}
-
-int run_run(const Words& given) {
-  const auto parsed = parse_run_options(given);
-  if (const auto* const status = std::get_if<int>(&parsed)) return *status;
-  return run_master(std::get<RunOptions>(parsed));
-}
-
-}  // namespace
 
 }  // namespace holdfast::cli

@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "base/gate_name.h"
-#include "cli/arguments.h"
 #include "cli/descriptor.h"
 #include "inspect/text.h"
 
@@ -20,19 +19,14 @@ namespace holdfast::cli {
 
 namespace {
 
+constexpr const char* kWrongWorkers =
+    "bad number {}: expected 1 to 1023 (a runtime directory has room for 1024 processes)";
+static_assert(kWorkersMax == 1023);
+
 int default_workers() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-std::string read_workers(const std::string& text, int& workers) {
-  const auto number = inspect::whole_number_of(text);
-  if (!number || *number < 1 || *number > kWorkersMax)
-    return fmt::format("bad number \"{}\": expected 1 to {} (a runtime directory has room for {} processes)", text,
-                       kWorkersMax, kWorkersMax + 1);
-  workers = static_cast<int>(*number);
-  return {};
 }
 
 std::string read_grace(const std::string& text, std::chrono::duration<double>& grace) {
@@ -75,17 +69,17 @@ std::string judge_script(const std::string& path) {
 void add_options(Arguments& arguments, RunOptions& options) {
   arguments.pass_on_from_first_word();
   arguments.add_value("-e", "CODE", "Run CODE instead of a script; may be repeated, each is a line of one script",
-                      [&](const std::string& text) { return read_code(text, options.script.code); });
-  arguments.add_value("--workers", "N", "Number of workers; default: the number of processors",
-                      [&](const std::string& text) { return read_workers(text, options.workers); });
+                      read_code, options.script.code);
+  arguments.add_number("--workers", "N", "Number of workers; default: the number of processors", options.workers,
+                       {.least = 1, .most = kWorkersMax, .wrong = kWrongWorkers});
   arguments.add_value("--dict", "NAME=SIZE", "Open a shared dictionary, as in --dict my_locks=1m; may be repeated",
-                      [&](const std::string& text) { return read_dictionary(text, options.dictionaries); });
+                      read_dictionary, options.dictionaries);
   arguments.add_value("--agent", "CLUSTER", "Have an agent of the cluster, as long as the workers run; may be repeated",
-                      [&](const std::string& text) { return read_agent(text, options.agents); });
+                      read_agent, options.agents);
   arguments.add_file("--agent-config", "Configuration of that agent; default: /etc/holdfast/CLUSTER.json",
                      options.agent_config);
-  arguments.add_value("--grace", "SECONDS", "Time from TERM to KILL when workers are stopped; default: 5",
-                      [&](const std::string& text) { return read_grace(text, options.grace); });
+  arguments.add_value("--grace", "SECONDS", "Time from TERM to KILL when workers are stopped; default: 5", read_grace,
+                      options.grace);
   arguments.add_flag("--respawn", options.respawn, "Start a worker again when it fails");
 }
 
@@ -118,15 +112,14 @@ std::string judge(RunOptions& options) {
 
 }  // namespace
 
-std::variant<RunOptions, int> parse_run_options(const Words& words) {
-  Arguments arguments(kRun);
+RunOptions read_run_options(Arguments& arguments) {
   RunOptions options;
   options.workers = default_workers();
   add_options(arguments, options);
-  if (const auto done = arguments.parse(words)) return *done;
+  arguments.parse();
   std::string wrong = read_script(arguments, options.script);
   if (wrong.empty()) wrong = judge(options);
-  if (!wrong.empty()) return arguments.refuse(wrong);
+  if (!wrong.empty()) arguments.refuse(wrong);
   return options;
 }
 

@@ -3,10 +3,9 @@
 
 #include <chrono>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "cli/commands.h"
+#include "cli/arguments.h"
 #include "run/dictionaries.h"
 #include "run/script.h"
 
@@ -26,7 +25,7 @@ struct RunOptions {
   Script script;
 };
 
-/// The options, or the exit status, when help was asked for or a mistake was reported. `words`: those after "run".
-std::variant<RunOptions, int> parse_run_options(const Words& words);
+/// Reads the command line.
+RunOptions read_run_options(Arguments& arguments);
 
 }  // namespace holdfast::cli

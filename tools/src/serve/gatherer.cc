@@ -22,8 +22,6 @@ namespace holdfast::serve {
 
 namespace {
 
-constexpr double kMicro = 1e-6;
-
 /// Cuts a text off; false if it is not whole.
 bool cut(std::string_view& from, std::string_view& text) {
   std::uint64_t size = 0;
@@ -54,6 +52,7 @@ void write_text(int pipe, const std::string& text) {
 Texts failure(std::string sentence) { return {{"error", std::make_shared<const std::string>(std::move(sentence))}}; }
 
 double seconds_of(const timeval& time) {
+  constexpr double kMicro = 1e-6;
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * kMicro;
 }
 

@@ -1,9 +1,8 @@
 // Dictionaries that are removed while they are looked at, and those that are damaged instead.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "inspect/health.h"
 #include "inspect/locks.h"
 #include "inspect/world.h"
+#include "support/process.h"
 
 namespace holdfast::inspect {
 namespace {
@@ -19,15 +19,14 @@ class Gone : public ::testing::Test {
  protected:
   // A process has one world for good.
   static void SetUpTestSuite() {
-    ASSERT_NE(nullptr, ::mkdtemp(folder_.data()));
-    ::setenv("HOLDFAST_DIR", folder_.c_str(), 1);
+    folder_.emplace();
     ASSERT_EQ(HOLDFAST_OK, holdfast_guard_sigbus());
   }
-  static void TearDownTestSuite() { std::filesystem::remove_all(folder_); }
+  static void TearDownTestSuite() { folder_.reset(); }
   void SetUp() override {
     open("a");
     open("b");
-    snapshot_.directory = folder_;
+    snapshot_.directory = folder_->path();
   }
   void TearDown() override {
     for (const char* const name : {"a", "b"}) holdfast_remove(name, 1);
@@ -41,12 +40,12 @@ class Gone : public ::testing::Test {
     ASSERT_EQ(HOLDFAST_OK, holdfast_open(name.data(), name.size(), &options, &dict)) << holdfast_error();
     ASSERT_EQ(HOLDFAST_OK, holdfast_lock_try(dict, "key", 3, 0, 0, 0, &lease));
   }
-  static Dictionary look(const std::string& name) { return look_at(folder_, name, Read::header); }
+  static Dictionary look(const std::string& name) { return look_at(folder_->path(), name, Read::header); }
   static void remove(const std::string& name) {
     ASSERT_EQ(HOLDFAST_OK, holdfast_remove(name.data(), name.size())) << holdfast_error();
   }
 
-  static inline std::string folder_ = "/dev/shm/holdfast-test.XXXXXX";
+  static inline std::optional<test::ScratchDirectory> folder_;
   WorldSnapshot snapshot_;
   Findings findings_;
 };
@@ -54,9 +53,9 @@ class Gone : public ::testing::Test {
 TEST_F(Gone, IsNoFindingInTheMiddleOfAnExamination) {
   const Dictionary dictionary = look("a");
   ASSERT_EQ("", dictionary.trouble);
-  EXPECT_FALSE(was_removed_since(folder_, dictionary));
+  EXPECT_FALSE(was_removed_since(folder_->path(), dictionary));
   remove("a");
-  EXPECT_TRUE(was_removed_since(folder_, dictionary));
+  EXPECT_TRUE(was_removed_since(folder_->path(), dictionary));
   check_dictionary(dictionary, snapshot_, findings_);
   EXPECT_TRUE(findings_.empty()) << findings_.front().sentence;
   EXPECT_FALSE(needs_repair(dictionary, snapshot_));
@@ -71,17 +70,17 @@ TEST_F(Gone, TakesItsLocksAlong) {
   remove("b");
   const Status status = gather_locks(second.handle, "b", "", Which::all, 10, locks);
   EXPECT_EQ(Code::removed, status.code);
-  EXPECT_TRUE(is_gone(folder_, "b", static_cast<int>(status.code)));
+  EXPECT_TRUE(is_gone(folder_->path(), "b", static_cast<int>(status.code)));
   EXPECT_EQ(1U, locks.size());
 }
 
 TEST_F(Gone, IsNotSaidOfOneThatWasCutShort) {
   const Dictionary dictionary = look("a");
-  std::filesystem::resize_file(folder_ + "/a.dict", 4096);
+  std::filesystem::resize_file(*folder_ / "a.dict", 4096);
   check_dictionary(dictionary, snapshot_, findings_);
   ASSERT_FALSE(findings_.empty());
   EXPECT_EQ(Severity::error, findings_.front().severity);
-  EXPECT_FALSE(was_removed_since(folder_, dictionary));
+  EXPECT_FALSE(was_removed_since(folder_->path(), dictionary));
 }
 
 TEST_F(Gone, IsNotNamedAmongThoseThatThereAre) {

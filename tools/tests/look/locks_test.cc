@@ -2,12 +2,11 @@
 #include "inspect/locks.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
+
+#include "support/process.h"
 
 namespace holdfast::inspect {
 namespace {
@@ -15,14 +14,11 @@ namespace {
 class Locks : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_NE(nullptr, ::mkdtemp(folder_.data()));
-    ::setenv("HOLDFAST_DIR", folder_.c_str(), 1);
     const holdfast_options options{1U << 20, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     ASSERT_EQ(HOLDFAST_OK, holdfast_open("a", 1, &options, &dict_)) << holdfast_error();
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::string folder_ = "/dev/shm/holdfast-test.XXXXXX";
+  test::ScratchDirectory folder_;
   holdfast_dict* dict_ = nullptr;
 };
 

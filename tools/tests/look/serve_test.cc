@@ -1,10 +1,7 @@
-// How long `holdfast serve` keeps what it has gathered, and what its metrics leave out or add up.
+// How long `holdfast serve` keeps what it has gathered, and what its metrics leave out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -81,10 +78,10 @@ DictionaryView view_of(const std::string& name) {
   return view;
 }
 
-std::string text_of(const DictionaryView& one, std::uint32_t keys = 0) {
+std::string text_of(const DictionaryView& one) {
   View view;
   view.dictionaries.push_back(one);
-  return metrics_of(view, keys, MetricsFormat::prometheus);
+  return metrics_of(view, 0, MetricsFormat::prometheus);
 }
 
 TEST(Metrics, LeaveOutLocksThatAreNotAllListed) {
@@ -97,24 +94,6 @@ TEST(Metrics, LeaveOutLocksThatAreNotAllListed) {
   EXPECT_THAT(text_of(view), Not(HasSubstr("holdfast_locks_held")));
   EXPECT_THAT(text_of(view), Not(HasSubstr("holdfast_lock_waiters")));
   EXPECT_THAT(text_of(view), HasSubstr("holdfast_dictionary_capacity_bytes{dictionary=\"a\"} 65536\n"));
-}
-
-holdfast_contended contended(const std::string& key, std::uint64_t waits) {
-  holdfast_contended one{};
-  one.waits = waits;
-  one.wait_time = 0.5;
-  one.key_length = static_cast<std::uint32_t>(key.size());
-  std::memcpy(one.key, key.data(), std::min(key.size(), sizeof one.key));
-  return one;
-}
-
-TEST(Metrics, AddUpKeysThatAreCutToTheSame) {
-  const std::string start(HOLDFAST_CONTENDED_KEY_MAX, 'k');
-  DictionaryView view = view_of("a");
-  view.contended = {contended(start + "one", 3), contended(start + "two", 4), contended("other", 5)};
-  const std::string labels = "{dictionary=\"a\",kind=\"lock\",key=\"" + start + "\"} ";
-  EXPECT_THAT(text_of(view, 64), HasSubstr("\nholdfast_key_waits_total" + labels + "7\n"));
-  EXPECT_THAT(text_of(view, 64), HasSubstr("\nholdfast_key_wait_seconds_total" + labels + "1\n"));
 }
 
 }  // namespace

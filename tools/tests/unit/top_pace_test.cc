@@ -5,21 +5,18 @@
 namespace holdfast::cli {
 namespace {
 
-TEST(top_pace, is_two_seconds_where_nobody_chose_and_looks_are_cheap) {
+TEST(top_pace, is_two_seconds_and_takes_a_hundredth_of_a_processor_where_looks_are_dear) {
   TopPace pace(std::nullopt);
   EXPECT_DOUBLE_EQ(pace.delay(), 2);
   pace.note_look(0.5);
   pace.note_look(0.505);
   EXPECT_DOUBLE_EQ(pace.delay(), 2);
-}
-
-TEST(top_pace, takes_a_hundredth_of_a_processor_where_looks_are_dear) {
-  TopPace pace(std::nullopt);
-  pace.note_look(1);
-  pace.note_look(1.05);
-  EXPECT_NEAR(pace.delay(), 5, 1e-9);
-  pace.note_look(1000);
-  EXPECT_DOUBLE_EQ(pace.delay(), kLongestDelay);
+  TopPace slow(std::nullopt);
+  slow.note_look(1);
+  slow.note_look(1.05);
+  EXPECT_NEAR(slow.delay(), 5, 1e-9);
+  slow.note_look(1000);
+  EXPECT_DOUBLE_EQ(slow.delay(), kLongestDelay);
 }
 
 TEST(top_pace, is_what_was_chosen_however_dear_looks_are) {

@@ -1,22 +1,37 @@
--- The methods for a dictionary as a whole.
+-- The methods for a dictionary as a whole: what is in it, who holds and who waits for what, and its counts.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local find_gate = require("resty.holdfast.dictionary.gate").find
+local lock_info = require "resty.holdfast.lock.lock_info"
 
-local C, answer, enter, leave, reason = core.C, core.answer, core.enter, core.leave, core.reason
-local check_zone, read_max = checks.check_zone, checks.read_max
-local ffi_new, ipairs, tonumber = ffi.new, ipairs, tonumber
+local C, answer, enter, grow, leave, reason = core.C, core.answer, core.enter, core.grow, core.leave, core.reason
+local bad_argument, bad_whole, check_zone = checks.bad_argument, checks.bad_whole, checks.check_zone
+local ffi_new, ffi_sizeof, ffi_string = ffi.new, ffi.sizeof, ffi.string
+local floor, ipairs, min, tonumber, type = math.floor, ipairs, math.min, tonumber, type
+local is_whole, read_max = checks.is_whole, checks.read_max
+local leave_with, unpack_keys = core.leave_with, core.unpack_keys
 
-local NOT_FOUND, OK = core.NOT_FOUND, core.OK
+local BUCKETS, CONTENDED_KEY_MAX, CONTENDED_MAX = core.BUCKETS, core.CONTENDED_KEY_MAX, core.CONTENDED_MAX
+local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
+local CURSOR_MAX = 2 ^ 53
+-- Of a scan. No row shows it: none lists locks.
+local LOCKS_AT_ONCE = 1000
 
+local contended_array, contended_type = ffi.typeof("holdfast_contended[?]"), ffi.typeof("holdfast_contended")
+local cursor_type = ffi.typeof("uint64_t[1]")
+local histogram_type = ffi.typeof("holdfast_histogram")
 local stats_type = ffi.typeof("holdfast_stats")
 
 local STATS = {
     "entries", "bytes_used", "bytes_free", "hits", "misses", "evictions", "expirations", "repairs", "mutex_waits",
     "lock_waits", "lock_wakes", "lock_reserved_ms", "lives_unknown", "words_mended",
 }
+
+local KINDS = lock_info.KINDS
+-- By holdfast_time.
+local TIMES = { [0] = "waited", "held" }
 
 local methods = {}
 
@@ -30,11 +45,8 @@ end
 function methods.flush_expired(zone, max_count)
     local handle = check_zone(zone, "flush_expired")
     max_count = read_max(max_count, 0)
-    local frame = enter()
-    local code = C.holdfast_flush_expired(handle, max_count, frame.count)
-    local count = frame.count[0]
-    leave()
-    return answer(code, count)
+    local count = enter().count
+    return leave_with(count, C.holdfast_flush_expired(handle, max_count, count))
 end
 
 
@@ -76,6 +88,192 @@ end
 
 function methods.free_space(zone)
     return tonumber(C.holdfast_free_space(check_zone(zone, "free_space")))
+end
+
+
+-- --- keys, holders and waiters ---
+
+-- The keys in the frame, which is left; nil and the reason.
+local function keys_in(frame, code)
+    local keys = code == OK and unpack_keys(frame)
+    leave()
+    return answer(code, keys)
+end
+
+
+function methods.get_keys(zone, max_count)
+    local handle = check_zone(zone, "get_keys")
+    max_count = read_max(max_count, 1024)
+    local frame = enter()
+    local code = C.holdfast_keys(handle, max_count, frame.value, frame.count)
+    while code == BUFFER do
+        grow(frame)
+        code = C.holdfast_keys(handle, max_count, frame.value, frame.count)
+    end
+    return keys_in(frame, code)
+end
+
+
+local function is_cursor(number)
+    return type(number) == "number" and number >= 0 and number < CURSOR_MAX and number == floor(number)
+end
+
+
+-- Some of the keys, by holdfast_scan or holdfast_scan_locks; nil and the reason.
+local function scan(call, handle, cursor, count, prefix)
+    local frame = enter()
+    local code = call(handle, cursor, count, prefix, #prefix, frame.value, frame.count)
+    while code == BUFFER do
+        grow(frame)
+        code = call(handle, cursor, count, prefix, #prefix, frame.value, frame.count)
+    end
+    return keys_in(frame, code)
+end
+
+
+local function check_prefix(prefix)
+    if prefix ~= nil and type(prefix) ~= "string" then
+        bad_argument("prefix", "a string", prefix, 4)
+    end
+    return prefix or ""
+end
+
+
+function methods.scan(zone, cursor, count, prefix)
+    local handle = check_zone(zone, "scan")
+    if not is_cursor(cursor) then
+        bad_argument("cursor", "0 or what scan returned last", cursor)
+    end
+    if count == nil then
+        count = 1000
+    elseif not is_whole(count) or count == 0 then
+        bad_argument("count", "a whole number, 1 to 4294967295,", count)
+    end
+    prefix = check_prefix(prefix)
+
+    local next_cursor = ffi_new(cursor_type, cursor)
+    local keys, err = scan(C.holdfast_scan, handle, next_cursor, count, prefix)
+    if not keys then
+        return nil, err
+    end
+    return tonumber(next_cursor[0]), keys
+end
+
+
+-- Adds what is said of each key to `locks`. True, or nil and the reason: the first key that cannot be read is the
+-- last, as others of its shard would take as long.
+local function describe_locks(handle, keys, locks, lives)
+    for _, key in ipairs(keys) do
+        local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)
+        if not holders then
+            return nil, waiters
+        end
+        if holders[1] or waiters > 0 then
+            locks[#locks + 1] = { key = key, kind = holders[1] and holders[1].kind, waiters = waiters,
+                                  holders = holders }
+        end
+    end
+    return true
+end
+
+
+function methods.locks(zone, prefix)
+    local handle = check_zone(zone, "locks")
+    prefix = check_prefix(prefix)
+    local locks, lives, cursor = {}, {}, ffi_new(cursor_type)
+    repeat
+        local keys, err = scan(C.holdfast_scan_locks, handle, cursor, LOCKS_AT_ONCE, prefix)
+        local ok = keys and true
+        if keys then
+            ok, err = describe_locks(handle, keys, locks, lives)
+        end
+        if not ok then
+            return nil, err
+        end
+    until cursor[0] == 0
+    return locks
+end
+
+
+function methods.holder(zone, key)
+    return lock_info.find(check_zone(zone, "holder"), key)
+end
+
+
+function methods.holders(zone, key, max)
+    local handle = check_zone(zone, "holders")
+    if max ~= nil and not is_whole(max) then
+        bad_whole("max", max)
+    end
+    return lock_info.find_all(handle, key, max)
+end
+
+
+function methods.waiters(zone, key)
+    return lock_info.count_waiters(check_zone(zone, "waiters"), key)
+end
+
+
+-- --- how long locks and permits were waited for and held, and which keys had contention ---
+
+-- The buckets that are not empty, and what they amount to.
+local function describe(counts)
+    local buckets = {}
+    for i = 0, BUCKETS - 1 do
+        local count = tonumber(counts.buckets[i])
+        if count > 0 then
+            buckets[#buckets + 1] = { le = C.holdfast_bucket_end(i), count = count }
+        end
+    end
+    return {
+        count = tonumber(counts.count), sum = counts.sum, max = counts.max,
+        p50 = C.holdfast_quantile(counts, 0.5), p90 = C.holdfast_quantile(counts, 0.9),
+        p99 = C.holdfast_quantile(counts, 0.99), buckets = buckets,
+    }
+end
+
+
+function methods.histograms(zone)
+    local handle = check_zone(zone, "histograms")
+    local counts = ffi_new(histogram_type, ffi_sizeof(histogram_type))
+    local histograms = {}
+    for held = core.HELD_LOCK, core.HELD_SEMAPHORE do
+        local of_kind = {}
+        for time = 0, #TIMES do
+            local code = C.holdfast_dict_histogram(handle, held, time, counts)
+            if code ~= OK then
+                return nil, reason(code)
+            end
+            of_kind[TIMES[time]] = describe(counts)
+        end
+        histograms[KINDS[held]] = of_kind
+    end
+    return histograms
+end
+
+
+function methods.contention(zone, max_count)
+    local handle = check_zone(zone, "contention")
+    max_count = min(read_max(max_count, CONTENDED_MAX), CONTENDED_MAX)
+    local found = ffi_new(contended_array, CONTENDED_MAX)
+    local frame = enter()
+    local code = C.holdfast_dict_contention(handle, found, ffi_sizeof(contended_type),
+                                            max_count > 0 and max_count or CONTENDED_MAX, frame.count)
+    local count = frame.count[0]
+    leave()
+    if code ~= OK then
+        return nil, reason(code)
+    end
+    local keys = {}
+    for i = 1, count do
+        local one = found[i - 1]
+        keys[i] = {
+            key = ffi_string(one.key, min(one.key_length, CONTENDED_KEY_MAX)), key_length = one.key_length,
+            kind = KINDS[one.kind], waits = tonumber(one.waits), wait_time = one.wait_time,
+            timeouts = tonumber(one.timeouts), refused = tonumber(one.refused),
+        }
+    end
+    return keys
 end
 
 

@@ -36,9 +36,9 @@ local gate
 -- both folders.
 local function search_beside()
     local root = getinfo and getinfo(1, "S").source:match("^@(.*)lua/resty/holdfast/dictionary/gate%.lua$")
-    local place = root and root .. "cluster/lua/?.lua;"
-    if place and not package.path:find(place, 1, true) then
-        package.path = place .. package.path
+    local folder = root and root .. "cluster/lua/?.lua;"
+    if folder and not package.path:find(folder, 1, true) then
+        package.path = folder .. package.path
     end
 end
 

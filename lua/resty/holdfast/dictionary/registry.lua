@@ -1,14 +1,14 @@
--- The dictionaries that this Lua state has seen, by name, and how a lock finds its own.
+-- The dictionaries that this Lua state has seen, by name, how a lock finds its own, and the metatable of them all.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local find_gate = require("resty.holdfast.dictionary.gate").find
-local methods = require("resty.holdfast.dictionary.methods").metatable
-local nginx_zones = require "resty.holdfast.dictionary.nginx_zones"
+local later = require "resty.holdfast.later"
+local warn_once = require("resty.holdfast.program").warn_once
 
 local C, quote, sentence = core.C, core.quote, core.sentence
-local error, format, pcall, rawget = error, string.format, pcall, rawget
-local rawset, setmetatable, tonumber, type = rawset, setmetatable, tonumber, type
+local error, format, ipairs, pairs, pcall, rawget = error, string.format, ipairs, pairs, pcall, rawget
+local rawset, require, setmetatable, tonumber, type = rawset, require, setmetatable, tonumber, type
 local ffi_istype, ffi_new = ffi.istype, ffi.new
 
 local INVALID, MISMATCH, NOT_FOUND, OK = core.INVALID, core.MISMATCH, core.NOT_FOUND, core.OK
@@ -23,6 +23,125 @@ local _M = {}
 pcall(function ()
     C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec)
 end)
+
+-- --- methods ---
+
+local PARTS = { "values", "admin" }
+
+-- The metatable of all dictionaries, with their methods. It is its own __index, as for ngx.shared.DICT; clients patch
+-- it.
+local methods = {}
+methods.__index = methods
+
+local is_filled = false
+
+
+-- Adds the methods; those that a client has patched stay.
+function _M.fill()
+    if is_filled then
+        return
+    end
+    for _, part in ipairs(PARTS) do
+        for name, method in pairs(require("resty.holdfast.dictionary." .. part)) do
+            if rawget(methods, name) == nil then
+                methods[name] = method
+            end
+        end
+    end
+    is_filled = true
+    setmetatable(methods, nil)
+end
+
+
+-- A lock in a state that lasts for one request calls none of them.
+if not later.call(_M.fill) then
+    setmetatable(methods, { __index = function (_, name)
+        _M.fill()
+        return methods[name]
+    end })
+end
+
+
+-- --- the zones that nginx.conf declares by lua_shared_dict, for a lock that names one ---
+
+local DEFAULT_SIZE = 1024 * 1024
+local PAGE = 4096
+
+local ngx = rawget(_G, "ngx") or package.loaded.ngx
+
+
+local function index(from, name)
+    return from[name]
+end
+
+
+-- A stand-in for nginx may raise for a missing field.
+local function field(from, name)
+    local known, value = pcall(index, from, name)
+    return known and value or nil
+end
+
+
+-- The zone of ngx.shared under the name, if this is nginx.
+local function find_zone(name)
+    local zones = type(ngx) == "table" and field(ngx, "shared")
+    return type(zones) == "table" and field(zones, name) or nil
+end
+
+
+-- The declared bytes of a zone. nginx's smallest size, 12k, is ours, too. lua-resty-core provides the method; a
+-- stand-in may lack it, or return nothing.
+local function size_of(zone)
+    local known, bytes = pcall(function () return zone:capacity() end)
+    return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE
+end
+
+
+-- Whether this is init_by_lua, before nginx forks its workers, often as another user than theirs.
+local function is_before_workers()
+    local get_phase = field(ngx, "get_phase")
+    return type(get_phase) == "function" and get_phase() == "init"
+end
+
+
+-- The process id of the master, if this is a worker of one.
+local function master()
+    local known, process = pcall(require, "ngx.process")
+    if not known or type(process) ~= "table" or not process.get_master_pid or process.type() == "single" then
+        return nil
+    end
+    return process.get_master_pid()
+end
+
+
+-- Keeps the values of this worker's dictionaries as long as nginx keeps those of its zones: until the master ends.
+-- INVALID: it has ended already. NOT_FOUND: another process did it before and was killed.
+local function keep_values()
+    local asked, pid = pcall(master)
+    if not asked or not pid then
+        return
+    end
+    local code = C.holdfast_keep_for(pid)
+    if code == NOT_FOUND then
+        warn_once("values of dictionaries may be lost: " .. sentence(code))
+    elseif code ~= OK and code ~= INVALID then
+        warn_once("values of dictionaries may be lost when nginx reloads: " .. sentence(code))
+    end
+end
+
+
+-- Logs a changed size, which counts only when the dictionary is made.
+local function compare_sizes(name, declared, found)
+    local log, level = field(ngx, "log"), field(ngx, "WARN")
+    if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then
+        log(level, format("holdfast: dictionary %s is there with %d bytes, not the %d of lua_shared_dict; a reload "
+                          .. "keeps the old size: restart nginx, and end other programs that use its runtime directory",
+                          quote(name), found, declared))
+    end
+end
+
+
+-- --- dictionaries by name ---
 
 -- Every dictionary that this Lua state has seen, under its name: one table per dictionary.
 local shared = {}
@@ -71,7 +190,7 @@ end
 -- The dictionary that stands for a lua_shared_dict: a new one, or the one that is in use, whatever its size.
 local function open_declared(name, zone)
     local options = ffi_new("holdfast_options")
-    options.size, options.persist = nginx_zones.size(zone), core.TEMPORARY  -- the life of nginx, as its own zones
+    options.size, options.persist = size_of(zone), core.TEMPORARY  -- the life of nginx, as its own zones
     local code = C.holdfast_open(name, #name, options, handle_ptr)
     if code == OK then
         return remember(name, handle_ptr[0])
@@ -81,7 +200,7 @@ local function open_declared(name, zone)
     end
     local dict, err = attach(name)
     if dict then
-        nginx_zones.compare_sizes(name, nginx_zones.size(zone), tonumber(C.holdfast_capacity(dict[1])))
+        compare_sizes(name, size_of(zone), tonumber(C.holdfast_capacity(dict[1])))
     end
     return dict, err
 end
@@ -91,9 +210,9 @@ end
 -- another user, and the master would be in the dictionary's world for nothing. Its first use opens it.
 local unopened = {}
 
-function unopened.__index(dict, field)
+function unopened.__index(dict, member)
     local name = rawget(dict, "name")
-    local zone = nginx_zones.find(name)
+    local zone = find_zone(name)
     local opened, err = zone, nil
     if not is_dictionary(zone) then
         opened, err = open_declared(name, rawget(dict, "zone"))
@@ -102,14 +221,14 @@ function unopened.__index(dict, field)
         error(format("holdfast: cannot open dictionary %s: %s", quote(name), err), 0)
     end
     if zone == dict then  -- installed in its place
-        nginx_zones.keep_values()
+        keep_values()
     end
     if opened ~= dict then  -- ngx.shared has another by now, or it is open already
         promised[name] = nil
         rawset(dict, 1, opened[1])
         setmetatable(dict, methods)
     end
-    return dict[field]
+    return dict[member]
 end
 
 
@@ -125,7 +244,7 @@ end
 
 
 local function find_by_name(name)
-    local zone = nginx_zones.find(name)
+    local zone = find_zone(name)
     if is_dictionary(zone) then
         return zone
     end
@@ -136,7 +255,7 @@ local function find_by_name(name)
     if zone and promised[name] == zone then
         zone = rawget(zone, "zone")  -- it is in ngx.shared itself
     end
-    if zone and nginx_zones.before_workers() then
+    if zone and is_before_workers() then
         return promise(name, zone)
     end
     if zone then
@@ -163,6 +282,6 @@ function _M.find(name)
 end
 
 
-_M.attach, _M.remember, _M.shared = attach, remember, shared
+_M.attach, _M.keep_values, _M.remember, _M.shared = attach, keep_values, remember, shared
 
 return _M

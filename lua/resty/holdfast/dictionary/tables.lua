@@ -27,27 +27,27 @@ _M.missing = not known and "tables as values need LuaJIT's string.buffer, which 
 
 -- pcall of fn, never in compiled code: string.buffer's errors there overwrite the frames of the callers, and LuaJIT
 -- crashes on return (still in August 2026; issue 1034 is of the same kind). The caller is compiled up to gsub, which
--- never is, and again after it. A finaliser may call this inside of itself: hence a place for each frame.
+-- never is, and again after it. A finaliser may call this inside of itself: hence a slot for each frame.
 local function pcall_uncompiled(fn)
-    local places = {}
+    local slots = {}
 
-    local function make_place(frame)
-        local place = {}
-        function place.call()
-            place.ok, place.result = pcall(fn, place.value)
+    local function make_slot(frame)
+        local slot = {}
+        function slot.call()
+            slot.ok, slot.result = pcall(fn, slot.value)
         end
-        places[frame] = place
-        return place
+        slots[frame] = slot
+        return slot
     end
-    jit.off(make_place, true)  -- and what it makes: in a finaliser it would be too late to say so
+    jit.off(make_slot, true)  -- and what it makes: in a finaliser it would be too late to say so
 
     return function (value)
         local frame = enter()
-        local place = places[frame] or make_place(frame)
-        place.value = value
-        gsub("x", "x", place.call)
-        local ok, result = place.ok, place.result
-        place.value, place.result = nil, nil
+        local slot = slots[frame] or make_slot(frame)
+        slot.value = value
+        gsub("x", "x", slot.call)
+        local ok, result = slot.ok, slot.result
+        slot.value, slot.result = nil, nil
         leave()
         return ok, result
     end

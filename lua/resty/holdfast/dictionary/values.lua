@@ -1,4 +1,4 @@
--- The methods of a dictionary for single values.
+-- The methods of a dictionary for one key: single values, compare and swap, lists.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -6,21 +6,32 @@ local ffi = require "ffi"
 local tables = require "resty.holdfast.dictionary.tables"
 
 local C, answer, current, grow = core.C, core.answer, core.current, core.grow
-local enter, enter_int, enter_value, leave = core.enter, core.enter_int, core.enter_value, core.leave
-local bad_argument, bad_duration = checks.bad_argument, checks.bad_duration
-local decode, encode = tables.decode, tables.encode
-local error, pairs, tonumber, type = error, pairs, tonumber, type
-local ffi_str = ffi.string
-local is_duration, is_whole = core.is_duration, checks.is_whole
+local bad_argument, bad_duration, bad_whole = checks.bad_argument, checks.bad_duration, checks.bad_whole
 local check_zone, locate, not_stored, scalar = checks.check_zone, checks.locate, checks.not_stored, checks.scalar
+local decode, encode = tables.decode, tables.encode
+local enter, enter_int, enter_value, leave = core.enter, core.enter_int, core.enter_value, core.leave
+local error, pairs, tonumber, type = error, pairs, tonumber, type
+local ffi_copy, ffi_new, ffi_str = ffi.copy, ffi.new, ffi.string
+local is_duration, is_whole = core.is_duration, checks.is_whole
 local loose_duration, loose_flags, on_key = checks.loose_duration, checks.loose_flags, checks.on_key
-local reason = core.reason
+local leave_with, reason, sentence = core.leave_with, core.reason, core.sentence
 
 local ADD, REPLACE, SAFE_ADD, SAFE_SET, SET = core.ADD, core.REPLACE, core.SAFE_ADD, core.SAFE_SET, core.SET
 local BOOLEAN, NIL, NUMBER, STRING, TABLE = core.BOOLEAN, core.NIL, core.NUMBER, core.STRING, core.TABLE
-local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
+local BUFFER, NOT_FOUND, OK, TOO_LARGE = core.BUFFER, core.NOT_FOUND, core.OK, core.TOO_LARGE
+local LEFT, RIGHT = core.LEFT, core.RIGHT
 
 local methods = {}
+
+
+-- The bytes of a table; nil and the reason for a value that cannot be stored, which raises no error.
+local function bytes_of(zone, value)
+    if type(value) ~= "table" or not zone.tables then
+        return nil, "bad value type"
+    end
+    return encode(value)
+end
+
 
 local function store(zone, op, method, key, value, exptime, flags)
     if not exptime then
@@ -43,11 +54,8 @@ local function store(zone, op, method, key, value, exptime, flags)
     if kind == NIL and op ~= SET and op ~= SAFE_SET then
         return false, "attempt to add or replace nil values", false
     elseif not kind then
-        if type(value) ~= "table" or not zone.tables then
-            return nil, "bad value type"
-        end
         local err
-        data, err = encode(value)
+        data, err = bytes_of(zone, value)
         if not data then
             return nil, err
         end
@@ -164,6 +172,16 @@ methods.get = getter("get", false)
 methods.get_stale = getter("get_stale", true)
 
 
+-- An argument of incr. The line to blame is the method's caller.
+local function to_number(name, given)
+    local number = tonumber(given)
+    if not number then
+        error("bad " .. name .. " arg: number expected, got " .. type(given), 3)
+    end
+    return number
+end
+
+
 function methods.incr(zone, key, value, init, init_ttl)
     local handle
     handle, key = locate(zone, key, "incr")
@@ -171,27 +189,16 @@ function methods.incr(zone, key, value, init, init_ttl)
         return nil, key
     end
 
-    local by = tonumber(value)
-    if not by then
-        error("bad value arg: number expected, got " .. type(value), 2)
-    end
+    local by = to_number("value", value)
     local has_init = 0
     if init then
-        local kind = type(init)
-        init = tonumber(init)
-        if not init then
-            error("bad init arg: number expected, got " .. kind, 2)
-        end
+        init = to_number("init", init)
         has_init = 1
     end
     if init_ttl == nil then
         init_ttl = 0  -- and not a null pointer, which is nil, too
     else
-        local kind = type(init_ttl)
-        init_ttl = tonumber(init_ttl)
-        if not init_ttl then
-            error("bad init_ttl arg: number expected, got " .. kind, 2)
-        end
+        init_ttl = to_number("init_ttl", init_ttl)
         if not is_duration(init_ttl) then
             init_ttl = loose_duration(init_ttl) or bad_duration("init_ttl", init_ttl)
         end
@@ -215,11 +222,14 @@ end
 
 
 methods.ttl = on_key("ttl", function (handle, key)
-    local frame = enter()
-    local code = C.holdfast_ttl(handle, key, #key, frame.double)
-    local seconds = frame.double[0]
-    leave()
-    return answer(code, seconds)
+    local seconds = enter().double
+    return leave_with(seconds, C.holdfast_ttl(handle, key, #key, seconds))
+end)
+
+
+methods.llen = on_key("llen", function (handle, key)
+    local count = enter().count
+    return leave_with(count, C.holdfast_llen(handle, key, #key, count))
 end)
 
 
@@ -237,6 +247,155 @@ function methods.expire(zone, key, exptime)
     end
     return expire(zone, key, exptime)
 end
+
+
+-- --- compare and swap ---
+
+-- A value for the library with memory for its bytes. The bytes are copied: a pointer into a string of Lua would not
+-- keep it alive.
+local function new_slot()
+    local slot = { value = ffi_new("holdfast_value"), bytes = ffi_new("char[?]", 256), capacity = 256 }
+    slot.value.data = slot.bytes
+    return slot
+end
+
+
+-- The two slots of a frame.
+local function slots_of(frame)
+    local expected, desired = frame.expected, frame.desired
+    if not expected then
+        expected, desired = new_slot(), new_slot()
+        frame.expected, frame.desired = expected, desired
+    end
+    return expected, desired
+end
+
+
+local function put_bytes(slot, kind, bytes)
+    local length = #bytes
+    if length > slot.capacity then
+        slot.capacity = length * 2
+        slot.bytes = ffi_new("char[?]", slot.capacity)
+        slot.value.data = slot.bytes
+    end
+    ffi_copy(slot.bytes, bytes, length)
+    slot.value.type = kind
+    slot.value.size = length
+end
+
+
+-- Puts a single value; false for other types.
+local function put(slot, value)
+    local kind, bytes, _, number = scalar(value)
+    if kind == STRING then
+        put_bytes(slot, STRING, bytes)
+    elseif kind then
+        slot.value.type = kind
+        slot.value.number = number
+    end
+    return kind ~= nil
+end
+
+
+-- Puts the new value: true, or nil and the reason.
+local function put_desired(desired, zone, value)
+    if put(desired, value) then
+        return true
+    end
+    local bytes, err = bytes_of(zone, value)
+    if not bytes then
+        return nil, err
+    end
+    put_bytes(desired, TABLE, bytes)
+    return true
+end
+
+
+-- The code and forcible; nil and the reason for a bad value.
+local function swap(frame, zone, handle, key, old, new, exptime, flags)
+    local expected, desired = slots_of(frame)
+    if not put(expected, old) then
+        return nil, "bad old value type: string, number, boolean or nil expected, got " .. type(old)
+    end
+    local ok, err = put_desired(desired, zone, new)
+    if not ok then
+        return nil, err
+    end
+    desired.value.flags = flags
+    local code = C.holdfast_cas(handle, key, #key, expected.value, desired.value, exptime, frame.int)
+    return code, frame.int[0] ~= 0
+end
+
+
+function methods.cas(zone, key, old, new, exptime, flags)
+    exptime, flags = exptime or 0, flags or 0
+    if not is_duration(exptime) then
+        check_zone(zone, "cas")
+        bad_duration("exptime", exptime)
+    end
+    if not is_whole(flags) then
+        check_zone(zone, "cas")
+        bad_whole("flags", flags)
+    end
+    local handle
+    handle, key = locate(zone, key, "cas")
+    if not handle then
+        return nil, key
+    end
+    local code, forcible = swap(enter(), zone, handle, key, old, new, exptime, flags)
+    leave()
+    if code == OK then
+        return true, nil, forcible
+    elseif not code then
+        return nil, forcible
+    end
+    return not_stored(code, forcible)
+end
+
+
+-- --- lists ---
+
+local function push(handle, key, side, value)
+    local kind, data, length, number = scalar(value)
+    if kind ~= STRING and kind ~= NUMBER then
+        return nil, "bad value type"
+    end
+    local frame = enter()
+    local code = C.holdfast_push(handle, key, #key, side, kind, data, length, number, frame.count)
+    local count = frame.count[0]
+    leave()
+    if code == TOO_LARGE then
+        return nil, reason(code), sentence(code)
+    end
+    return answer(code, count)
+end
+
+methods.lpush = on_key("lpush", function (handle, key, value) return push(handle, key, LEFT, value) end)
+methods.rpush = on_key("rpush", function (handle, key, value) return push(handle, key, RIGHT, value) end)
+
+
+local function pop(handle, key, side)
+    local frame = enter()
+    local value = frame.value
+    local code = C.holdfast_pop(handle, key, #key, side, value)
+    while code == BUFFER do  -- nothing was taken out
+        grow(frame)
+        code = C.holdfast_pop(handle, key, #key, side, value)
+    end
+    if code == OK then
+        value = value.type == STRING and ffi_str(value.data, value.size) or value.number
+    end
+    leave()
+    if code == OK then
+        return value
+    elseif code == NOT_FOUND then
+        return nil
+    end
+    return nil, reason(code)
+end
+
+methods.lpop = on_key("lpop", function (handle, key) return pop(handle, key, LEFT) end)
+methods.rpop = on_key("rpop", function (handle, key) return pop(handle, key, RIGHT) end)
 
 
 return methods

@@ -1,12 +1,26 @@
--- The host of coroutines of copas, for the version that the program has.
+-- The host of coroutines of copas 4 or newer: only the coroutine waits. For copas 1.x this module returns copas1.lua.
+--
+-- A wait is a pause that wakeup() ends. copas knows only descriptors of sockets. So the post, an object that looks like
+-- a listening socket, is in its select while there are waiters or locks to renew. The post has the parker's
+-- descriptor; when that is readable, and by the parker's timer every STEP, copas calls accept() of the post.
+--
+-- copas.loop() ends when it has nothing to do, and nothing of ours may prevent it. accept() is called when all work is
+-- in the lists of copas: there finished() tells whether there is anything but the post.
 
+local abandon = require("resty.holdfast.wait.wait").abandon
 local copas = require "copas"
+local core = require "resty.holdfast.core"
+local new_jobs = require("resty.holdfast.tasks.queues").new_jobs
+local none = require "resty.holdfast.host.none"
+local parker = require "resty.holdfast.wait.parker"
 
-local co_isyieldable = coroutine.isyieldable
-local ipairs, require, tostring, type = ipairs, require, tostring, type
+local C = core.C
+local co_isyieldable, co_running, co_status = coroutine.isyieldable, coroutine.running, coroutine.status
+local ipairs, max, min, next, require = ipairs, math.max, math.min, next, require
+local setmetatable, tostring, type = setmetatable, tostring, type
 
--- What copas4.lua uses. Before 4.0, which brought addnamedthread, coroutines began before the loop ran, and could not
--- be told from others.
+-- What this file uses. Before 4.0, which brought addnamedthread, coroutines began before the loop ran, and could not be
+-- told from others.
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
 local version = tostring(copas._VERSION or "a copas without a version")
@@ -33,8 +47,247 @@ end
 
 if version:match("^Copas 1%.") then
     return require "resty.holdfast.host.copas1"
+elseif not has_needed() then
+    return { name = "copas", is_yieldable = refuse }
 end
-if has_needed() then
-    return require "resty.holdfast.host.copas4"
+
+local pause = copas.pause or copas.sleep
+
+local INFINITY = math.huge
+-- The largest descriptor for select(2).
+local LARGEST_DESCRIPTOR = 1023
+local POLL_EVERY = parker.POLL_EVERY
+-- How often accept() is called at least; how soon again after a wake-up. Rows of copas: 100 coroutines wait for one
+-- lock, and nothing happens; From release to resume.
+local STEP = 0.1
+local SOON = 0.001
+-- A waiter that is not back this long after its time is never resumed.
+local GRACE = 0.05
+
+local _M = { name = "copas", now = none.now }
+
+-- Without LuaSocket copas polls no descriptor.
+local has_select = package.loaded.socket ~= nil
+
+-- Waits by coroutine: { waiter, due, called }.
+local waiting = {}
+-- Coroutines that the program has removed: they are never resumed.
+local removed = setmetatable({}, { __mode = "k" })
+
+local jobs
+-- How often accept() was called, and when it is next due at the latest.
+local accepts, next_accept = 0, 0
+local is_up = false
+
+local post = setmetatable({}, { __tostring = function () return "tcp{holdfast}" end })
+
+
+-- The loop's coroutines cannot be told from others.
+function _M.is_yieldable()
+    return copas.running and co_isyieldable() or false
 end
-return { name = "copas", is_yieldable = refuse }
+
+
+-- --- what copas and LuaSocket call ---
+
+-- A forked child's descriptor is closed. accept() makes another: LuaSocket takes a "dirty" object for readable,
+-- whatever its number.
+function post:dirty()
+    return not parker.is_mine(self.parker)
+end
+
+
+function post:getfd()
+    return self:dirty() and LARGEST_DESCRIPTOR or self.fd
+end
+
+
+function post.settimeout()
+end
+
+
+function post.close()
+end
+
+
+local function never()
+end
+
+
+-- --- the post ---
+
+-- The descriptor; nil if copas cannot poll one.
+local function usable_fd()
+    local fd = has_select and parker.fd()
+    return fd and fd <= LARGEST_DESCRIPTOR and fd or nil
+end
+
+
+-- Puts the post in place; accept() is next called after so many seconds, or when a job is due.
+local function put_up(fd, seconds)
+    post.fd, post.parker = fd, parker.get()
+    copas.addserver(post, never)  -- does nothing if it is there
+    is_up = true
+    local now = C.holdfast_now()
+    local time = min(now + seconds, jobs.next())
+    if next_accept <= now or time < next_accept then
+        next_accept = time
+        parker.timer(max(time - now, 0))
+    end
+end
+
+
+local function is_needed()
+    return next(waiting) ~= nil or jobs.next() < INFINITY
+end
+
+
+local function take_down()
+    is_up = false
+    copas.removeserver(post, true)
+end
+
+
+-- Drops a wait that nothing comes back to.
+local function drop(co)
+    local waiter = waiting[co].waiter
+    waiting[co] = nil
+    abandon(waiter)
+    parker.forget(waiter)
+end
+
+
+-- Whether a waiter is gone: a waiter woken two calls of accept() ago would have run since, and one past its time would
+-- have been resumed.
+local function is_gone(me, time)
+    return me.called and accepts >= me.called + 2 or time > me.due + GRACE
+end
+
+
+-- Drops waiters that are gone. Whether the next call has to decide about others.
+local function drop_gone(all)
+    local time = C.holdfast_now()
+    local unsure = false
+    local co, me = next(waiting)
+    while co do
+        local following, its = next(waiting, co)
+        if all or is_gone(me, time) then
+            drop(co)
+        elseif me.called then
+            unsure = true
+        end
+        co, me = following, its
+    end
+    return unsure
+end
+
+
+-- Whether there is nothing left to do; begins the exit first, as copas.loop() does, for what waits for it.
+local function is_over()
+    if not copas.finished() then
+        return false
+    end
+    if copas.exiting and copas.exiting() == false then
+        copas.exit()
+        return false
+    end
+    return true
+end
+
+
+function post.accept()
+    take_down()
+    accepts, next_accept = accepts + 1, 0
+    parker.sleep(0)
+    if is_over() then
+        drop_gone(true)
+        return
+    end
+    jobs.run(C.holdfast_now())
+    local unsure = drop_gone(false)
+    local fd = is_needed() and usable_fd()
+    if fd then
+        put_up(fd, unsure and SOON or STEP)
+    end
+end
+
+
+-- ---
+
+local function wake(me)
+    me.woken = true
+    if me.co and not me.called then
+        me.called = accepts
+        copas.wakeup(me.co)
+    end
+end
+
+
+function _M.sleep(seconds)
+    parker.for_seconds(seconds, pause)
+end
+
+
+function _M.wait(waiter, seconds)
+    local fd = usable_fd()
+    local co = co_running()
+    local me = { wake = wake, woken = false, co = fd and co, waiter = waiter, due = C.holdfast_now() + seconds }
+    parker.listen(waiter, me)
+    if fd then
+        waiting[co] = me
+        put_up(fd, STEP)
+        pause(seconds)
+        waiting[co] = nil
+        if is_up and not is_needed() then
+            take_down()
+        end
+    else
+        pause(min(seconds, POLL_EVERY))
+        parker.sleep(0)
+    end
+    parker.forget(waiter)
+    return parker.outcome(me.woken)
+end
+
+
+-- A removed coroutine leaves its wait at once, not only when its time is over. Some versions of copas notice the
+-- removal only when they resume it.
+local remove = copas.removethread
+if remove then
+    function copas.removethread(co)
+        remove(co)
+        if co then
+            removed[co] = true
+        end
+        if waiting[co] then
+            drop(co)
+            copas.wakeup(co)
+        end
+    end
+end
+
+
+-- --- renewals ---
+
+jobs = new_jobs(function ()
+    local fd = jobs.next() < INFINITY and usable_fd()
+    if fd then
+        put_up(fd, STEP)
+    elseif is_up and not is_needed() then
+        take_down()
+    end
+end)
+
+local runner = {
+    jobs = jobs,
+    spawn = copas.addthread,
+    is_alive = function (co) return not removed[co] and co_status(co) ~= "dead" end,
+}
+
+
+function _M.job_runner()
+    return _M.is_yieldable() and usable_fd() and runner or nil
+end
+
+
+return _M

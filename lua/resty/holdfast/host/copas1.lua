@@ -7,14 +7,12 @@
 
 local copas = require "copas"
 local core = require "resty.holdfast.core"
-local new_jobs = require("resty.holdfast.tasks.background_jobs").new
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
-local timers = require "resty.holdfast.tasks.timers"
+local queues = require "resty.holdfast.tasks.queues"
 
-local C = core.C
-local co_isyieldable = coroutine.isyieldable
-local error, max, setmetatable = error, math.max, setmetatable
+local C, co_isyieldable, setmetatable = core.C, coroutine.isyieldable, setmetatable
+local error, max = error, math.max
 
 local _M = { name = "copas", now = none.now }
 
@@ -22,13 +20,13 @@ local INFINITY = math.huge
 local NO_DESCRIPTOR = -1
 -- The largest descriptor for select(2). Also the number of dirty objects: LuaSocket wants one, but does not pass it on.
 local LARGEST_DESCRIPTOR = 1023
--- The step in which the whole loop sleeps without a descriptor.
+-- The step in which the whole loop sleeps without a descriptor: no row shows it, as all have one.
 local STEP = 0.001
 
 local Sleeper = {}
 Sleeper.__index = Sleeper
 
-local deadlines = timers.new()
+local deadlines = queues.timers.new()
 local leader, leader_fd
 local timer_at
 -- The parker of that descriptor. A forked child has another, and the descriptor is closed there.
@@ -155,7 +153,7 @@ local function keep()
 end
 
 
-jobs = new_jobs(function ()
+jobs = queues.new_jobs(function ()
     local time = jobs.next()
     if runner then
         runner.woken = runner.woken or time < runner.deadline or time == INFINITY

@@ -8,23 +8,28 @@
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
 local cqueues = require "cqueues"
+local new_jobs = require("resty.holdfast.tasks.queues").new_jobs
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
-local runners = require "resty.holdfast.host.cqueues_job_runner"
+local report = require("resty.holdfast.scheduler").report
 
-local C = core.C
-local co_isyieldable = coroutine.isyieldable
-local max, min, next, setmetatable = math.max, math.min, next, setmetatable
+local C, co_isyieldable = core.C, coroutine.isyieldable
+local max, min, next = math.max, math.min, next
+local pcall, setmetatable, tostring = pcall, setmetatable, tostring
 
 local _M = { name = "cqueues", now = none.now }
 
--- How often a waiter looks without a descriptor.
-local LOOK_EVERY = 0.005
+local POLL_EVERY = parker.POLL_EVERY
 -- A leader that is not back this long after its time is never resumed again.
 local GRACE = 0.05
+-- How often a job runner checks whether its controller ends. No row shows it: none has jobs.
+local STEP = 0.1
 
--- By controller: { waiting, leader }.
+local INFINITY = math.huge
+
+-- By controller: { waiting, leader }, and its job runner, which must not keep it alive.
 local groups = setmetatable({}, { __mode = "k" })
+local runners = setmetatable({}, { __mode = "k" })
 
 
 function _M.is_yieldable()
@@ -39,12 +44,6 @@ function _M.is_yieldable()
         return false, "Lua was called from C"
     end
     return true
-end
-
-
-function _M.job_runner()
-    local controller, inside = cqueues.running()
-    return controller and inside and runners.of(controller) or nil
 end
 
 
@@ -83,7 +82,7 @@ local function poll(group, me, fd, left)
     local now = C.holdfast_now()
     local leader = group.leader
     if not fd then
-        cqueues.poll(me.condition, min(left, LOOK_EVERY))
+        cqueues.poll(me.condition, min(left, POLL_EVERY))
     elseif not leader or leader.back < now then
         poll_descriptor(group, me, fd, now, left)
     else
@@ -110,6 +109,61 @@ function _M.wait(waiter, seconds)
         heir.condition:signal()
     end
     return parker.outcome(me.woken)
+end
+
+
+-- --- renewals, by one coroutine in each controller with something to renew ---
+
+local function spawn(fn, ...)
+    cqueues.running():wrap(fn, ...)
+end
+
+
+-- A controller ends when its coroutines have ended, and says nothing, so this coroutine checks every STEP whether it is
+-- the last.
+local function run_jobs(runner)
+    local controller = cqueues.running()
+    local jobs = runner.jobs
+    while jobs.next() < INFINITY and controller:count() > 1 do
+        cqueues.poll(runner.condition, max(min(jobs.next() - C.holdfast_now(), STEP), 0))
+        local ok, err = pcall(jobs.run, C.holdfast_now())
+        if not ok then
+            report(nil, tostring(err))
+        end
+    end
+    runner.is_running = false
+end
+
+
+local function new_runner()
+    local runner = { condition = condition.new(), is_running = false, spawn = spawn }
+    runner.jobs = new_jobs(function ()
+        local controller = cqueues.running()
+        if runner.is_running then
+            runner.condition:signal()
+        elseif controller and runners[controller] == runner and runner.jobs.next() < INFINITY then
+            runner.is_running = true
+            controller:wrap(run_jobs, runner)
+        end
+    end)
+    return runner
+end
+
+
+-- The job runner of a controller.
+local function runner_of(controller)
+    local runner = runners[controller]
+    if not runner then
+        runner = new_runner()
+        runners[controller] = runner
+    end
+    return runner
+end
+
+
+function _M.job_runner()
+    local controller, inside = cqueues.running()
+    return controller and inside and runner_of(controller) or nil
 end
 
 

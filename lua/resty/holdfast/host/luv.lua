@@ -8,11 +8,13 @@ local function at_once()
     return nil
 end
 
-local _M = require("resty.holdfast.host.uv")(uv, at_once)
+local function spawn(fn, ...)
+    co_wrap(fn)(...)
+end
+
+local _M, runner = require("resty.holdfast.host.uv")(uv, at_once, spawn)
 
 _M.name = "luv"
-
-local runner = require("resty.holdfast.host.uv_job_runner")(uv, function (fn, ...) co_wrap(fn)(...) end)
 
 
 -- The loop's coroutines cannot be told from others.

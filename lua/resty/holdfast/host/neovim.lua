@@ -11,8 +11,7 @@ local ceil, error, max, min, pcall, select, unpack = math.ceil, error, math.max,
 local co_isyieldable, co_wrap = coroutine.isyieldable, coroutine.wrap
 local in_fast_event, schedule, vim_wait = vim.in_fast_event, vim.schedule, vim.wait
 
--- How often a waiter looks without a descriptor.
-local LOOK_EVERY = 0.005
+local POLL_EVERY = parker.POLL_EVERY
 -- The longest single wait, in seconds.
 local LONGEST = 86400
 -- How often vim.wait() asks without news, in milliseconds.
@@ -27,16 +26,13 @@ local function defer()
     return not in_fast_event() and schedule or nil
 end
 
-local uv = vim.uv or vim.loop
-local coroutines = require("resty.holdfast.host.uv")(uv, defer)
-
 -- The timer runs in a fast event, which may renew; on_lost may call the editor, so it is scheduled.
 local function spawn(fn, ...)
     local count, arguments = select("#", ...), { ... }
     schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
 end
 
-local runner = require("resty.holdfast.host.uv_job_runner")(uv, spawn)
+local coroutines, runner = require("resty.holdfast.host.uv")(vim.uv or vim.loop, defer, spawn)
 
 
 function _M.is_yieldable()
@@ -96,7 +92,7 @@ local function wait_in_main_loop(waiter, seconds)
     end
     parker.listen(waiter, me)
     local mine, hears = coroutines.watch()
-    local ok, come, why = pcall(run_loop, hears and seconds or min(seconds, LOOK_EVERY), is_woken)
+    local ok, come, why = pcall(run_loop, hears and seconds or min(seconds, POLL_EVERY), is_woken)
     coroutines.unwatch(mine)
     parker.sleep(0)
     parker.forget(waiter)

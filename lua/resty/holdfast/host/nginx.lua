@@ -1,19 +1,26 @@
--- The host of a worker of nginx: only the light thread waits, by a semaphore of its own. The wake timer
--- (nginx_wake_timer.lua) posts it; without one, the waiter looks from time to time.
+-- The host of a worker of nginx: only the light thread waits, by a semaphore of its own. The wake timer posts it;
+-- without a wake timer the waiter polls.
+--
+-- The wake timer runs in a timer of nginx and reads from a connection to the wake thread, which sends a byte when there
+-- are wake-ups to deliver. It ends soon after the last waiter, because a running timer would keep the worker from
+-- exiting. No wait may rely on it, because nginx may drop the timer, and an error may end it: each wait is short, and
+-- the next one starts it again.
 
+local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 local semaphore = require "ngx.semaphore"
 local threads = require "resty.holdfast.host.nginx_threads"
-local wake_timer = require "resty.holdfast.host.nginx_wake_timer"
+local waiting = require "resty.holdfast.wait.wait"
 
-local get_phase, sleep = ngx.get_phase, ngx.sleep
-local max, min = math.max, math.min
+local exiting, get_phase, log, sleep = ngx.worker.exiting, ngx.get_phase, ngx.log, ngx.sleep
+local max, min, pairs, pcall = math.max, math.min, pairs, pcall
+local getinfo, tcp, timer_at = debug.getinfo, ngx.socket.tcp, ngx.timer.at
+local C, abandon = core.C, waiting.abandon
 
 local _M = { name = "nginx", now = none.now }
 
--- How often a waiter looks without a wake timer.
-local LOOK_EVERY = 0.005
+local POLL_EVERY = parker.POLL_EVERY
 -- nginx's timers count milliseconds: shorter waits are none.
 local SHORTEST = 0.001
 
@@ -35,7 +42,7 @@ local probe
 
 -- Whether the running phase can wait, or nginx's reason against it. sleep(0) would log a complaint in an nginx without
 -- OpenResty's patch.
-local function ask()
+local function can_phase_wait()
     probe = probe or semaphore.new(0)
     local _, err = probe:wait(0)
     return err == "timeout", err
@@ -48,7 +55,7 @@ function _M.is_yieldable()
         if phase == "init" then
             return false, IN_INIT, true
         end
-        local ok, err = ask()
+        local ok, err = can_phase_wait()
         if not ok then
             return false, err, true
         end
@@ -65,6 +72,218 @@ function _M.sleep(seconds)
 end
 
 
+-- --- the wake timer ---
+
+-- The longest wait that relies on the wake timer, in seconds. Row: nginx, of 100 coroutines wait for one lock, and
+-- nothing happens.
+local LONGEST = 1
+-- How long it stays without waiters, in seconds (row: nginx, held for longer), and how often it checks for that in a
+-- worker that is about to exit (no row shows it).
+local LINGER = 0.25
+local EXITING_STEP = 0.05
+-- How late it may hear that its time has come, and a waiter that its own has.
+local SLACK = 0.005
+local GRACE = 0.2
+-- How long a waiter waits for the wake timer to start. nginx runs timers in the order of their times: one that has not
+-- started by then was dropped. None is asked for again for REST seconds, because nginx writes an alert each time.
+local START_TIMEOUT = 0.05
+local REST = 1
+-- Expires only if the wake thread is gone: nginx writes an error each time.
+local READ_TIMEOUT_MS = 60000
+local BYTES = 64
+
+-- Whether it runs, whether it is to start, and until when it is not asked for again.
+local armed = false
+local coming = false
+local rest_until = 0
+local asked_times = 0
+
+-- Waits by waiter number; those of killed light threads stay until they are found.
+local visits, count = {}, 0
+-- How many waits were dropped so far.
+local dropped = 0
+local idle_since = 0
+
+local complained = false
+
+
+local function complain(why)
+    if not complained then
+        complained = true
+        log(ngx.WARN, "holdfast: locks are polled for: ", why)
+    end
+end
+
+
+local function rest(why)
+    coming = false
+    rest_until = C.holdfast_now() + REST
+    complain(why)
+end
+
+
+local function forget_visit(waiter)
+    visits[waiter] = nil
+    count = count - 1
+    if count == 0 then
+        idle_since = C.holdfast_now()
+    end
+end
+
+
+-- Drops a waiter without a light thread: it must leave its queue. Should it come back after all, it queues again.
+local function drop(waiter)
+    if visits[waiter] then
+        forget_visit(waiter)
+    end
+    abandon(waiter)
+    parker.forget(waiter)
+    dropped = dropped + 1
+end
+
+
+-- A wake-up of a waiter that is gone drops it, by wake(). What it was granted goes to the next, which may be gone, too.
+function waiting.drop_gone()
+    local before = dropped
+    local last
+    repeat
+        last = dropped
+    until count == 0 or not pcall(parker.sleep, 0) or dropped == last
+    return dropped ~= before
+end
+
+
+-- Drops waiters that are missing at a second check after their time: they were killed.
+local function sweep(now)
+    for waiter, visit in pairs(visits) do
+        if now > visit.over_at + GRACE then
+            if visit.missed then
+                drop(waiter)
+            end
+            visit.missed = true
+        end
+    end
+end
+
+
+local function is_over(now)
+    if count > 0 then
+        sweep(now)
+    end
+    return count == 0 and (now - idle_since >= LINGER - SLACK or exiting())
+end
+
+
+-- Reads until there are no more waiters, or until worker_shutdown_timeout closes all connections of a worker that is
+-- about to exit.
+local function attend(connection)
+    local check_at = 0
+    repeat
+        parker.sleep(0)
+        local now = C.holdfast_now()
+        if now >= check_at - SLACK then
+            if check_at > 0 and is_over(now) then
+                return true
+            end
+            local step = exiting() and EXITING_STEP or LINGER
+            check_at = now + step
+            local ok, err = parker.timer(step)
+            if not ok then
+                return nil, err
+            end
+        end
+        local bytes, err = connection:receiveany(BYTES)
+    until not bytes and err ~= "timeout"
+    if exiting() then
+        return true
+    end
+    return nil, "the connection to the wake thread is closed"
+end
+
+
+local function run(connection)
+    connection:settimeouts(READ_TIMEOUT_MS, READ_TIMEOUT_MS, READ_TIMEOUT_MS)
+    local path, err = parker.listen_at()
+    local ok = path
+    if path then
+        ok, err = connection:connect("unix:" .. path)
+    end
+    if ok then
+        ok, err = parker.accept()
+    end
+    if not ok then
+        return nil, err
+    end
+    armed = true
+    return attend(connection)
+end
+
+
+local function start(premature, number)
+    if number ~= asked_times or armed then
+        return
+    end
+    coming = false
+    if premature then
+        return
+    end
+    local connection = tcp()
+    local ok, done, err = pcall(run, connection)
+    armed = false
+    pcall(connection.close, connection)
+    pcall(parker.disconnect)
+    if not ok or not done then
+        rest(ok and err or done)
+    end
+end
+
+
+-- Asks nginx for the timer; whether it is to start soon.
+local function ask_for_timer()
+    local now = C.holdfast_now()
+    if now < rest_until then
+        return false
+    end
+    asked_times = asked_times + 1
+    local ok, err = timer_at(0, start, asked_times)
+    if not ok then
+        rest(err)
+        return false
+    end
+    coming = true
+    return true
+end
+
+
+-- Begins a wait of at most `seconds`. How long the waiter may rely on being woken, and the argument for leave(); nil if
+-- it has to poll.
+local function enter(waiter, seconds)
+    if not armed and not coming and not ask_for_timer() then
+        return nil
+    end
+    local longest = min(seconds, armed and LONGEST or START_TIMEOUT)
+    local visit = { asked = coming and asked_times, over_at = C.holdfast_now() + longest, missed = false }
+    if not visits[waiter] then  -- otherwise the collector closed an earlier waiter of that number
+        count = count + 1
+    end
+    visits[waiter] = visit
+    return longest, visit
+end
+
+
+-- Ends a wait, after a wake-up or at the end of its time.
+local function leave(waiter, visit, woken)
+    if coming and visit.asked == asked_times and not woken then
+        rest("nginx does not run a timer, see lua_max_running_timers")
+    end
+    if visits[waiter] == visit then
+        forget_visit(waiter)
+    end
+end
+
+
+-- --- waits ---
+
 -- nginx removes a light thread that is killed, or ends with its request, from the waiters of the semaphore. Nothing
 -- waits for it then, and the waiter must leave its queue.
 local function wake(me)
@@ -72,7 +291,7 @@ local function wake(me)
         return
     end
     if me.blocked and me.semaphore:count() >= 0 then
-        return wake_timer.drop(me.waiter)
+        return drop(me.waiter)
     end
     me.woken = true
     me.semaphore:post(1)
@@ -103,21 +322,60 @@ end
 -- A light thread that is killed while it waits never comes back here; the wake timer finds out.
 function _M.wait(waiter, seconds)
     local me = take()
-    local longest, visit = wake_timer.enter(waiter, max(seconds, SHORTEST))
+    local longest, visit = enter(waiter, max(seconds, SHORTEST))
     local heard
     me.waiter, me.blocked = waiter, visit ~= nil
     parker.listen(waiter, me)
     if visit then
         heard = me.semaphore:wait(longest)
-        wake_timer.leave(waiter, visit, heard)
+        leave(waiter, visit, heard)
     else
-        sleep(max(min(seconds, LOOK_EVERY), SHORTEST))
+        sleep(max(min(seconds, POLL_EVERY), SHORTEST))
         parker.sleep(0)
     end
     parker.forget(waiter)
     local woken = me.woken
     give_back(me, heard)
     return parker.outcome(woken)
+end
+
+
+-- --- phases that cannot yield ---
+
+-- The sleeps of a wait double between these. A sleep cannot end at a wake-up. No row shows it: none waits there.
+local FIRST_SLEEP, LONGEST_SLEEP = 0.001, 0.05
+
+
+-- The host for phases that cannot yield, if the program has replaced ngx.sleep by a function that works there: Kong's
+-- sleeps in init_worker_by_lua, where its workers wait for each other. lua-resty-lock calls that function, so this host
+-- does, too. The whole worker stops. `sleep_there` is ngx.sleep.
+function _M.new_sleeping_host(sleep_there)
+    local host = { name = "nginx", now = none.now, stops_all = true }
+    local is_replaced = getinfo(sleep_there, "S").what ~= "C"  -- nginx's own function is one of C
+
+    -- False without a reason: the next host is asked.
+    function host.is_yieldable()
+        if not is_replaced then
+            return false
+        end
+        local ok, _, for_phase = _M.is_yieldable()
+        return not ok and for_phase and (pcall(sleep_there, 0))
+    end
+
+    function host.sleep(seconds)
+        sleep_there(seconds)
+    end
+
+    function host.wait(waiter, seconds)
+        local step = FIRST_SLEEP
+        return parker.wait(waiter, seconds, function (left)
+            sleep_there(min(step, left))
+            parker.sleep(0)
+            step = min(2 * step, LONGEST_SLEEP)
+        end)
+    end
+
+    return host
 end
 
 

@@ -1,6 +1,6 @@
 -- Timers of nginx that run the background jobs of a worker, such as renewals.
 
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
 local scheduler = require "resty.holdfast.scheduler"
 local threads = require "resty.holdfast.host.nginx_threads"
@@ -11,9 +11,9 @@ local max, min, pcall = math.max, math.min, pcall
 local next_job = background_jobs.next
 
 local INFINITY = math.huge
--- How often a worker that is about to exit drops jobs that are over.
+-- How often a worker that is about to exit drops jobs that are over. No row shows these two: none has jobs.
 local EXITING_STEP = 0.2
--- A job may ask to run again at once, and sleeping for no time is a busy loop with a line in the log for each turn.
+-- A job may ask to run again at once, and sleeping for no time is a busy loop with a line in the log for each pass.
 local LEAST_SLEEP = 0.005
 
 -- nginx's timers run up to this much early; without the margin they would be set again and again until it is time.
@@ -54,7 +54,7 @@ local function run_until_exit()
 end
 
 
-local function turn(_, time)
+local function run_once(_, time)
     if exiting() then
         if due > 0 then
             due = 0
@@ -77,7 +77,7 @@ function _M.changed()
         return
     end
     local delay = exiting() and 0 or max(time - C.holdfast_now(), 0) + TICK
-    local ok, err = timer_at(delay, turn, time)
+    local ok, err = timer_at(delay, run_once, time)
     if ok then
         due = time
     else

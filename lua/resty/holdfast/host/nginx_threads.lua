@@ -71,26 +71,26 @@ end
 local kept
 
 
--- The place of the coroutine in a list.
-local function place_in(list, co)
-    for place, value in pairs(list) do
+-- The position of the coroutine in a list.
+local function position_in(list, co)
+    for position, value in pairs(list) do
         if value == co then
-            return place
+            return position
         end
     end
 end
 
 
 -- nil for a coroutine that runs inside a light thread.
-local function place_of(co)
+local function position_of(co)
     if kept then
-        return place_in(kept, co)
+        return position_in(kept, co)
     end
     for key, list in pairs(getregistry()) do
-        local place = type(key) == "userdata" and type(list) == "table" and place_in(list, co)
-        if place then
+        local position = type(key) == "userdata" and type(list) == "table" and position_in(list, co)
+        if position then
             kept = list
-            return place
+            return position
         end
     end
 end
@@ -98,7 +98,7 @@ end
 
 -- The argument `use` of is_alive and is_gone for the running coroutine.
 function _M.use_of(co)
-    return { request = request(co), place = place_of(co), context = ngx.ctx }
+    return { request = request(co), position = position_of(co), context = ngx.ctx }
 end
 
 
@@ -107,7 +107,7 @@ function _M.is_alive(co, use)
     if status(co) ~= SUSPENDED or request(co) ~= use.request then
         return false
     end
-    return not use.place or kept[use.place] == co
+    return not use.position or kept[use.position] == co
 end
 
 
@@ -129,14 +129,14 @@ end
 function _M.has_local(co, value)
     local level = 0
     while getinfo(co, level, "f") do
-        local place = 1
-        local name, found = getlocal(co, level, place)
+        local index = 1
+        local name, found = getlocal(co, level, index)
         while name do
             if rawequal(found, value) then
                 return true
             end
-            place = place + 1
-            name, found = getlocal(co, level, place)
+            index = index + 1
+            name, found = getlocal(co, level, index)
         end
         level = level + 1
     end

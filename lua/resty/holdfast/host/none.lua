@@ -26,21 +26,8 @@ function _M.sleep(seconds)
 end
 
 
--- Wake-ups of other waiters, and signals, end the sleep but not the wait.
 function _M.wait(waiter, seconds)
-    local listener = parker.new_listener()
-    parker.listen(waiter, listener)
-    local deadline = C.holdfast_now() + seconds
-    local left = seconds
-    repeat
-        parker.sleep(left)
-        if listener.woken then
-            break
-        end
-        left = deadline - C.holdfast_now()
-    until left <= 0
-    parker.forget(waiter)
-    return parker.outcome(listener.woken)
+    return parker.wait(waiter, seconds, parker.sleep)
 end
 
 

@@ -6,14 +6,17 @@
 -- then.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
+local core = require "resty.holdfast.core"
+local new_jobs = require("resty.holdfast.tasks.queues").new_jobs
 local none = require "resty.holdfast.host.none"
 local parker = require "resty.holdfast.wait.parker"
 
+local C = core.C
 local ceil, error, max, min, traceback = math.ceil, error, math.max, math.min, debug.traceback
 local co_resume, co_running, co_yield = coroutine.resume, coroutine.running, coroutine.yield
 
--- How often a waiter looks without a descriptor.
-local LOOK_EVERY = 0.005
+local INFINITY = math.huge
+local POLL_EVERY = parker.POLL_EVERY
 
 
 local function resume(co)
@@ -24,14 +27,61 @@ local function resume(co)
 end
 
 
--- A host for `uv`, the module of libuv's functions, without name and is_yieldable. defer() gives a function that calls
--- the resuming function later, or nil where any callback may resume.
-return function (uv, defer)
+-- The job runner: one timer, which does not keep the loop from ending. A program may close all handles of its loop: the
+-- next lock makes another timer. We do not close it ourselves: luv crashes the process if a Lua state is closed before
+-- the loop has run once more.
+local function new_job_runner(uv, spawn)
+    local jobs, timer
+    local due = INFINITY  -- the time of the timer
+
+    local function is_ready()
+        return timer and not timer:is_closing()
+    end
+
+    local function stop()
+        if is_ready() then
+            timer:stop()
+        end
+        due = INFINITY
+    end
+
+    -- Sets the timer for the first job. An early run finds nothing to do.
+    local function changed()
+        local time = jobs.next()
+        if time == INFINITY then
+            return stop()
+        end
+        if time >= due and is_ready() then
+            return
+        end
+        if not is_ready() then
+            timer = uv.new_timer()
+            timer:unref()
+        end
+        uv.update_time()
+        timer:start(ceil(max(time - C.holdfast_now(), 0) * 1000), 0, function ()
+            due = INFINITY
+            jobs.run(C.holdfast_now())
+            changed()
+        end)
+        due = time
+    end
+
+    jobs = new_jobs(function () changed() end)
+
+    return { jobs = jobs, spawn = spawn }
+end
+
+
+-- A host for `uv`, the module of libuv's functions, without name and is_yieldable, and its job runner. defer() gives a
+-- function that calls the resuming function later, or nil where any callback may resume. spawn(fn, ...) begins a
+-- coroutine.
+return function (uv, defer, spawn)
     local host = { now = none.now }
     local poll, poll_fd
     local watch = { count = 0 }  -- the waiters of this poll handle
 
-    local function look()
+    local function deliver()
         parker.sleep(0)
     end
 
@@ -55,7 +105,7 @@ return function (uv, defer)
             poll = fd and uv.new_poll(fd)
             if poll then
                 poll_fd = fd
-                poll:start("r", look)
+                poll:start("r", deliver)
             end
         end
         watch.count = watch.count + 1
@@ -119,13 +169,13 @@ return function (uv, defer)
         if hears then
             suspend(me, seconds)
         else
-            suspend(me, min(seconds, LOOK_EVERY))
-            look()
+            suspend(me, min(seconds, POLL_EVERY))
+            deliver()
         end
         host.unwatch(mine)
         parker.forget(waiter)
         return parker.outcome(me.woken)
     end
 
-    return host
+    return host, new_job_runner(uv, spawn)
 end

@@ -5,27 +5,20 @@ local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
-local C, reason = core.C, core.reason
+local C = core.C
 local can_renew = later.fn("resty.holdfast.lock.renewal", "can_renew")
 local find_gone = later.fn("resty.holdfast.wait.wait", "find_gone")
-local give_back, hold, settle, take_grant = lease_pool.give_back, lease_pool.hold, lease_pool.settle, lease_pool.take
+local give_back, hold, take_grant = lease_pool.give_back, lease_pool.hold, lease_pool.take
+local is_final = later.fn("resty.holdfast.lock.contended", "is_final")
+local reason = core.reason
+local settle = require("resty.holdfast.lock.held_lock").settle
 local take_contended = later.fn("resty.holdfast.lock.contended", "take")
 
 local ALL_PERMITS, RWLOCK = core.ALL_PERMITS, core.RWLOCK
-local BUSY, ELSEWHERE, LOCKED, OK = core.BUSY, core.ELSEWHERE, core.LOCKED, core.OK
-local HOW_FIRST = core.HOW_FIRST
-local SYSTEM, TIMEOUT = core.SYSTEM, core.TIMEOUT
+local ELSEWHERE, HOW_FIRST, LOCKED, OK = core.ELSEWHERE, core.HOW_FIRST, core.LOCKED, core.OK
 local NOBODY = task_ids.NOBODY
 
 local _M = {}
-
-
--- Whether an attempt's code is final: a wait would not help, or is not allowed.
-local function is_final(code, timeout)
-    return code ~= LOCKED and code ~= TIMEOUT
-           and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY and code ~= ELSEWHERE))
-end
-_M.is_final = is_final
 
 
 -- No tail calls: those of C functions are not compiled.

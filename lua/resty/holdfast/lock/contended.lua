@@ -1,24 +1,28 @@
 -- Takes locks and permits that are not free: waits for the holder, or for a process that is stopped inside the
--- dictionary.
+-- dictionary. Also the method wait of resty.lock, which waits for the holder and takes nothing.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local gate = require "resty.holdfast.dictionary.gate"
+local find_gate = require("resty.holdfast.dictionary.gate").find
+local held_lock = require "resty.holdfast.lock.held_lock"
 local hosts = require "resty.holdfast.host"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
-local memo = require("resty.holdfast.lock.refs").memo
-local task_ids = require "resty.holdfast.tasks.task_ids"
+local options = require "resty.holdfast.lock.options"
+local holder_of = require("resty.holdfast.tasks.task_ids").holder
 local waiting = require "resty.holdfast.wait.wait"
 
 local C = core.C
 local ffi_new, request_type = ffi.new, waiting.request_type
-local find_gone, give_back, settle = waiting.find_gone, lease_pool.give_back, lease_pool.settle
-local find_gate = gate.find
-local poll, wake = waiting.poll, waiting.wake
-local report_timeout = later.fn("resty.holdfast.lock.timeouts", "report")
+local give_back, memo, take_grant = lease_pool.give_back, lease_pool.memo, lease_pool.take
+local find_gone, poll, wake = waiting.find_gone, waiting.poll, waiting.wake
+local key_string, reason, refused = core.key_string, core.reason, core.refused
+local report_timeout = later.fn("resty.holdfast.lock.lock_info", "report_timeout")
+local settle = held_lock.settle
 
-local ALL_PERMITS, OK, RWLOCK, SEMAPHORE = core.ALL_PERMITS, core.OK, core.RWLOCK, core.SEMAPHORE
+local ALL_PERMITS, RWLOCK, SEMAPHORE = core.ALL_PERMITS, core.RWLOCK, core.SEMAPHORE
+local BUSY, ELSEWHERE, LOCKED, OK = core.BUSY, core.ELSEWHERE, core.LOCKED, core.OK
+local SYSTEM, TIMEOUT = core.SYSTEM, core.TIMEOUT
 
 -- How long a caller that does not wait waits for the answer of the gate, in seconds.
 local ASKS_FOR = 1
@@ -26,14 +30,11 @@ local ASKS_FOR = 1
 local _M = {}
 
 
--- The results of a method that has taken nothing: nil, the reason, and after a deadlock its keys.
-local function refused(err, keys)
-    if keys then
-        return nil, err, keys
-    end
-    return nil, err
+-- Whether an attempt's code is final: a wait would not help, or is not allowed.
+function _M.is_final(code, timeout)
+    return code ~= LOCKED and code ~= TIMEOUT
+           and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY and code ~= ELSEWHERE))
 end
-_M.refused = refused
 
 
 -- A request (wait/wait.lua) for the key of the grant. Field by field: an initialiser costs three times as much.
@@ -50,7 +51,7 @@ _M.new_request = new_request
 -- Names the holder of what is waited for: the host of the caller is known by now. A semaphore's permits have none.
 local function name_holder(self, request)
     if request.kind ~= SEMAPHORE then
-        request.holder = task_ids.holder(self.settings.holder, request.certain)
+        request.holder = holder_of(self.settings.holder, request.certain)
     end
 end
 
@@ -74,16 +75,6 @@ local function way_of(self, request)
         return poll
     end
     return wake
-end
-
-
--- Waits as the object's settings say: the seconds waited; nil and the reason, after a deadlock its keys.
-function _M.wait_by(host, request, self, lease)
-    local elapsed, err, keys = way_of(self, request)(host, request, lease, self)
-    if elapsed or err then
-        return elapsed, err, keys
-    end
-    return poll(host, request, lease, self)
 end
 
 
@@ -172,6 +163,71 @@ function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
         request.kind, request.want, request.total = RWLOCK, want, ALL_PERMITS
     end
     return wait(self, request, grant, keep, why)
+end
+
+
+-- --- the method wait of resty.lock ---
+
+-- The number of the grant that the present call has found: nothing else runs before it is read.
+local watched = ffi_new("uint64_t[1]")
+
+local WAIT_OPTIONS = options.known { "timeout" }
+
+
+-- Waits as the object's settings say: the seconds waited; nil and the reason, after a deadlock its keys.
+local function wait_watching(self, request)
+    if request.timeout <= 0 then
+        return nil, "timeout"
+    end
+    local host, err = hosts.current(self.settings.block)
+    if not host then
+        return nil, err
+    end
+    local elapsed, keys
+    elapsed, err, keys = way_of(self, request)(host, request, nil, self)
+    if not elapsed and not err then
+        elapsed, err = poll(host, request, nil, self)
+    end
+    if elapsed then
+        return elapsed
+    end
+    return refused(err, keys)
+end
+
+
+local function finish(grant, ...)
+    give_back(grant)
+    return ...
+end
+
+
+-- The seconds waited, 0 for a free key; nil and the reason, after a deadlock its keys.
+function _M.wait_for_release(self, key, opts)
+    held_lock.check(self, "wait")
+    local timeout, err, _
+    if opts ~= nil then
+        _, timeout = options.read_call(opts, "wait", WAIT_OPTIONS)
+    end
+    key, err = key_string(key or nil)
+    if not key then
+        return nil, err
+    end
+    timeout = timeout or self.timeout
+    local handle = self.dict[1]
+    watched[0] = 0  -- begins a wait
+    local code = C.holdfast_lock_watch(handle, key, #key, nil, watched)
+    if code == OK then
+        return 0
+    elseif code == ELSEWHERE then
+        return nil, "held"  -- maybe by another machine, of which nothing here sees the release
+    elseif _M.is_final(code, timeout) then
+        return nil, reason(code)
+    end
+    local number = watched[0]
+    local grant = take_grant(handle, key)  -- it takes nothing, but owns the key
+    local request = new_request(self, grant, 0, timeout, self.step)
+    request.watches, request.fair, request.watched[0] = true, false, number
+    return finish(grant, wait_watching(self, request))
 end
 
 

@@ -5,24 +5,23 @@ local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local options = require "resty.holdfast.lock.options"
-local refs = require "resty.holdfast.lock.refs"
+local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C, enter, leave, reason = core.C, core.enter, core.leave, core.reason
+local base, NOBODY = task_ids.base, task_ids.NOBODY
+local begin_watch = later.fn("resty.holdfast.lock.renewal", "begin")
 local count_waiters = later.fn("resty.holdfast.lock.lock_info", "count_waiters")
-local describe, is_duration, key_string = core.describe, core.is_duration, core.key_string
-local empty, memo = lease_pool.empty, refs.memo
-local error, setmetatable, tonumber, type = error, setmetatable, tonumber, type
+local check_time, describe, key_string = core.check_time, core.describe, core.key_string
+local empty, hold, memo, pass = lease_pool.empty, lease_pool.hold, lease_pool.memo, lease_pool.pass
+local error, pairs, setmetatable, tonumber, type = error, pairs, setmetatable, tonumber, type
 local find_all = later.fn("resty.holdfast.lock.lock_info", "find_all")
 local find_holder = later.fn("resty.holdfast.lock.lock_info", "find")
 local finish = later.fn("resty.holdfast.lock.renewal", "finish")
-local hand_over = later.fn("resty.holdfast.lock.hand_over", "hand_over")
-local keep_scoped = later.fn("resty.holdfast.lock.hand_over", "keep")
 local loss = later.fn("resty.holdfast.lock.renewal", "loss")
 local lost = later.fn("resty.holdfast.lock.renewal", "lost")
 local read_call, read_time = options.read_call, options.read_time
 local restart = later.fn("resty.holdfast.lock.renewal", "restart")
-local used = later.fn("resty.holdfast.lock.hand_over", "used")
-local vacate = later.fn("resty.holdfast.lock.scopes", "vacate")
+local vacate = later.fn("resty.holdfast.lock.with", "vacate")
 
 local NOT_FOUND, NOT_OWNER, OK, REMOVED = core.NOT_FOUND, core.NOT_OWNER, core.OK, core.REMOVED
 local INFINITY, KEY_MAX = math.huge, core.KEY_MAX
@@ -37,8 +36,11 @@ local _M = { methods = methods }
 local RATIO, MAX_STEP = 2, 0.5
 
 
--- Makes the metatable of a class of objects.
+-- Gives a class of objects the methods of this file, and returns its metatable.
 function _M.new_class(class)
+    for name, method in pairs(methods) do
+        class[name] = method
+    end
     class.ratio, class.max_step = RATIO, MAX_STEP
     return { __index = class }
 end
@@ -109,6 +111,19 @@ local function held_by(self, method)
 end
 
 
+-- Gives an object that holds one thing at a time its grant; the library has named `task_id` its holder.
+function _M.settle(self, grant, task_id, key, exptime, why)
+    hold(grant, task_id)
+    self.cdata, self.key = grant, key
+    if self.settings.watched then
+        begin_watch(self, exptime)
+    end
+    if why then  -- lost if there is no memory for it
+        C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
+    end
+end
+
+
 -- Concludes a release: what unlock() returns. The library clears the lease when the lock is given back or lost, and
 -- when it gives the lock back later.
 local function conclude(self, grant, key, code)
@@ -160,17 +175,79 @@ end
 _M.outcome = outcome
 
 
+-- --- hand-over ---
+--
+-- An object may be handed to another coroutine, which then releases the lock. The named holder (tasks/task_ids.lua)
+-- must be the coroutine that releases it: the search for deadlocks relies on it.
+--
+-- The holder is the coroutine that took the lock; after hand_over(), the next one to use the object. If two use it
+-- without hand_over(), either may release the lock, and none is named any more. `with` releases its own lock, whichever
+-- coroutines use the object; after hand_over() none is named.
+--
+-- Fields of an object, each the token of a grant: `scoped`, held by `with`; `handed`, handed over and not used since.
+
+local function token_of(grant)
+    return tonumber(grant.lease.sequence)
+end
+
+
+-- Names `task_id` the holder. The code.
+local function name_holder(grant, key, task_id)
+    local code = C.holdfast_lock_adopt(grant.dict, key, #key, grant.lease, task_id)
+    if code == OK then
+        pass(grant, task_id)
+    end
+    return code
+end
+
+
+-- `user` is not the named holder. If the library cannot be told now, the next use tells it.
+local function change_hands(self, grant, key, user)
+    local token = token_of(grant)
+    if self.handed == token then
+        if name_holder(grant, key, user) == OK then
+            self.handed = nil
+        end
+    elseif grant.task_id ~= base and self.scoped ~= token then
+        name_holder(grant, key, base)
+    end
+end
+
+
+-- Notes that the calling coroutine uses an object that holds something. Background jobs must not call this.
+local function used(self, grant, key)
+    local task_id = grant.task_id
+    if task_id == NOBODY or task_id == base and not self.handed then
+        return
+    end
+    local user = task_ids.current or task_ids.get()
+    if user ~= task_id then
+        change_hands(self, grant, key, user)
+    end
+end
+_M.used = used
+
+
+-- Names no holder until a coroutine uses the object. The code.
+local function hand_over(self, grant, key)
+    local holder = self.settings.holder
+    local code = name_holder(grant, key, holder == NOBODY and NOBODY or base)
+    if code == OK and not holder and self.scoped ~= token_of(grant) then
+        self.handed = token_of(grant)
+    end
+    return code
+end
+
+
+-- --- methods for the held lock ---
+
 function methods.expire(self, time)
     local grant, key = held_by(self, "expire")
     if not grant then
         return nil, "unlocked"
     end
-    time = read_time(time)
-    if not time then
-        time = self.exptime
-    elseif not is_duration(time) and time ~= INFINITY then
-        error("bad time to expire: a number, 0 or more, expected, got " .. describe(time), 2)
-    end
+    time = read_time(time) or self.exptime
+    check_time(time, "time", "expire", 2)
     used(self, grant, key)
     local code = C.holdfast_lock_renew(grant.dict, key, #key, grant.lease, time)
     if code == OK and self.settings.watched then
@@ -200,7 +277,7 @@ end)
 
 methods.token = on_held("token", function (self, grant, key)
     used(self, grant, key)
-    return tonumber(grant.lease.sequence)
+    return token_of(grant)
 end)
 
 
@@ -260,7 +337,7 @@ _M.add_queries(methods, check)
 -- for it: if the release is refused now, the library tries again.
 local function give_back(self, token)
     local grant, key = held_by(self, "with")
-    if grant and tonumber(grant.lease.sequence) == token then
+    if grant and token_of(grant) == token then
         local code = C.holdfast_unlock_for_certain(grant.dict, key, #key, grant.lease)
         conclude(self, grant, key, code)
     end
@@ -268,8 +345,8 @@ end
 
 
 local function keep(self)
-    local token = tonumber(self.cdata.lease.sequence)
-    keep_scoped(self, token)
+    local token = token_of(self.cdata)
+    self.scoped = token
     return token
 end
 

@@ -5,19 +5,46 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local later = require "resty.holdfast.later"
-local refs = require "resty.holdfast.lock.refs"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C = core.C
 local base = task_ids.base
 local ffi_metatype, ffi_new = ffi.metatype, ffi.new
-local begin_watch = later.fn("resty.holdfast.lock.renewal", "begin")
-local memo, ref_obj, unref_obj = refs.memo, refs.ref_obj, refs.unref_obj
 
 local NOBODY = task_ids.NOBODY
 
-local _M = {}
+-- Lua values under numbers, for finalisers: a finaliser gets only its cdata, which can hold a number. Free numbers form
+-- a list from memo[FREE_LIST_REF]; 0 or nil ends it.
+local FREE_LIST_REF = 0
+local memo = {}
+
+local _M = { memo = memo }
+
+
+-- Returns the number of a value; -1 for nil.
+local function ref_obj(obj)
+    if obj == nil then
+        return -1
+    end
+    local ref = memo[FREE_LIST_REF]
+    if ref and ref ~= 0 then
+        memo[FREE_LIST_REF] = memo[ref]
+    else
+        ref = #memo + 1
+    end
+    memo[ref] = obj
+    return ref
+end
+_M.ref_obj = ref_obj
+
+
+local function unref_obj(ref)
+    if ref >= 0 then
+        memo[ref] = memo[FREE_LIST_REF]
+        memo[FREE_LIST_REF] = ref
+    end
+end
+_M.unref_obj = unref_obj
 
 
 local function count(task_id, change)
@@ -47,18 +74,21 @@ end
 local grant_type = ffi_metatype(
     "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
--- More spare grants than a program uses between two collections waste memory. The row "new + lock + unlock" judges it.
+-- More spare grants than a program uses between two collections waste memory. Row: new + lock + unlock.
 local MOST_SPARE = 1024
-local spare, spare_count = {}, 0
+-- The count is a field: compiled code loads the other variables of this file again after an assignment to one.
+-- nil: the grants are in the array.
+local spare = { nil, count = 0 }
 
 
 -- A grant for an attempt. After an error at any later point, even a stack overflow, the collector finds the lease
 -- cleared by the library, or releases it.
 function _M.take(handle, key)
-    local grant = spare[spare_count]
+    local last = spare.count
+    local grant = spare[last]
     if grant then
-        spare[spare_count] = nil
-        spare_count = spare_count - 1
+        spare[last] = nil
+        spare.count = last - 1
     else
         grant = ffi_new(grant_type)
     end
@@ -80,19 +110,6 @@ function _M.hold(grant, task_id)
 end
 
 
--- Gives an object that holds one thing at a time its grant; the library has named `task_id` its holder.
-function _M.settle(self, grant, task_id, key, exptime, why)
-    _M.hold(grant, task_id)
-    self.cdata, self.key = grant, key
-    if self.settings.watched then
-        begin_watch(self, exptime)
-    end
-    if why then  -- lost if there is no memory for it
-        C.holdfast_lock_explain(grant.dict, key, #key, grant.lease, why, #why)
-    end
-end
-
-
 -- Counts the new holder that the library has named.
 function _M.pass(grant, task_id)
     local before = grant.task_id
@@ -109,9 +126,10 @@ local function give_back(grant)
     if key_id > 0 then
         grant.key_id = 0
         unref_obj(key_id)
-        if spare_count < MOST_SPARE then
-            spare_count = spare_count + 1
-            spare[spare_count] = grant
+        local last = spare.count
+        if last < MOST_SPARE then
+            spare.count = last + 1
+            spare[last + 1] = grant
         end
     end
 end

@@ -1,17 +1,21 @@
--- The holders of a key, their reasons, and the number of its waiters: for people.
+-- The holders of a key, their reasons, and the number of its waiters: for people, logs and metrics.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local find_gate = require("resty.holdfast.dictionary.gate").find
+local warn = require("resty.holdfast.program").warn
 
-local C, enter, key_string, leave, reason = core.C, core.enter, core.key_string, core.leave, core.reason
-local ffi_new, ffi_sizeof, ffi_str = ffi.new, ffi.sizeof, ffi.string
-local min, tonumber, tostring = math.min, tonumber, tostring
+local C, enter, grow, key_string, leave = core.C, core.enter, core.grow, core.key_string, core.leave
+local concat, format, min = table.concat, string.format, math.min
+local ffi_cast, ffi_new, ffi_sizeof, ffi_str = ffi.cast, ffi.new, ffi.sizeof, ffi.string
+local pcall, tonumber, tostring, type = pcall, tonumber, tostring, type
+local printable, quote, reason = core.printable, core.quote, core.reason
 
 local holders_type = ffi.typeof("holdfast_holder[?]")
 local WAITER_SIZE = ffi_sizeof("holdfast_waiter")
 
-local ALL_PERMITS, HOLDERS_MAX, NOT_FOUND, OK = core.ALL_PERMITS, core.HOLDERS_MAX, core.NOT_FOUND, core.OK
+local ALL_PERMITS, BUFFER, HOLDERS_MAX = core.ALL_PERMITS, core.BUFFER, core.HOLDERS_MAX
+local NOT_FOUND, OK = core.NOT_FOUND, core.OK
 local INFINITY, NO_WORKER = math.huge, 0xFFFFFFFF
 -- holdfast_holder.alive
 local ALIVE = { [0] = false, [1] = true }
@@ -20,6 +24,7 @@ local KINDS = { [core.HELD_LOCK] = "lock", [core.HELD_RWLOCK] = "rwlock", [core.
 
 local _M = {
     DEFAULT_MAX = 100,
+    KINDS = KINDS,
 }
 
 
@@ -129,8 +134,8 @@ end
 
 -- The holders, at most `max`, and the number of waiters; nil and the reason. Waits for no other process: one that is
 -- stopped in the middle of a change holds this up for some 20 ms at most. `lives`: a table, one for all keys that are
--- looked at together.
-function _M.look(handle, key, max, lives)
+-- peeked at together.
+function _M.peek(handle, key, max, lives)
     local found = ffi_new(holders_type, max)
     local frame = enter()
     local code = C.holdfast_look(handle, key, #key, found, max, frame.count, nil, WAITER_SIZE, 0, frame.count2)
@@ -154,6 +159,135 @@ function _M.count_waiters(handle, key)
         return nil, waiters
     end
     return waiters
+end
+
+
+-- --- the option log_timeouts: a line about each wait that ends without the lock, with the holders in the way ---
+
+-- Holders that are named.
+local NAMED = 3
+
+-- By request.kind.
+local NAMES = { lock = "lock", [core.RWLOCK] = "rwlock", [core.SEMAPHORE] = "semaphore" }
+
+local function holder_text(holder)
+    local who = (holder.program and printable(holder.program) or "a program") .. " (process " .. (holder.process or "?")
+                .. (holder.worker and ", worker " .. holder.worker or "") .. ")"
+    return who .. (holder.alive == false and ", which is dead," or "") .. format(" for %.3f s", holder.held)
+           .. (holder.why and ", why: " .. quote(holder.why) or "")
+end
+
+
+-- What was in the way just now.
+local function obstacle(handle, key)
+    local holders, waiters = _M.peek(handle, key, NAMED + 1, {})
+    if not holders then
+        return "who holds it is not known: " .. waiters
+    end
+    local named = {}
+    for i = 1, #holders do
+        named[i] = i <= NAMED and holder_text(holders[i]) or "others"
+    end
+    if #named == 0 then
+        local gate = find_gate(handle)
+        return gate and gate.NO_HOLDER or "nobody holds it by now"
+    end
+    return "held by " .. concat(named, " and by ") .. (waiters > 0 and "; waiters: " .. waiters or "")
+end
+
+
+-- Raises nothing. `err`: the reason that the method gives.
+function _M.report_timeout(self, request, key, err)
+    local log = self.settings.log_timeouts
+    if request.tries then
+        return
+    end
+    local kind = NAMES[request.total > 0 and request.kind or "lock"]
+    local line = format("%s %s of dictionary %s: %s after %.3f s; %s", kind, quote(key), quote(self.dict.name), err,
+                        request.timeout, obstacle(request.handle, key))
+    if type(log) == "function" then
+        pcall(log, line)
+    else
+        warn(line)
+    end
+end
+
+
+-- --- how many keys of a dictionary are held, and how many waiters there are ---
+--
+-- Without a table or a string for each, and for a limited time, as no other task of the process runs in the meantime.
+-- The time is the processor's: what else runs on a busy machine does not make the numbers go away.
+
+local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
+local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("const uint32_t *")
+local timespec_type = ffi.typeof("struct holdfast_timespec[1]")
+
+local CLOCK_THREAD_CPUTIME_ID = 3
+-- Between two checks of the time. No row shows it: none counts what is held.
+local KEYS_AT_ONCE = 50
+
+
+-- Seconds that this thread has computed for.
+function _M.computed()
+    local time = ffi_new(timespec_type)
+    ffi.C.holdfast_clock_gettime(CLOCK_THREAD_CPUTIME_ID, time)
+    return tonumber(time[0].sec) + tonumber(time[0].nsec) / 1e9
+end
+
+
+-- Adds the keys that are packed in the frame; the code of the first that cannot be read.
+local function add_keys(handle, frame, found, held)
+    local counts, holder = ffi_new(counts_type), ffi_new(holder_type)
+    local key = frame.value.data
+    for _ = 1, frame.count[0] do
+        local length = ffi_cast(length_type, key)[0]
+        local code = C.holdfast_look(handle, key + 4, length, holder, 1, counts, nil, WAITER_SIZE, 0, counts + 1)
+        if code ~= OK then
+            return code
+        end
+        if counts[0] > 0 then
+            local kind = KINDS[tonumber(holder[0].kind)]
+            held[kind] = held[kind] + 1
+        end
+        found.waiters = found.waiters + counts[1]
+        key = key + 4 + length
+    end
+    return OK
+end
+
+
+local function add_some(handle, cursor, found)
+    local frame = enter()
+    local code
+    repeat
+        code = C.holdfast_scan_locks(handle, cursor, KEYS_AT_ONCE, "", 0, frame.value, frame.count)
+        if code == BUFFER then
+            grow(frame)
+        end
+    until code ~= BUFFER
+    if code == OK then
+        code = add_keys(handle, frame, found, found.held)
+    end
+    leave()
+    return code
+end
+
+
+-- { held = { lock = n, rwlock = n, semaphore = n }, waiters = n }; nil and the reason, "timeout" if it took more than
+-- so many seconds of computing.
+function _M.count_all(handle, seconds)
+    local deadline = _M.computed() + seconds
+    local found, cursor = { held = { lock = 0, rwlock = 0, semaphore = 0 }, waiters = 0 }, ffi_new(cursor_type)
+    repeat
+        local code = add_some(handle, cursor, found)
+        if code ~= OK then
+            return nil, reason(code)
+        end
+        if cursor[0] ~= 0 and _M.computed() > deadline then
+            return nil, "timeout"
+        end
+    until cursor[0] == 0
+    return found
 end
 
 

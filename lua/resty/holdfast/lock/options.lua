@@ -2,14 +2,13 @@
 -- the reader its checks.
 
 local core = require "resty.holdfast.core"
-local getenv = require("resty.holdfast.ffi.environment").get
-local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
+local program = require "resty.holdfast.program"
 local task_ids = require "resty.holdfast.tasks.task_ids"
-local warn_once = require("resty.holdfast.host.warning").once
 
-local concat, error, next, pairs = table.concat, error, next, pairs
+local concat, error, next = table.concat, error, next
 local sort, tonumber, tostring, type = table.sort, tonumber, tostring, type
-local describe, is_duration = core.describe, core.is_duration
+local describe, is_duration, is_time = core.describe, core.is_duration, core.is_time
+local warn_once = program.warn_once
 
 local INFINITY = math.huge
 local NONE = {}
@@ -26,7 +25,7 @@ local _M = {}
 
 
 local function default_wait()
-    local wait = getenv("HOLDFAST_WAIT")
+    local wait = program.getenv("HOLDFAST_WAIT")
     if wait == nil or wait == "" then
         return "wake"
     end
@@ -40,7 +39,7 @@ local DEFAULT_WAIT = default_wait()
 
 -- The named holder of what an object takes: task_ids.NOBODY, task_ids.base, or false for the coroutine that takes it.
 -- In nginx timers and other light threads may get a lock, so the coroutine that takes it is not certain to release it.
-local DEFAULT_HOLDER = is_nginx and task_ids.base or false
+local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
 -- Settings of an object without options. `block`: blocks the process where the host allows no wait. `watched`: the
 -- object has something to do when it gets or loses a lock.
@@ -52,11 +51,6 @@ _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = D
 
 local function refusal(name, method, accepted, given)
     return 'bad option "' .. name .. '" to ' .. method .. ": " .. accepted .. " expected, got " .. describe(given)
-end
-
-
-local function is_time(given)
-    return is_duration(given) or given == INFINITY
 end
 
 
@@ -109,15 +103,12 @@ end
 
 -- --- readers -------------------------------------------------------------------------------------------
 
-local function accepted_names(known)
-    local names = {}
-    for accepted in pairs(known) do
-        names[#names + 1] = accepted
-    end
+-- Sorts the names.
+local function accepted_names(names)
     sort(names)
-    local last = names[#names]
-    names[#names] = nil
-    return "accepted " .. (#names == 0 and "is " or "are " .. concat(names, ", ") .. " and ") .. last
+    local count = #names
+    return "accepted " .. (count == 1 and "is " or "are " .. concat(names, ", ", 1, count - 1) .. " and ")
+           .. names[count]
 end
 
 
@@ -196,7 +187,7 @@ local function check_names(opts, method, known)
     end
     local name = unknown(opts, known.names)
     if name ~= nil then
-        local text = 'unknown option "' .. tostring(name) .. '" to ' .. method .. ": " .. accepted_names(known.names)
+        local text = 'unknown option "' .. tostring(name) .. '" to ' .. method .. ": " .. accepted_names(known.listed)
         if not known.lenient then
             error(text, BLAME_FROM_CHECK)
         end
@@ -212,7 +203,7 @@ function _M.known(names, lenient)
     for i = 1, #names do
         known[names[i]] = true
     end
-    return { names = known, lenient = lenient or false }
+    return { names = known, listed = names, lenient = lenient or false }
 end
 
 

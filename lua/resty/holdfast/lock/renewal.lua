@@ -2,12 +2,12 @@
 -- the job that renews the lock, and what on_lost needs. A lock behind a gate may be lost at any time: its watch
 -- also checks whether it is still held.
 
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local find_gate = require("resty.holdfast.dictionary.gate").find
 local hosts = require "resty.holdfast.host"
-local memo = require("resty.holdfast.lock.refs").memo
+local memo = require("resty.holdfast.lock.lease_pool").memo
 local scheduler = require "resty.holdfast.scheduler"
 local text_of = require("resty.holdfast.tasks.traceback").text_of
 
@@ -20,7 +20,8 @@ local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
--- Renewals per exptime; retries per exptime after a stopped process has prevented one.
+-- Renewals per exptime; retries per exptime after a stopped process has prevented one. No row shows these three:
+-- none renews.
 local RENEWALS = 3
 local RETRIES = 10
 -- How often the watch of a lock behind a gate checks it, in seconds.

@@ -1,10 +1,10 @@
 -- The methods of task handles: join, status, name.
 
-local background_jobs = require "resty.holdfast.tasks.background_jobs"
+local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
 
 local add_job, remove_job = background_jobs.add, background_jobs.remove
-local describe, is_duration = core.describe, core.is_duration
+local check_time, describe = core.check_time, core.describe
 local error, getmetatable, type, unpack = error, getmetatable, type, unpack
 
 local INFINITY = math.huge
@@ -31,7 +31,7 @@ local function closes_cycle(task, other)
         if other == task then
             return true
         end
-        local has_end = other.timer_place and other.deadline < INFINITY
+        local has_end = other.timer_position and other.deadline < INFINITY
         other = other.state == "waiting" and not has_end and other.cause
     end
     return false
@@ -40,9 +40,9 @@ end
 
 local function leave(task, me)
     local joiners = task.joiners or {}
-    for place = #joiners, 1, -1 do
-        if joiners[place] == me then
-            joiners[place] = joiners[#joiners]
+    for i = #joiners, 1, -1 do
+        if joiners[i] == me then
+            joiners[i] = joiners[#joiners]
             joiners[#joiners] = nil
         end
     end
@@ -110,8 +110,8 @@ function _M.add_methods(Task, scheduler)
 
     function Task.join(task, timeout)
         check_receiver(task, "join")
-        if timeout ~= nil and not is_duration(timeout) and timeout ~= INFINITY then
-            error("bad timeout to join: a number, 0 or more, expected, got " .. describe(timeout), 2)
+        if timeout ~= nil then
+            check_time(timeout, "timeout", "join", 2)
         end
         if task.co then
             wait_for_end(task, timeout and now() + timeout)

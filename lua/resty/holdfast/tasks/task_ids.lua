@@ -12,7 +12,7 @@
 -- that holds nothing is no part of a deadlock.
 
 local C = require("resty.holdfast.core").C
-local is_nginx = require("resty.holdfast.host.nginx_here").is_nginx
+local is_nginx = require("resty.holdfast.program").is_nginx
 local later = require "resty.holdfast.later"
 
 local co_running = coroutine.running

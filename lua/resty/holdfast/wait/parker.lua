@@ -1,20 +1,33 @@
--- The parker, in which this Lua state sleeps, made when it is first needed, and the listeners of its waiters. Every
--- sleep here, the scheduler's or a blocked process's, delivers the wake-ups of all.
+-- The parker, in which this Lua state sleeps, made when it is first needed, the listeners of its waiters, and the
+-- descriptors that tasks wait for. Every sleep here, the scheduler's or a blocked process's, delivers the wake-ups of
+-- all.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 
 local C, answer, sentence = core.C, core.answer, core.sentence
+local band, errno, floor, max = bit.band, ffi.errno, math.floor, math.max
 local error, min, next = error, math.min, next
 local ffi_gc, ffi_new, ffi_string, getpid = ffi.gc, ffi.new, ffi.string, ffi.C.getpid
 
 local OK, PATH_MAX, SYSTEM = core.OK, core.PATH_MAX, core.SYSTEM
 
-local _M = {}
+local EINVAL = 22
+local EVENTS = { r = 0x001, w = 0x004 }  -- POLLIN, POLLOUT
+local INT_MAX = 2 ^ 31 - 1
+local POLLNVAL = 0x020
+local POLLIN = EVENTS.r
+
+local _M = {
+    EVENTS = EVENTS,
+    -- How often a host polls for wake-ups that no descriptor reports, in seconds. No row shows it: all have one.
+    POLL_EVERY = 0.005,
+}
 
 -- The longest single sleep.
 local LONGEST = 86400
 
+-- Of one call. Rows: 100 that wait for one value.
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 
@@ -110,7 +123,7 @@ _M.timer = of_parker(function (here, seconds)
 end)
 
 
--- For loops that can wait for a connection they have made, but for no other descriptor. Listens at a path, in place of
+-- For loops that can wait for a connection they have made, but for no other descriptor. Listens at a path, instead of
 -- an earlier one and of its connection: the path, or nil and the reason. Once connected and accepted, the connection
 -- gives a byte whenever sleep(0) has wake-ups to deliver, or timer() runs out. Read it, then call sleep(0).
 _M.listen_at = of_parker(function (here)
@@ -155,6 +168,25 @@ function _M.outcome(is_woken)
 end
 
 
+-- A host's wait(w, s) that sleeps by step(left), which may end early. Wake-ups of other waiters, and signals, end the
+-- sleep but not the wait.
+function _M.wait(waiter, seconds, step)
+    local listener = _M.new_listener()
+    listeners[waiter] = listener
+    local deadline = C.holdfast_now() + seconds
+    local left = seconds
+    repeat
+        step(left)
+        if listener.woken then
+            break
+        end
+        left = deadline - C.holdfast_now()
+    until left <= 0
+    listeners[waiter] = nil
+    return _M.outcome(listener.woken)
+end
+
+
 -- Calls step(left), a sleep that may end early, until `seconds` have passed or is_over(), if given, says so.
 function _M.for_seconds(seconds, step, is_over)
     local deadline = C.holdfast_now() + seconds
@@ -180,15 +212,15 @@ local function sleep_and_collect(here, seconds)
 end
 
 
-local function tell(place)
-    local listener = listeners[woken[place]]
+local function tell(position)
+    local listener = listeners[woken[position]]
     if listener then
         listener:wake()
     end
 end
 
 
--- Sleeps until a waiter is woken, `seconds` have passed or a signal comes, then calls the listeners. 0 only looks.
+-- Sleeps until a waiter is woken, `seconds` have passed or a signal comes, then calls the listeners. 0 does not sleep.
 function _M.sleep(seconds)
     local here, err = get()
     if not here then
@@ -200,11 +232,148 @@ function _M.sleep(seconds)
         if count < 0 then
             error("holdfast: cannot sleep: " .. sentence(SYSTEM), 0)
         end
-        for place = 0, count - 1 do
-            tell(place)
+        for position = 0, count - 1 do
+            tell(position)
         end
         seconds = 0
     until count < MAX_WOKEN
+end
+
+
+-- --- tasks that wait for a descriptor ---
+--
+-- While there are any, the process sleeps in poll(2), and the parker's own descriptor reports wake-ups.
+
+-- Position 0 of the set is the parker's; each wait has its own. The hook of a time limit may raise an error between any
+-- two steps: a counted wait is in its position, and a wait may stay that nothing removes.
+local waits, count = {}, 0
+local room = 16
+local set = ffi_new("struct holdfast_pollfd[?]", room)
+local timeout = ffi_new("struct holdfast_timespec")
+
+-- The kernel polls at most as many positions at once as the process may have descriptors. There may be more waits:
+-- several for one descriptor, and some for closed ones.
+local most = INT_MAX
+
+
+local function grow()
+    local larger = ffi_new("struct holdfast_pollfd[?]", 2 * room)
+    ffi.copy(larger, set, room * ffi.sizeof("struct holdfast_pollfd"))
+    set = larger
+    room = 2 * room
+end
+
+
+function _M.has_no_descriptors()
+    return count == 0
+end
+
+
+-- Adds a wait for the descriptor. It must be the cause of the task's wait: task:wake() is called when the descriptor is
+-- ready, and the field `events` says for what.
+function _M.add_descriptor(task, fd, events)
+    if count + 1 == room then
+        grow()
+    end
+    local position = count + 1
+    local wait = { task = task, position = position, events = 0 }
+    waits[position] = wait
+    set[position].fd, set[position].events, set[position].revents = min(fd, INT_MAX), events, 0
+    count = position
+    return wait
+end
+
+
+function _M.remove_descriptor(wait)
+    local position, last = wait.position, count
+    if position ~= last then
+        set[position] = set[last]
+        waits[position] = waits[last]
+        waits[position].position = position
+    end
+    count = last - 1
+    waits[last] = nil
+end
+
+
+local function poll(descriptors, number, seconds)
+    seconds = max(min(seconds, LONGEST), 0)
+    timeout.sec = floor(seconds)
+    timeout.nsec = (seconds - floor(seconds)) * 1e9
+    local ready = ffi.C.holdfast_ppoll(descriptors, number, timeout, nil)
+    return ready
+end
+
+
+-- Waits for one descriptor that no task waits for: what it is ready for; 0 for nothing. A signal does not end the wait.
+function _M.wait_for_descriptor(fd, events, seconds)
+    local one = ffi_new("struct holdfast_pollfd[1]")
+    one[0].fd, one[0].events = min(fd, INT_MAX), events
+    local now = C.holdfast_now
+    local deadline = now() + seconds
+    local left = seconds
+    local ready
+    repeat
+        ready = poll(one, 1, left)
+        left = deadline - now()
+    until ready > 0 or left <= 0
+    return ready > 0 and one[0].revents or 0
+end
+
+
+-- Polls in parts. The last one polled has the parker in it, and is the one to sleep in.
+local function poll_all(number, seconds)
+    local ready = 0
+    for first = floor((number - 1) / most) * most, 0, -most do
+        local part = min(number - first, most)
+        local found = poll(set + first, part, first == 0 and ready == 0 and seconds or 0)
+        if found < 0 and part > 1 and errno() == EINVAL then
+            most = floor(part / 2)
+            return ready  -- the rest is polled next time
+        end
+        ready = ready + max(found, 0)
+    end
+    return ready
+end
+
+
+-- Goes backwards: removing one puts the last one in its position.
+local function wake_ready()
+    for position = count, 1, -1 do
+        local wait = waits[position]
+        local events = set[position].revents
+        if events ~= 0 then
+            if wait.task.cause ~= wait then
+                _M.remove_descriptor(wait)
+            else
+                wait.events = events
+                wait.task:wake()
+            end
+        end
+    end
+end
+
+
+-- Sleeps until a descriptor is ready, a waiter of the parker is woken, `seconds` have passed, or a signal came.
+function _M.sleep_with_descriptors(seconds)
+    local listening = _M.has_listeners()
+    local own = listening and _M.fd() or nil
+    set[0].fd, set[0].events, set[0].revents = own or -1, POLLIN, 0
+    if listening and not own or count >= most then
+        seconds = min(seconds, _M.POLL_EVERY)
+    end
+    if poll_all(count + 1, seconds) > 0 then
+        wake_ready()
+    end
+    if listening then
+        _M.sleep(0)
+    end
+end
+
+
+-- Whether the events say that there is no such descriptor.
+function _M.is_closed(events)
+    return band(events, POLLNVAL) ~= 0
 end
 
 

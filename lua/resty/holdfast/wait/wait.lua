@@ -11,7 +11,7 @@
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
-local memo = require("resty.holdfast.lock.refs").memo
+local memo = require("resty.holdfast.lock.lease_pool").memo
 local parker = require "resty.holdfast.wait.parker"
 local task_ids = require "resty.holdfast.tasks.task_ids"
 
@@ -28,7 +28,7 @@ local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
 
 -- A reason that no host can give.
 local FORKED = {}
--- Seconds until another attempt to enter.
+-- Seconds until another attempt to enter. No row shows it: none forks.
 local BUSY_SLEEP = 0.05
 
 -- Of the present call: a step of a wait reads it all, and nothing else runs before the results are read.
@@ -78,8 +78,8 @@ end
 
 -- The code, and the seconds to sleep. No tail calls: those of C functions are not compiled. No loop, so that it gets
 -- compiled: after a sleep, with cold caches, an interpreted access to a C object takes a microsecond.
-local function wait_once(request, lease, place, task, holds, timeout)
-    wait.parker, wait.waiter, wait.task, wait.holds = place.parker, place.waiter, task, holds
+local function wait_once(request, lease, slot, task, holds, timeout)
+    wait.parker, wait.waiter, wait.task, wait.holds = slot.parker, slot.waiter, task, holds
     wait.holder_task, wait.fair, wait.timeout = request.holder, request.fair and 1 or 0, timeout
     wait.tries = request.tries and 1 or 0
     local key = memo[request.key_id]
@@ -147,32 +147,32 @@ function _M.poll(host, request, lease, way)
 end
 
 
--- A place: a waiter of this Lua state, and the dictionary of the lock it queues for; NULL: it is in no queue. Places
+-- A slot: a waiter of this Lua state, and the dictionary of the lock it queues for; NULL: it is in no queue. Slots
 -- are reused, because making one costs as much as the rest of a wake-up. They are no tables, as each waiting coroutine
 -- has one.
-local idle_places, idle_count = {}, 0
+local idle_slots, idle_count = {}, 0
 
--- All places, by waiter number, and the keys that they queue for.
-local places = setmetatable({}, { __mode = "v" })
+-- All slots, by waiter number, and the keys that they queue for.
+local slots = setmetatable({}, { __mode = "v" })
 local key_of = {}
 
 
-local function leave(place)
+local function leave(slot)
     local code = OK
-    if place.handle ~= nil and is_mine(place.parker) then
-        local key = key_of[place.waiter]
-        code = C.holdfast_lock_leave(place.handle, key, #key, place.parker, place.waiter)
+    if slot.handle ~= nil and is_mine(slot.parker) then
+        local key = key_of[slot.waiter]
+        code = C.holdfast_lock_leave(slot.handle, key, #key, slot.parker, slot.waiter)
     end
-    place.handle = nil
+    slot.handle = nil
     return code
 end
 
 
--- A coroutine that is never resumed gives nothing back; the collector does it. A forked child may have a place of its
+-- A coroutine that is never resumed gives nothing back; the collector does it. A forked child may have a slot of its
 -- own by that number.
-local function collect(place)
-    leave(place)
-    local here, waiter = place.parker, place.waiter
+local function collect(slot)
+    leave(slot)
+    local here, waiter = slot.parker, slot.waiter
     if waiter ~= 0 and is_mine(here) then
         key_of[waiter] = nil
         parker.forget(waiter)  -- its host may have left it there
@@ -181,73 +181,73 @@ local function collect(place)
 end
 
 
-local place_type = ffi_metatype("struct { holdfast_parker *parker; holdfast_dict *handle; uint32_t waiter; }",
+local slot_type = ffi_metatype("struct { holdfast_parker *parker; holdfast_dict *handle; uint32_t waiter; }",
                                 { __gc = collect })
 
 
-local function make_place(here)
-    local place = ffi_new(place_type)  -- first: no waiter is lost if there is no memory for it
+local function make_slot(here)
+    local slot = ffi_new(slot_type)  -- first: no waiter is lost if there is no memory for it
     local waiter = C.holdfast_waiter_open(here)
     if waiter == 0 then
         return nil
     end
-    place.parker, place.waiter = here, waiter
-    places[waiter] = place
-    return place
+    slot.parker, slot.waiter = here, waiter
+    slots[waiter] = slot
+    return slot
 end
 
 
 -- For a host that knows before the collector that a wait is abandoned. A coroutine that comes back nevertheless queues
 -- again.
 function _M.abandon(waiter)
-    local place = places[waiter]
-    if place then
-        leave(place)
+    local slot = slots[waiter]
+    if slot then
+        leave(slot)
     end
 end
 
 
 -- A closing Lua state finalises in any order; without the parker no waiter could leave.
 parker.before_free(function ()
-    local waiter, place = next(places)  -- not by pairs: see lock/options.lua
+    local waiter, slot = next(slots)  -- not by pairs: see lock/options.lua
     while waiter do
-        leave(place)
-        waiter, place = next(places, waiter)
+        leave(slot)
+        waiter, slot = next(slots, waiter)
     end
 end)
 
 
 -- nil without room for another waiter.
-local function open_place()
+local function open_slot()
     local here = get_parker()
     if not here then
         return nil
     end
-    local place
+    local slot
     repeat
-        place = idle_places[idle_count]
-        if not place then
-            place = make_place(here)
+        slot = idle_slots[idle_count]
+        if not slot then
+            slot = make_slot(here)
             break
         end
-        idle_places[idle_count] = nil
+        idle_slots[idle_count] = nil
         idle_count = idle_count - 1
-    until place.parker == here  -- false: a parent process's
-    return place
+    until slot.parker == here  -- false: a parent process's
+    return slot
 end
 
 
-local function close_place(place, granted)
+local function close_slot(slot, granted)
     local code = OK
     if granted then
-        place.handle = nil
+        slot.handle = nil
     else
-        code = leave(place)
+        code = leave(slot)
     end
     -- A granted waiter is still in the process of its parker.
-    if granted or is_mine(place.parker) then
+    if granted or is_mine(slot.parker) then
         idle_count = idle_count + 1
-        idle_places[idle_count] = place
+        idle_slots[idle_count] = slot
     end
     return code
 end
@@ -270,29 +270,29 @@ end
 
 
 -- Waits in the queue. true for a granted lock; otherwise nil and the reason, after a deadlock its keys.
-local function wait_in_place(place, host, request, deadline, lease)
-    local waiter = place.waiter
+local function wait_in_queue(slot, host, request, deadline, lease)
+    local waiter = slot.waiter
     local task = not request.tries and (task_ids.current or task_ids.get()) or 0
     local holds = task_ids.held(host.stops_all) == 0 and HOLDS_NOTHING
                   or host.stops_all and HOLDS_EVERYTHING or HOLDS_SOMETHING
     local left = request.timeout
     while true do
-        local code, seconds = wait_once(request, lease, place, task, holds, left)
+        local code, seconds = wait_once(request, lease, slot, task, holds, left)
         if code == OK then
             return true
         end
         if code == LOCKED then
             key_of[waiter] = memo[request.key_id]
-            place.handle = request.handle
+            slot.handle = request.handle
             if request.tries and is_held_here(request.handle, key_of[waiter]) then
-                code = wait_once(request, lease, place, task, holds, left)  -- it may be held on behalf of this waiter
+                code = wait_once(request, lease, slot, task, holds, left)  -- it may be held on behalf of this waiter
                 return code == OK or nil, "held"
             end
         elseif code == ELSEWHERE then
             return nil, "held"
         elseif code == DEADLOCK then
-            return nil, reason(code), deadlock_keys(place.parker, waiter)
-        elseif code == INVALID and not is_mine(place.parker) then
+            return nil, reason(code), deadlock_keys(slot.parker, waiter)
+        elseif code == INVALID and not is_mine(slot.parker) then
             return nil, FORKED  -- the library knows no waiters of a parent process
         elseif code == BUSY then
             seconds = BUSY_SLEEP
@@ -317,17 +317,17 @@ function _M.wake(host, request, lease)
     local start = C.holdfast_now()  -- not the host's clock: its error must not lose what is granted
     local deadline = host.now() + request.timeout
     while true do
-        local place = open_place()
-        if not place then
+        local slot = open_slot()
+        if not slot then
             return nil, nil
         end
-        local ok, granted, err, keys = pcall(wait_in_place, place, host, request, deadline, lease)
+        local ok, granted, err, keys = pcall(wait_in_queue, slot, host, request, deadline, lease)
         -- Report that the holder's life is unknown rather than the timeout.
-        if close_place(place, ok and granted) == SYSTEM and err == "timeout" then
+        if close_slot(slot, ok and granted) == SYSTEM and err == "timeout" then
             err = reason(SYSTEM)
         end
-        if not ok and is_mine(place.parker) then
-            parker.forget(place.waiter)  -- the host that failed may have left it there
+        if not ok and is_mine(slot.parker) then
+            parker.forget(slot.waiter)  -- the host that failed may have left it there
         end
         if not ok then
             error(granted, 0)

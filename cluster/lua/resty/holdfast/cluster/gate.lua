@@ -12,10 +12,10 @@ return {
         { "holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here." },
         { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
     },
-    holder = later.fn("resty.holdfast.cluster.holder", "find"),
+    holder = later.fn("resty.holdfast.cluster.store", "find_holder"),
     measure = state.measure,
     reason_of_timeout = state.reason_of_timeout,
     refusal = state.refusal,
     state = state.find,
-    verify = later.fn("resty.holdfast.cluster.verify", "verify"),
+    verify = later.fn("resty.holdfast.cluster.store", "verify"),
 }

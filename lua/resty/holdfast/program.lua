@@ -1,0 +1,97 @@
+-- The program that this Lua state belongs to: its environment, whether it is nginx, and its log.
+
+local ffi = require "ffi"
+
+local C, ffi_str = ffi.C, ffi.string
+local ipairs, pairs, pcall, rawget, require, tostring, type = ipairs, pairs, pcall, rawget, require, tostring, type
+
+local ngx = rawget(_G, "ngx")
+local vim = rawget(_G, "vim")
+
+-- Programs that compose their texts must not fill the memory.
+local MOST_WARNINGS = 100
+local warned, warnings = {}, 0
+
+local _M = {}
+
+-- Our own name contradicts no other declaration. A second load of this file finds it declared.
+pcall(ffi.cdef, 'char *holdfast_getenv(const char *name) __asm__("secure_getenv");')
+
+
+-- The value of an environment variable, or nil. Also nil in a process with more rights than its caller (set-uid,
+-- set-gid, file capabilities): os.getenv would let the caller choose the library.
+function _M.getenv(name)
+    local value = C.holdfast_getenv(name)
+    return value ~= nil and ffi_str(value) or nil
+end
+
+
+local function write(text)
+    if type(ngx) == "table" and ngx.log and ngx.WARN then
+        ngx.log(ngx.WARN, text)
+    elseif type(vim) == "table" and vim.schedule and vim.notify then
+        vim.schedule(function () vim.notify(text, vim.log.levels.WARN) end)
+    else
+        io.stderr:write(text, "\n")
+    end
+end
+
+
+-- Writes a line to the program's log. Raises nothing: the program may have closed its standard error.
+function _M.warn(text)
+    pcall(write, "holdfast: " .. text)
+end
+
+
+-- Warns of a likely mistake that worked with lua-resty-lock: of each text once per Lua state.
+function _M.warn_once(text)
+    if not warned[text] and warnings < MOST_WARNINGS then
+        warned[text] = true
+        warnings = warnings + 1
+        _M.warn(text)
+    end
+end
+
+
+-- The functions a light thread waits with. nginx's own thread pool has none that sleep: there the thread waits.
+local NEEDED = {
+    socket = { "tcp" }, thread = { "spawn" }, timer = { "at" }, worker = { "exiting" },
+}
+
+
+local function has_functions()
+    if type(ngx.sleep) ~= "function" or type(ngx.get_phase) ~= "function" or type(ngx.log) ~= "function" then
+        return false
+    end
+    for part, names in pairs(NEEDED) do
+        for _, name in ipairs(names) do
+            if type(ngx[part]) ~= "table" or type(ngx[part][name]) ~= "function" then
+                return false
+            end
+        end
+    end
+    return true
+end
+
+
+-- Whether this is nginx, and no stand-in named `ngx`, as in unit tests and command-line tools. Under a stand-in locks
+-- work as in a plain script. A stand-in that raises for a missing field is not nginx, either.
+local function is_nginx()
+    local ok, has = pcall(has_functions)
+    if type(ngx) ~= "table" or not ok or not has then
+        return false
+    end
+    local err
+    ok, err = pcall(require, "ngx.semaphore")
+    if not ok then
+        _M.warn_once("this ngx has no semaphores, so a wait for a lock stops the process: "
+                     .. tostring(err):match("^[^\n]*"))
+        return false
+    end
+    return true
+end
+
+
+_M.is_nginx = is_nginx()
+
+return _M

@@ -1,0 +1,274 @@
+-- What a process has still to run: tasks that are ready, tables with a deadline, and background jobs.
+--
+-- The hook of a time limit may raise an error between any two steps. The order of the steps sees to it that no task and
+-- no item is lost then.
+
+local floor, ipairs, setmetatable = math.floor, ipairs, setmetatable
+
+local INFINITY = math.huge
+
+
+-- --- the tasks that can run, in order of becoming ready ---
+--
+-- They run in batches: a task that becomes ready in the meantime waits for the next batch. A task stays in a list until
+-- it has run, and is in its position before it is counted.
+
+local ready = {}
+
+-- `batch` runs or has run; tasks that have run leave false in their positions. `spare` holds only such positions.
+local queue, queued = {}, 0
+local batch, spare = {}, {}
+
+
+function ready.add(task)
+    local position = queued + 1
+    queue[position] = task
+    task.state = "ready"
+    queued = position
+end
+
+
+function ready.is_empty()
+    return queued == 0
+end
+
+
+-- Resumes each ready task once, by resume(task).
+function ready.run(resume)
+    local last = queued
+    batch = queue
+    queued = 0
+    queue = spare
+    local tasks = batch
+    for position = 1, last do
+        local task = tasks[position]
+        if task and task.co then
+            resume(task)
+        end
+        tasks[position] = false
+    end
+    spare = tasks
+end
+
+
+local function take_all(from, to, known)
+    for position = 1, #from do
+        local task = from[position]
+        if task and not known[task] then
+            known[task] = true
+            to[#to + 1] = task
+        end
+    end
+end
+
+
+-- Recovers from an error that has left run(): the rest of the batch comes first, then the other ready tasks. Returns
+-- the task that was interrupted, if the error came from outside of it; it is in no list.
+function ready.recover()
+    local tasks, known = {}, {}
+    take_all(batch, tasks, known)
+    take_all(queue, tasks, known)
+    batch, spare = {}, {}
+    queue, queued = {}, 0
+    local broken
+    for position = 1, #tasks do
+        local task = tasks[position]
+        if task.state == "ready" then
+            ready.add(task)
+        elseif task.state == "running" and task.co then
+            broken = task
+        end
+    end
+    return broken
+end
+
+
+-- --- deadlines in order: a binary heap of tables ---
+--
+-- A table is in one heap at most and knows its position there, so removing it needs no search. Equal deadlines keep the
+-- order of being added. An error of a hook may leave an item twice in the heap, or one behind its end; remove and
+-- take_first cope with that.
+
+local timers = {}
+timers.__index = timers
+
+
+function timers.new()
+    return setmetatable({ count = 0, added = 0 }, timers)
+end
+
+
+local function before(a, b)
+    local a_deadline, b_deadline = a.deadline, b.deadline
+    return a_deadline < b_deadline or (a_deadline == b_deadline and a.timer_order < b.timer_order)
+end
+
+
+local function put(heap, position, item)
+    heap[position] = item
+    item.timer_position = position
+end
+
+
+local function rise(heap, position, item)
+    local above = floor(position / 2)
+    while position > 1 and before(item, heap[above]) do
+        put(heap, position, heap[above])
+        position, above = above, floor(above / 2)
+    end
+    put(heap, position, item)
+end
+
+
+local function sink(heap, position, item, count)
+    while true do
+        local below = 2 * position
+        if below > count then
+            break
+        end
+        if below < count and before(heap[below + 1], heap[below]) then
+            below = below + 1
+        end
+        if not before(heap[below], item) then
+            break
+        end
+        put(heap, position, heap[below])
+        position = below
+    end
+    put(heap, position, item)
+end
+
+
+local function clear(heap, position)
+    local count = heap.count
+    if position > count then
+        heap[position] = nil
+        return
+    end
+    if position < count then
+        local last = heap[count]
+        if before(last, heap[position]) then
+            rise(heap, position, last)
+        else
+            sink(heap, position, last, count - 1)
+        end
+    end
+    heap.count = count - 1
+    heap[count] = nil
+end
+
+
+-- Takes the item out, if it is in.
+local function remove(heap, item)
+    local position = item.timer_position
+    if not position then
+        return
+    end
+    item.timer_position = nil
+    if heap[position] == item then
+        clear(heap, position)
+    end
+end
+timers.remove = remove
+
+
+-- Adds an item; if it is in this heap, its deadline changes.
+function timers.add(heap, item, deadline)
+    if item.timer_position then
+        remove(heap, item)
+    end
+    item.deadline = deadline
+    item.timer_order = heap.added
+    heap.added = heap.added + 1
+    local position = heap.count + 1
+    put(heap, position, item)
+    heap.count = position
+    rise(heap, position, item)
+end
+
+
+-- Takes out the item with the earliest deadline, whatever position it has noted.
+function timers.take_first(heap)
+    local item = heap[1]
+    item.timer_position = nil
+    clear(heap, 1)
+    return item
+end
+
+
+-- The item with the earliest deadline, or nil.
+function timers.first(heap)
+    return heap[1]
+end
+
+
+-- --- background jobs, beside the coroutines of a program ---
+--
+-- A job is a table with a method run, which the loop of its list calls once, some time after its deadline. Jobs keep no
+-- loop from ending. They must not wait; a job that has to wait begins a coroutine.
+
+-- A new list. Calls changed() when the first deadline may have changed.
+local function new_jobs(changed)
+    local deadlines = timers.new()
+    local list = {}
+
+    -- The job must be in no list.
+    function list.add(job, deadline)
+        deadlines:add(job, deadline)
+        changed()
+    end
+
+    function list.remove(job)
+        deadlines:remove(job)
+        changed()
+    end
+
+    -- The first deadline.
+    function list.next()
+        local job = deadlines:first()
+        return job and job.deadline or INFINITY
+    end
+
+    -- Runs what is due at this time.
+    function list.run(time)
+        local job = deadlines:first()
+        while job and job.deadline <= time do
+            deadlines:take_first()
+            job:run()
+            job = deadlines:first()
+        end
+    end
+
+    -- Takes out the jobs that are over by their method is_over().
+    function list.drop_over()
+        local over = {}
+        for i = 1, deadlines.count do
+            local job = deadlines[i]
+            if job:is_over() then
+                over[#over + 1] = job
+            end
+        end
+        for _, job in ipairs(over) do
+            deadlines:remove(job)
+        end
+    end
+
+    return list
+end
+
+
+-- The list of the scheduler, and in nginx of the worker's timers (host/nginx_jobs.lua). Other loops have their own.
+local background_jobs
+background_jobs = new_jobs(function ()
+    if background_jobs.runner then
+        background_jobs.runner.changed()
+    end
+end)
+
+-- `looping`: whether the scheduler runs tasks, and with them jobs. `runner`: runs the jobs instead of the scheduler;
+-- false: the scheduler does.
+background_jobs.looping = false
+background_jobs.runner = false
+
+
+return { background_jobs = background_jobs, new_jobs = new_jobs, ready = ready, timers = timers }

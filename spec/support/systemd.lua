@@ -1,0 +1,21 @@
+-- What systemd says of a unit.
+
+local command, files, shell = require "spec.support" ("command", "files", "shell")
+
+local _M = {}
+
+_M.missing = not shell.succeeds "command -v systemd-analyze >/dev/null" and "systemd is not installed" or nil
+
+
+-- Where the command is installed: what is wrong with the template of that file, for an instance of that name.
+function _M.complaints(path, instance)
+    local text = files.read(path):gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
+                                 :gsub("Documentation=[^\n]*\n", "")
+    local unit = command.write(path:match "[^/]*$", text)
+    local link = unit:gsub("@%.service$", "@" .. instance .. ".service")
+    assert(shell.succeeds(("ln -s '%s' '%s'"):format(unit, link)))
+    return shell.output("systemd-analyze verify --man=no '" .. link .. "' 2>&1")
+end
+
+
+return _M

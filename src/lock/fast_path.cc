@@ -1,0 +1,298 @@
+#include "lock/fast_path.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/failpoint.h"
+#include "dict/expiry.h"
+#include "dict/lock_word.h"
+#include "platform/platform.h"
+#include "sync/shmtx.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+namespace {
+
+/// A lock that was found without the mutex. Calls that are rare take a copy(): so it stays in registers. REQUIRES, as
+/// long as it is used: an EpochGuard from before it was found.
+struct LockRef {
+  Segment* segment;
+  const Shard* shard;
+  std::uint64_t epoch;
+  std::uint32_t index;  // of the shard
+  std::uint32_t block;  // 0: there is none
+  LockFields* lock;
+  LockWord word;
+
+  [[gnu::always_inline]] LockRef copy() const noexcept { return {segment, shard, epoch, index, block, lock, word}; }
+
+  // The word is read before the epoch is compared again: at that moment the entry was in its chain. If it is cut or
+  // moved later, it is taken over before, and a compare-and-swap from this word fails.
+  [[gnu::always_inline]] bool load(const Key& key) noexcept {
+    lock = &shard->lock_of(block, key.length);
+    // Acquire: pairs with the release of the last owner, and of release_word().
+    word = load_word_of(*lock, kAcquire);
+    HOLDFAST_FAILPOINT("fast_path.loaded");
+    return shard->unchanged_since(epoch);
+  }
+};
+
+[[gnu::always_inline]] inline LockRef find(Segment* segment, std::string_view bytes) noexcept {
+  LockRef found{};
+  found.segment = segment;
+  if (segment == nullptr) return found;
+  const Key key(bytes, segment->seed());
+  found.index = segment->index_of(key.hash);
+  found.shard = &segment->shard_at(found.index);
+  if (!found.shard->is_open()) return found;
+  found.epoch = found.shard->epoch();
+  found.block = found.shard->find_lock_block(key);
+  if (found.block != 0 && !found.load(key)) found.block = 0;
+  return found;
+}
+
+// Not inlined, for callers that rarely need it: they need fewer registers so.
+[[gnu::noinline]] LockRef find_cold(Segment* segment, std::string_view bytes) noexcept { return find(segment, bytes); }
+
+// As find(), but by the note that try_lock_fast() made, if no memory was released since: without a hash and a walk.
+[[gnu::always_inline]] inline bool find_cached(Dictionary& dictionary, Segment* segment, std::string_view bytes,
+                                               std::uint64_t sequence, LockRef& found) noexcept {
+  if (segment == nullptr) return false;
+  const LockPlace place = dictionary.lock_places().find(sequence);
+  if (place.shard >= segment->geometry().shards) return false;
+  found.segment = segment;
+  found.shard = &segment->shard_at(place.shard);
+  if (!found.shard->is_open()) [[unlikely]]
+    return false;
+  found.epoch = found.shard->epoch();
+  const Key key(bytes);
+  if (!place.is_of(found.epoch) || !found.shard->is_lock(place.block, key)) return false;
+  found.index = place.shard;
+  found.block = place.block;
+  return found.load(key);
+}
+
+// After memory of the shard was released since the lock was found: whether the key leads to the lock with the word that
+// was just stored. The place alone does not count: the same key may have another lock there by now.
+[[gnu::cold]] bool is_still_there(std::string_view key, LockRef found, std::uint64_t mine) noexcept {
+  const LockRef again = find_cold(found.segment, key);
+  return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
+}
+
+// The process whose grant has not ended; kNobody: there is none for certain. Of a lock behind a gate only the gate can
+// tell.
+[[gnu::noinline]] Token holder_of(LockRef found) noexcept {
+  SeenGrant seen{};
+  const bool held = found.block != 0 && found.segment->gate() == nullptr &&
+                    read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() &&
+                    seen.complete && is_live(seen.expiry, found.segment->flush_epoch()) &&
+                    found.shard->unchanged_since(found.epoch);
+  return held ? seen.owner : kNobody;
+}
+
+// Reverts our compare-and-swap, which may have hit reused memory. False if somebody else has changed the word: then it
+// is a lock's, taken over by the owner of the mutex.
+bool put_back(LockRef found, std::uint64_t mine) noexcept {
+  std::uint64_t expected = mine;
+  return found.lock->word.compare_exchange_strong(expected, found.word.bits);
+}
+
+// Ends a grant that somebody has taken over before it could be put back: so it is a lock's. It may count as complete by
+// now, so its turn is over: no other grant may have it.
+[[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
+                                  std::uint64_t mine) noexcept {
+  const LockWord free = LockWord::make(LockWord::kFreeOwner, LockWord{mine}.turn());
+  const auto end_unowned = [&] {
+    std::uint64_t expected = mine;
+    return found.lock->word.compare_exchange_strong(expected, free.bits);
+  };
+  const Code code = dictionary.transact_in(*found.segment, key, [&](Transaction&) {
+    std::uint64_t slow = LockWord{mine}.mutex_owned().bits;
+    if (!end_unowned()) found.lock->word.compare_exchange_strong(slow, free.mutex_owned().bits);
+    return Code::ok;
+  });
+  if (code != Code::ok) end_unowned();
+}
+
+// Whether it was the lock that was released; if not, that is undone. The lock may be anywhere by now, but its word was
+// taken over before it left its place.
+[[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, LockRef found,
+                                std::uint64_t mine) noexcept {
+  bool there = false;
+  bool undone = false;
+  const Code code = dictionary.transact_in(*found.segment, key, [&](Transaction& change) {
+    there = change.is(EntryType::lock) && &change.view().lock() == found.lock;
+    undone = !there && put_back(found, mine);
+    return Code::ok;
+  });
+  if (code != Code::ok) undone = put_back(found, mine);
+  return there || !undone;
+}
+
+/// The time now, and at which a lease of `seconds` ends. A long one counts from the coarse clock, which takes a
+/// fifth of the time, and from the most that this may lag: it may end later, never earlier.
+struct LeaseTimes {
+  Since now;
+  std::uint64_t end_ms;
+};
+[[gnu::always_inline]] inline LeaseTimes times_of_lease(double seconds) noexcept {
+  constexpr double kLong = 10.0;  // Row: lock + unlock, same object
+  const bool exact = seconds > 0.0 && seconds < kLong;
+  const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
+  return {exact ? Since::of(now) : Since::of_coarse(now),
+          end_of_lease(seconds, exact ? now : now + kCoarseLagMs * kNsPerMs)};
+}
+
+// Writes the fields of the grant that was just taken.
+[[gnu::always_inline]] inline void complete(const LockRef& found, Token self, double exptime,
+                                            std::uint32_t holder_task) noexcept {
+  std::atomic_thread_fence(kRelease);  // pairs with read_grant(): a reader of what follows sees the new word
+  LockFields& lock = *found.lock;
+  const LeaseTimes times = times_of_lease(exptime);
+  lock.generation_high.store(generation_high(self), kRelaxed);
+  lock.task.store(holder_task, kRelaxed);
+  const Since since = found.segment->statistics().since(times.now, found.word.turn() + 1);
+  lock.since.store(since.bits, kRelaxed);
+  found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
+  commit(lock.granted, found.word.turn() + 1);  // pairs with is_complete()
+}
+
+}  // namespace
+
+// REQUIRES: the thread is in no section, and has an EpochGuard from before the segment was found.
+[[gnu::always_inline]] static inline Fast lock_in(Dictionary& dictionary, Segment* segment, std::string_view key,
+                                                  Token self, double exptime, std::uint32_t holder_task,
+                                                  Lease& lease) noexcept {
+  enum class Result { taken, undone, taken_over } result = Result::taken;
+  const LockRef found = find(segment, key);
+  if (found.block == 0) return Fast::unclear;
+  LockFields& lock = *found.lock;
+  std::uint64_t expected = found.word.bits;
+  const std::uint32_t turn = found.word.turn() + 1;
+  if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word)) {
+    lease.owner = holder_of(found.copy());
+    return lease.owner != kNobody ? Fast::held : Fast::unclear;
+  }
+  HOLDFAST_FAILPOINT("fast_path.found");
+  const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
+  {
+    // Tells a grant that is about to be completed from one that was overwritten (mend_incomplete()).
+    const MutexlessSection section(dictionary.world(), self);
+    // Acquire: as in load(), of the same word. It is needed beside that: a grant that was given up in between leaves
+    // the same word.
+    if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Fast::lost;
+    HOLDFAST_FAILPOINT("fast_path.taken");
+    // A dictionary that was removed before grants nothing.
+    const bool counts = !found.segment->was_removed_before_commit();
+    if (counts && (found.shard->unchanged_since(found.epoch) || is_still_there(key, found.copy(), mine))) [[likely]] {
+      // Before the grant is complete: then it may expire, and the next one may have another upper half.
+      lease = {self, std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | turn};
+      complete(found, self, exptime, holder_task);
+    } else {
+      // Inside the section: outside of it, others take the grant for one that was overwritten, and complete it.
+      result = put_back(found.copy(), mine) ? Result::undone : Result::taken_over;
+    }
+  }
+  if (result != Result::taken) [[unlikely]] {
+    HOLDFAST_FAILPOINT("fast_path.undo");
+    if (result == Result::taken_over) end_taken_over(dictionary, key, found.copy(), mine);
+    return Fast::unclear;
+  }
+  dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
+  trace_acquire(dictionary, key, lease);
+  return Fast::taken;
+}
+
+Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
+                   Lease& lease) noexcept {
+  if (MutexlessSection::is_inside()) return Fast::unclear;
+  const EpochGuard inside;
+  return lock_in(dictionary, dictionary.segment(), key, self, exptime, holder_task, lease);
+}
+
+[[gnu::noinline]] static Fast lock_in_cold(Dictionary& dictionary, Segment* segment, std::string_view key, Token self,
+                                           const Request& request, Lease& lease) noexcept {
+  return lock_in(dictionary, segment, key, self, request.exptime, request.holder_task, lease);
+}
+
+namespace {
+
+constinit SpinInterval spin_interval;
+
+}  // namespace
+
+Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
+                     Lease& lease) noexcept {
+  constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no row shows it, as of kSpinBesideTasks
+  if (MutexlessSection::is_inside()) return Polled::over;
+  const EpochGuard inside;
+  const LockRef found = find_cold(dictionary.segment(), key);
+  if (found.block == 0) return Polled::over;
+  bool may_be_open = !std::exchange(polls.opened, false);  // pause before the mutex is asked again
+  LockWord word = load_word_of(*found.lock);
+  for (;; ++polls.intervals) {
+    // Do not wait for a holder in this process: it may be a task that waits for this thread.
+    if (word.owner() == owner_bits(contender.self)) return Polled::over;
+    if (word.is_free() && word.is_mutex_owned()) {
+      // An operation under the mutex is soon over; what hangs on the lock stays, and so does a gate.
+      if (found.segment->gate() != nullptr) return Polled::over;
+      polls.opened = may_be_open && needs_mutex(*found.lock);
+      if (polls.opened) return Polled::open;
+    } else if (word.is_free()) {
+      if (lock_in_cold(dictionary, found.segment, key, contender.self, contender.request, lease) == Fast::taken)
+        return Polled::taken;
+      lease = {};  // the holder's token, if another process was faster
+    }
+    may_be_open = true;
+    polls.waited = true;
+    if (polls.left <= 0 && polls.intervals >= kLeastIntervals) return Polled::over;
+    // A holder that is still inside by now has a long section: disturb it less.
+    const bool is_long = polls.policy.budget - polls.left >= kSpinBesideTasks.budget;
+    const int learned = std::clamp(spin_interval.pauses(), polls.policy.first, polls.policy.longest);
+    const int interval = is_long ? polls.policy.longest : learned;
+    Spin::pause_for(interval);
+    polls.left -= interval;
+    const LockWord before = std::exchange(word, load_word_of(*found.lock));
+    if (!is_long) spin_interval.note(word.turn() - before.turn(), interval);
+  }
+}
+
+bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
+  const EpochGuard inside;
+  const Token holder = holder_of(find_cold(dictionary.segment(), key));
+  return holder != kNobody && dictionary.world().judge(holder) == Liveness::alive;
+}
+
+bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  const EpochGuard inside;
+  Segment* const segment = dictionary.segment();
+  LockRef found;
+  if (!find_cached(dictionary, segment, key, lease.sequence, found)) [[unlikely]] {
+    found = find_cold(segment, key);
+    if (found.block == 0) return false;
+  }
+  LockFields& lock = *found.lock;
+  const auto turn = static_cast<std::uint32_t>(lease.sequence);
+  std::uint64_t expected = LockWord::make(owner_bits(lease.owner), turn).bits;
+  const std::uint64_t expiry = found.shard->entry(found.block).expiry.load(kRelaxed);
+  if (found.word.bits != expected || sequence_of(lock, found.word) != lease.sequence ||
+      !is_complete(lock, found.word) || is_flushed(expiry, found.segment->flush_epoch()))
+    return false;
+  // Now, not later: the next grant has another one.
+  const Since since{lock.since.load(kRelaxed)};
+  HOLDFAST_FAILPOINT("fast_path.checked");
+  // Release: the next owner sees what was done inside.
+  const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
+  if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
+  HOLDFAST_FAILPOINT("fast_path.released");
+  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(key, found.copy(), mine) &&
+      !was_released(dictionary, key, found.copy(), mine)) [[unlikely]]
+    return false;
+  found.segment->statistics().count_hold(HeldKind::lock, since);
+  trace_release(dictionary, key, lease);
+  return true;
+}
+
+}  // namespace holdfast

@@ -1,0 +1,52 @@
+// The fast path: takes and releases a lock by one compare-and-swap, without the mutex of the shard. dict/lock_word.h
+// has the rules.
+//
+// All calls give up whenever there is anything to consider: the lock is held, somebody waits, the key has no lock yet,
+// the memory of the shard changed in between. Then nothing has changed, and the slow path through the mutex decides.
+#pragma once
+
+#include <string_view>
+
+#include "base/token.h"
+#include "dict/dictionary.h"
+#include "lock/request.h"
+#include "sync/spin.h"
+
+namespace holdfast {
+
+enum class Fast {
+  taken,
+  held,     // by a grant that has not ended; whether its process lives was not asked
+  lost,     // it was free, but another process was faster, or is changing it
+  unclear,  // nothing was attempted
+};
+
+/// Takes the lock if it is free and nobody waits. `self`: this process's token. held: the lease has the holder's token.
+Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
+                   Lease& lease) noexcept;
+
+enum class Polled {
+  taken,
+  open,  // the lock is free, but others wait for it, so the mutex has to decide. Then the spin may go on
+  over,
+};
+/// A spin for a lock, and how far it has come.
+struct LockPolls {
+  const SpinPolicy& policy;
+  int left = policy.budget;
+  int intervals = 0;
+  bool waited = false;  // the lock was held at one of the polls, or somebody else was faster
+  bool opened = false;  // the last call returned `open`
+};
+
+/// Polls a lock that another process holds until it seems to be free, and takes it then if nobody waits.
+Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
+                     Lease& lease) noexcept;
+
+/// Whether a process that lives, as the kernel is asked, has a grant that has not ended.
+bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
+
+/// Releases the lease if nobody waits. REQUIRES: it is of this process.
+bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
+
+}  // namespace holdfast

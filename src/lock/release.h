@@ -1,0 +1,95 @@
+// What ends a hold or a wait, of locks and permits alike: unlock, break, renew, adopt, leave; and late releases.
+//
+// Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
+// shard, for callers that do not come again (holdfast_unlock_for_certain). A thread tries again until each lease is
+// given back or lost, then it ends. Where no thread can be started, the next call that finds something held tries them.
+// A forked child inherits notes of its parent's leases: it drops each at the first attempt, which is refused with
+// not_owner.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <string_view>
+
+#include "base/atomic.h"
+#include "base/status.h"
+#include "dict/dictionary.h"
+#include "lock/fast_path.h"
+#include "lock/request.h"
+#include "platform/platform.h"
+#include "wait/parking_lot.h"
+#include "world/world.h"
+
+namespace holdfast {
+
+/// Ends a wait: leaves the queue, and hands on what was granted but not claimed. system: that is done, but it is
+/// unknown of one of the holders whether it lives.
+Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
+
+/// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
+inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
+                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
+/// The same for a caller that does not come again: clears the lease, unless there is no memory. What is refused now is
+/// given back later (LateReleases).
+Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
+/// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
+Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
+/// Gives the lease another end. ok, not_owner, not_found, timeout, busy, removed, system.
+Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
+/// Makes `task` the holder from now on; 0: none. ok, not_owner, timeout, busy, removed, system.
+Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
+/// The seconds left; 0: the lease never ends. ok, not_owner, removed, system.
+Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
+
+/// The slow path of unlock(), by the mutex.
+Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept;
+
+inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
+  if (lease.owner == dictionary.world().known_token() && lease.owner != kNobody && unlock_fast(dictionary, key, lease))
+      [[likely]] {
+    lease = {};
+    return Code::ok;
+  }
+  return unlock_slowly(dictionary, key, lease, patience_ns);
+}
+
+/// Thread safety: all calls, from any thread.
+class LateReleases {
+ public:
+  /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
+  static LateReleases& get() noexcept;
+  /// Whether any lease waits for an attempt. A hint.
+  static bool any() noexcept { return count.load(kRelaxed) != 0; }
+
+  /// Takes the lease over. False, with nothing done: there is no memory, or a signal handler has interrupted a call of
+  /// this thread.
+  bool add(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
+  /// Tries each of them once, and waits for no mutex. Returns whether any lease is over now.
+  bool retry() noexcept { return run_round(0); }
+
+ private:
+  struct Pending {
+    Dictionary& dictionary;  // handles live as long as the process
+    std::string key;
+    Lease lease;
+  };
+
+  LateReleases() = default;
+  static void* run(void* argument) noexcept;
+  bool run_round(std::uint64_t patience_ns) noexcept;
+  void see_to_thread() noexcept;
+  /// The thread ends if there is nothing left to do.
+  bool is_done() noexcept;
+  template <class Change>
+  bool change_list(Change&& change) noexcept;
+
+  inline static std::atomic<std::size_t> count{0};  // of pending_
+
+  platform::LongMutex mutex_;  // guards what follows, which changes only inside a ForkGuard
+  std::list<Pending> pending_;
+  Token thread_of_ = kNobody;  // the process that the thread runs in; kNobody: there is none
+};
+
+}  // namespace holdfast

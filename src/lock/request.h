@@ -1,0 +1,104 @@
+// Request and Lease: the terms of a request and the proof of a grant, for locks, rwlocks and semaphores alike; and what
+// statistics (dict/statistics.h) and tracers (base/probe.h) get to know of them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/token.h"
+#include "dict/statistics_layout.h"
+#include "dict/wait_queue.h"
+#include "wait/task_id.h"
+
+namespace holdfast {
+
+class Dictionary;
+class Parker;
+
+/// How long a prompt waiter may take to claim what a release granted to it.
+inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
+
+/// Callers have their own timeouts: retry soon rather than block on a mutex of a stopped owner.
+inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
+
+/// The proof of a grant: its holder, and its fencing number.
+struct Lease {
+  Token owner = kNobody;
+  std::uint64_t sequence = 0;
+};
+
+/// The terms of a request. REQUIRES, for permits: 1 <= want <= total <= kAllPermits.
+struct Request {
+  double exptime = 0;
+  std::uint32_t holder_task = 0;           // the task that becomes the holder; 0: none
+  std::uint32_t task = 0;                  // the task that waits; 0: not known
+  bool fair = false;                       // overtakes no waiter, and is not overtaken
+  double timeout = 0;                      // seconds after which it stops waiting; 0: not known
+  HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
+  bool tries = false;                      // its wait ends when another machine is found to have the lock
+  bool waits_next = false;                 // an attempt that a wait follows if it is refused
+  bool blocks = false;                     // its thread stops while it waits: the first attempts may spin
+  HeldKind kind = HeldKind::lock;
+  std::uint32_t want = 1;   // permits
+  std::uint32_t total = 1;  // permits of the entry; the latest request decides it
+};
+
+/// A request for a key, and the process that makes it.
+struct Contender {
+  Token self;
+  const Request& request;
+  Waiter* waiter;  // null: the request does not wait. An attempt that queues it sets its place
+};
+
+/// The waiter that takes a step of its wait.
+struct WaitStep {
+  Parker& parker;
+  std::uint32_t waiter;
+  double& sleep;  // out: seconds after which it takes the next step, if nothing wakes it before
+};
+
+// --- statistics. REQUIRES: the thread holds no shmtx. ---
+
+/// Counts the end of a wait that began at `arrival_ns`. `in_vain`: it got nothing.
+void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
+                bool in_vain) noexcept;
+/// Counts an attempt that did not wait and found something held.
+void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept;
+/// Counts a hold that was given back just now.
+void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept;
+
+// --- probes. They lie on the path of every lock, so each is a load of a word that tracers count themselves in (a
+// semaphore of USDT); only then the arguments are brought together. ---
+
+#if HOLDFAST_PROBES
+
+namespace trace_internal {
+
+void acquire(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
+void release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
+
+}  // namespace trace_internal
+
+// The kernel changes them, on behalf of a tracer. It is enough that each call looks again.
+extern "C" unsigned short holdfast_acquire_semaphore __attribute__((visibility("hidden")));
+extern "C" unsigned short holdfast_release_semaphore __attribute__((visibility("hidden")));
+
+/// The lock, or permits, were granted to this process.
+inline void trace_acquire(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  if (holdfast_acquire_semaphore != 0) [[unlikely]]
+    trace_internal::acquire(dictionary, key, lease);
+}
+/// They were given back.
+inline void trace_release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  if (holdfast_release_semaphore != 0) [[unlikely]]
+    trace_internal::release(dictionary, key, lease);
+}
+
+#else
+
+inline void trace_acquire(Dictionary&, std::string_view, const Lease&) noexcept {}
+inline void trace_release(Dictionary&, std::string_view, const Lease&) noexcept {}
+
+#endif
+
+}  // namespace holdfast

@@ -1,0 +1,484 @@
+// Somebody cuts files short that are in use, or writes over them. With the guard their users find the dictionary
+// removed, and faults of the host stay the host's. Without the guard the process ends: so says the header.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csetjmp>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/event_loop.h"
+#include "support/others.h"
+#include "support/small_world.h"
+
+namespace holdfast::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::uint64_t kSize = 1 << 20;
+constexpr int kBusError = 128 + SIGBUS;
+
+std::string path_of(const std::string& file) { return std::string(holdfast_directory()) + "/" + file; }
+
+void truncate_to(const char* file, std::uint64_t size) {
+  EXPECT_EQ(::truncate(path_of(file).c_str(), static_cast<off_t>(size)), 0);
+}
+
+/// A dictionary, "d" mostly, as a host uses it.
+struct InUse {
+  explicit InUse(const std::string& name = "d") : dict(name, {.size = kSize}) { EXPECT_EQ(use_all(), HOLDFAST_OK); }
+
+  /// Touches all of it: the values need more memory than there is. Returns the code of the last change.
+  int use_all() {
+    const std::string value(400, 'v');
+    int code = HOLDFAST_OK;
+    for (int i = 0; i < 3000; ++i) {
+      code = dict.set("key" + std::to_string(i), value);
+      dict.get("key" + std::to_string(i));
+    }
+    return code;
+  }
+  int lock(const char* key) {
+    holdfast_lease lease{};
+    return dict.try_lock(key, 0, &lease);
+  }
+  void expect_removed() {
+    EXPECT_EQ(use_all(), HOLDFAST_REMOVED);
+    EXPECT_THAT(holdfast_error(), HasSubstr("cut short"));
+    EXPECT_EQ(lock("l"), HOLDFAST_REMOVED) << "no lock is given there";
+  }
+  void begin_anew() {
+    holdfast_remove("d", 1);
+    *this = InUse();
+  }
+  void cut_to(std::uint64_t size) {
+    truncate_to("d.dict", size);
+    expect_removed();
+  }
+
+  Dict dict;
+};
+
+/// Threads that use all of it, again and again, until this goes.
+class Users {
+ public:
+  Users(InUse& used, int count) {
+    for (int i = 0; i < count; ++i)
+      threads_.emplace_back([this, &used] {
+        for (; !done_; ++rounds_) used.use_all();
+      });
+  }
+  ~Users() {
+    done_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Users(const Users&) = delete;
+  Users& operator=(const Users&) = delete;
+
+  void await_rounds(int count) const {
+    for (const int goal = rounds_ + count; rounds_ < goal;) sleep_ms(1);
+  }
+
+ private:
+  std::atomic<bool> done_{false};
+  std::atomic<int> rounds_{0};
+  std::vector<std::thread> threads_;
+};
+
+/// A process that uses the dictionary, with the guard or without.
+class Host : public Child {
+ public:
+  using Way = std::function<void(InUse&, Channel&)>;
+  Host(
+      bool guarded, const Way& way, const std::function<void()>& before = [] {})
+      : Child([&](Channel& test) {
+          before();
+          InUse used;
+          for (int times = 0; guarded && times < 2; ++times) EXPECT_EQ(holdfast_guard_sigbus(), HOLDFAST_OK);
+          way(used, test);
+          return ::testing::Test::HasFailure() ? 1 : 0;
+        }) {}
+};
+
+// --- files that are cut short ---
+
+struct TakenAway {
+  const char* name;
+  void (*way)(InUse&);
+  bool in_a_full_world = false;
+};
+
+class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface<TakenAway> {
+ public:
+  static void all(InUse& used) { used.cut_to(0); }
+  static void half(InUse& used) { used.cut_to(kSize / 2); }
+  static void beneath_threads(InUse& used) {
+    const Users users(used, 4);
+    used.cut_to(8192);
+  }
+  /// A loop waits for a lock, so a thread of the library looks at the dictionary now and then.
+  static void beneath_our_thread(InUse& used) {
+    const Holder holder(used.dict);
+    LoopWaiting waiting;
+    EXPECT_GE(waiting.fd(), 0);
+    EXPECT_EQ(waiting.once(used.dict, "k"), HOLDFAST_LOCKED);
+    truncate_to("d.dict", 0);
+    int code = HOLDFAST_LOCKED;
+    for (int i = 0; i < 600 && code == HOLDFAST_LOCKED; ++i) {
+      sleep_ms(100);
+      code = waiting.once(used.dict, "k");
+    }
+    EXPECT_EQ(code, HOLDFAST_REMOVED);
+  }
+  /// A thread that waits in a call is told.
+  static void beneath_a_blocked_thread(InUse& used) {
+    const Holder holder(used.dict);
+    std::thread waits([&] {
+      holdfast_lease lease{};
+      EXPECT_EQ(holdfast_lock(used.dict.handle, "k", 1, 60, 0, &lease), HOLDFAST_REMOVED);
+    });
+    sleep_ms(50);
+    truncate_to("d.dict", 0);
+    waits.join();
+  }
+  /// What `cp` does: another file's bytes in the place of these, which are gone for a moment.
+  static void by_a_copy(InUse& used) {
+    const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_TRUNC));
+    EXPECT_TRUE(fd);
+    used.use_all();
+    EXPECT_EQ(::ftruncate(fd.get(), kSize), 0);
+    used.expect_removed();
+  }
+  static void the_table(InUse& used) {
+    EXPECT_EQ(used.lock("l"), HOLDFAST_OK);
+    truncate_to("processes", 0);
+    int code = HOLDFAST_OK;
+    for (int i = 0; i < 10 && code == HOLDFAST_OK; ++i) {
+      holdfast_holder holder{};
+      code = used.dict.holder("l", &holder);
+      holdfast_parker* const parker = holdfast_parker_new();
+      std::uint32_t woken = 0;
+      if (parker != nullptr) holdfast_parker_sleep(parker, 0.01, &woken, 1);
+      EXPECT_NE(used.lock("l"), HOLDFAST_OK) << "a second holder";
+    }
+    EXPECT_EQ(used.dict.set("a", "value"), HOLDFAST_SYSTEM);
+    EXPECT_THAT(holdfast_error(), HasSubstr("cut short"));
+  }
+  static void all_but_the_head(InUse& used) { lose_pages(used, 8192); }
+  static void all_pages(InUse& used) { lose_pages(used, 0); }
+
+ protected:
+  /// The memory from there on goes to a file that takes all there is.
+  static void lose_pages(InUse& used, std::uint64_t begin) {
+    const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_CLOEXEC));
+    constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+    EXPECT_EQ(::fallocate(fd.get(), kHole, static_cast<off_t>(begin), static_cast<off_t>(kSize - begin)), 0);
+    fill_it();
+    used.expect_removed();
+    empty_it();
+  }
+  /// How the process ends. `used` again, where it does not.
+  static int end(bool guarded) {
+    return Host(guarded,
+                [](InUse& used, Channel&) {
+                  GetParam().way(used);
+                  if (GetParam().way != the_table) used.begin_anew();
+                })
+        .wait();
+  }
+  static void expect_end(bool guarded, int status) {
+    if (GetParam().in_a_full_world) return in_a_small_world([=] { EXPECT_EQ(end(guarded), status); });
+    const ScratchDirectory scratch;
+    EXPECT_EQ(end(guarded), status);
+  }
+};
+
+TEST_P(FilesTakenAway, are_removed_dictionaries_with_the_guard) { expect_end(true, 0); }
+
+TEST_P(FilesTakenAway, end_the_process_without_the_guard) { expect_end(false, kBusError); }
+
+INSTANTIATE_TEST_SUITE_P(, FilesTakenAway,
+                         ::testing::Values(TakenAway{"truncate", FilesTakenAway::all},
+                                           TakenAway{"half", FilesTakenAway::half},
+                                           TakenAway{"threads", FilesTakenAway::beneath_threads},
+                                           TakenAway{"our_thread", FilesTakenAway::beneath_our_thread},
+                                           TakenAway{"blocked_thread", FilesTakenAway::beneath_a_blocked_thread},
+                                           TakenAway{"copy", FilesTakenAway::by_a_copy},
+                                           TakenAway{"table", FilesTakenAway::the_table},
+                                           TakenAway{"hole", FilesTakenAway::all_but_the_head, true},
+                                           TakenAway{"all_is_hole", FilesTakenAway::all_pages, true}),
+                         [](const auto& file) { return std::string(file.param.name); });
+
+// --- other processes ---
+
+class FilesOfMany : public ::testing::Test {
+ protected:
+  const ScratchDirectory scratch_;
+};
+
+// They touch nothing that is gone.
+TEST_F(FilesOfMany, are_removed_for_processes_without_the_guard_by_the_mark_in_the_file) {
+  Host other(false, [](InUse& used, Channel& test) {
+    test.say("ready");
+    test.hear();
+    used.expect_removed();
+    test.say("removed");
+    test.hear();
+    used.dict = Dict("d", {.size = kSize});
+    EXPECT_EQ(used.dict.set("from the other", "value"), HOLDFAST_OK);
+    test.say("anew");
+  });
+  ASSERT_EQ(other.hear(), "ready");
+  Host cuts(true, [&](InUse& used, Channel&) {
+    used.cut_to(8192);
+    EXPECT_EQ(other.ask("go on"), "removed");
+    used.begin_anew();
+    EXPECT_EQ(other.ask("go on"), "anew");
+    EXPECT_EQ(used.dict.get("from the other"), text("value")) << "both have the same one";
+  });
+  EXPECT_EQ(cuts.wait(), 0);
+  EXPECT_EQ(other.wait(), 0);
+}
+
+TEST_F(FilesOfMany, are_removed_in_a_forked_child_and_its_parent) {
+  Host parent(true, [](InUse& used, Channel&) {
+    const Users users(used, 2);
+    for (const std::uint64_t size : {kSize / 2, std::uint64_t{0}}) {
+      in_process([&] {
+        used.cut_to(size);
+        used.begin_anew();
+      });
+      EXPECT_EQ(used.use_all(), HOLDFAST_OK) << "what the child has made";
+    }
+  });
+  EXPECT_EQ(parent.wait(), 0);
+}
+
+// --- images of other dictionaries ---
+
+class FilesReplacedByImages : public FilesOfMany {
+ protected:
+  /// Another dictionary with the same keys, and a lock, in other places.
+  static Started image_in(const std::string& directory) {
+    return {"ready", [directory](Channel& test) {
+              ::setenv("HOLDFAST_DIR", directory.c_str(), 1);
+              InUse image("image");
+              test.say(image.lock("l") == HOLDFAST_OK ? "ready" : holdfast_error());
+              test.hear();
+              return 0;
+            }};
+  }
+  static void copy(const std::string& image) {
+    std::filesystem::copy_file(image, path_of("d.dict"), std::filesystem::copy_options::overwrite_existing);
+  }
+  /// Nobody is in the dictionary while it is overwritten: its users go on with what is there, as with any damage.
+  static void copy_unnoticed(InUse& used, const std::string& image, Child& newcomer) {
+    copy(image);
+    EXPECT_EQ(used.use_all(), HOLDFAST_OK);
+    EXPECT_EQ(used.dict.get("key2999").code, HOLDFAST_OK);
+    holdfast_lease lease{};
+    EXPECT_EQ(used.dict.try_lock("another", 0, &lease), HOLDFAST_OK);
+    EXPECT_EQ(used.dict.unlock("another", &lease), HOLDFAST_OK);
+    // A latecomer would not know of those that use it.
+    EXPECT_THAT(newcomer.ask("open"), HasSubstr("was removed or replaced meanwhile"));
+    used.begin_anew();
+    EXPECT_EQ(newcomer.ask("open"), "ok");
+    newcomer.say("end");
+  }
+  static void copy_under_use(InUse& used, const std::string& image) {
+    for (int i = 0; i < 5; ++i) {
+      {
+        const Users users(used, 3);
+        copy(image);
+        users.await_rounds(3);
+      }
+      EXPECT_THAT(used.use_all(), testing::AnyOf(HOLDFAST_OK, HOLDFAST_REMOVED));
+      used.begin_anew();
+    }
+  }
+  void expect_no_end(const std::string& directory) {
+    Child newcomer([](Channel& test) {
+      while (test.hear() == "open")
+        test.say(Dict("d", {.size = kSize}).status == HOLDFAST_OK ? "ok" : holdfast_error());
+      return 0;
+    });
+    const Started other = image_in(directory);
+    Host host(true, [&](InUse& used, Channel&) {
+      copy_unnoticed(used, directory + "/image.dict", newcomer);
+      copy_under_use(used, directory + "/image.dict");
+    });
+    EXPECT_EQ(host.wait(), 0);
+  }
+};
+
+// Of the same size: whatever its users meet, it is damage.
+TEST_F(FilesReplacedByImages, of_the_same_world_end_nobody) { expect_no_end(scratch_.path()); }
+
+TEST_F(FilesReplacedByImages, of_another_world_end_nobody) {
+  std::filesystem::create_directory(scratch_ / "elsewhere");
+  std::filesystem::permissions(scratch_ / "elsewhere", std::filesystem::perms::owner_all);
+  expect_no_end(scratch_ / "elsewhere");
+}
+
+// --- the host's own handler, and its own faults ---
+
+char* own_page() {
+  const int fd = ::memfd_create("own", 0);
+  EXPECT_EQ(::ftruncate(fd, 4096), 0);
+  auto* const page = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  EXPECT_EQ(::ftruncate(fd, 0), 0);
+  return page;
+}
+
+sigjmp_buf back;
+int caught = 0;
+void* faulted = nullptr;
+bool blocked = false;
+std::uintptr_t frame = 0;
+
+void note_and_leave(int signal) {
+  const char here = 0;
+  frame = reinterpret_cast<std::uintptr_t>(&here);
+  caught = signal;
+  sigset_t mask;
+  sigprocmask(SIG_BLOCK, nullptr, &mask);
+  blocked = sigismember(&mask, SIGUSR2) == 1;
+  siglongjmp(back, 1);
+}
+
+void on_bus_error(int signal, siginfo_t* info, void*) {
+  faulted = info->si_addr;
+  note_and_leave(signal);
+}
+
+std::function<void()> handler_with(int flags) {
+  return [flags] {
+    struct sigaction action {};
+    if ((flags & SA_SIGINFO) != 0)
+      action.sa_sigaction = on_bus_error;
+    else
+      action.sa_handler = note_and_leave;
+    action.sa_flags = flags;
+    sigaddset(&action.sa_mask, SIGUSR2);
+    sigaction(SIGBUS, &action, nullptr);
+  };
+}
+
+/// The host's own fault comes to its handler.
+void expect_own_fault(char* place, bool has_address = true) {
+  caught = 0;
+  faulted = nullptr;
+  blocked = false;
+  if (sigsetjmp(back, 1) == 0) *place = 1;
+  EXPECT_EQ(caught, SIGBUS);
+  EXPECT_TRUE(blocked);
+  if (has_address) {
+    EXPECT_EQ(faulted, place);
+  }
+}
+
+void cut(InUse& used) {
+  used.cut_to(0);
+  used.begin_anew();
+}
+
+void between_faults_of_both(InUse& used, bool has_address = true) {
+  char* const page = own_page();
+  cut(used);
+  expect_own_fault(page + 7, has_address);
+  cut(used);
+  expect_own_fault(page + 8, has_address);
+}
+
+class TheGuardAndTheHost : public FilesOfMany {
+ protected:
+  static void expect_good_end(const std::function<void()>& before, const std::function<void(InUse&)>& way) {
+    Host host(
+        true, [&](InUse& used, Channel&) { way(used); }, before);
+    EXPECT_EQ(host.wait(), 0);
+  }
+  /// It ends by the signal, after it has said this.
+  static void expect_bus_error(const std::function<void()>& before, const Host::Way& way, const std::string& said) {
+    Host host(true, way, before);
+    EXPECT_EQ(host.hear(), said);
+    EXPECT_EQ(host.wait(), kBusError);
+  }
+};
+
+TEST_F(TheGuardAndTheHost, each_get_their_own) {
+  expect_good_end(handler_with(SA_SIGINFO), [](InUse& used) { between_faults_of_both(used); });
+}
+
+TEST_F(TheGuardAndTheHost, each_get_their_own_by_a_handler_that_is_not_told_the_place) {
+  expect_good_end(handler_with(0), [](InUse& used) { between_faults_of_both(used, false); });
+}
+
+// SA_ONSTACK: the host's handler, and the guard with it, run on the stack that was made for them.
+TEST_F(TheGuardAndTheHost, each_get_their_own_on_the_hosts_stack) {
+  expect_good_end(handler_with(SA_SIGINFO | SA_ONSTACK), [](InUse& used) {
+    static std::array<char, 65536> stack;
+    const stack_t other{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
+    EXPECT_EQ(sigaltstack(&other, nullptr), 0);
+    between_faults_of_both(used);
+    const auto begin = reinterpret_cast<std::uintptr_t>(stack.data());
+    EXPECT_TRUE(frame >= begin && frame < begin + stack.size());
+  });
+}
+
+TEST_F(TheGuardAndTheHost, each_get_their_own_in_a_forked_child_too) {
+  expect_good_end(handler_with(SA_SIGINFO), [](InUse& used) {
+    in_process([&] { between_faults_of_both(used); });
+    between_faults_of_both(used);
+  });
+}
+
+// SA_RESETHAND: faults of the dictionary do not use the host's handler up; the second one of the host's ends it.
+TEST_F(TheGuardAndTheHost, share_a_handler_that_is_for_one_signal_once) {
+  const auto way = [](InUse& used, Channel& test) {
+    char* const page = own_page();
+    cut(used);
+    expect_own_fault(page);
+    cut(used);
+    if (!HasFailure()) test.say("once");
+    page[1] = 1;
+  };
+  expect_bus_error(handler_with(SA_SIGINFO | SA_RESETHAND), way, "once");
+}
+
+TEST_F(TheGuardAndTheHost, end_by_what_is_not_ours_and_where_the_signal_is_blocked) {
+  const auto nothing = [] {};
+  expect_bus_error(
+      nothing, [](InUse&, Channel&) { own_page()[0] = 1; }, "(end)");
+  expect_bus_error(
+      nothing, [](InUse&, Channel&) { ::raise(SIGBUS); }, "(end)");
+  const auto block = [](InUse& used, Channel&) {
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGBUS);
+    sigprocmask(SIG_BLOCK, &mask, nullptr);  // then the kernel calls no handler
+    cut(used);
+  };
+  expect_bus_error(nothing, block, "(end)");
+}
+
+TEST_F(TheGuardAndTheHost, ignore_what_the_host_ignores_but_no_access) {
+  const auto way = [](InUse&, Channel& test) {
+    ::raise(SIGBUS);
+    test.say("ignored");
+    own_page()[0] = 1;
+  };
+  expect_bus_error([] { std::signal(SIGBUS, SIG_IGN); }, way, "ignored");
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,32 @@
+-- Types into a shell that has jobs, in a terminal of its own. The script is lines of Python: until(text) waits until
+-- the terminal has shown the text, say(keys) types; `program` is the command.
+
+local command, world = require "spec.support" ("command", "tools/world")
+
+local SHELL = [[
+import os, pty, select, sys, time
+program = sys.argv[1]
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ.update(PS1="ready> ", TERM="xterm")
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+text = ""
+def until(wanted):
+    global text
+    end = time.time() + 60
+    while wanted not in text:
+        if time.time() > end:
+            sys.exit("no " + repr(wanted) + " in " + repr(text))
+        if select.select([fd], [], [], 0.05)[0]:
+            text += os.read(fd, 4096).decode()
+    text = text[text.index(wanted) + len(wanted):]
+def say(keys):
+    os.write(fd, keys.encode())
+until("ready> ")
+]]
+
+
+return function (script)
+    local path = command.write("typing.py", SHELL .. script:gsub("\n +", "\n"):gsub("^ +", ""))
+    world.output(path, command.program, { PROGRAM = "/usr/bin/python3" })
+end

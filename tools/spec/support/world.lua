@@ -1,0 +1,147 @@
+-- A world to look at: processes that hold, wait and stay, and the holdfast command beside them.
+
+local assert = require "luassert"
+local command = require "spec.support.command"
+
+local await, run, start = command.await, command.run, command.start
+
+local _M = {}
+
+
+-- Starts a process that runs the code and stays, until the test ends it. Returns once the code has called ready().
+-- That collects garbage: a lock is released then, unless its object is referenced or was given to keep(object), which
+-- returns it.
+function _M.keep(code, ...)
+    local name = ("ready%d"):format(#command.files("^ready%d+$") + 1)
+    local script = command.write(name .. ".lua", ([[
+        local kept = {}
+        local function keep(object)
+            kept[#kept + 1] = object
+            return object
+        end
+        local function ready()
+            collectgarbage()
+            os.execute("touch '%s.new' && mv '%s.new' '%s'")
+        end
+        %s
+        while true do
+            require("resty.holdfast.scheduler").sleep(0.05)
+        end
+    ]]):format(command.path(name), command.path(name), command.path(name), code))
+    local process = start("run", "--workers", "1", script, ...)
+    assert(await(function () return command.read(name) or process.status or process:wait(0) end), "not ready")
+    assert(command.read(name), process:err())
+    return process
+end
+
+
+-- The pid of the only worker of what keep() started.
+function _M.worker_of(process)
+    local children = command.read(("/proc/%d/task/%d/children"):format(process.pid, process.pid))
+    return assert(tonumber(children:match "%d+"))
+end
+
+
+-- Starts `holdfast lock` with these words before "--", and returns once the command that it runs holds the lock. The
+-- command runs on.
+function _M.hold(...)
+    local words = { "lock", ... }
+    for _, word in ipairs { "--", "sh", "-c", "echo on; exec sleep 600" } do
+        words[#words + 1] = word
+    end
+    local process = start(unpack(words))
+    await(function () return process:out() == "on\n" or process:wait(0) end)
+    assert.equal("on\n", process:out(), process:err())
+    return process
+end
+
+
+-- Kills it, and returns the pid of its only worker once that is dead.
+function _M.kill(process)
+    local pid = _M.worker_of(process)
+    process:signal(command.KILL)
+    assert(await(function () return not command.alive(pid) end))
+    return pid
+end
+
+
+-- Writes the bytes at that place into a file of the world.
+function _M.overwrite(name, at, bytes)
+    local file = assert(io.open(command.world() .. "/" .. name, "r+"))
+    file:seek("set", at)
+    file:write(bytes)
+    file:close()
+end
+
+
+-- Makes the lock of the key one that cannot be looked at.
+function _M.damage_lock(dictionary, key)
+    local text = command.read(command.world() .. "/" .. dictionary .. ".dict")
+    local at = assert(text:find(key .. ("\0"):rep(8 - #key), 1, true)) - 1
+    _M.overwrite(dictionary .. ".dict", at + 8 + 48, "\255\255\0\0")  -- LockFields.reason
+end
+
+
+-- What a command prints; it must succeed.
+function _M.output(...)
+    local ended, out, err = run(...)
+    assert.same({ code = 0 }, ended, err .. out)
+    return out
+end
+
+
+-- That a command ends with this status, and prints nothing but a message that has the text. Returns the message.
+function _M.refused(status, text, ...)
+    local ended, out, err = run(...)
+    assert.same({ { code = status }, "" }, { ended, out }, err)
+    assert.truthy(err:find(text, 1, true), err)
+    return err
+end
+
+
+-- The fields of each line.
+function _M.rows(text)
+    local rows = {}
+    for line in text:gmatch "([^\n]*)\n" do
+        local row = {}
+        for field in (line .. "\t"):gmatch "([^\t]*)\t" do
+            row[#row + 1] = field
+        end
+        rows[#rows + 1] = row
+    end
+    return rows
+end
+
+
+-- A command in a terminal of its own, `columns` wide: what it shows, and its exit status.
+function _M.in_terminal(columns, ...)
+    local script = command.write("terminal.py", [[
+import fcntl, os, pty, struct, sys, termios
+columns, program = int(sys.argv[1]), sys.argv[2:]
+pid, fd = pty.fork()
+if pid == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    os.environ["TERM"] = "xterm"
+    os.execv(program[0], program)
+text = b""
+while True:
+    try:
+        part = os.read(fd, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    text += part
+sys.stdout.buffer.write(text.replace(b"\r\n", b"\n"))
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+]])
+    local words = { ... }
+    local environment = type(words[#words]) == "table" and table.remove(words) or {}
+    environment.PROGRAM = "/usr/bin/python3"
+    words[#words + 1] = environment
+    local ended, out, err = run(script, tostring(columns), command.program, unpack(words))
+    assert.equal("", err)
+    return out, ended
+end
+
+return _M
