@@ -1,4 +1,4 @@
-// Busy waits: how long to spin for what is about to come free, and how often to poll it meanwhile.
+// Busy waits: how long to spin for what is about to come free, and how often to poll it.
 //
 // All spins of the library share this policy, and all of its constants stand here, each beside the rows of
 // docs/benchmarks.md that judge it. A poll takes the cache line away from the processor that works in it. So a spin
