@@ -47,7 +47,7 @@ check: ## the quick part of the tests, a minute after the build: unit tests, and
 	@JOBS=$$(($$(nproc) + 1)) HOLDFAST_TEST_SPECS=quick scripts/test $(BUILD) --label-regex '^unit' \
 	  --exclude-regex '^(death|late|interleave)\.|MemoryTest'
 
-test: ## install what is missing, build, run the C++ tests and the Lua specs: a quarter of an hour on two processors
+test: ## install what is missing, build, run the C++ tests and the Lua specs: 12 minutes on two processors
 	@scripts/setup test
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)

@@ -55,7 +55,7 @@ function _M.ratios(values, others)
 end
 
 
--- What a function makes of each element of a list.
+-- Applies a function to each element of a list.
 function _M.map(list, make)
     local made = {}
     for i, element in ipairs(list) do

@@ -72,7 +72,7 @@ _M.IN_THREADS = [[
     end
 ]]
 
--- What a location may end with: it holds "key" by `lock` until `dict` says "go".
+-- The end of a location's code: it holds "key" by `lock` until `dict` says "go".
 _M.HOLD = [[
     assert(lock:lock("key"))
     dict:set("held", true)

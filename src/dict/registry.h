@@ -15,7 +15,7 @@
 
 namespace holdfast {
 
-/// The names, sorted. A dictionary that is made or removed in the meantime may be among them. Opens none.
+/// Returns the names in order, without opening any. A name made or removed in the meantime may be among them.
 Expected<std::vector<std::string>> dictionary_names(World& world);
 
 class Registry {

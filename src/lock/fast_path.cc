@@ -236,6 +236,8 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
   for (;; ++polls.intervals) {
     // Do not wait for a holder in this process: it may be a task that waits for this thread.
     if (word.owner() == owner_bits(contender.self)) return Polled::over;
+    // A fair request overtakes nobody who waits: it belongs in the queue.
+    if (contender.request.fair && word.is_mutex_owned() && needs_mutex(*found.lock)) return Polled::over;
     if (word.is_free() && word.is_mutex_owned()) {
       // An operation under the mutex ends soon. But the lock's waiters and the like stay, and so does a gate.
       if (found.segment->gate() != nullptr) return Polled::over;

@@ -65,7 +65,7 @@ local TEXTS = {
 }
 
 
--- What a call on a key reports for a code.
+-- Returns what a call on a key reports for a code.
 function _M.reason(code)
     return TEXTS[code] or sentence(code)
 end

@@ -82,7 +82,7 @@ local is_up = false
 local post = setmetatable({}, { __tostring = function () return "tcp{holdfast}" end })
 
 
--- The loop's coroutines cannot be told from others.
+-- The loop's coroutines look like any others.
 function _M.is_yieldable()
     return copas.running and co_isyieldable() or false
 end

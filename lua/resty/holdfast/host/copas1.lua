@@ -33,7 +33,7 @@ local timer_at
 local armed_parker
 
 
--- The loop's coroutines cannot be told from others.
+-- The loop's coroutines look like any others.
 function _M.is_yieldable()
     return co_isyieldable()
 end

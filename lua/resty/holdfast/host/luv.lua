@@ -17,7 +17,7 @@ local _M, runner = require("resty.holdfast.host.uv")(uv, at_once, spawn)
 _M.name = "luv"
 
 
--- The loop's coroutines cannot be told from others.
+-- The loop's coroutines look like any others.
 function _M.is_yieldable()
     if co_isyieldable() then
         return true

@@ -201,7 +201,7 @@ local function name_holder(grant, key, task_id)
 end
 
 
--- `user` is not the named holder. If the library cannot be told now, the next use tells it.
+-- `user` is not the named holder. If the library cannot be told now, the next use does that.
 local function change_hands(self, grant, key, user)
     local token = token_of(grant)
     if self.handed == token then

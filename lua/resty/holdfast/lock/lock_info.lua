@@ -178,7 +178,7 @@ local function holder_text(holder)
 end
 
 
--- What was in the way just now.
+-- Returns what was in the way just now.
 local function obstacle(handle, key)
     local holders, waiters = _M.peek(handle, key, NAMED + 1, {})
     if not holders then

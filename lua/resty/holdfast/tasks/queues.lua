@@ -1,4 +1,4 @@
--- What a process has still to run: tasks that are ready, tables with a deadline, and background jobs.
+-- The work that a process still has: tasks that are ready, tables with a deadline, and background jobs.
 --
 -- The hook of a time limit may raise an error between any two steps. The order of the steps sees to it that no task and
 -- no item is lost then.

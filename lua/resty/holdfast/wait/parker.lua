@@ -27,7 +27,7 @@ local _M = {
 -- The longest single sleep.
 local LONGEST = 86400
 
--- Of one call. Rows: 100 that wait for one value.
+-- In one call. Rows: 100 that wait for one value.
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 

@@ -1,4 +1,4 @@
--- What a cluster's store says of a lock, through the agent of this machine: the holder, and whether the lock is still
+-- Asks the cluster's store about a lock, through this machine's agent: the holder, and whether the lock is still
 -- this machine's. Only the caller waits for the answer, as its host does it.
 
 local core = require "resty.holdfast.core"
