@@ -49,6 +49,9 @@ local USAGE = {
     "^expected status, ", "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
 }
 local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
+-- Mistakes in the agent's configuration have one entry together, too.
+local CONFIGURED = { "expected ", "^unknown field " }
+local HAS_CONFIGURATION = { "^cluster/src/service/config", "^cluster/src/service/main" }
 -- Doctor prints what to do about each finding, so the page explains only the findings that need more.
 local DOCTORS = { "^tools/src/inspect/health", "^tools/src/look/doctor_command" }
 
@@ -179,6 +182,7 @@ end
 
 local function is_usage(path, literal)
     return finds_one(path, HAS_USAGE) and finds_one(literal, USAGE)
+           or finds_one(path, HAS_CONFIGURATION) and finds_one(literal, CONFIGURED)
 end
 
 
