@@ -8,8 +8,7 @@ local report = require "bench.support.report"
 
 local _M = {}
 
--- What README.md shows of `make bench`: the title of a table, the columns of holdfast, of the other and of the ratio,
--- and how a cell of each is read.
+-- How the cells of a summary are read.
 local function median(cell)
     local value = cell:match("; (%S+)")
     return value and value .. " ns" or cell
@@ -20,21 +19,30 @@ end
 local function ratio(cell)
     return cell:match("^[%d.]+x") or "-"
 end
+local function without_colon(cell)
+    return (cell:gsub(":", ""))
+end
+local function none()
+    return "-"
+end
 
+-- The title of a table; the columns of holdfast, of the other side and of the ratio; and how each of them is read.
 local BESIDE_NGINX = { title = "Side by side", 2, 3, 4, median, median, ratio }
 local BESIDE_MUTEX = { title = "Lock and unlock, beside the system's locks", 2, 3, 4, median, median, ratio }
-local PROCESSES = { title = "Between processes", 2, 3, 5, whole, whole, ratio }
+local OWN_KEYS = { title = "Keys of their own: lock and unlock", 2, 3, 3, whole, whole, none }
+local PROCESSES = { title = "Between processes", 2, 3, 5, whole, without_colon, ratio }
 
--- A table, what stands beside holdfast there, and the rows: how a row's name begins, and what the document calls it.
+-- The eight rows for README.md, from the results of `make bench`. Each line has a table, the other side, the beginning
+-- of a row's name, and the name in the document.
 local SUMMARY = {
-    { BESIDE_NGINX, "lua-resty-lock", { "lock + unlock, same object, alone", "lock and unlock a free key" },
-      { "new + lock + unlock, mixed", "the same with a new object, among other work" },
-      { "lock of a held key, refused, alone", "try a held key" } },
-    { BESIDE_MUTEX, "a robust mutex", { "robust mutex, alone", "lock and unlock, in plain LuaJIT" } },
-    { BESIDE_NGINX, "ngx.shared", { "get, one number, alone", "get a number" },
-      { "set, 100k numbers, alone", "set one of 100,000 numbers" } },
-    { PROCESSES, "", { "release to resume, p50", "release to resume, in another process" } },
-    { PROCESSES, "lua-resty-lock", { "takeover, 1 waiting, 150 x kill -9, p50", "`kill -9` to the next holder" } },
+    { BESIDE_NGINX, "lua-resty-lock", "lock + unlock, same object, alone", "lock and unlock a free key" },
+    { BESIDE_NGINX, "lua-resty-lock", "new + lock + unlock, mixed", "the same with a new lock object, in a program" },
+    { BESIDE_MUTEX, "a robust mutex", "robust mutex, alone", "lock and unlock a free key, in plain LuaJIT" },
+    { OWN_KEYS, "lua-resty-lock", "lock + unlock, 2 processes", "two processes, each with its own key" },
+    { PROCESSES, "", "release to resume, p50", "from the release to the waiter in another process" },
+    { PROCESSES, "lua-resty-lock", "  longest wait", "100 coroutines, one key, held for 1 ms: longest wait" },
+    { PROCESSES, "lua-resty-lock", "takeover, 1 waiting, 150 x kill -9, p50", "from kill -9 to the next holder" },
+    { BESIDE_NGINX, "ngx.shared", "get, one number, alone", "get a number" },
 }
 
 
@@ -87,21 +95,18 @@ end
 
 local function summary(tables, facts, path)
     local rows = {}
-    for _, group in ipairs(SUMMARY) do
-        local how, other = unpack(group)
-        for i = 3, #group do
-            local name, what = unpack(group[i])
-            local cells = find_row(tables[how.title], name)
-            if not cells then
-                return nil, ("%s has no row %q in a table %q"):format(path, name, how.title)
-            end
-            local theirs = how[5](cells[how[2]])
-            rows[#rows + 1] = { what, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
-                                how[6](cells[how[3]]) }
+    for _, row in ipairs(SUMMARY) do
+        local how, other, name, what = unpack(row)
+        local cells = find_row(tables[how.title], name)
+        if not cells then
+            return nil, ("%s has no row %q in a table %q"):format(path, name, how.title)
         end
+        local theirs = how[5](cells[how[2]])
+        rows[#rows + 1] = { what, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
+                            how[6](cells[how[3]]) }
     end
-    return report.table({ "what", "holdfast", "compared with", "ratio" }, rows)
-        .. ("\nAll of one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path, facts.date,
+    return report.table({ "what", "holdfast", "beside it", "ratio" }, rows)
+        .. ("\nAll from one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path, facts.date,
             facts.CPU, facts["load before"], facts.nginx, facts.peer and ", " .. facts.peer or "")
 end
 
