@@ -50,7 +50,7 @@ describe("shdict", function ()
             local made, err = shdict.open("spec_large", { size = size, largest = half })
             assert.is_nil(made)
             assert.matches('^dictionary "spec_large" exists and takes values of at most %d+ bytes, asked for '
-                           .. "10485760; ask for what is there", err)
+                           .. "10485760; open it with the same options", err)
             assert.is_true(shdict.remove("spec_large"))
             made = assert(shdict.open("spec_large", { size = size, largest = "10m" }))
             assert.is_true(made:largest_value() >= half)
@@ -183,8 +183,8 @@ describe("shdict", function ()
 
         it("refuses bad names with a sentence", function ()
             for name, message in pairs {
-                [""] = "empty dictionary name: expected 1 to 250 bytes, none of them zero; each but A-Z a-z 0-9 . _ - "
-                       .. 'counts three times, as does a first "."',
+                [""] = "empty dictionary name: expected 1 to 250 bytes, none of them zero; bytes other than A-Z a-z "
+                       .. '0-9 . _ - count three times, as does a leading "."',
                 [("n"):rep(251)] = "dictionary name of 251 bytes, \"nnn",
                 [(":"):rep(84)] = "dictionary name of 84 bytes, which count as 252, \":::",
                 ["a\0b"] = 'bad dictionary name "a\\x00b", with a zero byte: expected',

@@ -11,8 +11,8 @@ constexpr const char* kDigits = "0123456789ABCDEF";
 constexpr std::size_t kEscapeBytes = 3;  // %XX
 
 constexpr const char* kRule =
-    ": expected 1 to 250 bytes, none of them zero; each but A-Z a-z 0-9 . _ - counts three times, as does a first "
-    "\".\"";
+    ": expected 1 to 250 bytes, none of them zero; bytes other than A-Z a-z 0-9 . _ - count three times, as does a "
+    "leading \".\"";
 
 bool is_plain(std::string_view name, std::size_t at) noexcept {
   const char c = name[at];

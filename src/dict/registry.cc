@@ -78,7 +78,7 @@ static Status check_largest(const std::string& name, std::uint64_t size, std::ui
   const std::uint64_t most = Geometry::for_values(size, largest).value_max();
   if (largest <= most) return {};
   return {Code::invalid, "bad largest value " + std::to_string(largest) + " for dictionary " + quote_name(name) +
-                             ": one of " + std::to_string(size) + " bytes takes values of at most " +
+                             ": a dictionary of " + std::to_string(size) + " bytes takes values of at most " +
                              std::to_string(most) + " bytes; " + size_for(largest)};
 }
 

@@ -36,7 +36,7 @@ std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string&
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
   return {Code::corrupt, "dictionary " + quoted + ": " + what +
-                             "; its file was overwritten: remove it by holdfast rm --force " + quoted};
+                             "; its file was overwritten, remove it: holdfast rm --force " + quoted};
 }
 
 }  // namespace
@@ -101,15 +101,15 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
-    return damaged(name, "the seed of its hash was overwritten; processes that have it open can use it, others cannot");
-  if (!is_gate_name_sound(header.gate)) return damaged(name, "the name of its cluster was overwritten");
+    return damaged(name, "bad hash seed (processes that have it open can still use it)");
+  if (!is_gate_name_sound(header.gate)) return damaged(name, "bad name of its cluster");
   auto gate = find_gate(name, std::string(holdfast::gate_name(header.gate)));
   if (!gate) return gate.status();
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
   // A damaged file may have a hole where none is allowed. This is not checked for a file that is reserved as a whole.
   if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
-    return Status{Code::no_memory, "dictionary " + quote_name(name) + ": there is no memory for its header"};
+    return Status{Code::no_memory, "dictionary " + quote_name(name) + ": no memory for its header"};
   auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, *gate});
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
@@ -198,7 +198,8 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
     const Code code = created ? Code::ok : created.status().code;
     if (code != Code::exists && code != Code::not_found) return created;  // not_found: already removed
   }
-  return Status{Code::busy, "dictionary " + quote_name(name) + " is created and removed by others all the time"};
+  return Status{Code::busy,
+                "dictionary " + quote_name(name) + " keeps being created and removed by other processes; try again"};
 }
 
 Expected<platform::FileDescriptor> Segment::keep_use() const {
@@ -243,8 +244,8 @@ Status Segment::join(const std::string& name, const DictionaryOptions& options) 
                     describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate);
   const bool persists = header().file.persist == kPersistent;
   return {Code::mismatch,
-          "dictionary " + quoted + " exists " + difference + "; ask for what is there, or " +
-              (persists ? "remove it by holdfast rm " + quoted : std::string("end all programs that use it"))};
+          "dictionary " + quoted + " exists " + difference + "; open it with the same options, or " +
+              (persists ? "remove it: holdfast rm " + quoted : std::string("end all programs that use it"))};
 }
 
 }  // namespace holdfast

@@ -176,8 +176,8 @@ bool has_our_clock(const OpenedFile& file) noexcept {
 Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const std::string path = directory.path_of(kTableName);
   if (!is_genuine(file)) {
-    return {Code::corrupt, path + " is a copy, or was overwritten: it names inode " +
-                               std::to_string(file.header().inode) + ", its own is " + std::to_string(file.id.inode) +
+    return {Code::corrupt, path + " is a copy, or was overwritten: it records inode " +
+                               std::to_string(file.header().inode) + ", but has " + std::to_string(file.id.inode) +
                                "; stop the processes that use it"};
   }
   return {Code::mismatch, path + " is used by processes of another time namespace (" +
@@ -239,7 +239,8 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
     if (created) return ProcessTable(directory, std::move(*created));
     if (created.status().code != Code::exists) return created.status();
   }
-  return Status{Code::system, directory.path_of(kTableName) + " is created and removed all the time by others"};
+  return Status{Code::system,
+                directory.path_of(kTableName) + " keeps being created and removed by other processes; try again"};
 }
 
 Expected<ProcessTable> ProcessTable::look(const RuntimeDirectory& directory) {
@@ -271,9 +272,9 @@ bool ProcessTable::lost() const noexcept {
 
 Expected<FileDescriptor> ProcessTable::open_file(int access) const {
   if (lost()) {
-    return Status{Code::system, directory_.path_of(kTableName) +
-                                    " was cut short by somebody while this process used it; end all processes that use "
-                                    "it, and remove it"};
+    return Status{Code::system,
+                  directory_.path_of(kTableName) +
+                      " was cut short while this process used it; end all processes that use it, and remove it"};
   }
   return directory_.open_anchor(access);
 }
@@ -323,8 +324,7 @@ Status ProcessTable::refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t
 
 Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {
   return {Code::busy, "cannot lock " + directory_.path_of(kTableName) + " within " +
-                          std::to_string(timeout_ns / kNsPerMs) +
-                          " ms: other processes enter one after the other; try again"};
+                          std::to_string(timeout_ns / kNsPerMs) + " ms: too many processes are joining; try again"};
 }
 
 std::string ProcessTable::path() const { return directory_.path_of(kTableName); }
@@ -414,7 +414,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
   if (const std::uint64_t here = time_namespace_now(); !is_same_time_namespace(here, time_namespace_)) {
     return Status{Code::mismatch, "this process is in another time namespace (" + std::to_string(here) + ") than " +
                                       directory_.path_of(kTableName) + " (" + std::to_string(time_namespace_) +
-                                      "), where the clock is another; choose another HOLDFAST_DIR"};
+                                      "), and their clocks differ; choose another HOLDFAST_DIR"};
   }
   if (keeps_life) {
     end_holds(held, Ended::known);
@@ -432,10 +432,10 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
     if (holder != platform::kNoHolder || may_be_held(index)) continue;
     return take_slot(held, std::move(*fd), index);
   }
-  return Status{Code::system, "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
-                                  " are taken: at most " + std::to_string(kSlots) +
-                                  " processes can be in one runtime directory; end some, or give programs that share "
-                                  "nothing a HOLDFAST_DIR each"};
+  return Status{
+      Code::system,
+      "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
+          " are taken; end some processes, or give programs that share nothing separate directories (HOLDFAST_DIR)"};
 }
 
 bool ProcessTable::anybody_present(const Lock& held) noexcept {
@@ -543,7 +543,7 @@ Status ProcessTable::prepare_to_judge() noexcept {
   if (probe_descriptor() >= 0) return {};
   try {
     auto fresh = open_file(O_RDONLY);
-    return fresh ? Status{Code::system, directory_.path_of(kTableName) + " was not to be had"} : fresh.status();
+    return fresh ? Status{Code::system, directory_.path_of(kTableName) + " cannot be opened"} : fresh.status();
   } catch (...) {
     return {Code::no_memory, {}};
   }
@@ -554,7 +554,7 @@ Status ProcessTable::judge_trouble() noexcept {
   try {
     // For files of what is kept across exec.
     if (auto opened = directory_.open_as_it_is(); why.ok() && !opened) why = opened.status();
-    if (!why.ok()) why.message = "it cannot be told whether the process in the way lives: " + why.message;
+    if (!why.ok()) why.message = "cannot tell whether the blocking process is alive: " + why.message;
   } catch (...) {
     why.message.clear();  // no memory for a sentence
   }

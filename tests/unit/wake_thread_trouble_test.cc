@@ -148,7 +148,7 @@ TEST_F(WakeThreadTest, without_descriptors_the_host_is_told_and_polls_and_the_ne
     {
       const NoDescriptors none;
       EXPECT_EQ(waiting.fd(), -1);
-      EXPECT_STREQ(holdfast_error(), "cannot make a descriptor for wake-ups: Too many open files");
+      EXPECT_STREQ(holdfast_error(), "cannot create a descriptor for wake-ups: Too many open files");
       EXPECT_EQ(waiting.timer(1), HOLDFAST_SYSTEM);
     }
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
