@@ -152,7 +152,7 @@ describe("core", function ()
             local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules("share/lua/5.1"),
                           LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
             local text = process.run(TRY, { env = env })
-            assert.matches("libholdfast is not found", text, 1, true)
+            assert.matches("cannot find libholdfast", text, 1, true)
             assert.matches(folder .. "/none/libholdfast.so: no such file", text, 1, true)
             assert.matches(folder .. "/libholdfast.so: ", text, 1, true)
             assert.matches(folder .. "/lib/lua/5.1/libholdfast.so: no such file", text, 1, true)

@@ -241,14 +241,14 @@ describe("shdict", function ()
         it("refuses values that no mutex or mode has", function ()
             local made, err = shdict.open("spec_bad", { size = "64k", mutex = "mutex" })
             assert.is_nil(made)
-            assert.equal('bad mutex "mutex": accepted are "futex", "spin" and "file"', err)
+            assert.equal('bad mutex "mutex": expected "futex", "spin" or "file"', err)
             local modes = { "", "0000", "000", "0400", "0601", "0610", "0700", "0777", "0800", "600x", "7777", 0, 384.5,
                             439, 511, 512, 600, -1, 0.5, 0 / 0 }
             for _, mode in ipairs(modes) do
                 made, err = shdict.open("spec_bad", { size = "64k", mode = mode })
                 assert.is_nil(made)
-                assert.equal("bad mode " .. core.describe(mode) .. ': expected an octal string, "0600" to "0666" ' ..
-                             "(4 reads, 2 writes, the owner has 6), or its number", err)
+                assert.equal("bad mode " .. core.describe(mode) .. ': expected an octal string from "0600" to ' ..
+                             '"0666" (4 = read, 2 = write; the owner has 6), or its number', err)
             end
         end)
 

@@ -61,8 +61,8 @@ end
 local function cut_down(timeout, exptime, method)
     if exptime == 0 and timeout > 0 then
         warn_once('bad option "timeout" to ' .. method .. ": " .. timeout
-                  .. " is cut down to exptime, which is 0, so the lock does not wait; leave timeout out to wait for 5"
-                  .. " seconds, or give exptime = math.huge, which never expires either")
+                  .. " is limited to exptime, which is 0, so the lock does not wait; omit timeout to wait for 5"
+                  .. " seconds, or use exptime = math.huge, which never expires either")
     end
     return min(timeout, exptime)
 end

@@ -61,7 +61,7 @@ local function read_largest(size)
 end
 
 
-local MODES = 'an octal string, "0600" to "0666" (4 reads, 2 writes, the owner has 6), or its number'
+local MODES = 'an octal string from "0600" to "0666" (4 = read, 2 = write; the owner has 6), or its number'
 
 
 -- Size and mode may come from a configuration: for a bad text nil and the reason, no error.
@@ -84,7 +84,7 @@ local function read_mutex(mutex)
     check_option("mutex", mutex, "string", '"futex", "spin" or "file"')
     local number = MUTEXES[mutex]
     if not number then
-        return nil, format('bad mutex "%s": accepted are "futex", "spin" and "file"', mutex)
+        return nil, format('bad mutex "%s": expected "futex", "spin" or "file"', mutex)
     end
     return number
 end

@@ -162,7 +162,7 @@ describe("names in nginx", function ()
         assert.equal("0", here:get("/lock?name=my_locks"))
         assert.equal("timeout", here:get("/lock?name=my_locks"))
         assert.equal("204800", here:get("/capacity?name=my_locks"))
-        local _, count = here:log():gsub('dictionary "my_locks" is there with 204800 bytes, not the 102400', "")
+        local _, count = here:log():gsub('dictionary "my_locks" exists with 204800 bytes, not the 102400', "")
         assert.equal(1, count)
     end)
 
@@ -230,7 +230,7 @@ describe("names in nginx", function ()
         keep_open "two\nlines\27[2J"
         local here = site.start { dictionaries = { ["two\nlines\27[2J"] = "100k" }, locations = { ["/lock"] = LOCK } }
         assert.equal("0", here:get("/lock?name=" .. escaped("two\nlines\27[2J")))
-        assert.truthy(here:log():find([[dictionary "two\x0Alines\x1B[2J" is there with 204800 bytes]], 1, true))
+        assert.truthy(here:log():find([[dictionary "two\x0Alines\x1B[2J" exists with 204800 bytes]], 1, true))
     end)
 end)
 

@@ -150,7 +150,7 @@ describe("a value in ngx.shared", function ()
         here:reload()
         assert.equal("value", here:get("/get"))
         assert.equal(before, here:get("/capacity"))
-        assert.truthy(here:log():find('dictionary "zone" is there with 102400 bytes, not the 204800 of lua_shared_dict'
+        assert.truthy(here:log():find('dictionary "zone" exists with 102400 bytes, not the 204800 of lua_shared_dict'
                                       .. "; a reload keeps the old size", 1, true))
         here:stop()
         await_no_keeper()

@@ -95,9 +95,9 @@ local function refuse(host, why, to_be_raised, block)
         error(why, 0)
     end
     if why ~= nil and type(why) ~= "string" then
-        why = "the host says no, because of " .. core.describe(why)
+        why = "the host refused with " .. core.describe(why)
     end
-    return nil, "cannot wait here (host " .. host.name .. "): " .. (why or "the host says no")
+    return nil, "cannot wait here (host " .. host.name .. "): " .. (why or "the host refused")
 end
 
 
@@ -188,7 +188,7 @@ local function clock_of(host)
     return function ()
         local time = now()
         if type(time) ~= "number" or time - time ~= 0 then
-            error("bad host " .. host.name .. ": now() gave " .. core.describe(time) .. ", no time in seconds", 0)
+            error("bad host " .. host.name .. ": now() gave " .. core.describe(time) .. ", expected seconds", 0)
         end
         return time
     end

@@ -84,7 +84,7 @@ local function is_nginx()
     local err
     ok, err = pcall(require, "ngx.semaphore")
     if not ok then
-        _M.warn_once("this ngx has no semaphores, so a wait for a lock stops the process: "
+        _M.warn_once("this ngx has no semaphores, so a wait for a lock blocks the process: "
                      .. tostring(err):match("^[^\n]*"))
         return false
     end

@@ -29,30 +29,30 @@ local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0
 -- (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
-    { "holdfast_dictionary_used_bytes", "gauge", "Memory of values, lists and waiters.", "bytes_used" },
-    { "holdfast_dictionary_free_bytes", "gauge", "Memory for more.", "bytes_free" },
-    { "holdfast_dictionary_entries", "gauge", "Keys, with the expired ones that still have their memory.", "entries" },
+    { "holdfast_dictionary_used_bytes", "gauge", "Memory in use by values, lists and waiters.", "bytes_used" },
+    { "holdfast_dictionary_free_bytes", "gauge", "Free memory.", "bytes_free" },
+    { "holdfast_dictionary_entries", "gauge", "Keys, including expired ones whose memory is still in use.", "entries" },
     { "holdfast_dictionary_hits_total", "counter", "Reads that found something.", "hits" },
     { "holdfast_dictionary_misses_total", "counter", "Reads that found nothing.", "misses" },
-    { "holdfast_dictionary_evictions_total", "counter", "Live values that were removed to make room.", "evictions" },
-    { "holdfast_dictionary_expirations_total", "counter", "Values that were removed after they had expired.",
+    { "holdfast_dictionary_evictions_total", "counter", "Values evicted before they expired.", "evictions" },
+    { "holdfast_dictionary_expirations_total", "counter", "Values removed after they expired.",
       "expirations" },
-    { "holdfast_dictionary_repairs_total", "counter", "Shards put in order after a death or damage.", "repairs" },
-    { "holdfast_dictionary_mutex_waits_total", "counter", "Changes that found another one at work in their shard.",
+    { "holdfast_dictionary_repairs_total", "counter", "Shards repaired after a death or damage.", "repairs" },
+    { "holdfast_dictionary_mutex_waits_total", "counter", "Changes that had to wait for another change of their shard.",
       "mutex_waits" },
-    { "holdfast_lock_waits_total", "counter", "Waits for locks and permits that queued.", "lock_waits" },
-    { "holdfast_lock_wakes_total", "counter", "Waiters that were woken by a release.", "lock_wakes" },
-    { "holdfast_lock_reserved_seconds_total", "counter", "Time that locks lay idle for waiters which had yet to come.",
+    { "holdfast_lock_waits_total", "counter", "Waits for locks and permits.", "lock_waits" },
+    { "holdfast_lock_wakes_total", "counter", "Waiters woken by a release.", "lock_wakes" },
+    { "holdfast_lock_reserved_seconds_total", "counter", "Time that locks stood free, reserved for a waiter.",
       "lock_reserved_ms", 1e-3 },
-    { "holdfast_lock_wait_seconds", "histogram", "How long locks and permits were waited for." },
-    { "holdfast_lock_hold_seconds", "histogram", "How long locks and permits were held." },
-    { "holdfast_locks_held", "gauge", "Keys of locks and permits that somebody holds." },
+    { "holdfast_lock_wait_seconds", "histogram", "Time spent waiting for locks and permits." },
+    { "holdfast_lock_hold_seconds", "histogram", "Time that locks and permits were held." },
+    { "holdfast_locks_held", "gauge", "Keys of locks and permits that are held now." },
     { "holdfast_lock_waiters", "gauge", "Waiters for locks and permits now." },
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
-    { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs are refused: holdfast doctor." },
-    { "holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives." },
-    { "holdfast_words_mended_total", "counter", "Overwritten words that were put right." },
+    { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs cannot open: run holdfast doctor." },
+    { "holdfast_lives_unknown_total", "counter", "Failed checks whether a process is alive." },
+    { "holdfast_words_mended_total", "counter", "Overwritten words that were repaired." },
 }
 
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
@@ -283,7 +283,7 @@ local function read_options(opts, level)
     local settings = { openmetrics = false, locks = true, keys = 0 }
     for name, value in pairs(opts or {}) do
         if not OPTIONS[name] then
-            error("bad option " .. describe(name) .. ": there are openmetrics, locks and keys", level)
+            error("bad option " .. describe(name) .. ": expected keys, locks or openmetrics", level)
         end
         settings[name] = value
     end
@@ -311,7 +311,7 @@ function _M.serve(opts)
     local settings = read_options(opts, 3)
     local ok, ngx = pcall(function () return _G.ngx.say and _G.ngx end)
     if not ok or not ngx then
-        error("serve answers requests of nginx; elsewhere use metrics()", 2)
+        error("serve() works only in a request of nginx; elsewhere use metrics()", 2)
     end
     settings.openmetrics = settings.openmetrics
         or tostring(ngx.req.get_headers()["accept"] or ""):find("application/openmetrics-text", 1, true) ~= nil

@@ -123,7 +123,7 @@ end
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then
-        return finish(task, false, "a task returns too many values: at most " .. MOST_VALUES .. ", not " .. count)
+        return finish(task, false, "a task returned too many values: at most " .. MOST_VALUES .. ", not " .. count)
     end
     if ok then
         if count > 0 then
@@ -242,7 +242,7 @@ local function loop(is_over)
             park_with_descriptors(idle)
         elseif listeners or idle > 0 then
             if not listeners and none_ready() and not first_timer(deadlines) then
-                error("holdfast: every task waits for something that cannot come", 0)
+                error("holdfast: every task waits, and nothing can wake one", 0)
             end
             park(idle)
         end

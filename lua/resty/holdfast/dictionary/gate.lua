@@ -71,8 +71,8 @@ end
 -- The option `cluster` of an object, true or a name: true; nil and the reason why it does not fit the dictionary.
 function _M.check(dict, asked)
     if rawget(dict, 1) == nil then
-        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua: "
-                    .. "make the object later"
+        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua; "
+                    .. "create the object later"
     end
     local found, code = _M.find(dict[1])
     if not found then

@@ -144,7 +144,7 @@ end
 -- The table of the bytes; nil and the reason if they are not a table's.
 function _M.decode(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
-        return nil, "bad bytes of a table: they are not what string.buffer makes"
+        return nil, "bad bytes of a table: string.buffer did not write them"
     end
     local decoded, value = decode(bytes)
     if not decoded then

@@ -113,7 +113,7 @@ local function search()
         return library, "libholdfast.so"
     end
     looked_at[#looked_at + 1] = library
-    error("holdfast: libholdfast is not found; HOLDFAST_LIB is not set, and these places were looked at:\n\t"
+    error("holdfast: cannot find libholdfast: HOLDFAST_LIB is not set, and these places were searched:\n\t"
           .. table.concat(looked_at, "\n\t"), 0)
 end
 

@@ -23,8 +23,8 @@ local setmetatable, tostring, type = setmetatable, tostring, type
 -- told from others.
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
-local version = tostring(copas._VERSION or "a copas without a version")
-local refusal = version .. " is not supported, only 1.x, and 4.0 or newer; give set_host a host that sleeps as it does"
+local version = tostring(copas._VERSION or "a copas of unknown version")
+local refusal = version .. " is not supported, only 1.x and 4.0 or newer; upgrade copas, or call set_host"
 
 
 local function has_needed()

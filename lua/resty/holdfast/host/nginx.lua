@@ -110,7 +110,7 @@ local complained = false
 local function complain(why)
     if not complained then
         complained = true
-        log(ngx.WARN, "holdfast: locks are polled for: ", why)
+        log(ngx.WARN, "holdfast: waiters poll for locks: ", why)
     end
 end
 
@@ -274,7 +274,7 @@ end
 -- Ends a wait, after a wake-up or at the end of its time.
 local function leave(waiter, visit, woken)
     if coming and visit.asked == asked_times and not woken then
-        rest("nginx does not run a timer, see lua_max_running_timers")
+        rest("nginx ran no timer; raise lua_max_running_timers")
     end
     if visits[waiter] == visit then
         forget_visit(waiter)

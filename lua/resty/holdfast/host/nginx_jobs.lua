@@ -20,7 +20,7 @@ local LEAST_SLEEP = 0.005
 local TICK = 0.001
 
 local _M = {
-    WHERE = "in nginx locks are renewed only in phases that can wait",
+    WHERE = "renewal needs a phase of nginx that can wait",
     jobs = background_jobs,
     has_request = function () return get_phase() ~= "init" end,
     is_alive = threads.is_alive,
@@ -81,7 +81,7 @@ function _M.changed()
     if ok then
         due = time
     else
-        log(ngx.ERR, "holdfast: locks are not renewed: ", err)
+        log(ngx.ERR, "holdfast: cannot renew locks: ", err)
     end
 end
 

@@ -182,7 +182,7 @@ end
 local function obstacle(handle, key)
     local holders, waiters = _M.peek(handle, key, NAMED + 1, {})
     if not holders then
-        return "who holds it is not known: " .. waiters
+        return "holder unknown: " .. waiters
     end
     local named = {}
     for i = 1, #holders do
@@ -190,7 +190,7 @@ local function obstacle(handle, key)
     end
     if #named == 0 then
         local gate = find_gate(handle)
-        return gate and gate.NO_HOLDER or "nobody holds it by now"
+        return gate and gate.NO_HOLDER or "no longer held"
     end
     return "held by " .. concat(named, " and by ") .. (waiters > 0 and "; waiters: " .. waiters or "")
 end

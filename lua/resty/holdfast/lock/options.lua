@@ -30,7 +30,7 @@ local function default_wait()
         return "wake"
     end
     if wait ~= "wake" and wait ~= "poll" then
-        error('holdfast: HOLDFAST_WAIT is "' .. wait .. '": accepted are "wake" and "poll"', 0)
+        error('holdfast: bad HOLDFAST_WAIT "' .. wait .. '": expected "wake" or "poll"', 0)
     end
     return wait
 end
