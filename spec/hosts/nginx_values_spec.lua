@@ -151,7 +151,7 @@ describe("a value in ngx.shared", function ()
         assert.equal("value", here:get("/get"))
         assert.equal(before, here:get("/capacity"))
         assert.truthy(here:log():find('dictionary "zone" exists with 102400 bytes, not the 204800 of lua_shared_dict'
-                                      .. "; a reload keeps the old size", 1, true))
+                                      .. ": a reload keeps the old size", 1, true))
         here:stop()
         await_no_keeper()
         here = start { size = "200k", http = HTTP }

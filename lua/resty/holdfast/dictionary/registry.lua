@@ -4,12 +4,12 @@ local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local find_gate = require("resty.holdfast.dictionary.gate").find
 local later = require "resty.holdfast.later"
-local warn_once = require("resty.holdfast.program").warn_once
+local program = require "resty.holdfast.program"
 
-local C, quote, sentence = core.C, core.quote, core.sentence
+local C, quote, sentence, warn_once = core.C, core.quote, core.sentence, program.warn_once
 local error, format, ipairs, pairs, pcall, rawget = error, string.format, ipairs, pairs, pcall, rawget
 local rawset, require, setmetatable, tonumber, type = rawset, require, setmetatable, tonumber, type
-local ffi_istype, ffi_new = ffi.istype, ffi.new
+local ffi_istype, ffi_new, ffi_str = ffi.istype, ffi.new, ffi.string
 
 local INVALID, MISMATCH, NOT_FOUND, OK = core.INVALID, core.MISMATCH, core.NOT_FOUND, core.OK
 
@@ -141,6 +141,35 @@ local function compare_sizes(name, declared, found)
 end
 
 
+-- --- the notice in nginx's log ---
+
+-- Whether this is the process that writes the notice: the master in init_by_lua, otherwise worker 0.
+local function is_first_process()
+    return is_before_workers() or ngx.worker.id() == 0
+end
+
+
+local function write_notice(name)
+    if is_first_process() then
+        ngx.log(ngx.NOTICE, format("holdfast %s: opened dictionary %s in %s", core.version, quote(name),
+                                   ffi_str(C.holdfast_directory())))
+    end
+end
+
+
+local is_noticed = not program.is_nginx
+
+
+-- Logs the version, the first dictionary and the runtime directory, once per start and reload. Workers inherit
+-- `is_noticed` from a master that has opened a dictionary. In a state that lasts for one request it logs nothing.
+local function notice(name)
+    if not is_noticed then
+        is_noticed = true
+        later.call(function () pcall(write_notice, name) end)
+    end
+end
+
+
 -- --- dictionaries by name ---
 
 -- Every dictionary that this Lua state has seen, under its name: one table per dictionary.
@@ -163,6 +192,7 @@ local function remember(name, handle)
         dict[1] = handle
         setmetatable(dict, methods)
         rawset(shared, name, dict)
+        notice(name)
     end
     return dict
 end
