@@ -17,7 +17,7 @@ namespace holdfast {
 
 namespace {
 
-/// For a shard that others change. No row shows it: none runs a check. check_test.cc does, with such changes.
+/// For a shard that others change. No benchmark covers it: none runs a check. check_test.cc does, with such changes.
 constexpr int kLooks = 25;
 constexpr std::uint64_t kPauseNs = 2'000'000;
 

@@ -12,7 +12,7 @@ namespace holdfast {
 namespace {
 
 // The granules that a cold pass moves before the sweep starts a warm one: a multiple of the request, plus a constant.
-// Rows: Hits.
+// Benchmarks: Hits.
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 

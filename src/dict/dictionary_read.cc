@@ -16,7 +16,7 @@ namespace holdfast {
 
 namespace {
 
-/// Tries before a reader takes the mutex. No row shows these two: where several processes write, the values are
+/// Tries before a reader takes the mutex. No benchmark covers these two: where several processes write, the values are
 /// numbers, which are overwritten in place.
 constexpr std::size_t kReadTries = 64;
 /// This many bytes count as another try.
@@ -26,8 +26,8 @@ constexpr std::size_t kBytesPerTry = 32768;
 constexpr std::uint64_t kReadTimeoutNs = 10'000'000;
 constexpr int kReadRounds = 16;
 constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
-// The most buckets that one scan call reads: a constant, and a number for each requested key. Row: `holdfast locks`
-// (bench-look).
+// The most buckets that one scan call reads: a constant, and a number for each requested key. Benchmark: `holdfast
+// locks` (bench-look).
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 

@@ -73,7 +73,7 @@ inline std::uint32_t short_now() noexcept {
 }
 
 /// A process that was refused memory waits this long before it asks again: a full file system must not be asked at each
-/// call. No row shows it: none runs in one.
+/// call. No benchmark covers it: none runs in one.
 inline constexpr std::uint32_t kRefusedMs = 100;
 /// The time of a refusal. 0 means none.
 inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
@@ -87,7 +87,7 @@ inline constexpr std::uint64_t kExpiryNever = 0;
 inline constexpr double kLongest = 1e10;
 
 /// An exptime of this many seconds or more counts from the last tick of the clock, which takes a quarter of the time to
-/// read. Row: set with exptime, one number.
+/// read. Benchmark: set with exptime, one number.
 inline constexpr double kLongExptime = 10;
 
 constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {

@@ -90,7 +90,7 @@ struct Key {
       : data(its_data), length(its_length), tail_at(its_tail_at), tail(its_tail), hash(its_hash) {}
 };
 
-/// Below this a loop is as fast as a call. Rows: get, one string of 100 bytes; set, one string of 100 bytes.
+/// Below this a loop is as fast as a call. Benchmarks: get, one string of 100 bytes; set, one string of 100 bytes.
 inline constexpr std::size_t kLongCopy = 128;
 
 inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {

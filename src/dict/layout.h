@@ -27,7 +27,7 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// Granules that share a use count. Rows: Hits.
+/// Granules that share a use count. Benchmarks: Hits.
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
 /// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into
@@ -64,7 +64,7 @@ struct DictionaryHeader {
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
-/// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two. Rows:
+/// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two. Benchmarks:
 /// arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
 /// No block has 0 granules, so this bin has the spare block (Arena::keep), if any. It has no bit in the map.
@@ -247,7 +247,7 @@ enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
 /// Shortcuts along a chain of holders, derived from it. About one in 32 holders has a link to the next such holder, in
-/// Entry::flags. About one in 32 of these has a second link to the next of its kind, in Entry::stamp. Rows: Many
+/// Entry::flags. About one in 32 of these has a second link to the next of its kind, in Entry::stamp. Benchmarks: Many
 /// holders of one key, "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 

@@ -84,7 +84,7 @@ inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
 /// The owner; kNobody if the lock is free. For an incomplete grant, the process that has the word's owner bits now.
 Token owner_of(World& world, const LockFields& lock) noexcept;
 
-/// Most fencing numbers of a block: fewer may be left. Row: lock + unlock, same object.
+/// Most fencing numbers of a block: fewer may be left. Benchmark: lock + unlock, same object.
 inline constexpr std::uint32_t kBlockNumbers = 1024;
 /// Whether the next turn has a number of the lock's block. If a process died while it wrote a block, the block is
 /// behind the word, and the difference is too large.

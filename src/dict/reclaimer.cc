@@ -21,15 +21,15 @@ namespace holdfast {
 namespace {
 
 // A sweep reads every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not start another
-// one at once: in a dictionary with many short exptimes each set would scan the whole shard. No row shows it: none is
-// short of memory while values expire. reclaimer_test.cc is.
+// one at once: in a dictionary with many short exptimes each set would scan the whole shard. No benchmark covers it:
+// none is short of memory while values expire. reclaimer_test.cc is.
 constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
 // How long a shard pauses after a search for dead owners that found none: a second for 1 MB, at most a minute. The
-// hints have the lower half of the time, which repeats after 71 minutes. No row shows it: none has a shard full of held
-// locks.
+// hints have the lower half of the time, which repeats after 71 minutes. No benchmark covers it: none has a shard full
+// of held locks.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
   constexpr std::uint32_t kRestUs = 30000;

@@ -59,7 +59,7 @@ struct ReservedMark {
 
 /// How much of an arena is reserved at first, and by how much at most it grows in one step, unless a unit is larger, or
 /// more is needed. A step doubles it: a dictionary of few keys stays small, and one step takes a fraction of a
-/// millisecond. Rows of both: Opening a new dictionary.
+/// millisecond. Benchmarks of both: Opening a new dictionary.
 inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
 inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;
 

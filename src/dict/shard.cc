@@ -15,8 +15,8 @@ namespace holdfast {
 
 namespace {
 
-/// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed. No row shows
-/// these two: where several processes write, the values are numbers, which are overwritten in place.
+/// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed. No benchmark
+/// covers these two: where several processes write, the values are numbers, which are overwritten in place.
 constexpr std::size_t kLargeValue = 2048;
 /// A second check takes a fraction of a microsecond, so after a few tries it fits between two changes of others.
 constexpr int kLookBackTries = 64;
@@ -60,8 +60,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// A lock that changes all the time is reported as about to be taken, which it was, by the owner of the word. No row
-// shows kLooks: none reads such a lock.
+// A lock that changes all the time is reported as about to be taken, which it was, by the owner of the word. No
+// benchmark covers kLooks: none reads such a lock.
 Shard::Read Shard::copy_lock(EntryView view, ValueOut& out) noexcept {
   constexpr int kLooks = 16;
   SeenGrant seen{};

@@ -208,7 +208,7 @@ class Shard {
     const std::uint8_t uses = word.load(kRelaxed);
     if (uses < kUsesMax) word.store(uses + 1, kRelaxed);
   }
-  /// How often the entry was used lately, 0 to kUsesMax. Rows of the limit: Hits.
+  /// How often the entry was used lately, 0 to kUsesMax. Benchmarks of the limit: Hits.
   Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
 

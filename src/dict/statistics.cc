@@ -212,8 +212,8 @@ void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
-// A refusal takes less time than a wait, and is more frequent, so it compares the text less often. Row of kTrusted:
-// lock of a held key, refused.
+// A refusal takes less time than a wait, and is more frequent, so it compares the text less often. Benchmark of
+// kTrusted: lock of a held key, refused.
 void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
   constexpr std::uint64_t kTrusted = 64;
   ContendedFields* const record = record_of(hash_in_record(hash));

@@ -92,7 +92,7 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// How long a process measures no other hold, except drawn and long ones. Row of these two: lock + unlock, same
+  /// How long a process measures no other hold, except drawn and long ones. Benchmark of these two: lock + unlock, same
   /// object.
   static constexpr std::int64_t kRestNs = 4'000'000;
   /// Checks of ends in that time. One takes 5 ns.

@@ -111,8 +111,8 @@ struct Since {
   constexpr std::uint64_t ms() const noexcept { return bits / 1'000'000; }
 };
 
-/// In quick succession, one grant in this many is drawn to be measured, and counts for all. Row: lock + unlock, same
-/// object.
+/// In quick succession, one grant in this many is drawn to be measured, and counts for all. Benchmark: lock + unlock,
+/// same object.
 inline constexpr std::uint32_t kDrawnOf = 256;
 
 }  // namespace holdfast

@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 /// The same for a waiter that rests, because its process checks for it.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// How long a waiter that was woken may take to come: this, or twice its known delay if that is longer. After that it
-/// leaves the queue, until it queues again. Rows of both claims: 2 x 50 coroutines; Fairness among eight.
+/// leaves the queue, until it queues again. Benchmarks of both claims: 2 x 50 coroutines; Fairness among eight.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same if its delay is unknown. A loop that was never woken may be slow, and several of them may come together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;

@@ -39,7 +39,7 @@ class UsedBuckets {
   }
 
  private:
-  /// A processor fetches about two batches at once. Row: get_keys, per key.
+  /// A processor fetches about two batches at once. Benchmark: get_keys, per key.
   static constexpr std::uint32_t kBatch = 16;
   struct Batch {
     std::uint32_t count = 0;

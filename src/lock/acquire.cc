@@ -143,8 +143,8 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 
 namespace {
 
-/// How soon a forked child tries again to enter while another process does. No row shows it: there children enter
-/// before the measurement.
+/// How soon a forked child tries again to enter while another process does. No benchmark covers it: there children
+/// enter before the measurement.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
 /// How long the gate is asked for a caller that does not wait.
 constexpr double kAskSeconds = 1;

@@ -35,13 +35,13 @@ namespace holdfast {
 
 // --- order: locks and permits ---
 
-// Few, but enough that with sections of a microsecond the wake-ups do not cost more than the sections. Rows of these
-// two: contended_lock; Short critical sections; Fairness among eight.
+// Few, but enough that with sections of a microsecond the wake-ups do not cost more than the sections. Benchmarks of
+// these two: contended_lock; Short critical sections; Fairness among eight.
 inline constexpr std::uint32_t kOvertakesMax = 64;
 // Time for some sections of ten microseconds: a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
-// Longer than a thread takes to wake up, shorter than a loop with other work takes to come. No row shows these two, nor
-// kAsideMax: none has a loop with other work, so no waiter stands aside. handoff_test.cc bounds them.
+// Longer than a thread takes to wake up, shorter than a loop with other work takes to come. No benchmark covers these
+// two, nor kAsideMax: none has a loop with other work, so no waiter stands aside. handoff_test.cc bounds them.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
 // A release checks at most this many waiters that stand aside; the waiters behind them find a free lock by themselves.
@@ -84,7 +84,7 @@ inline void wake(World& world, const Chosen& chosen) noexcept {
   if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
 }
 
-/// Rows: 100 that wait for one value.
+/// Benchmarks: 100 that wait for one value.
 inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;

@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// Pause between two rounds in which something was refused. The wait for the mutex is most of a round. No row shows it:
-/// a process has to be stopped for that. late_release_test.cc has one.
+/// Pause between two rounds in which something was refused. The wait for the mutex is most of a round. No benchmark
+/// covers it: a process has to be stopped for that. late_release_test.cc has one.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.

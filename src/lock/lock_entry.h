@@ -35,10 +35,10 @@ inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
-/// The first block of fencing numbers is small: many keys are locked only once. No row shows it: none measures the
-/// first grant of a key.
+/// The first block of fencing numbers is small: many keys are locked only once. No benchmark covers it: none measures
+/// the first grant of a key.
 inline constexpr std::uint32_t kFirstNumbers = 16;
-/// When to check a grant again that was incomplete. No row shows it: none stops its owner.
+/// When to check a grant again that was incomplete. No benchmark covers it: none stops its owner.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
 /// The smallest value of a lock behind a gate.

@@ -18,8 +18,8 @@ namespace holdfast {
 namespace {
 
 /// Tries before a pause, and pauses before the answer is timeout. Reading a lock takes a fraction of a microsecond, so
-/// it fits between two changes of others; reading ten thousand holders may not. Row of kTries: lock + unlock of a
-/// worker, while top and serve do (bench-look). No row reaches a pause.
+/// it fits between two changes of others; reading ten thousand holders may not. Benchmark of kTries: lock + unlock of a
+/// worker, while top and serve do (bench-look). No benchmark reaches a pause.
 constexpr int kTries = 64;
 constexpr int kPauses = 20;
 constexpr std::uint64_t kPauseNs = 1'000'000;

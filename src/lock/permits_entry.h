@@ -30,7 +30,7 @@ namespace holdfast {
 
 class World;
 
-/// Up to this many holders are checked in one section. Rows: Many holders of one key, which has both ways.
+/// Up to this many holders are checked in one section. Benchmarks: Many holders of one key, which has both ways.
 inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 
 /// A check of many holders, and its progress.

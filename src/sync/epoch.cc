@@ -67,8 +67,8 @@ bool take_over(Record& record, std::uint64_t self) noexcept {
 }
 
 // Takes the record of a thread that has ended, or a new one. One in eight probes finds an ended thread, unless at least
-// seven of eight records are in use. So there are not many more records than threads at one time. No row shows it: only
-// new threads call this.
+// seven of eight records are in use. So there are not many more records than threads at one time. No benchmark covers
+// it: only new threads call this.
 Record* record_for(std::uint64_t self) noexcept {
   constexpr std::uint32_t kLooks = 8;
   const std::uint32_t given = records_given.load(std::memory_order_relaxed);

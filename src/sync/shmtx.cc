@@ -32,12 +32,14 @@ namespace {
 
 using shmtx_internal::critical_section;
 
-/// A waiter checks whether the owner lives after sleeps of this length, which double. Rows: contended_mutex/futex.
+/// A waiter checks whether the owner lives after sleeps of this length, which double. Benchmarks:
+/// contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// A spinning waiter checks this often. Row: contended_mutex/spin.
+/// A spinning waiter checks this often. Benchmark: contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
-/// Nobody wakes the waiters of a record lock, so they try more often. No row shows it: contended_mutex has no `file`.
+/// Nobody wakes the waiters of a record lock, so they try more often. No benchmark covers it: contended_mutex has no
+/// `file`.
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 

@@ -16,7 +16,7 @@ namespace {
 
 using Found = WaitTable::Found;
 
-/// No row shows it: none fills the table. deadlock_test.cc does.
+/// No benchmark covers it: none fills the table. deadlock_test.cc does.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
 /// Finds the wait that blocks the task: its own, or that of its whole Lua state.

@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread may spend this fraction (1/kLookShare) of the time on checks. Rows: 100 coroutines wait for one
-/// lock, and nothing happens.
+/// The wake thread may spend this fraction (1/kLookShare) of the time on checks. Benchmarks: 100 coroutines wait for
+/// one lock, and nothing happens.
 constexpr std::uint64_t kLookShare = 100;
 
 std::string connection_trouble(int error) {

@@ -35,11 +35,11 @@ std::uint64_t until_end(const Watch& watch) noexcept {
   return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
 }
 
-// Rows: 10,000 coroutines, each waits for a lock of its own, "of C and C++".
+// Benchmarks: 10,000 coroutines, each waits for a lock of its own, "of C and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
 // The others check by themselves when the listener is this late. They wake so rarely that many of them cost little. No
-// row shows it: none has several threads. sleepers_test.cc has.
+// benchmark covers it: none has several threads. sleepers_test.cc has.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace

@@ -48,8 +48,8 @@ class World;
 
 /// How soon the first waiter of a queue notices a release without a wake-up. Later waiters check less often, by kLookNs
 /// for each waiter before them, up to kRankMax of them: they matter only if the first does not check, and of a hundred
-/// waiting processes, not all need to be awake all the time. Rows of these three: 1,000 that wait, and nothing happens;
-/// of kLookNs also takeover.
+/// waiting processes, not all need to be awake all the time. Benchmarks of these three: 1,000 that wait, and nothing
+/// happens; of kLookNs also takeover.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
 /// How often any waiter checks when a death watch is on. Less than the timeout of queues (dict/wait_queue.h), within

@@ -54,7 +54,7 @@ class Promptness {
     return std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
   }
 
-  // No row shows these three: none has a loop with other work. handoff_test.cc bounds them.
+  // No benchmark covers these three: none has a loop with other work. handoff_test.cc bounds them.
   static constexpr std::uint64_t kWeightOfLonger = 4;
   static constexpr std::uint64_t kWeightOfShorter = 32;
   static constexpr std::uint64_t kRest = 16;

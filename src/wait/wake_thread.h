@@ -27,7 +27,7 @@ class World;
 
 class WakeThread {
  public:
-  /// Rows: From release to resume, for hosts with a loop.
+  /// Benchmarks: From release to resume, for hosts with a loop.
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
   /// One round of the thread: called after each post, and at the latest at the time that the last round returned.

@@ -30,7 +30,7 @@ class LivenessCache {
     Token token = kNobody;
     Liveness liveness = Liveness::dead;
   };
-  // No row shows it: none waits for locks of more processes.
+  // No benchmark covers it: none waits for locks of more processes.
   static constexpr std::uint32_t kAnswers = 64;
 
   World& world_;

@@ -19,8 +19,8 @@ using platform::FileDescriptor;
 using platform::Mapping;
 
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
-/// A process that opened a file just before its removal holds its byte for a moment, so check this often. No row shows
-/// these two: none opens a file at the moment of its removal.
+/// A process that opened a file just before its removal holds its byte for a moment, so check this often. No benchmark
+/// covers these two: none opens a file at the moment of its removal.
 constexpr int kNameLooks = 5;
 constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// Number of records that may hold one byte.

@@ -27,8 +27,8 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-/// Between two attempts at the table's lock while no holder is recorded. No row shows it: none measures how a crowd
-/// enters.
+/// Between two attempts at the table's lock while no holder is recorded. No benchmark covers it: none measures how a
+/// crowd enters.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
 /// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary

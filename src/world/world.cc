@@ -25,7 +25,7 @@ constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
 /// shorter time.
 constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
-/// Pause before such a child tries again; it doubles. No row shows it: it is for a child that was refused.
+/// Pause before such a child tries again; it doubles. No benchmark covers it: it is for a child that was refused.
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters does it.

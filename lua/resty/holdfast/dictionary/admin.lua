@@ -21,7 +21,7 @@ local leave_with, unpack_keys = core.leave_with, core.unpack_keys
 local BUCKETS, CONTENDED_KEY_MAX, CONTENDED_MAX = core.BUCKETS, core.CONTENDED_KEY_MAX, core.CONTENDED_MAX
 local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
 local CURSOR_MAX = 2 ^ 53
--- Keys per call of holdfast_scan_locks. No row of the benchmarks shows it, because none lists locks.
+-- Keys per call of holdfast_scan_locks. No benchmark covers it, because none lists locks.
 local LOCKS_AT_ONCE = 1000
 
 local contended_array, contended_type = ffi.typeof("holdfast_contended[?]"), ffi.typeof("holdfast_contended")

@@ -57,8 +57,8 @@ local INFINITY = math.huge
 -- The largest descriptor for select(2).
 local LARGEST_DESCRIPTOR = 1023
 local POLL_EVERY = parker.POLL_EVERY
--- How often accept() is called at least; how soon again after a wake-up. Rows of copas: 100 coroutines wait for one
--- lock, and nothing happens; From release to resume.
+-- How often accept() is called at least; how soon again after a wake-up. Benchmarks of copas: 100 coroutines wait for
+-- one lock, and nothing happens; From release to resume.
 local STEP = 0.1
 local SOON = 0.001
 -- A waiter that is not back this long after its time is never resumed.

@@ -20,7 +20,7 @@ local INFINITY = math.huge
 local NO_DESCRIPTOR = -1
 -- The largest descriptor for select(2). Also the number of dirty objects: LuaSocket wants one, but does not pass it on.
 local LARGEST_DESCRIPTOR = 1023
--- The step in which the whole loop sleeps without a descriptor: no row shows it, as all have one.
+-- The step in which the whole loop sleeps without a descriptor: no benchmark covers it, as all have one.
 local STEP = 0.001
 
 local Sleeper = {}

@@ -22,7 +22,7 @@ local _M = { name = "cqueues", now = none.now }
 local POLL_EVERY = parker.POLL_EVERY
 -- A leader that is not back this long after its time is never resumed again.
 local GRACE = 0.05
--- How often a job runner checks whether its controller ends. No row shows it: none has jobs.
+-- How often a job runner checks whether its controller ends. No benchmark covers it: none has jobs.
 local STEP = 0.1
 
 local INFINITY = math.huge

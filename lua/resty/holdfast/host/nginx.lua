@@ -74,11 +74,11 @@ end
 
 -- --- the wake timer ---
 
--- The longest wait that relies on the wake timer, in seconds. Row: nginx, of 100 coroutines wait for one lock, and
--- nothing happens.
+-- The longest wait that relies on the wake timer, in seconds. Benchmark: nginx, of 100 coroutines wait for one lock,
+-- and nothing happens.
 local LONGEST = 1
--- How long it stays without waiters, in seconds (row: nginx, held for longer), and how often it checks for that in a
--- worker that is about to exit (no row shows it).
+-- How long it stays without waiters, in seconds (benchmark: nginx, held for longer), and how often it checks for that
+-- in a worker that is about to exit (no benchmark covers it).
 local LINGER = 0.25
 local EXITING_STEP = 0.05
 -- How late it may hear that its time has come, and a waiter that its own has.
@@ -342,7 +342,7 @@ end
 
 -- --- phases that cannot yield ---
 
--- The sleeps of a wait double between these. A sleep cannot end at a wake-up. No row shows it: none waits there.
+-- The sleeps of a wait double between these. A sleep cannot end at a wake-up. No benchmark covers it: none waits there.
 local FIRST_SLEEP, LONGEST_SLEEP = 0.001, 0.05
 
 

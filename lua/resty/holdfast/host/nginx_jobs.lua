@@ -11,7 +11,7 @@ local max, min, pcall = math.max, math.min, pcall
 local next_job = background_jobs.next
 
 local INFINITY = math.huge
--- How often a worker that is about to exit drops jobs that are over. No row shows these two: none has jobs.
+-- How often a worker that is about to exit drops jobs that are over. No benchmark covers these two: none has jobs.
 local EXITING_STEP = 0.2
 -- A job may ask to run again at once, and sleeping for no time is a busy loop with a line in the log for each pass.
 local LEAST_SLEEP = 0.005

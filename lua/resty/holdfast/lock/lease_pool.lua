@@ -74,7 +74,7 @@ end
 local grant_type = ffi_metatype(
     "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
--- More spare grants than a program uses between two collections waste memory. Row: new + lock + unlock.
+-- More spare grants than a program uses between two collections waste memory. Benchmark: new + lock + unlock.
 local MOST_SPARE = 1024
 -- The count is a field: compiled code loads the other variables of this file again after an assignment to one.
 -- nil: the grants are in the array.

@@ -223,7 +223,7 @@ local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("c
 local timespec_type = ffi.typeof("struct holdfast_timespec[1]")
 
 local CLOCK_THREAD_CPUTIME_ID = 3
--- Between two checks of the time. No row shows it: none counts what is held.
+-- Between two checks of the time. No benchmark covers it: none counts what is held.
 local KEYS_AT_ONCE = 50
 
 

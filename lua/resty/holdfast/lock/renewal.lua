@@ -20,7 +20,7 @@ local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
--- Renewals per exptime; retries per exptime after a stopped process has prevented one. No row shows these three:
+-- Renewals per exptime; retries per exptime after a stopped process has prevented one. No benchmark covers these three:
 -- none renews.
 local RENEWALS = 3
 local RETRIES = 10

@@ -15,7 +15,7 @@ local error, next, pcall, type, xpcall = error, next, pcall, type, xpcall
 
 local _M = {}
 
--- How often open scopes are checked, in seconds. No row shows it: none has scopes.
+-- How often open scopes are checked, in seconds. No benchmark covers it: none has scopes.
 local CHECK_EVERY = 0.1
 
 local open = {}

@@ -20,14 +20,14 @@ local POLLIN = EVENTS.r
 
 local _M = {
     EVENTS = EVENTS,
-    -- How often a host polls for wake-ups that no descriptor reports, in seconds. No row shows it: all have one.
+    -- How often a host polls for wake-ups that no descriptor reports, in seconds. No benchmark covers it: all have one.
     POLL_EVERY = 0.005,
 }
 
 -- The longest single sleep.
 local LONGEST = 86400
 
--- In one call. Rows: 100 that wait for one value.
+-- In one call. Benchmarks: 100 that wait for one value.
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 

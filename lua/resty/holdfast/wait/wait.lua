@@ -28,7 +28,7 @@ local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
 
 -- A reason that no host can give.
 local FORKED = {}
--- Seconds until another attempt to enter. No row shows it: none forks.
+-- Seconds until another attempt to enter. No benchmark covers it: none forks.
 local BUSY_SLEEP = 0.05
 
 -- Of the present call: a step of a wait reads it all, and nothing else runs before the results are read.
