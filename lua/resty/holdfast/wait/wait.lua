@@ -4,14 +4,14 @@
 --
 -- A request describes what is requested and how. Each waiting coroutine has one. It is a struct, because a table takes
 -- three times the memory. Its fields:
---   key_id          number of the key in the memo; valid while the caller has its grant
---   holder          see tasks/task_ids.lua
+--   key_id             number of the key in the memo; valid while the caller has its grant
+--   holder             see tasks/task_ids.lua
 --   kind, want, total  only for permits; total is not 0 then
---   watches         only waits for the end of the grant with the number in `watched`; lease, exptime, holder and fair
---     are unused
---   tries           for a lock that the dictionary's gate has not admitted: waits until it is known whether another
---     machine holds it; the reason is then "held"
---   certain         for lock/acquire.lua
+--   watches            only waits for the end of the grant with the number in `watched`; lease, exptime, holder and fair
+--                      are not used
+--   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
+--                      machine holds it; the reason is then "held"
+--   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
