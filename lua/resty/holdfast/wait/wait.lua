@@ -7,8 +7,8 @@
 --   key_id             number of the key in the memo; valid while the caller has its grant
 --   holder             see tasks/task_ids.lua
 --   kind, want, total  only for permits; total is not 0 then
---   watches            only waits for the end of the grant with the number in `watched`; lease, exptime, holder and fair
---                      are not used
+--   watches            only waits for the end of the grant with the number in `watched`; lease, exptime, holder and
+--                      fair are not used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
 --                      machine holds it; the reason is then "held"
 --   certain            for lock/acquire.lua
