@@ -262,12 +262,12 @@ typedef struct holdfast_options {
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it: if several processes try at the same moment, one of them creates it. An
- * existing one must have the same size, mutex and cluster, and accept such large values (MISMATCH names both). Otherwise,
- * if it is HOLDFAST_KEPT and no process uses it, it is created again, empty. It keeps its mode, and the longest
- * `persist` that was asked for counts. If nobody asked for its size, it may be larger than the size that is asked for
- * now. Without a cluster in the options, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides; MISMATCH also if the
- * two differ. Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is
- * free).
+ * existing one must have the same size, mutex and cluster, and accept such large values (MISMATCH names both).
+ * Otherwise, if it is HOLDFAST_KEPT and no process uses it, it is created again, empty. It keeps its mode, and the
+ * longest `persist` that was asked for counts. If nobody asked for its size, it may be larger than the size that is
+ * asked for now. Without a cluster in the options, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides; MISMATCH
+ * also if the two differ. Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says
+ * how much is free).
  * A dictionary of 1.9 MB or more takes memory as it is used: a change for which /dev/shm has none returns NO_MEMORY,
  * unless older values can be removed. */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
