@@ -262,7 +262,7 @@ typedef struct holdfast_options {
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it: if several processes try at the same moment, one of them creates it. An
- * existing one must have the same size, mutex and cluster, and accept such large values (MISMATCH names both).
+ * existing one must have the same size, mutex and cluster, and accept values of `largest` bytes (MISMATCH names both).
  * Otherwise, if it is HOLDFAST_KEPT and no process uses it, it is created again, empty. It keeps its mode, and the
  * longest `persist` that was asked for counts. If nobody asked for its size, it may be larger than the size that is
  * asked for now. Without a cluster in the options, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides; MISMATCH

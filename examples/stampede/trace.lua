@@ -8,14 +8,14 @@ local USAGE = [[
 Usage: stampede.lua [TRACE] [--words N] [--backend-ms N] [--coroutines N] [--no-lock]
 
   TRACE           a text, which all coroutines read; default: the GPL-3 that Debian ships
-  --words N       so many of its words are read; default: 1000
+  --words N       how many of its words to read; default: 1000
   --backend-ms N  milliseconds that the backend takes for a word; default: 5
   --coroutines N  coroutines in each worker; default: 25
   --no-lock       only the run without the lock
 ]]
 
 
--- Every worker finds the same mistake; one of them says so and fails.
+-- All workers find the same mistake, so only one of them reports it and fails.
 function _M.quit(status, ...)
     if worker.id() ~= 0 then
         os.exit(0)
@@ -93,7 +93,7 @@ local function read_file(path)
 end
 
 
--- The first words of the text in their order, in lower case. Bytes above 127 are parts of letters in UTF-8.
+-- Returns the first words of the text in their order, in lower case. Bytes above 127 are parts of UTF-8 letters.
 function _M.read_words(options, default)
     local path = options.file
     local text, err = read_file(path or "/usr/share/common-licenses/GPL-3")
