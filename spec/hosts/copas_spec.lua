@@ -106,7 +106,7 @@ describe("a version of copas that is not supported", function ()
 
     it("is refused where one would wait, and named", function ()
         assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported, only 1.x and 4.0 or "
-                     .. "newer; upgrade copas, or call set_host\n", answer [[
+                     .. "newer; upgrade copas, or give set_host a host for it\n", answer [[
             coroutine.wrap(function ()
                 local held = new()
                 say(held:lock("key"))

@@ -24,7 +24,7 @@ local setmetatable, tostring, type = setmetatable, tostring, type
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
 local version = tostring(copas._VERSION or "a copas of unknown version")
-local refusal = version .. " is not supported, only 1.x and 4.0 or newer; upgrade copas, or call set_host"
+local refusal = version .. " is not supported, only 1.x and 4.0 or newer; upgrade copas, or give set_host a host for it"
 
 
 local function has_needed()
