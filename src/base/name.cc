@@ -40,7 +40,7 @@ int digit_of(char c) noexcept {
   return -1;
 }
 
-/// Whether a character beyond ASCII moves the cursor, changes the writing direction or is invisible.
+/// Returns whether a character beyond ASCII moves the cursor, changes the writing direction or is invisible.
 bool is_control(unsigned code) noexcept {
   return (code >= 0xD800 && code <= 0xDFFF) || (code >= 0x200B && code <= 0x200F) ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF ||

@@ -31,9 +31,9 @@ constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
-// The seconds left, in whole milliseconds. A value stored just now has exactly its exptime left; for a lease, round
-// down. Never 0, which would mean "never ends"; negative exactly if `stale`, even if the clock has passed the end since
-// the read.
+// Returns the seconds left, in whole milliseconds. A value stored just now has exactly its exptime left; for a lease,
+// round down. Never 0, which would mean "never ends"; negative exactly if `stale`, even if the clock has passed the end
+// since the read.
 double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
   const std::uint64_t now_ms = held ? platform::monotonic_ns() / 1'000'000 + 1 : value_ms();
   const auto left = static_cast<std::int64_t>(end_ms - now_ms);

@@ -57,7 +57,7 @@ Evict eviction_for(StoreOp op) noexcept {
   return op == StoreOp::safe_set || op == StoreOp::safe_add ? Evict::no : Evict::yes;
 }
 
-/// The granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
+/// Returns the granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
   // Limit for each of the two. Benchmarks: set, one string of 100 bytes; set, one string of 1 KB.
   constexpr std::uint64_t kFitsAnywhere = 512;

@@ -58,15 +58,15 @@ struct Gate {
   void (*forget)(const Segment& segment) noexcept;
 };
 
-/// The gate of cluster/; null if the library was built without it.
+/// Returns the gate of cluster/; null if the library was built without it.
 const Gate* cluster_gate() noexcept;
 
-/// The gate with that name; null for the empty name. unsupported: the library was built without it.
+/// Returns the gate with that name; null for the empty name. unsupported: the library was built without it.
 Expected<const Gate*> find_gate(const std::string& dictionary, const std::string& name);
 
 /// Writes the name and its seal. REQUIRES: it is empty, or check_cluster_name() accepts it.
 void name_gate(GateHeader& header, std::string_view name) noexcept;
-/// Whether the name is as it was written.
+/// Returns whether the name is as it was written.
 bool is_gate_name_sound(const GateHeader& header) noexcept;
 /// Empty: a plain dictionary.
 std::string_view gate_name(const GateHeader& header) noexcept;

@@ -89,14 +89,14 @@ class HolderList {
     /// permits.
     Cursor(const HolderList& holders, std::uint64_t sequence) noexcept;
 
-    /// Whether the cursor is on a block: false at the end, and at a block that makes no sense.
+    /// Returns whether the cursor is on a block: false at the end, and at a block that makes no sense.
     bool found() const noexcept { return block_ != 0; }
     // All that follows REQUIRES: found().
     void advance() noexcept;
     HolderFields& fields() const noexcept { return holder_of(view_); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
     std::uint64_t sequence() const noexcept { return fields().sequence.load(kRelaxed); }
-    /// Whether the block belongs to that grant.
+    /// Returns whether the block belongs to that grant.
     bool is_of(Token owner, std::uint64_t sequence) const noexcept {
       return fields().sequence.load(kRelaxed) == sequence && fields().owner.load(kRelaxed) == owner;
     }
@@ -128,7 +128,7 @@ class HolderList {
     std::uint64_t passed_ = ~std::uint64_t{0};
   };
 
-  /// The cursor at the holder of that grant, or at the end. REQUIRES: a chain of permits.
+  /// Returns the cursor at the holder of that grant, or at the end. REQUIRES: a chain of permits.
   Cursor find(Token owner, std::uint64_t sequence) const noexcept;
 
   /// Cuts off the whole chain by one store, and releases its blocks.
@@ -181,7 +181,7 @@ class HolderList {
   const std::uint32_t hash_;
 };
 
-/// Whether the block is a holder of an entry with this hash of its key.
+/// Returns whether the block is a holder of an entry with this hash of its key.
 inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
   return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
@@ -201,7 +201,7 @@ inline bool HolderList::inspect(std::uint32_t block, EntryView& view) const noex
          size - sizeof(HolderFields) <= kReasonMax && view.granules <= shard_.granules() - block;
 }
 
-/// The reason of a lock: a chain of at most one block.
+/// Returns the reason of a lock: a chain of at most one block.
 inline HolderList reason_of(const Shard& shard, Arena& arena, const EntryView& lock) noexcept {
   return {shard, arena, lock.lock().reason, lock.entry->hash.load(kRelaxed)};
 }

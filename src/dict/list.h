@@ -32,7 +32,7 @@ class List {
 
   /// Allocates a node with the value, in no list so far; 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
-  /// The value of a list with this one node.
+  /// Returns the value of a list with this one node.
   static ValueIn only(std::uint32_t node) noexcept {
     return {EntryType::list, node, ListEnds{node, node, 1}.word(), nullptr, sizeof(ListFields)};
   }

@@ -17,7 +17,7 @@
 
 namespace holdfast {
 
-/// Whether values of this type are one word, which may change while readers read it.
+/// Returns whether values of this type are one word, which may change while readers read it.
 constexpr bool is_word(EntryType type) noexcept { return type == EntryType::number || type == EntryType::boolean; }
 
 /// An entry that may be overwritten, and the link that leads to it.

@@ -71,10 +71,10 @@ class Reclaimer {
   bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
 
   // These three use hints only, and need no mutex.
-  /// Whether dead owners were looked for during the last second, in a shard of 1 MB.
+  /// Returns whether dead owners were looked for during the last second, in a shard of 1 MB.
   bool asked_lately() const noexcept;
   void note_asked(bool again) noexcept;
-  /// Whether a search failed during that time although it had seemed possible.
+  /// Returns whether a search failed during that time although it had seemed possible.
   bool failed_lately() const noexcept;
 
  private:

@@ -22,8 +22,8 @@ namespace holdfast {
 
 namespace {
 
-/// Whether it can be opened, or an open reports why not. A temporary dictionary of another world that no process uses
-/// does not count.
+/// Returns whether it can be opened, or an open reports why not. A temporary dictionary of another world that no
+/// process uses does not count.
 bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
@@ -93,7 +93,7 @@ static Status bad_declaration(const std::string& name) {
                              std::to_string(kSizeMin) + " bytes (12k)"};
 }
 
-// The declaration in $HOLDFAST_DICTS; not_found: none.
+// Returns the declaration in $HOLDFAST_DICTS; not_found: none.
 static Expected<Declaration> find_declared(const std::string& name) {
   const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
   return find_declaration(declarations != nullptr ? declarations : "", name);

@@ -48,10 +48,10 @@ void put_right(ContendedFields& record, std::string_view key, HeldKind kind) noe
   record.check.store(check, kRelaxed);
 }
 
-/// The order of keys. A refusal counts as a microsecond, and so does a wait of less than that.
+/// Returns the order of keys. A refusal counts as a microsecond, and so does a wait of less than that.
 std::uint64_t weight_of(const Contended& key) noexcept { return key.wait_ns / kNsPerUs + key.waits + key.refused; }
 
-// False if the record is not in use, or about to get another key.
+// Returns false if the record is not in use, or about to get another key.
 bool read_record(const ContendedFields& record, Contended& out) noexcept {
   if (record.hash.load(kRelaxed) == 0) return false;
   const KeptKey key(record);

@@ -22,7 +22,7 @@ class UsedBuckets {
     turn();
   }
 
-  /// Whether there is another one: it is `bucket`.
+  /// Returns whether there is another one: it is `bucket`.
   bool next(std::uint32_t& bucket) noexcept {
     if (at_ == batch().count) [[unlikely]] {
       if (batch().count == 0) return false;
@@ -32,7 +32,7 @@ class UsedBuckets {
     bucket = batch().buckets[at_++];
     return true;
   }
-  /// The first bucket that was not returned, or the end: all before it were returned, or were empty.
+  /// Returns the first bucket that was not returned, or the end: all before it were returned, or were empty.
   std::uint32_t position() const noexcept {
     if (at_ < batch().count) return batch().buckets[at_];
     return next_batch().count != 0 ? next_batch().buckets[0] : ahead_;

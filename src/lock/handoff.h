@@ -49,20 +49,20 @@ inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
 
-/// How long the waiter still takes to come, by the known delay of its loop. At least half of its whole delay, because
-/// it may be late.
+/// Returns how long the waiter still takes to come, by the known delay of its loop. At least half of its whole delay,
+/// because it may be late.
 inline std::uint64_t expected_ns(const Head& head) noexcept {
   const std::uint64_t delay = head.waiter.delay_ns;
   return std::max(delay > head.woken_ns ? delay - head.woken_ns : 0, delay / 2);
 }
 
-/// Whether this waiter leaves its turn for now to waiters that came later.
+/// Returns whether this waiter leaves its turn for now to waiters that came later.
 inline bool stands_aside(const Head& head) noexcept {
   return !is_prompt(head.waiter) && !head.waiter.present && head.first_ns <= kShare * expected_ns(head);
 }
 
-/// Whether a later request may overtake `first`. `overtakes`: the entry's count of how often the first of this queue
-/// was overtaken.
+/// Returns whether a later request may overtake `first`. `overtakes`: the entry's count of how often the first of this
+/// queue was overtaken.
 inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) noexcept {
   if (fair || first.waiter.fair) return false;
   if (!is_prompt(first.waiter)) return stands_aside(first);
@@ -136,7 +136,7 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 /// Chooses the first waiter, and grants the lock to it if it may no longer be overtaken. Also chooses the first that
 /// stands aside. Returns the waiters to wake, and whether there are watchers.
 Chosen offer(const LockEntry& lock, World& world) noexcept;
-/// Whether the contender may take the lock now. If not, grants it to the first waiter; then wake `chosen`.
+/// Returns whether the contender may take the lock now. If not, grants it to the first waiter; then wake `chosen`.
 bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
               Chosen& chosen) noexcept;
 /// Records one overtake of the first waiter, if there is one. If that is not allowed, returns false and records
@@ -147,14 +147,14 @@ void end_grant(const LockEntry& lock) noexcept;
 /// Grants the lock to the contender, and removes its waiter from the queue.
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept;
 
-/// Whether there are watchers of a grant that has ended.
+/// Returns whether there are watchers of a grant that has ended.
 inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
   if (!lock.has_watchers()) [[likely]]
     return false;
   return lock.watchers().is_first_of_another(lock.is_free() ? 0 : lock.sequence());
 }
 
-/// Whether the lock is reserved for this waiter: granted by a release, not claimed so far.
+/// Returns whether the lock is reserved for this waiter: granted by a release, not claimed so far.
 bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept;
 /// Turns the reserved grant into the contender's lease. REQUIRES: it is reserved for the contender's waiter.
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept;

@@ -22,7 +22,7 @@ constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 constinit thread_local bool is_inside{false};
 static_assert(std::is_trivially_destructible_v<decltype(is_inside)>);
 
-// Whether nothing is left to do. A process that has lost its identity can give nothing back any more.
+// Returns whether nothing is left to do. A process that has lost its identity can give nothing back any more.
 bool is_over(World& world, Code code) noexcept {
   return code == Code::ok || code == Code::not_owner || code == Code::removed || world.lost();
 }

@@ -26,13 +26,13 @@ Code make_free_lock(Transaction& change) noexcept;
 Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                   Lease& lease, BlockedBy& blocked_by) noexcept;
 
-/// The gate's fields of the watched lock; null in a plain dictionary, and on damage.
+/// Returns the gate's fields of the watched lock; null in a plain dictionary, and on damage.
 const GateFields* gate_fields_of(const Watch& watch) noexcept;
 
-/// The holder of the watched lock. Reads it without the mutex.
+/// Returns the holder of the watched lock. Reads it without the mutex.
 Blocker blocker_of_lock(const Watch& watch) noexcept;
 
-/// When the grant of the watched lock ends (ms); kExpiryNever for never. Soon, if unknown.
+/// Returns when the grant of the watched lock ends (ms); kExpiryNever for never. Soon, if unknown.
 std::uint64_t end_of_lock(const Watch& watch) noexcept;
 
 }  // namespace holdfast

@@ -26,8 +26,8 @@ constexpr std::uint32_t kSomeHolders = 4;
 
 // --- what a waiter peeks at ---
 
-// Whether one of the first holder records no longer counts: an attempt would then find more permits than there seem to
-// be.
+// Returns whether one of the first holder records no longer counts: an attempt would then find more permits than there
+// seem to be.
 bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& liveness) noexcept {
   const std::uint32_t flush = watch.segment->flush_epoch();
   std::uint32_t block = fields.holders.load(kAcquire);
@@ -171,7 +171,7 @@ class PermitsAttempt {
     return Code::locked;
   }
 
-  // Whether the permits are available now; if not, queues the waiter.
+  // Checks whether the permits are available now; if not, queues the waiter.
   Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
     const std::uint32_t want = contender_.request.want;
@@ -221,7 +221,7 @@ class PermitsAttempt {
     return first;
   }
 
-  // Whether the waiters before this request let it go first. REQUIRES: there are enough permits.
+  // Returns whether the waiters before this request let it go first. REQUIRES: there are enough permits.
   bool may_go(const PermitsEntry& permits, const Head& first) noexcept {
     if (!permits.has_waiters()) return true;
     const Waiter* const self = contender_.waiter;

@@ -20,9 +20,9 @@
 
 namespace holdfast {
 
-/// Whether the watched grant has ended. `grant`: pass 0 to begin with; locked sets it to the fencing number of the
-/// grant to wait for. For permits this is the number of the youngest holder record; all records up to it have to end.
-/// ok (it has ended), locked (also by an ordinary value), timeout, busy, removed, system.
+/// Checks whether the watched grant has ended. `grant`: pass 0 to begin with; locked sets it to the fencing number of
+/// the grant to wait for. For permits this is the number of the youngest holder record; all records up to it have to
+/// end. ok (it has ended), locked (also by an ordinary value), timeout, busy, removed, system.
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;
 /// One step of a wait; codes as for watch_try(). locked, deadlock: as in acquire_wait(), but for permits and for a
 /// value the watcher has no position in a queue, and polls.

@@ -34,7 +34,7 @@ ProcessSlot* own_slot(World& world) noexcept {
   return token == kNobody ? nullptr : world.slot(token);
 }
 
-/// False if every entry is taken.
+/// Returns false if every entry is taken.
 bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
   for (std::uint32_t i = 0; i < kMailboxEntries; ++i) {
     // Start at the entry of the number itself: a waiter that is posted twice is found at once and uses one entry.

@@ -61,7 +61,7 @@ std::atomic<std::uint64_t> robberies{0};
 
 constexpr std::uint64_t without_waiters(std::uint64_t word) noexcept { return word & ~kShmtxWaiters; }
 constexpr std::uint32_t owner_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word & kOwnerMask); }
-/// The half of the word that is a futex. Only the kernel reads this half alone.
+/// Returns the half of the word that is a futex. Only the kernel reads this half alone.
 std::atomic<std::uint32_t>& futex_of(std::atomic<std::uint64_t>& word) noexcept {
   return reinterpret_cast<std::atomic<std::uint32_t>&>(word);
 }

@@ -81,7 +81,7 @@ class TrackedWait {
   /// Searches again. True if the deadlock of the last look() still exists.
   bool settle(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
 
-  /// The keys of the last deadlock.
+  /// Returns the keys of the last deadlock.
   const std::vector<std::string>& keys() const noexcept { return keys_; }
 
  private:

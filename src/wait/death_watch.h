@@ -40,7 +40,7 @@ class DeathWatch {
 
   /// Starts the thread, unless it runs or was refused a short time ago.
   void begin(World& world, Token self, Round round, std::uint64_t now_ns) noexcept;
-  /// Whether this process gets notices.
+  /// Returns whether this process gets notices.
   bool is_on() const noexcept { return on_; }
   void note_started() noexcept { on_ = true; }
   void note_refused(std::uint64_t now_ns) noexcept;

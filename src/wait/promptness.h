@@ -43,7 +43,7 @@ class Promptness {
   /// Notes that the loop slept, and was woken for a waiter.
   void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
 
-  /// Whether the thread may poll for a release now. It pauses kRest times as long as a poll took.
+  /// Returns whether the thread may poll for a release now. It pauses kRest times as long as a poll took.
   bool may_look(std::uint64_t now_ns) const noexcept { return now_ns >= rested_ns_.load(kRelaxed); }
   void note_look(std::uint64_t now_ns, std::uint64_t took_ns) noexcept {
     rested_ns_.store(now_ns + kRest * took_ns, kRelaxed);

@@ -35,7 +35,7 @@ class Sleepers {
   /// If threads sleep and none listens: wakes one to listen.
   void elect_listener() noexcept;
 
-  /// Whether no thread sleeps but the listener.
+  /// Returns whether no thread sleeps but the listener.
   bool alone() const noexcept { return first_ == nullptr; }
   bool is_listener(const SleepSlot& slot) const noexcept { return listener_ == &slot; }
   /// In a forked child, where no thread sleeps: empties the list. REQUIRES: no slot that was in the list has been

@@ -38,8 +38,8 @@ class RuntimeDirectory;
 /// Behind the end of every file. Shard n's mutex of strategy `file` locks byte n.
 inline constexpr std::uint64_t kUseLock = (std::uint64_t{1} << 39) + 1;
 
-/// The name of the dictionary with that file; empty if it is some other file, as others may have put theirs here with
-/// the same suffix.
+/// Returns the name of the dictionary with that file; empty if it is some other file, as others may have put theirs
+/// here with the same suffix.
 std::optional<std::string> dictionary_of_file(std::string_view file);
 
 /// A dictionary's file that this process uses, once it has mapped it.

@@ -28,7 +28,7 @@ class RuntimeDirectory;
 /// Names use the bytes from here to the last that can be locked: 36 bits of hash, 26 of the inode.
 inline constexpr std::uint64_t kNameLocks = std::uint64_t{1} << 62;
 inline constexpr int kNameInodeBits = 26;
-/// The byte for that file under that name.
+/// Returns the byte for that file under that name.
 inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
   const std::uint64_t hash = hash_key(name.data(), name.size(), 0) >> (kNameInodeBits + 2);
   return kNameLocks + (hash << kNameInodeBits | inode % (std::uint64_t{1} << kNameInodeBits));
@@ -49,7 +49,7 @@ Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, con
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 
-/// The refusal that hold_new_name(), use_dictionary_file() and keep_dictionary_file() return.
+/// Returns the refusal that hold_new_name(), use_dictionary_file() and keep_dictionary_file() return.
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name);
 
 /// Records removed files, which are dictionaries of an anchored directory. Otherwise does nothing.

@@ -31,11 +31,11 @@ constexpr std::uint32_t kTableMode = 0600;
 /// crowd enters.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
-/// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary
-/// may still contain, name no process here.
+/// Returns where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a
+/// dictionary may still contain, name no process here.
 std::uint64_t first_generation(const WorldId& id) noexcept { return (id.low & kGenerationMask >> 1) + 1; }
 
-/// The value that two of three words have, else kNeverUsed.
+/// Returns the value that two of three words have, else kNeverUsed.
 std::uint64_t majority(const std::array<std::uint64_t, 3>& words) noexcept {
   if (words[0] == words[1] || words[0] == words[2]) return words[0];
   return words[1] == words[2] ? words[1] : kNeverUsed;
@@ -77,7 +77,7 @@ void store_text(const std::array<char, Words * 8>& text,
   }
 }
 
-/// The name from name_program(), else the kernel's name of the program (not of the calling thread, if /proc is
+/// Returns the name from name_program(), else the kernel's name of the program (not of the calling thread, if /proc is
 /// available).
 ProgramName program_name() noexcept {
   if (naming.load(std::memory_order_acquire) == Naming::done) return given_name;
@@ -185,7 +185,7 @@ Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
                               std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
 }
 
-/// Whether an opened table still means something. If not, and it is not in use, retires it.
+/// Checks whether an opened table still means something. If not, and it is not in use, retires it.
 Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
   const bool is_sound = is_genuine(file) && has_our_clock(file);
   usable = is_sound && is_same_boot(file.header().boot, this_boot().id);
@@ -355,7 +355,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
 
 namespace {
 
-/// The next generation that says whether the process keeps its life across exec.
+/// Returns the next generation that says whether the process keeps its life across exec.
 std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
   const std::uint64_t next = (before + 1) & kGenerationMask;
   const std::uint64_t fitting = is_of_hold(next) == keeps ? next : (next + 1) & kGenerationMask;

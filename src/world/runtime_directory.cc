@@ -72,7 +72,7 @@ Status judge_file_system(const std::string& path, int fd) {
                              "); choose one under /dev/shm"};
 }
 
-// A path that no other user can have taken, if this user has one.
+// Returns a path that no other user can have taken, if this user has one.
 std::string place_to_suggest() {
   constexpr const char* kAny = "/dev/shm/ANOTHER_NAME";
   const char* const folder = ::secure_getenv("XDG_RUNTIME_DIR");
@@ -104,7 +104,7 @@ std::string look_as(uid_t user) {
          name_another_one();
 }
 
-/// Whether it is meant for a group: then nobody must remove it or change its mode.
+/// Returns whether it is meant for a group: then nobody must remove it or change its mode.
 constexpr bool is_of_group(mode_t mode) noexcept { return (mode & 07) == 0 && (mode & 070) != 0; }
 constexpr const char* kShareIt = "to share it with its group, set HOLDFAST_SHARE=group in all programs; otherwise ";
 
@@ -187,7 +187,8 @@ Status create_directory(const std::string& path) {
   return errno == EEXIST ? Status{} : explain_creation_failure(path, errno);
 }
 
-// Whether the directory contains only a world, so that we may advise on its mode. HOLDFAST_DIR may name any directory.
+// Returns whether the directory contains only a world, so that we may advise on its mode. HOLDFAST_DIR may name any
+// directory.
 bool has_only_a_world(const std::string& path) {
   const auto is_of_a_world = [](std::string_view name) {
     return name == "processes" || name.ends_with(kDictionarySuffix) || name.starts_with(kNameFilePrefix) ||
@@ -335,7 +336,7 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
 
 namespace {
 
-/// Whether the path certainly leads to another file, or to none.
+/// Returns whether the path certainly leads to another file, or to none.
 bool is_elsewhere(const std::string& path, const platform::FileId& id) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT || errno == ENOTDIR;

@@ -72,7 +72,7 @@ Status read_header_page(const std::string& path, int fd, HeaderPage& page) {
   return {};
 }
 
-// Whether a dictionary that no process uses may be replaced.
+// Returns whether a dictionary that no process uses may be replaced.
 bool gives_way(const FileHeader& header) noexcept { return header.persist == kTemporary || header.persist == kKept; }
 
 Status judge_header(const std::string& path, const FileHeader& header, FileKind kind, const struct stat& info) {
@@ -149,7 +149,7 @@ Status cannot_remove(const RuntimeDirectory& directory, const std::string& name,
           "cannot remove " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
-// Whether the kernel will let us remove the name of that file. Returns 0 or an errno value.
+// Checks whether the kernel will let us remove the name of that file. Returns 0 or an errno value.
 int check_unlink(int directory_fd, const struct stat& file) noexcept {
   if (::faccessat(directory_fd, ".", W_OK | X_OK, AT_EACCESS) != 0) return errno;
   struct stat directory;
