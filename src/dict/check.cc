@@ -42,7 +42,7 @@ class ShardCheck {
       if (look != 0) platform::sleep_until(platform::monotonic_ns() + kPauseNs);
       const std::uint64_t before = mutex();
       if (owner_of(before) != owner_of(holder)) holder = 0;
-      // A dead or idle owner changes nothing any more, but may have left a change half done: that is no damage.
+      // A dead or idle owner no longer changes anything, but may have left a change half done: that is no damage.
       if (before != 0) continue;
       shard_.catch_up();
       const HeaderCopy header = copy_header();

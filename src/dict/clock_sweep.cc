@@ -130,7 +130,7 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
   if (!pinned && gained == 0) smallest_kept = std::min(smallest_kept, block.granules);
 }
 
-// Others change the shard during this walk, so it may meet blocks that are none. Such a walk is repeated: it ended
+// Others change the shard during this walk, so it may meet what is not a block. Such a walk is repeated: it ended
 // inside the arena, or behind its end. A misled walk that still reaches the end is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
@@ -196,7 +196,7 @@ void ClockSweep::visit(Block block) noexcept {
   // and a moved block may take a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
   if (block.is_lock()) {
-    // Decide with a state that cannot change any more.
+    // Decide with a state that can no longer change.
     block.was_unowned = !take_over(block.view.lock()).is_mutex_owned();
     block.kind = kind_of(block.at, block.view);
   }

@@ -40,7 +40,7 @@ class ClockSweep {
   /// Checks whether a free block of `count` granules could be made. Only reads, and needs no mutex.
   Prospect foresee(std::uint32_t count) noexcept;
 
-  /// Returns whether a search that failed had seemed possible.
+  /// Returns whether a search that failed seemed possible.
   bool seemed_possible() const noexcept { return possible_; }
   /// Returns whether a live entry other than the own one was removed.
   bool evicted() const noexcept { return evicted_; }

@@ -191,8 +191,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return again;
 }
 
-// The remainder by kReadCounts - 1 of a 16-bit number, which every slot is: half the steps of a 32-bit one. The row
-// "get, one number" judges it.
+// The remainder by kReadCounts - 1 of a 16-bit number, which every slot is: half the steps of a 32-bit one. The
+// benchmark "get, one number" judges it.
 constexpr std::uint32_t place_of_reads(std::uint64_t slot) noexcept {
   constexpr std::uint64_t kPlaces = kReadCounts - 1;
   constexpr int kShift = 22;

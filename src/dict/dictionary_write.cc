@@ -73,7 +73,7 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 }  // namespace
 
 // Like transact() with the operation that `make()` returns. But first, with the mutex held, it tries
-// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else is to be done. The rest is in a
+// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else has to be done. The rest is in a
 // separate function, and works on copies made for it, so that the short path needs few registers. They are passed by
 // reference: a second copy would wait for the narrower stores of the first one.
 template <class Shortcut, class Make>

@@ -13,7 +13,7 @@
 // is searched, so an overwritten one costs time, or is detected. An overwritten number misleads a search only where it
 // is out of order.
 //
-// Nothing here trusts what it loads: a block that makes no sense ends a walk and has the shard repaired.
+// Nothing here trusts what it loads: an inconsistent block ends a walk and has the shard repaired.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -89,7 +89,7 @@ class HolderList {
     /// permits.
     Cursor(const HolderList& holders, std::uint64_t sequence) noexcept;
 
-    /// Returns whether the cursor is on a block: false at the end, and at a block that makes no sense.
+    /// Returns whether the cursor is on a block: false at the end, and at an inconsistent block.
     bool found() const noexcept { return block_ != 0; }
     // All that follows REQUIRES: found().
     void advance() noexcept;
@@ -138,9 +138,9 @@ class HolderList {
   /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// For repair of permits: keeps the longest beginning of the chain in which all blocks make sense. A number that is
-  /// out of order was overwritten: it becomes 0. `occupy(block, granules) -> bool` marks memory as occupied; it returns
-  /// false if something else occupies it.
+  /// For repair of permits: keeps the longest beginning of the chain in which all blocks are consistent. A number that
+  /// is out of order was overwritten: it becomes 0. `occupy(block, granules) -> bool` marks memory as occupied; it
+  /// returns false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;
     std::uint32_t number = 0;  // of the holders

@@ -88,7 +88,7 @@ struct ShardHeader {
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had not claimed them
   Word32 no_room;           // smallest size that no search has found, even with eviction; 0: unknown. Derived
-  Word32 failed;            // hint: when a search failed that had seemed possible (µs, lower half); 0: not lately
+  Word32 failed;            // hint: when a search failed that seemed possible (µs, lower half); 0: not lately
 
   // Guarded by the mutex. All derived: repair rebuilds or resets them. Exceptions: `repairs`, `evictions` and
   // `expirations` count events and continue over a repair, and `reclaim_flush` is a hint, which repair leaves alone.

@@ -48,9 +48,9 @@ class List {
   /// Releases all nodes. REQUIRES: the list's entry is cut from its chain.
   void release_nodes() noexcept;
 
-  /// For repair: keeps the longest beginning of the list in which all nodes make sense, and rebuilds the derived parts.
-  /// `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else occupies
-  /// it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
+  /// For repair: keeps the longest beginning of the list in which all nodes are consistent, and rebuilds the derived
+  /// parts. `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else
+  /// occupies it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
   template <class Occupy>
   std::uint32_t repair(Occupy&& occupy) noexcept;
 

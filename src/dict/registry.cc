@@ -55,7 +55,7 @@ Registry& Registry::get() {
 }
 
 // Create it when the library is loaded. Otherwise a child forked while another thread creates it would wait for that
-// thread for ever.
+// thread forever.
 [[maybe_unused]] const bool kRegistryMade = (Registry::get(), true);
 
 Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {

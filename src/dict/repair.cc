@@ -146,7 +146,7 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
   }
 }
 
-/// Walks all chains, cuts what makes no sense, and marks the rest as occupied.
+/// Walks all chains, cuts what is inconsistent, and marks the rest as occupied.
 Census walk_all(const Shard& shard, Occupied& occupied) noexcept {
   occupied.clear();
   Census census;

@@ -32,7 +32,7 @@ std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string&
          describe_gate(gate);
 }
 
-// No process can open it any more, and it may have to be kept.
+// No process can open it now, and it may have to be kept.
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
   return {Code::corrupt, "dictionary " + quoted + ": " + what +
@@ -117,7 +117,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   return segment;
 }
 
-// Adopts a persistent dictionary of a world that has no process any more. Its tokens are unknown in this world, so its
+// Adopts a persistent dictionary of a world that no longer has a process. Its tokens are unknown in this world, so its
 // locks and permits become free like those of dead processes. What cannot wait for that is reset here: mutexes, queues
 // and the range of fencing numbers. If this process is killed, the next one starts again.
 Status Segment::adopt(const OpenedFile& file) {
@@ -187,7 +187,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
       if (same.ok()) return existing;
       if (World::observes() || !(*existing)->gives_way()) return same;
       const platform::FileId judged = (*existing)->mapping_.file();
-      existing->reset();  // this process does not use it any more
+      existing->reset();  // this process no longer uses it
       const Status retired = retire_unused_file(world.directory(), file_name(name), judged);
       if (retired.code == Code::exists) return same;
       if (!retired.ok()) return retired;
@@ -214,7 +214,7 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
 }
 
 // If several processes open a dictionary, the longest requested life counts. Relaxed: the word is judged when no
-// process uses the file any more, from the file.
+// process uses the file any longer, from the file.
 void Segment::raise_life(std::uint32_t persist) noexcept {
   const auto rank = [](std::uint32_t life) { return life == kTemporary ? 0 : life == kKept ? 1 : 2; };
   if (persist == kKept && gate() != nullptr) return;

@@ -79,7 +79,7 @@ bool Shard::inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& v
   return inspect(block, view) && view.type == EntryType::holder && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// The shortcuts skip holders with larger numbers. Anything that makes no sense ends a shortcut: they are derived.
+// The shortcuts skip holders with larger numbers. Anything inconsistent ends a shortcut: they are derived.
 std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequence) const noexcept {
   const std::uint32_t hash = permits.entry->hash.load(kRelaxed);
   Entry* passed = nullptr;
@@ -134,7 +134,7 @@ Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::
   return Read::missing;
 }
 
-// Reports anything that makes no sense as damaged; the epoch then says whether it is damage or a torn read.
+// Reports anything inconsistent as damaged; the epoch then says whether it is damage or a torn read.
 Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept {
   const Walk walk = walk_to_key(key, kAcquire, position);
   if (walk != Walk::stopped) return walk == Walk::end ? Read::missing : Read::damaged;

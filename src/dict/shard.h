@@ -148,8 +148,8 @@ class Shard {
   /// Returns whether this process may touch the shard.
   bool is_open() const noexcept { return granules() != 0; }
   enum class Unopened { open, leave };
-  /// Opens the shard to this process. not_found: no process has opened it, and it is to be left so; no_memory.
-  /// REQUIRES: no shmtx is held, as always when memory is reserved, unless something was overwritten.
+  /// Opens the shard to this process. not_found: no process has opened it, and it has to stay so; no_memory. REQUIRES:
+  /// no shmtx is held, as always when memory is reserved, unless something was overwritten.
   Code open(Unopened unopened) noexcept;
   /// Opens the shard to this process if any process has opened it. Otherwise it is all zero.
   bool open_if_used() noexcept { return is_open() || open(Unopened::leave) == Code::ok; }
@@ -246,7 +246,7 @@ class Shard {
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
 
   /// `torn`: memory was released in the meantime, so a writer is active; try again. `damaged`: nothing was released,
-  /// and what was read makes no sense; the shard must be repaired.
+  /// and what was read is inconsistent; the shard must be repaired.
   enum class Read { found, missing, no_room, torn, damaged };
   /// Copies the value under the key, live or not, as it was at one moment during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;

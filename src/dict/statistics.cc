@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kNsPerUs = 1000;
 
 void add(Word64& word, std::uint64_t count) noexcept { word.fetch_add(count, kRelaxed); }
-/// The same without an atomic operation: of several at once, only one may count.
+/// The same without an atomic operation: if several run at once, only one may count.
 void add_roughly(Word64& word, std::uint64_t count) noexcept { word.store(word.load(kRelaxed) + count, kRelaxed); }
 
 // --- the text of a record ---

@@ -70,7 +70,7 @@ class Statistics {
   static Since since_wait(std::uint64_t now_ns) noexcept { return {Since::of(now_ns).bits | Since::kOnce}; }
   /// REQUIRES, from here on: the thread holds no shmtx.
 
-  /// Counts a hold that ends now, if the hold is to be counted.
+  /// Counts a hold that ends now, if the hold has to be counted.
   void count_hold(HeldKind kind, Since since) noexcept {
     if (since.counts()) [[unlikely]]
       count_end(kind, since);

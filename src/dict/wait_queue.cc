@@ -35,8 +35,8 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
   return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
-// Returns when to drop a waiter that does not check any more: a stopped one keeps its position no longer than it would
-// have waited.
+// Returns when to drop a waiter that no longer checks: a stopped one keeps its position no longer than it would have
+// waited.
 std::uint64_t deadline_of(const Waiter& waiter) noexcept {
   const std::uint64_t timeout = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
   const std::uint64_t end = platform::coarse_monotonic_ns() / kNsPerMs + timeout;

@@ -94,7 +94,7 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
 };
 
 /// Visits all entries of the shard's chains. Takes no mutex and checks no epoch, so while others change the shard it
-/// sees words of different moments, may miss entries and may visit blocks that are no entries any more. It always ends:
+/// sees words of different moments, may miss entries and may visit blocks that are no longer entries. It always ends:
 /// it walks no more granules than the arena has, because no block is met twice, except on damage or during a change.
 template <EntryVisit Visit>
 void walk_entries(const Shard& shard, Visit&& visit) noexcept {

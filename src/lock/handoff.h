@@ -2,7 +2,7 @@
 // wake the chosen waiters after releasing it.
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
-// first of them, once, and leaves the lock to the fastest: a wake-up takes longer than many a critical section, and
+// first of them, once, and leaves the lock to the fastest: a wake-up takes longer than many critical sections, and
 // otherwise each section would cost one. But later requests overtake the first of the queue at most kOvertakesMax
 // times, and not at all once it has been the first for kOvertakeNs. Then the lock is granted to it, and it must claim
 // it within claim_ns(). So a waiter that finds k others waiting gets its turn after these k and at most kOvertakesMax *
@@ -89,7 +89,7 @@ inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
 
-/// Wakes the chosen waiters, and the watchers if any are to be woken.
+/// Wakes the chosen waiters, and the watchers if any have to be woken.
 inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& chosen) noexcept {
   wake(dictionary.world(), chosen);
   if (chosen.watchers) [[unlikely]]

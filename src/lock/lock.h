@@ -1,9 +1,9 @@
 // Locks by name, as entries of a dictionary: one attempt to take a lock, and what its waiters watch.
 //
-// A lock entry, once made, stays until its memory is needed: taking the lock is one store of its owner, releasing it
+// A lock entry, once created, stays until its memory is needed: taking the lock is one store of its owner, releasing it
 // another. Owner and fencing number together prove a lease, so a lease that expired or was taken over can neither
-// release nor renew what another process holds now. A dead process has lost its locks: the kernel is asked, outside the
-// mutex, and the taker replaces exactly the owner that was found dead.
+// release nor renew what another process holds now. A dead process has lost its locks: the taker asks the kernel,
+// outside the mutex, and replaces exactly the owner that was found dead.
 //
 // Waiters queue in order of arrival; lock/handoff.h says which of them gets a lock that becomes free.
 #pragma once

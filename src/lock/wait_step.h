@@ -37,7 +37,7 @@ struct BlockedBy {
 };
 
 /// Keeps the memory that the watch of that waiter uses. The reference is not on this stack: a child that another thread
-/// forks would keep it for ever. REQUIRES: the EpochGuard in which the watch was made.
+/// forks would keep it forever. REQUIRES: the EpochGuard in which the watch was made.
 inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
   const Segment* const segment = blocked_by.watch.segment;
   if (segment == nullptr || blocked_by.kept == segment) return;

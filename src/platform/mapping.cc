@@ -14,7 +14,7 @@
 namespace holdfast::platform {
 
 std::size_t page_bytes() noexcept {
-  // Not a function-local static: a child that is forked while another thread initialises it would wait for ever.
+  // Not a function-local static: a child that is forked while another thread initialises it would wait forever.
   static constinit std::atomic<std::size_t> known{0};
   std::size_t bytes = known.load(std::memory_order_relaxed);
   if (bytes == 0) {

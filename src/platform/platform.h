@@ -223,7 +223,7 @@ class Mapping {
   std::size_t size() const noexcept { return size_; }
   /// Returns the file that is mapped; all zero for anonymous memory.
   const FileId& file() const noexcept { return file_; }
-  /// Gives up ownership: the mapping stays for ever, or until the caller wraps the address again.
+  /// Gives up ownership: the mapping stays forever, or until the caller wraps the address again.
   std::byte* release() noexcept;
   void reset() noexcept;
 

@@ -32,7 +32,7 @@ constinit Records first_records{};
 constinit std::atomic<std::uint32_t> records_given{0};
 /// Where the next search for a record of an ended thread starts.
 constinit std::atomic<std::uint32_t> scan_hand{0};
-/// Counts the threads that got no memory for a record. They count as inside for ever.
+/// Counts the threads that got no memory for a record. They count as inside forever.
 constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
 

@@ -39,7 +39,7 @@ struct SpinPolicy;  // sync/spin.h
 
 enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 
-/// The part of a shmtx that lies in shared memory. All zero: free.
+/// The part of a shmtx that is in shared memory. All zero: free.
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> waits;  // attempts that found it held; for people

@@ -1,6 +1,6 @@
 // Spinning: how long to spin for something that is about to become free, and how often to poll it.
 //
-// All spins of the library share this policy, and all of its constants are here, each with the rows of
+// All spins of the library share this policy, and all of its constants are here, each with the benchmarks of
 // docs/benchmarks.md that judge it. A poll takes the cache line from the processor that works in it. So a spin polls
 // rarely, then more rarely, and ends when a sleep would have been cheaper.
 #pragma once
@@ -29,7 +29,7 @@ inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
 /// `longest` bound a SpinInterval. Benchmarks: contended_lock; Short critical sections.
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
 /// The same for a waiter whose host has other tasks: two polls, for sections about as short as a system call. No
-/// benchmark has such sections beside tasks. Rows of `budget`, after which any waiter assumes a long section:
+/// benchmark has such sections beside tasks. Benchmarks of `budget`, after which any waiter assumes a long section:
 /// contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 

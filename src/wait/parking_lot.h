@@ -71,7 +71,7 @@ class Parker {
   /// Begins a wait, or continues it; forgets an earlier wake-up. Returns the waiter as queues know it, with arrival 0
   /// if the parker has no waiter of that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
-  /// Keeps the watch's segment until the waiter's next watch, or the end of its wait. From here on checks use the
+  /// Keeps the watch's segment until the waiter's next watch, or the end of its wait. From then on checks use the
   /// watch. REQUIRES: the EpochGuard in which the watch was made.
   void keep(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Says what the waiter waits for, and its position in the queue (0: it has to poll). Returns how many waiters of
@@ -121,9 +121,9 @@ class Parker {
 
   /// Makes the descriptor if there is none or it was lost.
   Status describe();
-  /// Tells the loop that sleep() has something to return.
+  /// Notifies the loop that sleep() has something to return.
   void signal() noexcept;
-  /// After sleep() has returned some: tells the loop if there is more, else clears the signal.
+  /// After sleep() has returned some: notifies the loop if there is more, else clears the signal.
   void signal_rest() noexcept;
 
   ParkingLot& lot_;

@@ -4,7 +4,7 @@
 // under an old name continues above all numbers of the old one.
 //
 // The number of the last range is kept twice, each time with a check in its lower bits: an overwritten word is noticed,
-// and the other one tells where to continue.
+// and the other one says where to continue.
 #pragma once
 
 #include <array>

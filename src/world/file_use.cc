@@ -40,8 +40,8 @@ bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-// The boot id does not matter: no file in memory survives a boot, and containers have ids of their own. Times of
-// another time namespace would mean something else.
+// The boot id does not matter: no file in memory survives a boot, and containers have their own ids. Times of another
+// time namespace would mean something else.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }

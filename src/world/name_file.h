@@ -2,7 +2,7 @@
 //
 // The kernel keeps the record locks of a file in one list and walks it for each query. A thousand processes with a
 // hundred dictionaries each hold a hundred thousand of these locks: on `processes`, each query whether a process lives
-// would pass them all. So they have files of their own, chosen by the hash of the name.
+// would pass them all. So they have separate files, chosen by the hash of the name.
 //
 // A file is made when a name first needs it, and stays as long as the process table. If a file was deleted by hand,
 // nobody sees the locks on it. So the table keeps the inodes of the files that were made, each with a check. A file

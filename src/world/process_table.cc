@@ -221,7 +221,7 @@ Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, c
 }
 
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
-  // Retry: another process may create or retire the file between two steps. But not for ever.
+  // Retry: another process may create or retire the file between two steps. But not forever.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto file = open_world_file(directory, kTableName, FileKind::processes);

@@ -3,7 +3,7 @@
 // A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. Of the slot's content only the
 // generation decides about life or death, and only together with the kernel's answer.
 //
-// Record locks on this file (the bytes lie far behind its end):
+// Record locks on this file (the bytes are far behind its end):
 //   kTableLock           entering, leaving, and the decision whether this world has died; held for microseconds
 //   kPresenceLock        shared: the world lives. Fork inherits it, unlike a slot: a child without an identity is in
 //                        the world too (a server that forks into the background must not lose what it stored)
@@ -11,11 +11,11 @@
 //   kKeeperLocks + pid   a process keeps the world until the process with that number ends (World::keep_for)
 //
 // A process that has become another program by exec, and still holds locks, has no lock here except those of its
-// keeper: a file of its own shows its life (world/kept_file.h). Its generation is odd. Others are even, and no such
-// file is looked for.
+// keeper: a separate file shows its life (world/kept_file.h). Its generation is odd. Others are even, and no such file
+// is looked for.
 //
 // If none of them is held, the boot id and the time namespace in the header tell whether the file still means
-// something. A table in use is joined whatever its boot id, because containers have boot ids of their own. A copy of a
+// something. A table in use is joined whatever its boot id, because containers have their own boot ids. A copy of a
 // table is refused: its header names another inode.
 //
 // Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order of
@@ -88,8 +88,8 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> mail_state;
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
   // For sync/shmtx.h. Critical sections of this process: how many its threads are in now (lower half), and how many
-  // they have begun (upper half). A cache line of its own: the owner writes it all the time, others read it only to
-  // wait for the owner.
+  // they have begun (upper half). A separate cache line: the owner writes it all the time, others read it only to wait
+  // for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
   // For wait/parking_lot.h. When this process last checked what its waiters wait for (CLOCK_MONOTONIC, ms).
   alignas(64) std::atomic<std::uint64_t> looked_ms;

@@ -274,7 +274,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   directory.user_ = ::geteuid();
   if (::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
     if (missing == Missing::refuse) return Status{Code::not_found, "there is no runtime directory " + directory.path_};
-    // No group was named, and this user's own group would exclude the users it is to be shared with.
+    // No group was named, and this user's own group would exclude the users who share it.
     if (sharing == Sharing::group) return explain_missing_shared_directory(directory.path_);
     if (Status made = create_directory(directory.path_); !made.ok()) return made;
   }

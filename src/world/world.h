@@ -56,7 +56,7 @@ class World {
   static Status refuse_observer();
 
   /// Enters and returns descriptors that keep this process's slot and presence as long as either is open anywhere: even
-  /// after exec, when no code acts for the slot any more. exists: the process already has a slot.
+  /// after exec, when no code acts for the slot any longer. exists: the process already has a slot.
   static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process ends, even while no other process is in it. Does so by a separate

@@ -101,7 +101,7 @@ class DirectoryLock {
   int fd_;
 };
 
-/// Returns how users notice that a mapping of such a file was lost. For a dictionary, all of them are told; for the
+/// Returns how users notice that a mapping of such a file was lost. For a dictionary, all of them are notified; for the
 /// table, only this process, because newcomers would make another table beside its other users.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
