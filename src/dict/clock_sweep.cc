@@ -103,9 +103,9 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
 
 // --- before removing anything: whether a window fits at all, and before the next pinned block ---
 
-// Whether any pass may clear a window. Either a run of removable neighbours is long enough; or the entries between
-// them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block. Scans first
-// ahead of the hand, where there usually is a run, then everything.
+// Returns whether any pass may clear a window. Either a run of removable neighbours is long enough; or the entries
+// between them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block.
+// Scans first ahead of the hand, where there usually is a run, then everything.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;

@@ -76,8 +76,8 @@ bool Reclaimer::any_dead() const noexcept {
          time_passed(header.reclaim_after.load(kRelaxed));
 }
 
-// Whether a sweep for free locks and permits is worthwhile. They are worth their memory, because they are taken again,
-// until the arena cannot grow. A few of them are left to the clock sweep, unless nothing may be evicted.
+// Returns whether a sweep for free locks and permits is worthwhile. They are worth their memory, because they are taken
+// again, until the arena cannot grow. A few of them are left to the clock sweep, unless nothing may be evicted.
 bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const std::uint32_t count = header.perhaps_free.load(kRelaxed);
@@ -85,7 +85,7 @@ bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
          (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
-// Whether the shard still pauses after the time in the hint.
+// Returns whether the shard still pauses after the time in the hint.
 bool Reclaimer::is_lately(const Word32& hint) const noexcept {
   const std::uint32_t last = hint.load(kRelaxed);
   return last != 0 && short_us() - last < rest_of(shard_.granules());

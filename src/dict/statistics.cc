@@ -142,8 +142,8 @@ void Statistics::note_look() noexcept {
   if (looks >= kLooks) measured_.fetch_and(~Since::kLong, kRelaxed);
 }
 
-// Whether the coarse clock has ticked twice since the grant. Only that clock decides, even for drawn grants: the same
-// holds must be long, drawn or not.
+// Returns whether the coarse clock has ticked twice since the grant. Only that clock decides, even for drawn grants:
+// the same holds must be long, drawn or not.
 bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
   const std::uint64_t least = since.is_coarse() ? tick_ns_ + tick_ns_ / 2 : tick_ns_;
   return (since.bits & Since::kLong) != 0 && coarse_ns > since.ns() + least;

@@ -206,7 +206,7 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
          time_passed(process->looked_ms.load(kRelaxed) + kWaiterPatienceMs);
 }
 
-// Whether a waiter that was woken has not claimed in time.
+// Returns whether a waiter that was woken has not claimed in time.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
   return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).stamp.load(kRelaxed));
 }

@@ -115,7 +115,7 @@ bool Peek::read_lock(const EntryView& view) noexcept {
   return sense;
 }
 
-// Whether everything that was read belongs to one grant. The acquire fence: as in read_grant().
+// Returns whether everything that was read belongs to one grant. The acquire fence: as in read_grant().
 bool Peek::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder, bool& sense) const noexcept {
   const LockFields& lock = view.lock();
   if (!read_grant(*view.entry, lock, seen)) return false;

@@ -101,7 +101,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   return result;
 }
 
-// Whether `seen`, a word read before, names a process that is not in the section of that number.
+// Returns whether `seen`, a word read before, names a process that is not in the section of that number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   // Acquire: read the count after the word, so that the owner's count from before the word (take()) is seen.
   std::atomic_thread_fence(std::memory_order_acquire);

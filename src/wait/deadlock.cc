@@ -138,7 +138,7 @@ void TrackedWait::end() noexcept {
   wait_.token = kNobody;
 }
 
-// Whether the wait has a record; takes one if possible. REQUIRES: the wait continues.
+// Returns whether the wait has a record; takes one if possible. REQUIRES: the wait continues.
 bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
   record_ = nullptr;

@@ -1,8 +1,8 @@
 // Files that show what a program keeps across exec:
 //
-//   hold-<token>          the process with that token lives; no code acts for it any more
-//   use-<byte>-<number>   a dictionary's file is in use under its name: name_byte() of world/name_use.h, a random
-//   number
+//   hold-<token>          the process with that token lives, though no code acts for it any longer
+//   use-<byte>-<number>   a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
+//                         <number> is random
 //
 // The program may run as another user, so its descriptors must give no access to the world. Such a file is empty,
 // belongs to one call alone, and is open in the program for reading only. A shared record lock on its first byte lasts
