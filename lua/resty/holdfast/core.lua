@@ -98,7 +98,7 @@ function _M.is_duration(seconds)
 end
 
 
--- The same, or math.huge.
+-- Returns whether this is such a number or math.huge.
 function _M.is_time(seconds)
     return type(seconds) == "number" and seconds >= 0
 end
@@ -116,7 +116,7 @@ end
 _M.printable = printable
 
 
--- The same in quotes.
+-- Returns such a text in quotes.
 local function quote(text)
     return '"' .. printable(text) .. '"'
 end
@@ -238,7 +238,7 @@ function _M.enter()
 end
 
 
--- The same for a call that needs only the value. The value has no buffer before the first grow(current()).
+-- Enters a frame for a call that needs only the value. The value has no buffer before the first grow(current()).
 function _M.enter_value()
     local number = band(depth[0] + 1, FRAMES - 1)
     depth[0] = number
@@ -246,7 +246,7 @@ function _M.enter_value()
 end
 
 
--- The same for a call that needs only the integer.
+-- Enters a frame for a call that needs only the integer.
 function _M.enter_int()
     local number = band(depth[0] + 1, FRAMES - 1)
     depth[0] = number

@@ -200,7 +200,7 @@ local function no_runner()
 end
 
 
--- A host of the program's own renews nothing.
+-- Returns the job runner of a known host. Under a host that the program defines, nothing is renewed.
 local function runner_of(host)
     for _, entry in ipairs(DETECTED) do
         if host_of(entry) == host then

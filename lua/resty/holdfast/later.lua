@@ -15,8 +15,8 @@ local LASTING = { exit_worker = true, init = true, init_worker = true, timer = t
 local _M = {}
 
 
--- Whether the state may last for one request only. A worker runs init_by_lua only for such a state; otherwise the
--- master runs it. Without the code cache, the handler of a request is always the first to load a module; with it,
+-- Returns whether the state may last for one request only. A worker runs init_by_lua only for such a state; otherwise
+-- the master runs it. Without the code cache, the handler of a request is always the first to load a module; with it,
 -- sometimes.
 local function is_brief()
     if not is_nginx then

@@ -74,8 +74,8 @@ local function has_functions()
 end
 
 
--- Whether this is nginx and not a stand-in named `ngx`, as in unit tests and command-line tools. With a stand-in, locks
--- work as in a plain script. A stand-in may raise for a missing field.
+-- Returns whether this is nginx and not a stand-in named `ngx`, as in unit tests and command-line tools. With a
+-- stand-in, locks work as in a plain script. A stand-in may raise for a missing field.
 local function is_nginx()
     local ok, has = pcall(has_functions)
     if type(ngx) ~= "table" or not ok or not has then

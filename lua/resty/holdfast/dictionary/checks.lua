@@ -98,7 +98,7 @@ end
 -- The next functions read times, flags and counts that ngx.shared accepts though they are not plain numbers. They
 -- return nil for what it refuses.
 
--- An infinite time, or NaN, means never.
+-- Reads a time. An infinite time, or NaN, means never.
 function _M.loose_duration(given)
     if type(given) == "cdata" then
         given = tonumber(given)

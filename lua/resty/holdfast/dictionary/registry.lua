@@ -99,7 +99,7 @@ local function size_of(zone)
 end
 
 
--- Whether this is init_by_lua: nginx has not forked its workers, and often runs as another user.
+-- Returns whether this is init_by_lua: nginx has not forked its workers, and often runs as another user.
 local function is_before_workers()
     local get_phase = field(ngx, "get_phase")
     return type(get_phase) == "function" and get_phase() == "init"
@@ -145,7 +145,7 @@ end
 
 -- --- the notice in nginx's log ---
 
--- Whether this is the process that writes the notice: the master in init_by_lua, otherwise worker 0.
+-- Returns whether this process writes the notice: the master in init_by_lua, otherwise worker 0.
 local function is_first_process()
     return is_before_workers() or ngx.worker.id() == 0
 end

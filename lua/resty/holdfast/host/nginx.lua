@@ -1,4 +1,4 @@
--- The host of a worker of nginx. Only the light thread waits, for a semaphore of its own. The wake timer posts it;
+-- The host of a worker of nginx. Only the light thread waits, for its own semaphore. The wake timer posts it;
 -- without the wake timer the waiter polls.
 --
 -- The wake timer runs in a timer of nginx and reads from a connection to the wake thread, which sends a byte when there

@@ -21,7 +21,7 @@ local NOBODY = task_ids.NOBODY
 local _M = {}
 
 
--- No tail calls: those of C functions are not compiled.
+-- Makes one attempt. No tail calls: LuaJIT does not compile tail calls of C functions.
 local function try(handle, key, want, exptime, task_id, how, lease)
     local code
     if want then

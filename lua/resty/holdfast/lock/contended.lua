@@ -30,7 +30,7 @@ local ASKS_FOR = 1
 local _M = {}
 
 
--- Whether the code of an attempt is final, because a wait would not help or is not allowed.
+-- Returns whether the code of an attempt is final, because a wait would not help or is not allowed.
 function _M.is_final(code, timeout)
     return code ~= LOCKED and code ~= TIMEOUT
            and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY and code ~= ELSEWHERE))

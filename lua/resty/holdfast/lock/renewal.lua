@@ -115,7 +115,8 @@ local function stop(watch)
 end
 
 
--- Whether the object or the coroutine is gone. Then nothing is renewed: the lock expires, or the collector releases it.
+-- Returns whether the object or the coroutine is gone. Then nothing is renewed: the lock expires, or the collector
+-- releases it.
 function Watch:is_over()
     local refs, runner = self.refs, self.runner
     local co = refs.co

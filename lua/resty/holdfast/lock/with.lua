@@ -39,8 +39,8 @@ local function close(scope)
 end
 
 
--- Whether the coroutine of a scope is gone. The function that entered the scope has it in a local variable while it
--- runs.
+-- Returns whether the coroutine of a scope is gone. The function that entered the scope has it in a local variable
+-- while it runs.
 local function is_left(scope)
     return runner.is_gone(scope.co, scope.use) or not runner.has_local(scope.co, scope)
 end
