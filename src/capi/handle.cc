@@ -84,7 +84,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
     case Code::timeout:
       return fail_timeout(dictionary.world());
     case Code::busy:
-      return fail(code, "called from inside another holdfast call of this thread");
+      return fail(code, "this thread is already inside a call of holdfast");
     case Code::system:
       if (dictionary.world().known_token() == kNobody) {
         World::keep_last_failure();
@@ -96,7 +96,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
       }
       platform::keep_formatted("cannot lock the file of a dictionary with the mutex \"file\"",
                                "cannot lock the file of dictionary %s with the mutex \"file\": no descriptor is "
-                               "left, or this process cannot open the file any more",
+                               "left, or this process can no longer open the file",
                                dictionary.quoted_name());
       break;
     case Code::corrupt:

@@ -317,9 +317,9 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const 
 }
 
 Status ProcessTable::refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const {
-  return {Code::busy, directory_.path_of(kTableName) + " has been locked for " + std::to_string(timeout_ns / kNsPerMs) +
-                          " ms by " + (holder != 0 ? "process " + std::to_string(holder) : "another process") +
-                          "; is it stopped?"};
+  return {Code::busy, directory_.path_of(kTableName) + " has been locked by " +
+                          (holder != 0 ? "process " + std::to_string(holder) : "another process") + " for " +
+                          std::to_string(timeout_ns / kNsPerMs) + " ms; is it stopped?"};
 }
 
 Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {

@@ -31,8 +31,8 @@ local YIELDABLE = {
     ssl_session_fetch = true,
 }
 
-local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and there "
-                .. "ngx.timer.at(0, ...)"
+local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use ngx.timer.at(0, ...) in "
+                .. "init_worker_by_lua*"
 
 -- Objects of earlier waits, for reuse.
 local idle, idle_count = {}, 0
