@@ -47,7 +47,7 @@ struct Gate {
   /// Why a wait that began at `arrival_ns` ends without the lock; ok: it continues. unsupported is for all waiters, any
   /// other code for those that only try. REQUIRES: the shard's mutex.
   Code (*refusal)(const GateFields& fields, std::uint64_t arrival_ns) noexcept;
-  /// Tells the gate that the key with that hash is wanted.
+  /// Notifies the gate that the key with that hash is wanted.
   void (*want)(const Segment& segment, std::uint64_t hash) noexcept;
   /// Ok, or unavailable: no lock of the dictionary can be granted. `seconds`: how long the present grants count. The
   /// message, which may be set even if the code is ok, is for a caller whose wait failed. Other codes: removed.

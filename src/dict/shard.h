@@ -201,8 +201,8 @@ class Shard {
   /// Returns the stamp for an entry that is filled now (Entry::stamp).
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
-  /// Tells eviction that the entry was used. May be called without the mutex, even for a block that was released in the
-  /// meantime: the count is only a hint, and its memory has no other use.
+  /// Records for eviction that the entry was used. May be called without the mutex, even for a block that was released
+  /// in the meantime: the count is only a hint, and its memory has no other use.
   void touch(std::uint32_t block) const noexcept {
     Word8& word = uses_[block / kGranulesPerUses];
     const std::uint8_t uses = word.load(kRelaxed);

@@ -65,7 +65,7 @@ class Transaction {
   /// REQUIRES: found().
   const EntryView& view() const noexcept { return position_.view; }
 
-  /// Tells eviction that the entry was used.
+  /// Records for eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
 
   /// Adds the entry, or replaces the existing one. The new entry is then the one found. ok, no_memory, too_large,

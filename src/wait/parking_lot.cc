@@ -21,7 +21,7 @@ namespace holdfast {
 
 namespace {
 
-// Tells other processes that this one attends to its waiters (dict/wait_queue.h).
+// Shows other processes that this one attends to its waiters (dict/wait_queue.h).
 void note_look(World& world) noexcept {
   if (ProcessSlot* const slot = world.slot(world.known_token()))
     slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);

@@ -11,7 +11,7 @@
 // the last user of the removed file has noticed; they are never let in.
 //
 // The locks are pinned by a mapping, inherited by fork, and end when the dictionary is unmapped. A use that survives
-// exec has a separate file (world/kept_file.h). These files are looked for once this world has had one.
+// exec has a separate file (world/kept_file.h). They are searched for once this world has had one.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,7 @@ ProgramName given_name{};
 
 using HostName = std::array<char, 40>;
 
-/// As this process sees it: a container has its own.
+/// As this process sees it, because a container has its own.
 HostName host_name() noexcept {
   utsname names{};
   HostName name{};
@@ -185,7 +185,7 @@ Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
                               std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
 }
 
-/// Checks whether an opened table still means something. If not, and it is not in use, retires it.
+/// Checks whether an opened table is still valid. If not, and it is not in use, retires it.
 Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
   const bool is_sound = is_genuine(file) && has_our_clock(file);
   usable = is_sound && is_same_boot(file.header().boot, this_boot().id);
@@ -556,7 +556,7 @@ Status ProcessTable::judge_trouble() noexcept {
     if (auto opened = directory_.open_as_it_is(); why.ok() && !opened) why = opened.status();
     if (!why.ok()) why.message = "cannot tell whether the blocking process is alive: " + why.message;
   } catch (...) {
-    why.message.clear();  // no memory for a sentence
+    why.message.clear();  // no memory for a message
   }
   if (!why.ok()) why.code = Code::system;
   return why;

@@ -11,12 +11,12 @@
 //   kKeeperLocks + pid   a process keeps the world until the process with that number ends (World::keep_for)
 //
 // A process that has become another program by exec, and still holds locks, has no lock here except those of its
-// keeper: a separate file shows its life (world/kept_file.h). Its generation is odd. Others are even, and no such file
-// is looked for.
+// keeper: a separate file shows its life (world/kept_file.h). Its generation is odd. All others are even, and have no
+// such file.
 //
-// If none of them is held, the boot id and the time namespace in the header tell whether the file still means
-// something. A table in use is joined whatever its boot id, because containers have their own boot ids. A copy of a
-// table is refused: its header names another inode.
+// If none of them is held, the boot id and the time namespace in the header show whether the file is still valid. A
+// table in use is joined whatever its boot id, because containers have their own boot ids. A copy of a table is
+// refused: its header names another inode.
 //
 // Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order of
 // arrival, and a holder wakes the next one when it has closed the file. A holder that dies wakes nobody, so each sleep
