@@ -185,7 +185,7 @@ TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
     const bool is_of_group = (mode & 07) == 0;
     const bool may_close = (mode & S_ISVTX) == 0 && !is_of_group;
     EXPECT_EQ(is_of_group, has(status, "set HOLDFAST_SHARE=group")) << status.message;
-    EXPECT_EQ(may_close, has(status, "chmod 700 " + scratch_.path() + ", or name another")) << status.message;
+    EXPECT_EQ(may_close, has(status, "chmod 700 " + scratch_.path() + ", or choose another")) << status.message;
   }
   ::chmod(scratch_.path().c_str(), 0700);
 }
@@ -226,7 +226,7 @@ TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
   EXPECT_TRUE(has(status, "owned by uid 12345, expected 0")) << status.message;
   EXPECT_FALSE(has(status, "HOLDFAST_SHARE")) << status.message;
   EXPECT_FALSE(has(status, "remove")) << "root would: " << status.message;
-  EXPECT_TRUE(has(status, "holdfast lock: --user 12345")) << status.message;
+  EXPECT_TRUE(has(status, "holdfast lock --user 12345")) << status.message;
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
 }
 
@@ -280,9 +280,9 @@ TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_a_named_owner) {
   EXPECT_EQ("accepted", as_member(12345, std::nullopt));
   EXPECT_EQ("accepted", as_member(20001, 12345));
   const std::string nobody_named = as_member(20001, std::nullopt);
-  EXPECT_NE(std::string::npos, nobody_named.find("is owned by uid 12345; with HOLDFAST_SHARE=group accepted are"));
+  EXPECT_NE(std::string::npos, nobody_named.find("is owned by uid 12345; with HOLDFAST_SHARE=group its owner must be"));
   const std::string another_named = as_member(20001, 20002);
-  EXPECT_NE(std::string::npos, another_named.find("and of uid 20002 (HOLDFAST_OWNER)")) << another_named;
+  EXPECT_NE(std::string::npos, another_named.find("or uid 20002 (HOLDFAST_OWNER)")) << another_named;
 }
 
 // The documented recipe, where an outsider was there first: mode and group are right, the owner is not.
@@ -331,7 +331,7 @@ TEST_F(Directory, one_that_is_to_be_shared_is_not_made_for_this_user_alone) {
   const std::string path = scratch_ / "shared";
   const Status status = refusal(path, Sharing::group);
   EXPECT_EQ(Code::not_found, status.code);
-  EXPECT_TRUE(has(status, "make it first: mkdir -m 0700 " + path)) << status.message;
+  EXPECT_TRUE(has(status, "create it first: mkdir -m 0700 " + path)) << status.message;
   EXPECT_FALSE(exists(path));
 }
 
@@ -363,7 +363,7 @@ TEST_F(Directory, one_that_was_removed_and_made_again_is_noticed) {
   ASSERT_EQ(0, ::rename(path.c_str(), (scratch_ / "old").c_str()));
   ASSERT_EQ(0, ::mkdir(path.c_str(), 0700));
   const Status status = refusal_to_open(*directory);
-  EXPECT_TRUE(has(status, "removed and made again")) << status.message;
+  EXPECT_TRUE(has(status, "removed and created again")) << status.message;
 }
 
 TEST_F(Directory, one_that_lost_its_anchor_is_noticed) {

@@ -166,7 +166,7 @@ TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_c
       ASSERT_TRUE(none.is_refused());
       EXPECT_EQ(waiting.fd(), -1);
       EXPECT_STREQ(holdfast_error(),
-                   "cannot start the thread that listens for wake-ups: Resource temporarily unavailable");
+                   "cannot start the wake thread: Resource temporarily unavailable");
       ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
       EXPECT_LE(waiting.sleep_time(), 0.01) << "it has a descriptor, but nobody listens";
       release("k");
