@@ -139,7 +139,7 @@ struct LeaseTimes {
   std::uint64_t end_ms;
 };
 [[gnu::always_inline]] inline LeaseTimes times_of_lease(double seconds) noexcept {
-  constexpr double kLong = 10.0;  // Row: lock + unlock, same object
+  constexpr double kLong = 10.0;  // Benchmark: lock + unlock, same object
   const bool exact = seconds > 0.0 && seconds < kLong;
   const std::uint64_t now = exact ? platform::monotonic_ns() : platform::coarse_monotonic_ns();
   return {exact ? Since::of(now) : Since::of_coarse(now),
@@ -227,7 +227,7 @@ constinit SpinInterval spin_interval;
 
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept {
-  constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no row shows it, as with kSpinBesideTasks
+  constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no benchmark covers it
   if (MutexlessSection::is_inside()) return Polled::over;
   const EpochGuard inside;
   LockRef found = find_cold(dictionary.segment(), key);
