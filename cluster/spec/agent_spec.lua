@@ -62,8 +62,8 @@ describe("holdfast agent", function ()
                 { 'unknown option "--frob"; accepted: --help, ', "main", "--frob" },
                 { 'unexpected "other"', "main", "other", "--etcd", "http://127.0.0.1:1" },
                 { 'unexpected "--drain=3": --drain takes no value', "main", "--drain=3" },
-                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL of a scheme, a host and a port, as '
-                  .. '"https://host:2379"',
+                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL with a scheme, a host and a port, '
+                  .. 'such as "https://host:2379"',
                   "main", "--etcd", "127.0.0.1:2379" },
                 { 'the command line: bad endpoint "http://"', "main", "--etcd", "http://a:1,http://" },
                 { 'the command line: bad namespace "a/": expected a prefix without zero bytes that does not end in "/"',
@@ -76,10 +76,10 @@ describe("holdfast agent", function ()
 
         it_has_agent("a configuration that is not there, and says what would do without", function ()
             assert_refused('no configuration of cluster "no-such": cannot read /etc/holdfast/no-such.json: '
-                           .. "No such file or directory; --etcd URL does without", "no-such")
+                           .. "No such file or directory; or use --etcd URL", "no-such")
             assert_refused('no configuration of cluster "main": cannot read /no/such.json: No such file or directory',
                            "main", "--config", "/no/such.json")
-            assert_refused("/tmp is no file", "main", "--config", "/tmp")
+            assert_refused("/tmp is not a regular file", "main", "--config", "/tmp")
         end)
 
         it_has_agent("a file that is open to all users", function ()
@@ -110,7 +110,7 @@ describe("holdfast agent", function ()
             write("main.json", "")
             assert_refused(path .. ": parse error at line 1, column 1: ", "main", "--config", path)
             write("main.json", "[]")
-            assert_refused(path .. ": expected one JSON object, as {", "main", "--config", path)
+            assert_refused(path .. ": expected one JSON object, such as {", "main", "--config", path)
         end)
 
         it_has_agent("a field that it does not know, and lists those that it knows", function ()
@@ -122,15 +122,15 @@ describe("holdfast agent", function ()
 
         it_has_agent("a bad value of each field, and says what is expected", function ()
             for _, case in ipairs {
-                { 'bad endpoints "http://a:1": expected a list of one string or more', '"endpoints": "http://a:1"' },
-                { "bad endpoints []: expected a list of one string or more", '"endpoints": []' },
+                { 'bad endpoints "http://a:1": expected a list of at least one string', '"endpoints": "http://a:1"' },
+                { "bad endpoints []: expected a list of at least one string", '"endpoints": []' },
                 { 'bad endpoint "...@h:1": expected a URL of', '"endpoints": ["http://u:secret@h:1"]' },
                 { 'bad endpoint "http://h:1/v3": expected a URL of', '"endpoints": ["http://h:1/v3"]' },
                 { 'bad endpoint "http://h:99999": expected a URL of', '"endpoints": ["http://h:99999"]' },
                 { 'bad endpoint "ftp://h:1": expected a URL of', '"endpoints": ["ftp://h:1"]' },
                 { 'bad endpoint "http://h": expected a URL of', '"endpoints": ["http://h"]' },
                 { "slice_ms is 60: expected at most max_hold_ms, which is 50", URLS .. ', "slice_ms": 60' },
-                { "bad endpoints [1]: expected a list of one string or more", '"endpoints": [1]' },
+                { "bad endpoints [1]: expected a list of at least one string", '"endpoints": [1]' },
                 { "no endpoints: expected URLs", '"ttl": 10' },
                 { 'bad endpoint "a:1": expected a URL', '"endpoints": ["a:1"]' },
                 { 'bad endpoint "etcd://a:1": expected a URL', '"endpoints": ["etcd://a:1"]' },
@@ -321,7 +321,7 @@ describe("holdfast agent", function ()
             ]], { env = { HOLDFAST_DIR = machine } })))
             local _, found = run("doctor", { HOLDFAST_DIR = machine })
             local finding = "error\tdictionary jobs\tbelongs to the cluster main, and no new lock of it can be had: "
-                            .. 'the agent of the cluster "main" takes no new locks: it drains\t'
+                            .. 'the agent of cluster "main" takes no new locks: it is draining\t'
             assert.truthy(found:find(finding, 1, true), found)
             assert.is_nil(agent:wait(0.1))
             assert.is_true(lives(agent))
@@ -381,7 +381,7 @@ describe("holdfast agent", function ()
             holder()
             server:erase(space .. "/b/" .. lease)
             assert.truthy(await(function ()
-                return said(agent):find("the lease is lost: the store has ended it\n.*has lease ")
+                return said(agent):find("the lease is lost: the store ended it\n.*has lease ")
             end), agent:err())
         end)
 
@@ -419,7 +419,7 @@ describe("holdfast agent", function ()
             local second = start("agent", "main", "--etcd", server.url, "--standby",
                                  { HOLDFAST_DIR = machine, NOTIFY_SOCKET = path })
             manager:expect "READY=1"
-            manager:expect "STATUS=cluster main: waits for the end of the agent that acts for this machine"
+            manager:expect "STATUS=cluster main: waiting until the other agent of this machine ends"
             second:signal(command.TERM)
             second:wait()
         end)

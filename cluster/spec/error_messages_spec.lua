@@ -40,7 +40,7 @@ local SHOWN = {
     ["tools/src/inspect/processes.cc"] = { "a process that is " },
     ["tools/src/serve/reply.cc"] = { "text/plain; ", "application/openmetrics", "Method Not ", "Request Header ",
                                "Content-Security-Policy: " },
-    ["cluster/src/service/main.cc"] = { ": waits for the end of the agent" },
+    ["cluster/src/service/main.cc"] = { ": waiting until the other agent" },
 }
 -- Mistakes on a command line have one entry together: what is wrong with it they say themselves.
 local USAGE = {

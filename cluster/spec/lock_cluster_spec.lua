@@ -60,7 +60,7 @@ describe("holdfast lock in a cluster", function()
 
         it("waits for ever, and says so once", function()
             local process = start(lock("--agent", "--agent-config", dead, "key", "--", "true"))
-            local wanted = 'holdfast: still waiting for "key": the agent of the cluster "main" has no session at its '
+            local wanted = 'holdfast: still waiting for "key": the agent of cluster "main" has no session at the '
                            .. 'store for dictionary "commands.main"\n'
             assert(await(function() return process:err() == wanted end), said(process))
             process:signal(command.TERM)
@@ -175,7 +175,7 @@ describe("holdfast lock in a cluster", function()
         local ended, _, err = run(lock("-n", "other", "--", "true"))
         full:stop()
         assert.same({ code = 75 }, ended, err)
-        assert.equal('holdfast: cannot lock "other": the store of the cluster "main" takes nothing new: '
+        assert.equal('holdfast: cannot lock "other": the store of cluster "main" accepts no changes: '
                      .. 'its database is full\n', err)
     end)
 

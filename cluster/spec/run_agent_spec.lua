@@ -126,7 +126,7 @@ describe("holdfast run --agent", function ()
                                     'require("resty.holdfast.scheduler").sleep(60)')
         assert.same({ code = 1 }, ended)
         assert.equal("", out)
-        assert.equal("holdfast-agent: " .. config .. ': no endpoints: expected URLs as "https://host:2379"\n', err)
+        assert.equal("holdfast-agent: " .. config .. ': no endpoints: expected URLs such as "https://host:2379"\n', err)
     end)
 
     it("keeps one for each cluster that is named", function ()

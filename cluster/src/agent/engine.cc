@@ -37,9 +37,8 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
 
 // Numbers of local locks continue to grow; those of other machines and of new locks may not.
 void Engine::store_went_back(Revision from, Revision to) {
-  const std::string why = "the store has gone back from revision " + std::to_string(from) + " to " +
-                          std::to_string(to) +
-                          ", as one does that is restored without --bump-revision: tokens may come twice";
+  const std::string why = "the store went back from revision " + std::to_string(from) + " to " + std::to_string(to) +
+                          ", as after a restore without --bump-revision: tokens may repeat";
   if (!keeper_.alive()) warn_(why);
   keeper_.store_went_back(why);
 }

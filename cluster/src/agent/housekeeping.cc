@@ -63,8 +63,8 @@ void Housekeeping::look_at_bell() {
   heard_ = counters;
   if (unheard < kUnheard || unheard < heard) return;
   ++dead_bells_;
-  warn_("the watch of this machine's bell seems to be dead: of " + std::to_string(unheard + heard) +
-        " grants within a minute, " + std::to_string(unheard) + " were only found by looking, up to a second late");
+  warn_("notifications do not arrive: " + std::to_string(unheard) + " of " + std::to_string(unheard + heard) +
+        " grants within a minute were found only by polling, up to a second late");
 }
 
 }  // namespace holdfast::agent

@@ -17,9 +17,9 @@ constexpr std::int64_t kTtlMax = 1'000'000;
 
 // Reasons for the loss of a lease.
 constexpr const char* kPassed = "it was not renewed before its deadline";
-constexpr const char* kEnded = "the store has ended it";
-constexpr const char* kNotFound = "the store has ended it, or it was begun by an agent with another namespace";
-constexpr const char* kLeaped = "the wall clock has leapt, so this machine's memory may be a copy of another's";
+constexpr const char* kEnded = "the store ended it";
+constexpr const char* kNotFound = "the store ended it, or it belongs to an agent with another namespace";
+constexpr const char* kLeaped = "the wall clock jumped, so this machine may be a copy of another one";
 
 }  // namespace
 

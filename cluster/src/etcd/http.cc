@@ -172,18 +172,18 @@ class Http::Handle final : public Transfer {
 
   // The same words for the same cause, where libcurl's words contain times or internals.
   std::string describe(CURLcode code) {
-    if (code == CURLE_OPERATION_TIMEDOUT) return "nothing came within " + std::to_string(request_.timeout_ms) + " ms";
+    if (code == CURLE_OPERATION_TIMEDOUT)
+      return "nothing arrived within " + std::to_string(request_.timeout_ms) + " ms";
     long error = 0;
     ::curl_easy_getinfo(curl_, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error != 0) return std::generic_category().message(static_cast<int>(error));
-    if (code == CURLE_SEND_FAIL_REWIND) return "it ended the connection before the answer";
+    if (code == CURLE_SEND_FAIL_REWIND) return "it closed the connection before the answer";
     // The reply to a plain request that should have used TLS may be lost by the following reset. A server that has
     // answered before speaks the requested protocol.
     if (code == CURLE_GOT_NOTHING || (code == CURLE_RECV_ERROR && error == ECONNRESET && response_.status == 0))
       return request_.url.starts_with("https:") || http_.answered_.contains(server())
-                 ? "it ended the connection without an answer"
-                 : "it ended the connection without an answer, as a server does that is to "
-                   "be asked by https://";
+                 ? "it closed the connection without an answer"
+                 : "it closed the connection without an answer; if it uses TLS, write https://";
     return error_[0] != '\0' ? error_.data() : ::curl_easy_strerror(code);
   }
 

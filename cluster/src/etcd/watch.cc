@@ -76,7 +76,7 @@ void Watch::open() {
       });
   timer_ = client_.loop().after(client_.options().timeout_ms, [this] {
     trouble({.elsewhere = true,
-             .cause = "did not begin the watch within " + std::to_string(client_.options().timeout_ms) + " ms"});
+             .cause = "did not start the watch within " + std::to_string(client_.options().timeout_ms) + " ms"});
   });
 }
 
@@ -84,7 +84,8 @@ void Watch::line(const std::string& text) {
   const auto parsed = decode_watch_line(text);
   if (!parsed) {
     const auto error = decode_error(text);
-    return trouble(error ? judge(*error, client_.auth().has_user()) : Verdict{.cause = "sent what is not a watch's"});
+    return trouble(error ? judge(*error, client_.auth().has_user())
+                         : Verdict{.cause = "sent something other than watch events"});
   }
   if (auto stranger = client_.judge_cluster(endpoint_, text)) {
     stranger->elsewhere = true;
@@ -118,7 +119,7 @@ void Watch::ended(const Response& response) {
 void Watch::trouble(const Verdict& verdict) {
   if (verdict.token) client_.auth().reject(token_);
   const std::string text =
-      sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the watch will be made again";
+      sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the agent restarts the watch";
   client_.complain(text);
   if (began_ms_ != 0 && boottime_ms() - began_ms_ >= kLastingMs) backoff_.reset();
   begin_after(backoff_.next_ms());

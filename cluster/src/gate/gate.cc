@@ -48,8 +48,7 @@ Status state(Dictionary& dictionary, double& seconds) {
   ClusterState found;
   Status status = find_cluster_state(dictionary, found);
   seconds = found.seconds;
-  if (status.ok())
-    status.message = "the agent of the cluster " + quote_name(found.name) + " has no answer from its store";
+  if (status.ok()) status.message = "the agent of cluster " + quote_name(found.name) + " got no answer from the store";
   return status;
 }
 

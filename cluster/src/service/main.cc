@@ -61,7 +61,7 @@ Expected<Config> config_of(const Given& given) {
   if (given.endpoints.empty() || !given.path.empty()) {
     auto read = read_config(given.cluster, given.path.empty() ? config_path(given.cluster) : given.path);
     if (!read && given.path.empty() && read.status().code == Code::not_found)
-      return Status{Code::not_found, read.status().message + "; --etcd URL does without"};
+      return Status{Code::not_found, read.status().message + "; or use --etcd URL"};
     if (!read) return read;
     config = *read;
   }
@@ -130,7 +130,7 @@ int run(int count, char** values) {
   Signals signals;
   if (given.stands_by) {  // this may take longer than a manager waits for a start
     notify_manager("READY=1");
-    notify_manager("STATUS=cluster " + config->cluster + ": waits for the end of the agent that acts for this machine");
+    notify_manager("STATUS=cluster " + config->cluster + ": waiting until the other agent of this machine ends");
     if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;
   }
   const StoreMemory memory(config->state_directory, (*world)->directory().path(), config->cluster);

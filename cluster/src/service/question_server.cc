@@ -97,7 +97,7 @@ QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::str
   if (longest >= sizeof sockaddr_un::sun_path)
     throw std::runtime_error(fmt::format("the path {} is too long for a socket: expected at most {} bytes", path_,
                                          sizeof sockaddr_un::sun_path - 1 - (longest - path_.size())));
-  if (!poll_) fail("cannot make a socket");
+  if (!poll_) fail("cannot create a socket");
   if (!take_name()) fail("cannot listen at " + path_);
 }
 
@@ -175,7 +175,7 @@ std::vector<Query> QuestionServer::read() {
       queries.push_back(std::move(*query));
     } else {
       Reply reply;
-      reply.sentence = "the agent is asked too much at a time";
+      reply.sentence = "the agent is busy: too many requests";
       answer(number, write_answer(reply));
     }
   }

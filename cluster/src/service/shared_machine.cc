@@ -81,7 +81,7 @@ SharedMachine::SharedMachine(World& world, const std::string& cluster)
       parker_(world) {
   waiter_ = parker_.open_waiter();
   if (self_ == kNobody || waiter_ == 0 || !parker_.descriptor())
-    throw std::system_error(ENOMEM, std::generic_category(), "the agent cannot wait in this world");
+    throw std::system_error(ENOMEM, std::generic_category(), "the agent cannot wait in this runtime directory");
   parker_.begin(waiter_, self_);
   dictionaries_.refresh();
   take_in_new();

@@ -832,11 +832,11 @@ TEST_F(EngineTest, what_ended_a_session_is_told) {
   };
   one.client().fate = [](const Change&) { return Fate::lost_request; };  // it gets no other lease
   store_.revoke(one.machine().session().lease);
-  EXPECT_EQ(loss_of(one), "the store has ended it");
+  EXPECT_EQ(loss_of(one), "the store ended it");
   Node& two = make_node();
   two.client().fate = [](const Change&) { return Fate::lost_request; };
   two.clock().leap(3'600'000);
-  EXPECT_THAT(loss_of(two), ::testing::StartsWith("the wall clock has leapt"));
+  EXPECT_THAT(loss_of(two), ::testing::StartsWith("the wall clock jumped"));
   Node& three = make_node();
   three.cut_for(60'000'000);
   EXPECT_THAT(loss_of(three), ::testing::StartsWith("it was not renewed before its deadline"));
@@ -845,7 +845,7 @@ TEST_F(EngineTest, what_ended_a_session_is_told) {
   take(four);
   four.client().fate = of_puts(Fate::lost_request);
   store_.skip_to(500);
-  EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store has gone back from revision 1001 to 50"));
+  EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store went back from revision 1001 to 50"));
 }
 
 TEST_F(EngineTest, a_dead_bell_is_warned_about_and_counts) {

@@ -94,7 +94,8 @@ TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_w
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   const Answer answer = transact(one_put());
   EXPECT_EQ(answer.outcome, Outcome::unknown);
-  EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: it ended the connection before the answer");
+  EXPECT_EQ(answer.sentence,
+            "etcd at " + server.url() + " does not answer: it closed the connection before the answer");
   EXPECT_EQ(server.count("/v3/kv/txn"), 2);
 }
 
@@ -142,7 +143,7 @@ TEST_F(EtcdHttpTest, thinks_of_tls_where_the_connection_is_reset_before_an_answe
   open(options({server.url()}));
   const Answer answer = transact(one_put());
   EXPECT_EQ(answer.outcome, Outcome::unknown);
-  EXPECT_THAT(answer.sentence, HasSubstr("to be asked by https://"));
+  EXPECT_THAT(answer.sentence, HasSubstr("; if it uses TLS, write https://"));
 }
 
 TEST_F(EtcdHttpTest, thinks_of_no_tls_where_a_server_that_has_answered_cuts_the_connection) {
@@ -163,7 +164,7 @@ TEST_F(EtcdHttpTest, ends_a_request_that_is_never_answered) {
   open_hasty({server.url()});
   const Answer answer = transact(one_put());
   EXPECT_EQ(answer.outcome, Outcome::unknown);
-  EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: nothing came within 150 ms");
+  EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: nothing arrived within 150 ms");
 }
 
 TEST_F(EtcdHttpTest, does_not_take_a_late_answer_for_that_of_the_next_request) {
@@ -287,9 +288,10 @@ TEST_F(EtcdHttpTest, takes_nothing_from_a_server_of_another_cluster_than_the_kno
   EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
   const Answer stranger = transact(one_put());
   EXPECT_EQ(stranger.outcome, Outcome::unknown);
-  EXPECT_EQ(stranger.sentence, "etcd at " + two.url() +
-                                   " is of another cluster than the known one: it is of 0000000000000008, expected "
-                                   "0000000000000007");
+  EXPECT_EQ(stranger.sentence,
+            "etcd at " + two.url() +
+                " belongs to another cluster than the known one: it names 0000000000000008, expected "
+                "0000000000000007");
   one_answers = true;
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   store_.reset();
@@ -305,7 +307,8 @@ TEST_F(EtcdHttpTest, takes_nothing_from_a_server_that_is_one_of_several_before_m
   etcd::Options judged = options({one.url(), silent, two.url()});
   judged.identity = &identity;
   open(std::move(judged));
-  EXPECT_THAT(transact(one_put()).sentence, HasSubstr("is of cluster 0000000000000007, which 1 of 3 endpoints name"));
+  EXPECT_THAT(transact(one_put()).sentence,
+              HasSubstr("belongs to cluster 0000000000000007, which only 1 of 3 endpoints name"));
   EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
   other_answers = true;
   EXPECT_TRUE(await([&] { return transact(one_put()).outcome == Outcome::answered; }));
@@ -447,7 +450,7 @@ TEST_F(EtcdHttpTest, does_not_let_a_server_check_a_wrong_password_for_each_reque
   for (int i = 0; i < 10; ++i) {
     const Answer answer = transact(one_put());
     EXPECT_EQ(answer.fault, Fault::denied);
-    EXPECT_THAT(answer.sentence, HasSubstr("does not let in the user hf"));
+    EXPECT_THAT(answer.sentence, HasSubstr("refuses user hf"));
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start);
   EXPECT_LE(server.seen().size(), static_cast<std::size_t>(seconds.count()) + 1);
@@ -536,7 +539,7 @@ TEST_F(EtcdHttpTest, makes_the_watch_again_if_it_does_not_begin) {
   open_hasty({server.url()});
   watch("b");
   EXPECT_TRUE(await([&] { return !rung_.empty(); }));
-  EXPECT_TRUE(has_complained("did not begin the watch within 150 ms"));
+  EXPECT_TRUE(has_complained("did not start the watch within 150 ms"));
   EXPECT_FALSE(has_complained("ended the watch"));
 }
 

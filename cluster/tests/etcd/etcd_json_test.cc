@@ -233,9 +233,10 @@ TEST(Error, means_the_same_in_the_words_of_each_version) {
 TEST(Error, without_a_user_no_token_is_asked_for) {
   const Verdict verdict = judge(400, R"({"error":"etcdserver: user name is empty","code":3})", false);
   EXPECT_FALSE(verdict.token);
-  EXPECT_EQ(sentence("http://a:2379", verdict.cause),
-            "etcd at http://a:2379 wants a user and a password, and none are configured (says: etcdserver: user name "
-            "is empty)");
+  EXPECT_EQ(
+      sentence("http://a:2379", verdict.cause),
+      "etcd at http://a:2379 requires a user and a password, and none are configured (says: etcdserver: user name "
+      "is empty)");
 }
 
 TEST(Version, tells_where_leases_may_end_early) {

@@ -315,12 +315,12 @@ TEST_F(EtcdRealTest, needs_the_password_of_the_user_where_authentication_is_enab
   const Answer nobody = transact(put("hf/l"));
   EXPECT_EQ(nobody.outcome, Outcome::refused);
   EXPECT_EQ(nobody.fault, Fault::denied);
-  EXPECT_THAT(nobody.sentence, HasSubstr("wants a user and a password"));
+  EXPECT_THAT(nobody.sentence, HasSubstr("requires a user and a password"));
 
   open_with_user("guess");
   const Answer wrong = transact(put("hf/l"));
   EXPECT_EQ(wrong.fault, Fault::denied);
-  EXPECT_THAT(wrong.sentence, HasSubstr("does not let in the user hf: etcdserver: authentication failed"));
+  EXPECT_THAT(wrong.sentence, HasSubstr("refuses user hf: etcdserver: authentication failed"));
 
   open_with_user();
   const LeaseId mine = lease();
@@ -494,7 +494,7 @@ TEST_F(EtcdRealTest, tells_that_one_member_of_three_has_no_leader_and_ends_the_w
   const Answer answer = until(put("l"), [](const Answer& said) { return said.fault == Fault::no_leader; });
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_THAT(answer.sentence, HasSubstr("no leader"));
-  EXPECT_TRUE(await([&] { return has_complained("no leader; the watch will be made again"); }));
+  EXPECT_TRUE(await([&] { return has_complained("no leader; the agent restarts the watch"); }));
   cluster[1].begin();
   cluster[2].begin();
   EXPECT_TRUE(rings("b"));

@@ -736,7 +736,7 @@ TEST_F(StandingTest, the_state_of_the_cluster_is_told) {
   EXPECT_EQ(state.seconds, 0);
   begin(7);
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
-  EXPECT_NE(std::string(holdfast_error()).find("no agent of the cluster \"main\""), std::string::npos);
+  EXPECT_NE(std::string(holdfast_error()).find("no agent of cluster \"main\""), std::string::npos);
   EXPECT_GT(state.seconds, 0);
   session().attend(session().agent(), (**World::current()).token(), 0);
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_OK);
@@ -844,7 +844,7 @@ TEST_F(BlockingInClusterTest, a_wait_lasts_until_the_agent_has_got_the_lock) {
 TEST_F(BlockingInClusterTest, a_wait_in_vain_says_that_the_store_is_out_of_reach_and_why) {
   begin(1);
   EXPECT_EQ(lock(kShort), HOLDFAST_UNAVAILABLE);
-  EXPECT_NE(std::string(holdfast_error()).find("no agent of the cluster \"main\""), std::string::npos)
+  EXPECT_NE(std::string(holdfast_error()).find("no agent of cluster \"main\""), std::string::npos)
       << holdfast_error();
   EXPECT_FALSE(is_wanted()) << "it has left the queue";
 }
@@ -882,7 +882,7 @@ TEST_F(BlockingInClusterTest, a_store_that_does_not_answer_is_unavailable) {
   const double start = now();
   EXPECT_EQ(lock(0), HOLDFAST_UNAVAILABLE);
   EXPECT_GE(now() - start, 1);
-  EXPECT_STREQ(holdfast_error(), "the agent of the cluster \"main\" has no answer from its store");
+  EXPECT_STREQ(holdfast_error(), "the agent of cluster \"main\" got no answer from the store");
 }
 
 TEST_F(BlockingInClusterTest, without_a_session_a_call_that_does_not_wait_asks_nobody) {

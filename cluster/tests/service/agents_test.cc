@@ -225,7 +225,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_
     const std::string command = "sh -c 'rm -rf " + a.directory() + removed + " " + a.directory() + "/.agent-main'";
     ASSERT_EQ(std::system(command.c_str()), 0);
     EXPECT_EQ(a.agent().wait(), 1) << removed;
-    EXPECT_TRUE(a.has_said("was removed or replaced: no program can reach this agent any more; start the agent again"));
+    EXPECT_TRUE(a.has_said("was removed or replaced: programs can no longer reach this agent; start the agent again"));
     program.reset();
     a.start_agent();
     EXPECT_NE(a.new_program()->lock("k"), 0U) << removed << "\n" << a.said();
@@ -247,7 +247,7 @@ TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_n
   EXPECT_FALSE(a.has_said("was deleted"));
   ASSERT_EQ(program->ask("unlock k"), "ok");
   EXPECT_EQ(a.agent().wait(), 1);
-  EXPECT_TRUE(a.has_said("the file of a dictionary was deleted: no program can open it while this agent has it"));
+  EXPECT_TRUE(a.has_said("the file of a dictionary was deleted: no program can open it while this agent runs"));
   program.reset();
   a.start_agent();
   EXPECT_NE(a.new_program()->lock("k"), 0U) << a.said();
@@ -354,7 +354,7 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
   EXPECT_THAT(run_command(a, "cluster holders jobs other"), Pair("other: free\n", 0));
   const std::string revision = held.substr(held.rfind(' ') + 1);
   EXPECT_THAT(run_command(a, "cluster break jobs k --revision 1"),
-              Pair("holdfast: k: the lock has no grant of that revision\n", 1));
+              Pair("holdfast: k: the lock has no grant with that revision\n", 1));
   EXPECT_THAT(run_command(a, "cluster break jobs k --revision " + revision.substr(0, revision.find('\n'))),
               Pair(HasSubstr("is broken"), 0));
   EXPECT_TRUE(eventually([&] { return a.ask("valid k") == "not owner"; }));

@@ -198,7 +198,7 @@ TEST_F(LockCommandTest, a_key_that_is_too_long_for_the_store_is_refused) {
   machine.start_agent();
   Lock lock(machine, {std::string(1100, 'k'), "--", "true"});
   EXPECT_EQ(lock.wait(), 64);
-  EXPECT_THAT(lock.errors(), HasSubstr("has a key of 1141 bytes in the cluster: expected at most 1024"));
+  EXPECT_THAT(lock.errors(), HasSubstr("has a key of 1141 bytes in the store: expected at most 1024"));
 }
 
 /// A port at which connections are neither accepted nor refused, as at a machine that has lost its power.
@@ -245,7 +245,7 @@ TEST_F(LockCommandTest, a_command_is_told_when_its_machine_has_lost_the_lock) {
   ASSERT_TRUE(eventually([&] { return exists(began); })) << lock.errors();
   other.agent().kill_and_wait();
   EXPECT_EQ(lock.wait(), 76);
-  EXPECT_THAT(lock.errors(), HasSubstr("\"k\" is lost: no agent of the cluster \"main\""));
+  EXPECT_THAT(lock.errors(), HasSubstr("\"k\" is lost: no agent of cluster \"main\""));
   Lock without(other, {"-n", "k", "--", "true"});
   EXPECT_EQ(without.wait(), 75);
 }

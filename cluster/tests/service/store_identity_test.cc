@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-constexpr const char* kStranger = " is of another cluster than the known one: ";
+constexpr const char* kStranger = " belongs to another cluster than the known one: ";
 
 /// A cluster of one member, new, which serves at that port.
 std::unique_ptr<EtcdServer> wiped_member_at(int port) {
@@ -59,7 +59,7 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   a.agent().kill_and_wait();
   ASSERT_EQ(std::system(("rm " + a.directory() + "/.store-main").c_str()), 0);
   a.start_agent();
-  EXPECT_TRUE(eventually([&] { return a.has_said("too few endpoints name the cluster "); })) << a.said();
+  EXPECT_TRUE(eventually([&] { return a.has_said("too few endpoints name etcd cluster "); })) << a.said();
   EXPECT_EQ(a.lock("k", 1), 0U);
 
   for (const std::size_t cut_off : {1, 2}) proxies[cut_off].pass();
@@ -117,8 +117,8 @@ TEST(StoreIdentity, is_kept_in_the_state_directory_and_one_that_cannot_be_read_i
   std::ofstream(state / "store-main") << "no id\n";
   a.start_agent();
   EXPECT_EQ(a.agent().wait(), 2);
-  EXPECT_TRUE(a.has_said("cannot read which store the cluster has: " + (state / "store-main") +
-                         ": it has no id of a store; remove that file if the endpoints are the right ones"))
+  EXPECT_TRUE(a.has_said("cannot read the id of the cluster's store: " + (state / "store-main") +
+                         ": it does not contain a store's id; remove that file if the endpoints are right"))
       << a.said();
 }
 

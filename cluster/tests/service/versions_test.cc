@@ -72,7 +72,7 @@ TEST(VersionsTest, an_agent_does_not_begin_with_members_of_two_clusters) {
   Machine machine(joined({one.url(), two.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
-    return machine.has_said("etcd at " + two.url() + " is of another cluster than etcd at " + one.url() +
+    return machine.has_said("etcd at " + two.url() + " belongs to another cluster than etcd at " + one.url() +
                             ": give endpoints of one");
   })) << machine.said();
   EXPECT_EQ(one.leases_asked() + two.leases_asked(), 0);
@@ -86,7 +86,7 @@ TEST(VersionsTest, an_agent_begins_with_the_cluster_that_most_members_are_of_and
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() + three.leases_asked() > 0; })) << machine.said();
   EXPECT_TRUE(machine.has_said("warning: etcd at " + two.url() +
-                               " is of another cluster than the known one: it is of 0000000000000008, expected "
+                               " belongs to another cluster than the known one: it names 0000000000000008, expected "
                                "0000000000000007; if the store was replaced on purpose: holdfast cluster "
                                "accept-new-store main 0000000000000008"))
       << machine.said();
@@ -101,8 +101,8 @@ TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
-    return machine.has_said(
-        "too few endpoints name the cluster 0000000000000007 of etcd: 1 of 3, expected 2: etcd at " + two.url());
+    return machine.has_said("too few endpoints name etcd cluster 0000000000000007: 1 of 3, expected 2: etcd at " +
+                            two.url());
   })) << machine.said();
   EXPECT_EQ(one.leases_asked(), 0);
   three.come();

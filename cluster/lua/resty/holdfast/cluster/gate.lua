@@ -9,8 +9,8 @@ return {
     -- name, type, help
     FAMILIES = {
         { "holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster." },
-        { "holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here." },
-        { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
+        { "holdfast_cluster_available", "gauge", "1 if this machine can get new locks of the cluster." },
+        { "holdfast_cluster_session_seconds", "gauge", "Time until the session ends unless the agent extends it." },
     },
     holder = later.fn("resty.holdfast.cluster.store", "find_holder"),
     measure = state.measure,
