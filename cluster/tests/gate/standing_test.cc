@@ -844,8 +844,7 @@ TEST_F(BlockingInClusterTest, a_wait_lasts_until_the_agent_has_got_the_lock) {
 TEST_F(BlockingInClusterTest, a_wait_in_vain_says_that_the_store_is_out_of_reach_and_why) {
   begin(1);
   EXPECT_EQ(lock(kShort), HOLDFAST_UNAVAILABLE);
-  EXPECT_NE(std::string(holdfast_error()).find("no agent of cluster \"main\""), std::string::npos)
-      << holdfast_error();
+  EXPECT_NE(std::string(holdfast_error()).find("no agent of cluster \"main\""), std::string::npos) << holdfast_error();
   EXPECT_FALSE(is_wanted()) << "it has left the queue";
 }
 
