@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// A change in the last second shows the store's present state.
+/// A change in the last second shows the store's current state.
 constexpr Milliseconds kFresh = 1000;
 /// How long a status question may wait for the store.
 constexpr Milliseconds kStatusWait = 300;
@@ -72,8 +72,8 @@ bool Engine::knows_trouble() const {
   return !keeper_.alive() || store_.trouble() != Trouble::none || clock_.boot_ms() - store_.judged_ms() <= kFresh;
 }
 
-// A store that is full still answers reads and renews leases, so an agent that has changed nothing since does not
-// notice. So when somebody asks, request a change.
+// A full store still answers reads and renews leases, so an agent that has changed nothing since does not notice. So
+// when somebody asks, request a change.
 void Engine::answer_status() {
   const Milliseconds now = clock_.boot_ms();
   if (asked_.empty()) return;
@@ -128,8 +128,8 @@ Milliseconds Engine::due() const {
   return keeper_.alive() ? std::min(due, housekeeping_.due()) : due;
 }
 
-// Take it back before the session ends: a program that comes in the meantime waits, instead of getting a lock and
-// losing it.
+// Take the lock back before the session ends: a program that comes in the meantime waits, instead of getting the lock
+// and losing it.
 bool Engine::vacate() {
   const auto standing = machine_.standing();
   return standing && std::all_of(standing->begin(), standing->end(), [this](const LockName& name) {

@@ -65,7 +65,7 @@ void Questions::find_holder(const Query& query) {
   });
 }
 
-/// A lock that was transferred has no document of its own: use the machine's document.
+/// A lock that was transferred has no document of its own, so the machine's document is used.
 void Questions::name_holder(const Query& query, const Record& lock) {
   Change change{{}, {Step::get(keys_.machine(lock.lease))}, {}};
   store_.transact(std::move(change), [this, query, lock](const Answer& answer) {

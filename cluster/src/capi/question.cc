@@ -90,8 +90,8 @@ int holdfast_answer(int fd, char* text, size_t* size) {
   });
 }
 
-// Ask the store first. This machine has the lock without a gap while the lease holds, so if the lease holds after the
-// answer, it held when the store was read.
+// Ask the store first. While the lease is valid, this machine has the lock without a gap. So if the lease is valid
+// after the answer, it was valid when the store was read.
 int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                          double seconds) {
   return guarded([&]() -> int {

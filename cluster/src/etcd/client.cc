@@ -60,7 +60,7 @@ class Client::Call {
   void authenticated(const Verdict* failure) {
     if (failure == nullptr) return send();
     Verdict verdict = *failure;
-    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // of the call itself, nothing was sent
+    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // the call itself was not sent
     conclude(verdict);
   }
 

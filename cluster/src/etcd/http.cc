@@ -13,7 +13,7 @@ namespace {
 
 // Longer than any answer, or line of a stream.
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
-// Handles that are kept for later requests. No row shows it: none has so many requests at once.
+// Handles that are kept for later requests. No benchmark has so many requests at once.
 constexpr std::size_t kMostIdle = 8;
 // A silent connection is probed, so that a stream notices a server that is gone.
 constexpr long kProbeAfterSeconds = 10;
@@ -74,7 +74,7 @@ class Http::Handle final : public Transfer {
     set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
     set(CURLOPT_PROXY, "");  // ignore the environment's
     set(CURLOPT_NOSIGNAL, 1L);
-    // A request that timed out does not wait for the thread that is still resolving a name.
+    // A request that timed out does not wait for the thread that still resolves a name.
     set(CURLOPT_QUICK_EXIT, 1L);
     set(CURLOPT_TCP_NODELAY, 1L);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -86,7 +86,7 @@ class Http::Handle final : public Transfer {
     set(line_ ? CURLOPT_CONNECTTIMEOUT_MS : CURLOPT_TIMEOUT_MS, static_cast<long>(request_.timeout_ms));
     set(CURLOPT_WRITEFUNCTION, &Handle::on_data);
     set(CURLOPT_WRITEDATA, this);
-    // A resumed session shows no certificate: one that has expired in the meantime would pass.
+    // A resumed session shows no certificate, so a certificate that has expired in the meantime would pass.
     set(CURLOPT_SSL_SESSIONID_CACHE, 0L);
     if (!http_.tls_.ca.empty()) set(CURLOPT_CAINFO, http_.tls_.ca.c_str());
     if (!http_.tls_.certificate.empty()) set(CURLOPT_SSLCERT, http_.tls_.certificate.c_str());

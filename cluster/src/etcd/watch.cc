@@ -32,7 +32,7 @@ void Watch::start(const std::string& key, std::function<void(const agent::Record
   begin_after(0);
 }
 
-// From the loop, because a callback of the transfer that ends here may be running.
+// Through the loop, because a callback of the transfer that ends here may be running.
 void Watch::begin_after(std::int64_t delay_ms) {
   ++opening_;
   waits_ = true;
@@ -115,7 +115,7 @@ void Watch::ended(const Response& response) {
            .cause = response.ended ? "ended the watch" : "ended the watch: " + response.failure});
 }
 
-// Any trouble ends this watch; a new one follows.
+// Any error ends this watch; a new one follows.
 void Watch::trouble(const Verdict& verdict) {
   if (verdict.token) client_.auth().reject(token_);
   const std::string text =

@@ -139,7 +139,7 @@ std::string this_boot() {
   return id;
 }
 
-/// Returns a URL for a log: the part before the host's name may be a password.
+/// Returns a URL for the log, without the part before the host's name, which may be a password.
 std::string without_secret(const std::string& url) {
   const std::size_t at = url.rfind('@');
   return at == std::string::npos ? url : "..." + url.substr(at);
@@ -164,7 +164,7 @@ Expected<Config> read_config(const std::string& cluster, const std::string& path
     return Status{text.status().code, "no configuration of cluster " + quote(cluster) + ": " + text.status().message};
   auto root = parse(*text, path);
   if (!root) return root.status();
-  // Checked after the content: nobody is told to protect a file that is no configuration.
+  // Check the mode after the content, so that nobody is asked to protect a file that is no configuration.
   if (const Status bad = check_file(path, true); !bad.ok())
     return Status{bad.code, "no configuration of cluster " + quote(cluster) + ": " + bad.message};
   Config config = default_config(cluster);

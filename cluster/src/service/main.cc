@@ -1,4 +1,4 @@
-// The command line of holdfast-agent: one agent for each world and cluster. "holdfast agent" runs it.
+// The command line of holdfast-agent: one agent for each runtime directory and cluster. "holdfast agent" runs it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -128,7 +128,7 @@ int run(int count, char** values) {
     return EXIT_FAILURE;
   }
   Signals signals;
-  if (given.stands_by) {  // this may take longer than a manager waits for a start
+  if (given.stands_by) {  // may take longer than a service manager waits for a start
     notify_manager("READY=1");
     notify_manager("STATUS=cluster " + config->cluster + ": waiting until the other agent of this machine ends");
     if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;

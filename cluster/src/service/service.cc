@@ -32,10 +32,10 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Another agent acts for this machine now. A service manager should not restart this one.
+/// Exit status after another agent has taken over. A service manager should not restart this one.
 constexpr int kSuperseded = 3;
 
-/// Prints a message of a running agent. In a file with the time: journals and supervisors stamp lines themselves.
+/// Prints a message of a running agent. In a file it adds the time; journals and supervisors add it themselves.
 void report(const std::string& sentence) {
   struct stat info {};
   const bool in_file = ::fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
@@ -65,7 +65,7 @@ etcd::Options store_options(const Config& config, etcd::Identity& identity) {
   return options;
 }
 
-/// Returns why no store is known yet although endpoints name one; empty: none does.
+/// Returns why no store is known yet although endpoints name one; empty if none does.
 std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
                         Milliseconds now) {
   const etcd::EndpointVersion* silent = nullptr;
@@ -127,12 +127,12 @@ class Service {
   }
 
  private:
-  // Row of this one and the last two: processor of an idle agent.
+  // Benchmark of this one and the last two: processor of an idle agent.
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kLeaveMs = 500;
   static constexpr Milliseconds kAskAgainMs = 2000;
-  static constexpr Milliseconds kAskLaterMs = 60'000;  // for a member, once the agent works
+  static constexpr Milliseconds kAskLaterMs = 60'000;  // between questions to a member, once the agent works
 
   // All members are asked repeatedly: another store may appear or disappear.
   void ask_versions() {
@@ -144,8 +144,8 @@ class Service {
     store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
-  // Waits for a store that is away, and for one that is too old if that matters: it may be updated. A member that did
-  // not answer is asked again later.
+  // Waits for a store that is away, or, if that matters, too old: it may be updated. A member that did not answer is
+  // asked again later.
   void judge(const std::vector<etcd::EndpointVersion>& members) {
     const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
     const Milliseconds now = clock_.boot_ms();
@@ -186,7 +186,7 @@ class Service {
                     config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
   }
 
-  /// Keeps the id of the store that is known from now on.
+  /// Saves the id of the store that is known from now on.
   void remember() {
     const std::string& id = identity_.known();
     if (id == remembered_) return;
@@ -266,7 +266,7 @@ class Service {
     if (draining_ && engine_.drained()) give_back();
   }
 
-  /// Reports changes once: that a lease is lost and why, and that there is one. Both may happen between two steps.
+  /// Reports once that a lease is lost and why, and that there is a new one. Both may happen between two steps.
   void tell() {
     const Keeper& keeper = engine_.keeper();
     if (std::exchange(told_losses_, keeper.losses()) != keeper.losses()) {
@@ -294,8 +294,8 @@ class Service {
     engine_.drain();
   }
 
-  // The service manager starts another agent, which serves the present directory. It gets locks that nobody holds at
-  // once; the others have holders in the old directory until the lease ends.
+  // The service manager starts another agent, which serves the current directory. That agent gets locks that nobody
+  // holds at once; the others have holders in the old directory until the lease ends.
   void leave(const std::string& sentence) {
     if (leaving_) return;
     leaving_ = true;

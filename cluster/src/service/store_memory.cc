@@ -65,8 +65,8 @@ Expected<std::string> StoreMemory::read() const {
   return is_id(id) ? Expected<std::string>(id) : refuse(Code::invalid, "it does not contain a store's id");
 }
 
-// Writes under another name first: whenever the agent dies, there is the old file or the new one. The name is new, so
-// that no other user's file or link is written to.
+// Writes under another name first, so that there is the old file or the new one whenever the agent dies. That name is
+// new, so no other user's file or link is written to.
 Status StoreMemory::write(const std::string& id) const {
   const auto failure = [this] {
     return Status{Code::system,
@@ -82,7 +82,7 @@ Status StoreMemory::write(const std::string& id) const {
   if (!file) return failure();
   const std::string line = id + "\n";
   errno = ENOSPC;  // for a line that is written partly
-  // It is no secret, and the next agent in a group's directory may run as another user.
+  // The id is no secret, and the next agent in a group's directory may run as another user.
   const bool written = ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
                        ::fchmod(file.get(), 0644) == 0 && ::fsync(file.get()) == 0 &&
                        ::renameat(directory.get(), made.c_str(), directory.get(), name_.c_str()) == 0 &&

@@ -1,5 +1,5 @@
--- The gate of dictionaries that belong to a cluster: what the library asks (dictionary/gate.lua), answered by the
--- session of this machine. The C library decides which machine has a lock.
+-- The gate of dictionaries that belong to a cluster (dictionary/gate.lua): answers the library's questions from this
+-- machine's session. The C library decides which machine has a lock.
 
 local later = require "resty.holdfast.later"
 local state = require "resty.holdfast.cluster.state"
