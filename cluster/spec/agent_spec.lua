@@ -1,4 +1,4 @@
--- `holdfast agent`: its command line and its configuration, how it ends, and which one acts when there are two.
+-- `holdfast agent`: its command line and configuration, how it ends, and which of two agents acts.
 
 local command, etcd, fixture, files, process, shell =
     require "spec.support" ("command", "cluster/etcd", "fixture", "files", "process", "shell")
@@ -10,21 +10,21 @@ local it_has_agent = fixture.it_unless(not files.find(command.program .. "-agent
 local it_has_etcd = fixture.it_unless(etcd.missing())
 
 
--- A configuration file of that mode; the text is what stands between the braces.
+-- Writes a configuration file with that mode. The text goes between the braces.
 local function config(fields, mode)
     local path = write("main.json", "{" .. fields .. "}")
     assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
     return path
 end
 
--- A file that a configuration may name.
+-- Writes a file that a configuration may name.
 local function secret(name, mode)
     local path = write(name, "secret\n")
     assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
     return path
 end
 
--- The agent has to refuse that, with status 2 and one sentence that has `wanted` in it.
+-- The agent must refuse these arguments, with status 2 and one sentence that contains `wanted`.
 local function assert_refused(wanted, ...)
     local ended, out, err = run("agent", ...)
     assert.same({ code = 2 }, ended, err)
@@ -180,7 +180,7 @@ describe("holdfast agent", function ()
             agent:wait()
             return agent:err():match "warning: [^\n]*"
         end
-        -- An address of no network: nothing is sent anywhere.
+        -- An address of no network, so that nothing is sent anywhere.
         assert.equal("warning: the password of etcd's user me goes to http://0.0.0.1:1 without encryption: "
                      .. "give https://", warning "http://0.0.0.1:1")
         for _, url in ipairs { "http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://0.0.0.1:1" } do
@@ -212,12 +212,12 @@ describe("holdfast agent", function ()
             space = etcd.new_space()
         end)
 
-        -- An agent, which has a lease.
+        -- Starts an agent and waits for its lease.
         local function start_agent(...)
             return etcd.agent(machine, "--etcd", server.url, "--namespace", space, ...)
         end
 
-        -- A program of that machine which holds the lock "key", and what it says.
+        -- A program of that machine that holds the lock "key", and its output.
         local function holder(timeout)
             local child = process.start(([[
                 assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
@@ -231,7 +231,7 @@ describe("holdfast agent", function ()
             return child
         end
 
-        -- Whether the store has the lease that the agent has told of.
+        -- Returns whether the store has the lease that the agent has logged.
         local function lives(agent, namespace)
             local lease = assert(agent:err():match "has lease (%x+)")
             local keys = server:keys((namespace or space) .. "/b/" .. lease)
@@ -385,7 +385,7 @@ describe("holdfast agent", function ()
             end), agent:err())
         end)
 
-        -- A service manager, as sd_notify(3) knows it: says each line that it is told.
+        -- A service manager in the sense of sd_notify(3), which prints each line that it gets.
         local function start_manager(path)
             local manager = process.start(([[
                 local ffi = require "ffi"

@@ -1,4 +1,4 @@
--- What `make bench-cluster` is judged by: its locks exclude, and that two had one lock at a time is not missed.
+-- The checks of `make bench-cluster`: its locks exclude each other, and an overlap is noticed.
 
 local figures, process, stats = require "bench.support" ("figures", "process", "stats")
 local contest = require "cluster.bench.contest"
@@ -52,7 +52,7 @@ describe("The page that contenders share", function ()
         assert.is_true(first:await_start() == second:await_start())
     end)
 
-    -- With sections this long, two of them meet on any machine.
+    -- Sections this long overlap on any machine.
     fixture.it_unless(no_clients)("is the same in C++, whose contenders without a lock are found out", function ()
         local page, children = open(), {}
         for i = 1, 4 do

@@ -1,5 +1,5 @@
 -- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua.
--- Locks of two machines with agents and etcd itself: what only the store knows, as each host of Lua gets it.
+-- Locks of two machines with agents and a real etcd: information that only the store has, under each host of Lua.
 
 local command, etcd, fixture, json, process, shell, site =
     require "spec.support" ("command", "cluster/etcd", "fixture", "tools/json", "process", "shell", "site")
@@ -7,7 +7,7 @@ local command, etcd, fixture, json, process, shell, site =
 local it = fixture.it_unless(etcd.missing())
 local in_nginx = fixture.it_unless(etcd.missing() or site.missing())
 
--- How a program runs what it is told.
+-- How a program runs the code that it is given.
 local HOSTS = {
     ["plain LuaJIT"] = "local function in_host(fn) return fn() end",
     ["the scheduler"] = [[

@@ -1,5 +1,5 @@
 -- Locks of a dictionary that belongs to a cluster, with an agent that has no store (cluster/spec/support/agent.lua).
--- They are those of other dictionaries in what cluster/spec/cluster_back_end_spec.lua runs.
+-- cluster/spec/cluster_back_end_spec.lua tests what they have in common with other locks.
 
 local agents, expect, fixture, process, site, tasks =
     require "spec.support" ("cluster/agent", "expect", "fixture", "process", "site", "tasks")
@@ -54,7 +54,7 @@ describe("a dictionary", function ()
                      expect.blamed(function () shdict.open(NAME, { cluster = true }) end))
     end)
 
-    -- What a process says that opens dictionaries with that in its environment.
+    -- Returns the output of a process that opens dictionaries with that environment.
     local function declared(source, clusters, dictionaries)
         local text = process.run([[
             local shdict = require "resty.shdict"
@@ -136,7 +136,7 @@ describe("a lock of a cluster", function ()
         return lock
     end
 
-    -- The agent of a machine that has lost its store, and comes back to it.
+    -- The agent of a machine that loses its store and then reaches it again.
     local function lose()
         agent:does "lose"
     end
@@ -204,7 +204,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(tried[2] == "held" or tried[2] == "unavailable", tried[2])
     end)
 
-    -- By a task that waits for it before the agent does that.
+    -- By a task that waits for the lock before the agent does.
     local function is_got_after(word)
         tasks.run(function ()
             scheduler.spawn(function ()
@@ -238,7 +238,7 @@ describe("a lock of a cluster", function ()
             assert.same({ nil, "unavailable" }, { new({ timeout = 0 }):lock("key") })
             assert.same({ nil, "unavailable" }, { new({ timeout = 0.05 }):lock("key") })
             assert.same({ nil, "unavailable" }, { new():with("key", { timeout = 0.05 }, error) })
-            -- Two agents that attend one dictionary would end each other's sessions.
+            -- Two agents that serve one dictionary would end each other's sessions.
             if stop == lose then
                 agent:kill()
             end

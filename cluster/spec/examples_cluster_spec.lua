@@ -1,4 +1,4 @@
--- cluster/examples: the demonstration in its short form, what it is judged by, and that it leaves nothing behind.
+-- cluster/examples: the short demonstration, its checks, and that it leaves nothing behind.
 
 local command, fixture, process, row, shell =
     require "spec.support" ("command", "fixture", "process", "rows", "shell")
@@ -22,7 +22,7 @@ describe("cluster/examples", function ()
         return command.start(FOLDER .. "/run", "--short", BUILD, { PROGRAM = "/bin/bash" })
     end
 
-    -- The demonstration's folder, and the processes of its group.
+    -- The demonstration's folder and the processes of its group.
     local function left_by(demo)
         return shell.output(("ls -d /dev/shm/holdfast-demo.%d.* 2>/dev/null; ps -eo pgid=,args= | awk '$1 == %d'")
                             :format(demo.pid, demo.pid))
@@ -53,7 +53,7 @@ describe("cluster/examples", function ()
     end)
 
 
-    -- --- the judge -----------------------------------------------------------------------------------------------
+    -- --- the checks ----------------------------------------------------------------------------------------------
 
     local GOOD = [[
 begin job 1 0 100 10.000000 5

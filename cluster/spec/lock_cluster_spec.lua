@@ -1,4 +1,4 @@
--- `holdfast lock` in a cluster: with an agent that it starts, with one that does not answer, and what it says of both.
+-- `holdfast lock` in a cluster: with an agent that it starts, with an agent that does not answer, and its messages.
 
 local command, etcd, fixture, shell = require "spec.support" ("command", "cluster/etcd", "fixture", "shell")
 
@@ -37,7 +37,7 @@ describe("holdfast lock in a cluster", function()
         return shell.output("pgrep -f '^[^ ]*holdfast-agent main --config " .. command.path("") .. "' || true")
     end
 
-    -- An agent outlives a holdfast lock that is killed.
+    -- An agent outlives a killed `holdfast lock`.
     after_each(function()
         for pid in agents():gmatch("%d+") do
             command.kill(tonumber(pid), command.KILL)
@@ -94,7 +94,7 @@ describe("holdfast lock in a cluster", function()
         local agent = tonumber(agents())
         command.kill(agent, STOP)
         for _, how in ipairs { { "-n" }, { "-w", "0.5" } } do
-            -- A crontab with -E 0 would leave out its job without a word.
+            -- A crontab with -E 0 would skip its job silently.
             local ended, _, err = run(lock("-q", "-E", "0", how[1], how[2] or "-q", "other", "--", "true"))
             assert.same({ code = 75 }, ended, err)
             assert.equal('holdfast: cannot lock "other": the agent did not answer within 0.5 s\n', err)
@@ -103,7 +103,7 @@ describe("holdfast lock in a cluster", function()
         assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
     end)
 
-    -- Another store, of which the lock is held, and a function that fills it.
+    -- Another store with a held lock, and a function that fills it.
     local function hold_at_small_store()
         local small = etcd.start { "--quota-backend-bytes=400000" }
         config = configure("small.json", small.url)
@@ -116,7 +116,7 @@ describe("holdfast lock in a cluster", function()
         end
     end
 
-    -- Some seconds pass before it is so bad that an agent without work would notice.
+    -- An idle agent notices only after some seconds.
     it("is told by the status of an idle machine that the store's database is full", function()
         local full, fill = hold_at_small_store()
         assert.same({ code = 0 }, (run("cluster", "status")))
@@ -137,7 +137,7 @@ describe("holdfast lock in a cluster", function()
         assert.matches('"queue_us":%d', json)
     end)
 
-    -- As "etcdctl put" makes it.
+    -- As "etcdctl put" creates it.
     it("says that a key which somebody has put at the store is no machine's", function()
         hold()
         local key = space .. "/l/commands.main/odd"

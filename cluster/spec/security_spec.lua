@@ -1,4 +1,4 @@
--- SECURITY.md names the tests that show what it says.
+-- The tests that SECURITY.md names exist.
 
 local files, shell = require "spec.support" ("files", "shell")
 

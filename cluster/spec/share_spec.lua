@@ -1,4 +1,4 @@
--- cluster/share: what is for systemd suits it.
+-- cluster/share: systemd accepts the unit.
 
 local command, files, fixture, systemd = require "spec.support" ("command", "files", "fixture", "systemd")
 

@@ -1,4 +1,4 @@
-// Claims about single events: one or two machines, a sound store, and one thing that goes wrong.
+// Tests single events: one or two machines, a healthy store, and one fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ const std::string kLockKey = "/test/l/jobs/a%2Fb";
 
 LockName numbered(int i) { return {"jobs", std::to_string(i)}; }
 
-/// The fate of a change that puts something.
+/// What happens to a change that puts something.
 std::function<std::optional<Fate>(const Change&)> of_puts(Fate fate) {
   return [fate](const Change& change) -> std::optional<Fate> {
     for (const std::vector<Step>* steps : {&change.then, &change.otherwise})
@@ -73,7 +73,7 @@ class EngineTest : public ::testing::Test {
     FakeMachine::Id first;
     FakeMachine::Id second;
   };
-  /// One machine has the lock, and a program of another waits for it.
+  /// One machine has the lock, and a program of another one waits for it.
   Contended contend() {
     Node& one = make_node();
     Node& two = make_node();
@@ -81,7 +81,7 @@ class EngineTest : public ::testing::Test {
     return {one, two, first, two.machine().wait(kLock)};
   }
   using Taken = std::vector<std::pair<LockName, FakeMachine::Id>>;
-  /// The locks "0" to `count` - 1, each with the program that has it.
+  /// Takes the locks "0" to `count` - 1. Returns each with the program that has it.
   Taken take_many(Node& node, int count) {
     Taken taken;
     for (int i = 0; i < count; ++i) {
@@ -94,7 +94,7 @@ class EngineTest : public ::testing::Test {
   bool has(Node& node, FakeMachine::Id id) const { return granted_.contains({&node, id}); }
   bool is_refused(Node& node, FakeMachine::Id id) const { return refused_.contains({&node, id}); }
   bool stored(const std::string& key) const { return store_.records().contains(key); }
-  /// Of machines that wait.
+  /// Returns the number of machines that wait.
   std::ptrdiff_t places() const {
     return std::count_if(store_.records().begin(), store_.records().end(),
                          [](const auto& one) { return one.first.starts_with("/test/q/"); });
@@ -104,7 +104,7 @@ class EngineTest : public ::testing::Test {
     run_ms(20);
     return node.machine().reply(number);
   }
-  /// The next transaction that puts or erases the lock's key has that fate.
+  /// Sets the fate of the next transaction that puts or erases the lock's key.
   void next_change(Node& node, Fate fate) {
     node.client().fate = [fate, done = false](const Change& change) mutable -> std::optional<Fate> {
       for (const Step& step : change.then)
@@ -130,7 +130,7 @@ TEST_F(EngineTest, a_free_lock_costs_one_request_and_goes_back_when_nobody_uses_
   const std::uint64_t before = node.client().requests;
   node.machine().release(kLock, take(node));
   EXPECT_EQ(node.client().requests, before + 1);
-  node.machine().release(kLock, take(node));  // at once: it still stands
+  node.machine().release(kLock, take(node));  // at once, so it still stands
   EXPECT_EQ(node.client().requests, before + 1);
   EXPECT_TRUE(stored(kLockKey));
   run_ms(700);
@@ -178,7 +178,7 @@ TEST_F(EngineTest, a_lost_bell_costs_no_more_than_the_poll) {
   EXPECT_TRUE(has(two, second));
 }
 
-// A look a second for all of them together, the renewals, and notes that become rare.
+// One look a second for all of them together, the renewals, and notes that become rare.
 TEST_F(EngineTest, locks_that_are_waited_for_cost_about_one_request_a_second) {
   constexpr int kLocks = 20;
   constexpr int kSeconds = 100;
@@ -219,7 +219,7 @@ TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
 
 TEST_F(EngineTest, those_that_wait_behind_one_that_claims_are_found_at_once) {
   const auto [one, two] = make_nodes();
-  run_ms(500);  // so that polls do not come together
+  run_ms(500);  // so that polls do not coincide
   Node& three = make_node();
   take(one);
   const auto second = two.machine().wait(kLock);
@@ -260,9 +260,9 @@ TEST_F(EngineTest, a_lease_that_was_lost_stays_lost_whatever_the_store_answers_l
   Node& node = make_node();
   const auto program = take(node);
   const agent::Session session = node.machine().session();
-  node.stop_agent_for(9'900'000);  // with an answer to its keepalive on the way, and longer than its deadline
+  node.stop_agent_for(9'900'000);  // longer than its deadline, with an answer to its keepalive on the way
   while (schedule_.now() < 9'950'000) {
-    store_.keep_alive(session.lease);  // the store would go on
+    store_.keep_alive(session.lease);  // the store keeps the lease
     run_ms(100);
   }
   EXPECT_FALSE(node.machine().valid(kLock, program));
@@ -407,7 +407,7 @@ TEST_F(EngineTest, a_store_that_was_put_back_to_an_earlier_state_ends_the_epoch)
   EXPECT_EQ(node.engine().keeper().losses(), 1U);
 }
 
-// The numbers of a touch that the store has made cannot be noted here while a process is stopped at the lock.
+// While a process is stopped at the lock, the numbers of an executed touch cannot be recorded here.
 TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cannot_be_noted) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
@@ -417,7 +417,7 @@ TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cann
   ASSERT_TRUE(has(one, holder));
   one.machine().busy.insert(kLock);
   const std::uint64_t requests = one.client().requests;
-  run_ms(10'000);  // its agent tells the store of the new holder
+  run_ms(10'000);  // its agent sends the new holder to the store
   EXPECT_LT(one.client().requests - requests, 40U);
   one.machine().busy.clear();
   const auto other = two.machine().wait(kLock);
@@ -429,7 +429,7 @@ TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cann
   EXPECT_TRUE(has(two, other));
 }
 
-// Revisions may have risen all the same.
+// Revisions may have risen nevertheless.
 TEST_F(EngineTest, where_a_lock_is_lost_that_nobody_has_broken_all_are_looked_at) {
   Node& node = make_node();
   const Taken taken = take_many(node, 600);
@@ -482,7 +482,7 @@ TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
   run_ms(5000);
   EXPECT_EQ(node.machine().trouble, Trouble::no_leader);
   node.client().fate = nullptr;
-  run_ms(3000);  // nobody wants anything new
+  run_ms(3000);  // nobody requests anything
   EXPECT_EQ(node.machine().trouble, Trouble::none);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
   node.client().fate = [](const Change&) { return Fate::lost_answer; };
@@ -494,7 +494,7 @@ TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
   EXPECT_EQ(node.machine().trouble, Trouble::none);
 }
 
-// A store that is full answers at once, so what is refused could be asked again without end.
+// A full store answers at once, so refused requests could be repeated endlessly.
 TEST_F(EngineTest, locks_that_a_store_refuses_ask_again_one_at_a_time_and_all_once_it_takes_changes) {
   constexpr int kLocks = 50;
   constexpr int kSeconds = 10;
@@ -530,7 +530,7 @@ TEST_F(EngineTest, one_that_only_tries_is_told_at_once_while_the_store_refuses_i
   EXPECT_TRUE(is_refused(node, tries));
 }
 
-// It may be one of a few to which the store denies changes, by its key.
+// The store may deny changes to some keys only.
 TEST_F(EngineTest, a_lock_that_alone_is_refused_is_in_nobodys_way) {
   Node& node = make_node();
   node.client().fate = [](const Change& change) -> std::optional<Fate> {
@@ -549,7 +549,7 @@ TEST_F(EngineTest, a_lock_that_alone_is_refused_is_in_nobodys_way) {
   EXPECT_LE(node.client().requests - before, 20U + 4U);
 }
 
-// The look that finds out what became of it is answered each time.
+// The look that finds the outcome is answered each time.
 TEST_F(EngineTest, the_pause_after_a_change_without_an_answer_grows_though_looks_are_answered) {
   Node& node = make_node();
   std::uint64_t asks = 0;
@@ -596,7 +596,7 @@ TEST_F(EngineTest, a_release_that_arrives_late_takes_nothing_from_the_next_holde
   const std::uint64_t before = one.client().requests;
   for (int i = 0; i < 200 && one.client().requests == before; ++i) run_ms(10);
   ASSERT_EQ(store_.records().at(kLockKey).modified, revision) << "the release is under way";
-  // As the end of the first one's lease would do.
+  // As when the lease of the first machine ends.
   EXPECT_EQ(ask(two, agent::Query::Kind::break_lock, revision)->code, Reply::Code::yes);
   const auto second = take(two);
   const agent::Revision next = store_.records().at(kLockKey).created;
@@ -685,7 +685,7 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
   EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
 }
 
-// It is given when the program has the lock, which is after the agent has asked for it.
+// A program sets its reason when it has the lock, so after the agent has asked for the lock.
 TEST_F(EngineTest, a_reason_is_told_at_the_store_as_soon_as_its_program_has_stayed) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
@@ -695,7 +695,7 @@ TEST_F(EngineTest, a_reason_is_told_at_the_store_as_soon_as_its_program_has_stay
   EXPECT_EQ(told.why, "holds");
 }
 
-// That is when somebody wants to know it.
+// Somebody asks then.
 TEST_F(EngineTest, a_holder_is_described_also_while_another_machine_waits) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
@@ -739,7 +739,7 @@ TEST_F(EngineTest, a_grant_is_broken_by_its_revision_only_and_its_holder_sees_it
   EXPECT_TRUE(has(two, second));
 }
 
-/// A count of the agent's, by its name.
+/// Returns a counter of the agent by its name.
 std::uint64_t figure(const Reply& reply, const std::string& name) {
   for (const auto& [each, number] : reply.figures)
     if (each == name) return number;
@@ -830,7 +830,7 @@ TEST_F(EngineTest, what_ended_a_session_is_told) {
     for (int i = 0; i < 20'000 && node.engine().keeper().losses() == losses; ++i) run_ms(1);
     return node.engine().keeper().sentence();
   };
-  one.client().fate = [](const Change&) { return Fate::lost_request; };  // it gets no other lease
+  one.client().fate = [](const Change&) { return Fate::lost_request; };  // it cannot get another lease
   store_.revoke(one.machine().session().lease);
   EXPECT_EQ(loss_of(one), "the store ended it");
   Node& two = make_node();
@@ -873,7 +873,7 @@ TEST_F(EngineTest, an_agent_that_drains_waits_for_holders_takes_no_new_lock_and_
   run_ms(10);
   one.machine().release(idle, soon_over);
   const auto first = take(one);
-  const auto next = one.machine().wait(kLock);  // of the same machine, before the agent begins to drain
+  const auto next = one.machine().wait(kLock);  // on the same machine, before the agent begins to drain
   one.engine().drain();
   run_ms(5000);
   EXPECT_TRUE(one.machine().valid(kLock, first));
@@ -967,7 +967,8 @@ TEST_F(EngineTest, an_agent_that_cannot_reach_all_of_its_machine_leaves_the_leas
   EXPECT_TRUE(stored(kLockKey));
 }
 
-// --- an agent after another ------------------------------------------------------------------------------------------
+// --- one agent after another
+// ------------------------------------------------------------------------------------------
 
 TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_though_the_next_agent_was_not_told_of_it) {
   const auto [one, two] = make_nodes();
@@ -1011,8 +1012,8 @@ TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_cannot_tell_what_s
   EXPECT_TRUE(has(two, second));
 }
 
-/// Of 100 locks that the first machine holds, the one in the middle is deleted at the store, and no bell tells: the
-/// seconds until it knows.
+/// Deletes the middle one of 100 locks that the first machine holds at the store, without a notification. Returns the
+/// seconds until the machine knows.
 int seconds_until_noticed(Node& one, FakeStore& store, const std::function<void(Microseconds)>& run_ms) {
   std::vector<std::pair<LockName, FakeMachine::Id>> held;
   for (int i = 0; i < 100; ++i) {
@@ -1072,7 +1073,7 @@ TEST_F(EngineTest, an_agent_that_follows_another_asks_for_many_locks_in_few_requ
   EXPECT_TRUE(stored("/test/l/jobs/1"));
 }
 
-// Else the requests would be many times as many for a store that is too busy for those.
+// Otherwise a busy store would get many times as many requests.
 TEST_F(EngineTest, an_agent_that_follows_another_asks_few_at_a_time_and_repeats_what_was_not_answered_as_it_was) {
   constexpr std::uint64_t kMany = 2000;
   Node& node = make_node();

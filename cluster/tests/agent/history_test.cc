@@ -1,4 +1,4 @@
-// The checks of histories find what is planted, and nothing in a good one.
+// The checks of histories find planted errors, and none in a good history.
 #include "agent/history.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A change of a good history, and the error that the check must find.
+/// A change to a good history, and the error that the check must find.
 template <class Event>
 struct Planted {
   const char* name;
@@ -40,7 +40,7 @@ std::vector<Event> planted_in(std::vector<Event> events, const Planted<Event>& p
 
 std::uint64_t token(std::uint64_t revision, std::uint64_t count) { return (revision << 14) + count; }
 
-/// Three machines have a lock in turn; one of them twice under one grant, and one without seeing it valid.
+/// Three machines have a lock in turn: one of them twice under one grant, and one without seeing it valid.
 std::vector<Section> good_sections() {
   const agent::LockName k{"jobs", "k"};
   return {{k, 1, 11, token(5, 1), 0, 100, 200},    {k, 1, 11, token(5, 2), 50, 210, 300},
@@ -113,7 +113,7 @@ TEST(HistoryTest, of_a_register_that_is_read_and_written_in_turn_is_good) {
 
 TEST(HistoryTest, counts_each_update_that_was_lost) {
   EXPECT_EQ(count_lost(good_updates(), 0, 4), 0U);
-  // Three read 0; then one overwrites what two have made.
+  // Three read 0; then one overwrites the updates of two.
   EXPECT_EQ(count_lost({{0, 1, 1, 9}, {0, 2, 2, 9}, {0, 3, 3, 9}, {2, 4, 10, 11}, {0, 5, 4, 12}}, 0, 5), 4U);
 }
 

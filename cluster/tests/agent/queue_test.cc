@@ -1,4 +1,4 @@
-// What a holder knows of those that wait (agent/queue.h), in the order in which it comes to know it.
+// What a holder learns about waiting machines (agent/queue.h), in any order.
 #include "agent/queue.h"
 
 #include <gtest/gtest.h>

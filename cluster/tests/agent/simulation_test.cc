@@ -1,5 +1,5 @@
-// What must hold of the locks of a cluster whatever happens (simulation.h), in some 10^5 steps of virtual time each.
-// HOLDFAST_TEST_SEED gives the seeds; each failure prints its own.
+// Checks what must always hold of the locks of a cluster (simulation.h), in some 10^5 steps of virtual time each.
+// HOLDFAST_TEST_SEED sets the seeds; each failure prints its seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ void run(const char* name, const Scene& scene, int times) {
   }
 }
 
-/// Programs rest for longer, so that more goes wrong within the steps.
+/// Programs rest for longer, so that more faults happen within the steps.
 Scene troubled() {
   Scene scene;
   scene.think = 60'000;

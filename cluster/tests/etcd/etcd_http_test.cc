@@ -1,4 +1,4 @@
-// The store before a server that answers late, wrongly, in parts, or never.
+// The store with a server that answers late, wrongly, in parts, or never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,14 +36,14 @@ Change one_put() {
   return change;
 }
 
-/// Says one thing to every request.
+/// Gives the same answer to every request.
 FakeServer::Handler says(int status, const std::string& body) {
   return [=](const FakeRequest&, FakeConnection& connection) { connection.answer(status, body); };
 }
 
 class EtcdHttpTest : public StoreTest {
  protected:
-  static constexpr std::int64_t kShortMs = 150;  // where a test waits for it to pass
+  static constexpr std::int64_t kShortMs = 150;  // a timeout that tests wait for
 
   void open_with_user(const std::string& endpoint) {
     std::ofstream(directory_ / "password") << "secret\n";
@@ -84,7 +84,7 @@ TEST_F(EtcdHttpTest, keeps_to_the_servers_that_are_configured_whatever_the_envir
   EXPECT_TRUE(proxy.seen().empty());
 }
 
-// libcurl would send the request again over a new connection: the first may have been carried out.
+// By default, libcurl sends the request again over a new connection, although the first may have been executed.
 TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_without_an_answer) {
   FakeServer server([](const FakeRequest& request, FakeConnection& connection) {
     if (request.of_connection == 1) return connection.answer(200, kDone);
@@ -264,7 +264,7 @@ TEST_F(EtcdHttpTest, leaves_an_endpoint_that_may_have_done_something_without_ask
   EXPECT_EQ(broken.seen().size(), 1u);
 }
 
-/// A server of that cluster, while it answers.
+/// A server that names that cluster while it answers.
 FakeServer::Handler of_cluster(int id, const std::atomic<bool>& answers) {
   return [&answers, id](const FakeRequest&, FakeConnection& connection) {
     if (!answers) return connection.close();
@@ -352,7 +352,7 @@ TEST_F(EtcdHttpTest, calls_nobody_once_the_store_has_ended) {
 
 // --- user and password ----------------------------------------------------------------------------------
 
-/// Knows one token at a time.
+/// A server that knows one token at a time.
 class TokenServer {
  public:
   explicit TokenServer(std::string unknown_token_answer = kBadToken, int status = 401)
@@ -611,7 +611,7 @@ TEST_F(EtcdHttpTest, makes_a_watch_that_is_cut_at_once_again_at_growing_interval
   open(options({first.url(), second.url()}));
   watch("b");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-  // All else works, which is why the endpoints count as sound.
+  // Everything else works, so the endpoints count as healthy.
   while (std::chrono::steady_clock::now() < end) EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   EXPECT_GT(times, 1);
   EXPECT_LT(times, 30) << "at intervals of 10 ms there are hundreds";
@@ -619,7 +619,7 @@ TEST_F(EtcdHttpTest, makes_a_watch_that_is_cut_at_once_again_at_growing_interval
 
 // --- many at once ---------------------------------------------------------------------------------------
 
-// As an agent that follows another on a machine with thousands of locks.
+// As when an agent succeeds another one on a machine with thousands of locks.
 TEST_F(EtcdHttpTest, keeps_a_lease_alive_beside_thousands_of_changes_that_are_not_answered) {
   constexpr int kChanges = 2000;
   std::atomic<int> under_way{0};
@@ -637,7 +637,7 @@ TEST_F(EtcdHttpTest, keeps_a_lease_alive_beside_thousands_of_changes_that_are_no
   store_.reset();
 }
 
-// The session depends on it: each second that it waits is one of the lease.
+// The session depends on it, and its wait uses up the lease.
 TEST_F(EtcdHttpTest, sends_what_is_urgent_before_thousands_that_wait_for_their_turn) {
   constexpr int kChanges = 2000;
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
@@ -668,7 +668,7 @@ TEST_F(EtcdHttpTest, drops_what_nobody_wants_any_more_when_its_turn_comes) {
     change.wanted = [&] { return !epoch_is_over; };
     store_->transact(std::move(change), [&](const Answer&) { ++told; });
   }
-  epoch_is_over = true;  // only those that were sent at once are under way
+  epoch_is_over = true;  // only the requests that were sent at once are under way
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "one that comes after them has its turn";
   EXPECT_TRUE(await([&] { return told + 1 == answered; }));
   EXPECT_LE(told, 64);

@@ -53,7 +53,7 @@ TEST(Identity, does_not_count_what_was_said_long_ago) {
   EXPECT_TRUE(identity.hear(0, "7", 1002 + kFresh));
 }
 
-// The member that was wiped and started alone, while the others are cut off.
+// A member was wiped and started alone, while the others are cut off.
 TEST(Identity, does_not_change_for_a_minority_however_long_the_others_are_silent) {
   Identity identity(3, "7", kLease);
   for (std::int64_t now = 0; now < 10 * kLease; now += 1000) EXPECT_FALSE(identity.hear(0, "8", now));

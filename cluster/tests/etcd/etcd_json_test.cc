@@ -1,5 +1,4 @@
-// What is said to etcd's gateway, and what it says: answers recorded from 3.4.23, and written as the sources of 3.5 and
-// 3.6 write them.
+// Requests to etcd's gateway, and its answers: recorded from 3.4.23, and written after the sources of 3.5 and 3.6.
 #include "etcd/json.h"
 
 #include <gmock/gmock.h>
@@ -264,7 +263,7 @@ TEST(Answer, that_was_cut_off_is_none) {
   EXPECT_TRUE(decode_change(kTransaction, two_reads()));
 }
 
-// Whatever a server says: read without a fault of memory, which the sanitizers look for, and without an exception.
+// Any answer must be read without a memory error, which sanitizers detect, and without an exception.
 TEST(Answer, may_be_anything) {
   const auto seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,4 +1,4 @@
-// The loop of the agent.
+// The agent's event loop.
 #include "etcd/loop.h"
 
 #include <gmock/gmock.h>

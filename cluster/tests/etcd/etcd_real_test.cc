@@ -1,4 +1,4 @@
-// The store on an etcd as Debian packages it.
+// The store with an etcd from Debian's package.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -51,13 +51,13 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(answer.outcome, Outcome::answered) << answer.sentence;
     return answer;
   }
-  /// Repeats it for as long as the condition is not met.
+  /// Repeats it until the condition is met.
   Answer until(const Change& change, const std::function<bool(const Answer&)>& condition) {
     Answer answer;
     EXPECT_TRUE(await([&] { return condition(answer = transact(change)); })) << answer.sentence;
     return answer;
   }
-  /// As the engine does with a change that does nothing when it is repeated.
+  /// Repeats a change until it is answered, as the engine does with changes that may be repeated.
   Answer until_answered(const Change& change) {
     return until(change, [](const Answer& answer) { return answer.outcome == Outcome::answered; });
   }
@@ -71,7 +71,7 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(granted.answer.outcome, Outcome::answered) << granted.answer.sentence;
     return granted.lease;
   }
-  /// Puts until the watch rings: one that is being made may miss events.
+  /// Puts until the watch rings: a watch that is still being created may miss events.
   bool rings(const std::string& key) {
     const std::size_t before = rung_.size();
     return await([&] {
@@ -300,7 +300,7 @@ TEST_F(EtcdRealTest, does_not_know_what_a_stopped_server_will_do_until_it_goes_o
   EXPECT_EQ(transact(change).outcome, Outcome::unknown);
   server_->go_on();
   const Answer answer = until_answered(change);
-  if (!answer.guarded) {  // what was unknown has been done, once
+  if (!answer.guarded) {  // the unanswered change was executed, once
     EXPECT_EQ(answer.found.at(0).at(0).value, "2");
     EXPECT_EQ(answer.found[0][0].modified, before + 1);
   }
@@ -474,7 +474,7 @@ TEST_F(EtcdRealTest, goes_on_with_two_of_three_members) {
   const LeaseId mine = until_answered([&] { return grant(60); }).lease;
   watch("b");
   ASSERT_TRUE(rings("b"));
-  for (std::size_t member = 0; member < 3; ++member) {  // each in turn, the leader among them
+  for (std::size_t member = 0; member < 3; ++member) {  // each in turn, also the leader
     cluster[member].kill();
     until_answered(put("l", std::to_string(member), mine));
     EXPECT_TRUE(rings("b"));

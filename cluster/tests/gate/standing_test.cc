@@ -1,4 +1,4 @@
-// Locks of a cluster at one machine (gate/cluster_lock.h): the tests are the agent.
+// Locks of a cluster on one machine (gate/cluster_lock.h). The tests act as the agent.
 #include "gate/cluster_lock.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ constexpr double kShort = 0.05;
 
 using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
-/// A waiter with a parker of its own, for the calls of C.
+/// A waiter for the C calls.
 struct BareWaiter {
   explicit BareWaiter(bool tries = false) {
     wait.parker = parker();
@@ -65,7 +65,7 @@ class StandingTest : public DictTest {
     begin(1);
     ASSERT_EQ(stand("k", 1, 7), Code::ok);
   }
-  /// And this process has it.
+  /// The same, and this process holds it.
   void hold() {
     own();
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -84,7 +84,7 @@ class StandingTest : public DictTest {
     ASSERT_EQ(dict.unlock(key, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
   }
-  /// What is stored for a lock: for damage.
+  /// Returns the stored fields of a lock, to damage them.
   struct Stored {
     Entry* entry;
     LockFields* lock;
@@ -142,7 +142,7 @@ TEST_F(StandingTest, fencing_numbers_count_from_the_revision_and_never_repeat) {
   };
   for (int i = 0; i < 3; ++i) take();
   EXPECT_EQ(last, (std::uint64_t{7} << kGrantBits) + 3);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);  // said again
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);  // repeated
   take();
   EXPECT_EQ(state("k").grants, 4U);
   ASSERT_EQ(stand("k", 1, 9), Code::ok);
@@ -297,7 +297,7 @@ TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
   EXPECT_TRUE(waiter.is_woken());
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_ELSEWHERE);
   EXPECT_EQ(patient.once(dict, "k", &lease), HOLDFAST_LOCKED);
-  // The next try begins after that refusal.
+  // The next try starts after that refusal.
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
   EXPECT_EQ(dict.leave("k", waiter.parker(), waiter.wait.waiter), HOLDFAST_OK);
   EXPECT_EQ(patient.leave(dict, "k"), HOLDFAST_OK);
@@ -469,7 +469,7 @@ TEST_F(StandingTest, numbers_go_on_where_revisions_begin_anew) {
   EXPECT_GT(lease.sequence, last);
 }
 
-// The agent asks for new numbers from then on, and would do so without end.
+// From then on the agent asks for new numbers, and would never stop.
 TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_new_as_soon_as_half_are_given) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
@@ -486,7 +486,7 @@ TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_new_as_soon_as_hal
   EXPECT_GT(lease.sequence, last);
 }
 
-/// Keys of the same chain as `key`.
+/// Returns keys of the same chain as `key`.
 std::vector<std::string> of_the_same_bucket(Dict& dict, const std::string& key, std::size_t count) {
   Segment& segment = dict.segment();
   const Key wanted(key, segment.seed());
@@ -528,7 +528,7 @@ TEST_F(StandingTest, those_that_wait_are_seen_in_a_dictionary_that_is_full_of_sm
   for (std::size_t i = 0; i < crowd.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
 }
 
-// The room for a waiter may be where the lock was just made.
+// The memory for a waiter may be where the lock was just created.
 TEST_F(StandingTest, whatever_fills_a_dictionary_each_waiter_has_its_place) {
   for (std::size_t length = 1; length <= 96; ++length) {
     Dict full(new_name(), {.size = 64 << 10, .cluster = "main"});
@@ -546,7 +546,7 @@ TEST_F(StandingTest, whatever_fills_a_dictionary_each_waiter_has_its_place) {
   }
 }
 
-// A block of the chain that is released during a walk may lead elsewhere. That is rare: two seconds may not show it.
+// A block of the chain that is released during a walk may lead elsewhere. This is rare: two seconds may not show it.
 TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
   own();
@@ -570,7 +570,7 @@ TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-/// A dictionary of several parts that grow: another process makes them grow, which the agent has not touched since.
+/// A dictionary with several shards. Another process makes them grow, and the agent has not accessed them since.
 class GrowingTest : public StandingTest {
  protected:
   GrowingTest() : StandingTest({.size = 8 << 20, .cluster = "main"}) {}
@@ -584,7 +584,7 @@ class GrowingTest : public StandingTest {
         return code;
     return HOLDFAST_OK;
   }
-  /// Waits for each of the locks, behind the values.
+  /// Waits for each of the locks, whose entries lie behind the values.
   int grow_and_wait(Channel& parent) {
     if (fill(400) != HOLDFAST_OK) return 1;
     std::vector<std::unique_ptr<Waiting>> crowd;
@@ -808,12 +808,12 @@ TEST_F(StandingTest, a_dictionary_has_one_cluster_or_none) {
   EXPECT_EQ(Dict(new_name(), {.cluster = std::string(64, 'x').c_str()}).status, HOLDFAST_INVALID);
 }
 
-// --- calls that wait, and such as only try ---
+// --- calls that wait, and calls that only try ---
 
 class BlockingInClusterTest : public StandingTest {
  protected:
   void attend() { ASSERT_TRUE(session().attend(session().agent(), (**World::current()).token(), 1)); }
-  /// A call that does not wait, which the agent answers.
+  /// A call that does not wait; the agent answers it.
   int try_beside(const std::function<Code()>& agent) {
     std::atomic<int> code{-1};
     std::thread thread([&] { code = lock(0); });

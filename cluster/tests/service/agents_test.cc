@@ -1,4 +1,4 @@
-// Locks over machines, with agents that are killed, stopped and replaced (cluster/docs/cluster.md).
+// Locks over machines, with agents that are killed, suspended and replaced (cluster/docs/cluster.md).
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,11 +43,11 @@ bool is_revision_of(const std::string& answer, std::uint64_t& revision) {
   return true;
 }
 
-/// What the sections of all machines write to, without atomic steps: only the lock keeps them apart.
+/// Written by the sections of all machines without atomic operations: only the lock keeps them apart.
 struct Register {
   std::uint64_t count;
   std::uint64_t last_token;
-  std::uint64_t wrong;  // sections that saw a token that was no larger than the last
+  std::uint64_t wrong;  // sections whose token was no larger than the last one
 };
 
 TEST_F(AgentsTest, sections_on_two_machines_exclude_each_other_and_tokens_rise) {
@@ -93,7 +93,7 @@ TEST_F(AgentsTest, a_lock_that_is_idle_goes_to_another_machine_long_before_a_lea
   EXPECT_NE(b.lock("k"), 0U);
 }
 
-/// The store's: each change of a key is one more.
+/// Returns the store's version of a key, which grows with each change.
 std::uint64_t revision_of(EtcdServer& etcd) {
   const std::string answer = etcd.post("/v3/kv/range", R"({"key":"YQ=="})");
   const std::string name = R"("revision":")";
@@ -127,7 +127,7 @@ TEST_F(AgentsTest, a_killed_agent_that_is_started_again_loses_no_lock) {
 /// A machine that has a lock, and another one; both leases are short.
 class LostLease : public AgentsTest {
  protected:
-  /// The first has lost the lock, and the other one gets it.
+  /// The first machine has lost the lock, and the other one gets it.
   void expect_loss() {
     EXPECT_GT(b.lock("k"), token);
     EXPECT_EQ(a.ask("valid k"), "not owner");
@@ -197,7 +197,7 @@ TEST_F(AgentsTest, an_agent_does_its_work_though_nobody_takes_its_messages) {
       ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--etcd", etcd.url().c_str(), nullptr);
       return 127;
     });
-    // Another key each time: the last one hangs on the lease of an agent that is gone.
+    // Another key each time, because the last one is attached to the lease of an agent that is gone.
     EXPECT_NE(a.new_program()->lock("k" + std::to_string(errors)), 0U) << errors;
   }
   for (const int fd : {gone[1], full[0], full[1], no_room}) ::close(fd);
@@ -213,7 +213,7 @@ TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_
   EXPECT_NE(a.lock("other"), 0U);
 }
 
-// As after a clean-up by hand. What the lease of the first agent had is free at once, though that would last for
+// As after a clean-up by hand. The locks of the first agent's lease are free at once, although the lease would last for
 // minutes.
 TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_serves_the_new_directory) {
   for (const char* const removed : {"", "/*", "/processes"}) {

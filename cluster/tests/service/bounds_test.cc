@@ -1,4 +1,4 @@
-// How much and how long: long keys, many locks, locks that are held for long, and what is left behind.
+// Limits: long keys, many locks, locks that are held for long, and leftovers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ TEST(Bounds, ten_thousand_locks_of_one_machine_survive_its_agent) {
   EtcdServer etcd;
   Peer a(etcd.url(), 120);
   const std::string count = std::to_string(kLocks);
-  constexpr int kAtOnce = 1000;  // in the time of one answer, on a busy machine too
+  constexpr int kAtOnce = 1000;  // in the time of one answer, also on a busy machine
   for (int from = 0; from < kLocks; from += kAtOnce) {
     const std::string taken = a.ask("take " + std::to_string(kAtOnce) + " " + std::to_string(from));
     ASSERT_EQ(taken, std::to_string(kAtOnce));

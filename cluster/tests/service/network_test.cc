@@ -1,4 +1,4 @@
-// What networks do between agents and their store: they cut machines off, and give answers late, twice or never.
+// Bad networks between agents and their store, which cut machines off, and deliver answers late, twice or never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-/// The number at the end: a time by CLOCK_BOOTTIME (ns).
+/// Returns the number at the end: a time of CLOCK_BOOTTIME (ns).
 std::int64_t time_of(const std::string& said) { return std::stoll(said.substr(said.rfind(' '))); }
 
 TEST(Network, a_holder_that_is_cut_off_has_lost_the_lock_before_another_gets_it) {
@@ -61,12 +61,12 @@ TEST(Network, a_waiter_that_is_cut_off_holds_others_up_for_its_lease_and_waits_o
   EXPECT_THAT(cut_off.hear(), StartsWith("ok "));
 }
 
-/// What becomes of requests and answers while workers of two machines go on.
+/// What happens to requests and answers while workers of two machines run.
 struct Weather {
   const char* name;
   void (*bring)(Proxy&);
   int rounds;
-  int ms;  // that it lasts, each time
+  int ms;  // how long it lasts, each time
 };
 
 const Weather kWeathers[] = {

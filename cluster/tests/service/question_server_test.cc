@@ -1,4 +1,4 @@
-// The file of the agent's socket, in a directory that others may write (service/question_server.h).
+// The file of the agent's socket, in a directory that others may write to (service/question_server.h).
 #include "service/question_server.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::function<void(const std::string&)> on_bind;
 
 }  // namespace
 
-// In place of the C library's.
+// Replaces the C library's function.
 extern "C" int bind(int fd, const sockaddr* address, socklen_t size) noexcept {
   const long result = ::syscall(SYS_bind, fd, address, size);
   const int error = errno;
@@ -54,7 +54,7 @@ class SharedSocketTest : public ::testing::Test {
   RuntimeDirectory directory() const {
     return *RuntimeDirectory::at(scratch_.path(), RuntimeDirectory::Sharing::group);
   }
-  /// "it listens", or why it does not.
+  /// Returns "it listens", or why it does not.
   std::string serve() const {
     const RuntimeDirectory shared = directory();
     try {
@@ -63,7 +63,7 @@ class SharedSocketTest : public ::testing::Test {
       return error.what();
     }
   }
-  /// What a process of another user in the group says.
+  /// Returns the report of a process of another user in the group.
   std::string as_member(const std::function<std::string()>& what) const {
     Child child([&](Channel& parent) {
       if (::setgid(kGroup) != 0 || ::setuid(kMember) != 0) return 1;

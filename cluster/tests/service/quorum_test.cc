@@ -1,5 +1,5 @@
 // Three members of etcd: what their deaths, stops and partitions cost the locks of machines. Leases are long here, so
-// that whatever a lock survives, it survives on a slow machine, too.
+// that locks survive on slow machines, too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class Quorum : public ::testing::Test {
     leader = cluster.leader();
   }
 
-  /// The holder still has it, and the waiter gets it; and both go on.
+  /// Checks that the holder still has the lock, that the waiter gets it, and that both can continue.
   void expect_nothing_lost() {
     EXPECT_EQ(holder.peer.ask("valid k"), "ok");
     EXPECT_EQ(holder.peer.ask("unlock k"), "ok");

@@ -1,5 +1,5 @@
-// What a lock over machines guards, while its holders are stopped for longer than they may have the lock: a register
-// that asks for fencing tokens loses nothing. One that does not has to lose something, or these tests show nothing.
+// Registers that a lock over machines guards, while its holders are stopped for longer than the lease. A register that
+// checks fencing tokens must lose nothing. One that does not must lose something, otherwise these tests show nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ TEST_F(RegisterTest, with_fencing_loses_no_update_when_holders_are_stopped_and_w
     const std::size_t stopped = workers.stop_inside();
     Machine& machine = *all[workers.machine_of(stopped)];
     machine.agent().stop();
-    // The others have the lock when the lease of this machine has ended.
+    // The others get the lock when the lease of this machine has ended.
     ASSERT_TRUE(workers.get_on(20));
     machine.agent().signal(SIGCONT);
     ASSERT_TRUE(workers.go_on(stopped));

@@ -1,4 +1,4 @@
-// Bad days of the store, with agents and programs beside it: what they lose, what they keep, and what is said.
+// Faults of the store, with agents and programs: what they lose, what they keep, and what is logged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ TEST(StoreDays, put_back_to_an_earlier_state_costs_the_locks_and_is_told) {
   EXPECT_NE(a.lock("another"), 0U);
 }
 
-/// Until etcd raises its alarm.
+/// Fills the store until etcd raises its alarm.
 bool fill_up(EtcdServer& etcd) {
   const std::string value = base64(std::string(20'000, 'v'));
   for (int i = 0; i < 500; ++i) {
@@ -68,7 +68,7 @@ bool fill_up(EtcdServer& etcd) {
   return false;
 }
 
-/// The number that an answer has in the field.
+/// Returns the number in that field of an answer.
 std::string number_in(const std::string& answer, const std::string& field) {
   const std::string name = quoted(field) + ":\"";
   const std::size_t at = answer.find(name) + name.size();
@@ -147,7 +147,7 @@ TEST(StoreDays, rights_that_are_taken_away_free_no_lock_and_when_they_are_back_i
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-/// An etcd; its certificate is changed while it runs: it reads the files anew for each connection.
+/// An etcd whose certificate changes while it runs: it reads the files again for each connection.
 class CertificateDays : public ::testing::Test {
  protected:
   CertificateDays() {
@@ -157,7 +157,7 @@ class CertificateDays : public ::testing::Test {
     etcd_ = std::make_unique<EtcdServer>(std::vector<std::string>{}, &certificates_);
     proxy_ = std::make_unique<Proxy>(etcd_->port());
   }
-  /// For connections that are made from now on.
+  /// Applies to later connections.
   void use(const std::string& name) {
     for (const char* part : {".pem", ".key"})
       std::filesystem::copy_file(certificates_.path(name + part), certificates_.path(std::string("server") + part),

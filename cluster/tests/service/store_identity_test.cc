@@ -1,4 +1,4 @@
-// A store in the place of another one: an etcd that was wiped, and started again as a cluster of its own.
+// A store that replaces another one: an etcd that was wiped, and started again as a cluster of its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 
 constexpr const char* kStranger = " belongs to another cluster than the known one: ";
 
-/// A cluster of one member, new, which serves at that port.
+/// A new cluster of one member, which serves at that port.
 std::unique_ptr<EtcdServer> wiped_member_at(int port) {
   const int peer_port = free_port();
   EtcdServer::Member member{"impostor", port, peer_port, peer_port, "", false};
@@ -32,13 +32,13 @@ std::unique_ptr<EtcdServer> wiped_member_at(int port) {
   return server;
 }
 
-/// What stands behind the last place of the word, up to the next one that is no hexadecimal digit.
+/// Returns the hexadecimal digits after the last occurrence of the word.
 std::string id_behind(const std::string& text, const std::string& word) {
   const std::size_t at = text.rfind(word);
   return at == std::string::npos ? "" : text.substr(at + word.size(), 16);
 }
 
-// A machine that is cut off from all but the wiped member, and one that reaches all, have no lock both.
+// A machine that reaches only the wiped member, and one that reaches all, must not both have a lock.
 TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_machine_that_reaches_no_other) {
   EtcdCluster cluster;
   MemberProxies proxies(cluster);
@@ -55,7 +55,7 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
   EXPECT_THAT(run_command(a, "doctor"), Pair(HasSubstr("cluster main\tits agent refuses cluster "), 2));
 
-  // Nor is it for an agent that is started again, not even without the memory of the last one.
+  // Nor does an agent accept it that is started again, even without the saved id.
   a.agent().kill_and_wait();
   ASSERT_EQ(std::system(("rm " + a.directory() + "/.store-main").c_str()), 0);
   a.start_agent();

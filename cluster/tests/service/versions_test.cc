@@ -1,4 +1,4 @@
-// Which etcd an agent begins to use: members that may end leases early are told from others, each by its own answer.
+// Which etcd an agent starts to use. It recognizes members that may end leases early, each by its own answer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace holdfast::test {
 namespace {
 
-/// A member that tells a version, and does nothing else.
+/// A member that only reports a version.
 class Member {
  public:
   explicit Member(const char* version, int cluster = 7) : version_(version), cluster_(cluster) {}
@@ -35,7 +35,7 @@ class Member {
     else if (request.path == "/v3/maintenance/status")
       connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("},"version":"3.5.0"})");
     else if (request.path == "/v3/lease/grant")
-      connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // and no lease
+      connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // but no lease
     else
       connection.answer(503, "{}");
   }};
@@ -65,7 +65,7 @@ TEST(VersionsTest, an_agent_that_takes_any_etcd_warns_of_each_such_member_once_a
   EXPECT_FALSE(machine.has_said("at " + mended.url() + kWarning)) << machine.said();
 }
 
-// Each would give every lock to somebody.
+// Each of them would grant every lock.
 TEST(VersionsTest, an_agent_does_not_begin_with_members_of_two_clusters) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
@@ -130,7 +130,7 @@ TEST(VersionsTest, an_agent_looks_at_its_members_again_and_again) {
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
-  one.be_of(8);  // which it finds at the next request there, and then asks all
+  one.be_of(8);  // which the agent finds at the next request there, and then asks all
   EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " is of another cluster"); }))
       << machine.said();
 }
