@@ -12,7 +12,7 @@ namespace holdfast::bench {
 
 /// CLOCK_MONOTONIC, in seconds.
 double now();
-/// In seconds; 0: does nothing.
+/// Sleeps for that many seconds, which may be 0.
 void nap(double seconds);
 
 class SharedPage {

@@ -49,20 +49,20 @@ class FakeMachine {
   bool stands(const agent::LockName& name) const;
   agent::Session session() const;
 
-  /// A process is stopped while it changes the lock.
+  /// Locks at which a process is stopped in the middle of a change.
   std::set<agent::LockName> busy;
-  /// standing() and adopt() omit the lock.
+  /// Locks that standing() and adopt() omit.
   std::set<agent::LockName> unlisted;
-  /// They return nothing: locks change too fast, or some parts cannot be reached.
+  /// Whether standing() and adopt() return nothing: locks change too fast, or some parts cannot be reached.
   bool is_restless = false;
   bool is_incomplete = false;
-  /// The holder and the waiters of the lock are dead.
+  /// Locks whose holder and waiters are dead.
   std::set<agent::LockName> orphans;
 
-  /// Sets how long the holder claims to have held the lock.
+  /// How long the holder claims to have held the lock.
   agent::Milliseconds held = 0;
 
-  /// Returns what the agent has recorded last.
+  /// What the agent has recorded last.
   agent::Trouble trouble = agent::Trouble::none;
 
   /// An earlier agent, which was stopped in the middle of grant(), continues.

@@ -84,7 +84,7 @@ class LockCommandTest : public ::testing::Test {
     return lock;
   }
   void let_go() const { std::ofstream(go) << "\n"; }
-  /// Returns the machine's lease at the store.
+  /// Ends the machine's lease at the store.
   void end_lease() {
     const std::string leases = etcd.post("/v3/lease/leases", "{}");
     const std::size_t at = leases.find("\"ID\":\"");

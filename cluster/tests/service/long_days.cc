@@ -90,7 +90,7 @@ double seconds_of(const std::string& said, const std::string& expected) {
   return static_cast<double>(std::stoll(said.substr(said.rfind(' ')))) / 1e9;
 }
 
-/// Seconds from the moment at which the holder sees its loss until the other one has the lock.
+/// Cuts the holders off. Returns the seconds from each holder's notice of the loss until the other one has the lock.
 std::vector<double> cut_off_all(std::vector<std::unique_ptr<Pair>>& pairs, Random& random, double& longest) {
   for (const auto& pair : pairs) demand(pair->holder.lock(pair->key, 50) != 0, "no lock before a partition");
   sleep_ms(below(random, 700));  // anywhere between two keepalives

@@ -59,7 +59,7 @@ class Workers {
 
   // After end(): the records.
   std::vector<Section> sections() const;
-  /// Concerns the register that this key guards.
+  /// Returns the updates of the register that this key guards.
   std::vector<Update> updates(int key, bool fenced) const;
   std::uint64_t last(int key, bool fenced) const;
   /// Returns the number of writes that the fenced registers refused.
