@@ -133,7 +133,7 @@ std::vector<std::string> errors_of(const std::vector<Record>& events) {
   return history.errors();
 }
 
-TEST(HistoryTest, of_a_lock_that_goes_to_those_that_wait_in_their_order_is_good) {
+TEST(HistoryTest, of_a_lock_that_goes_to_waiters_in_their_order_is_good) {
   EXPECT_THAT(
       errors_of({lock_of(1, 5), place_of(2, 6), place_of(3, 7), lock_of(1, 8), lock_of(2, 9), gone(place_of(2, 0)),
                  place_of(1, 9), lock_of(3, 10), gone(place_of(3, 0)), gone(lock_of(3, 0)), lock_of(1, 12),
@@ -141,7 +141,7 @@ TEST(HistoryTest, of_a_lock_that_goes_to_those_that_wait_in_their_order_is_good)
       IsEmpty());
 }
 
-TEST(HistoryTest, of_a_holder_with_an_old_place_is_good_wherever_that_counts_from) {
+TEST(HistoryTest, with_an_old_queue_entry_of_a_holder_is_good_wherever_it_counts_from) {
   const Record old{kKeys.place(kLock, 1), "", 6, 6, 1};
   Record put_again = old;
   put_again.modified = 9;
@@ -157,7 +157,7 @@ TEST(HistoryTest, of_a_holder_with_an_old_place_is_good_wherever_that_counts_fro
   EXPECT_THAT(goes_on({lock_of(3, 10)}), ElementsAre(HasSubstr("not the first"))) << "it was not put again";
 }
 
-TEST(HistoryTest, of_a_lock_that_overtakes_is_not_good) {
+TEST(HistoryTest, with_a_waiter_that_was_overtaken_is_not_good) {
   EXPECT_THAT(errors_of({lock_of(1, 5), place_of(2, 6), place_of(3, 7), lock_of(3, 8)}),
               ElementsAre(HasSubstr("not the first")));
   EXPECT_THAT(errors_of({lock_of(1, 5), lock_of(2, 6)}), ElementsAre(HasSubstr("not the first")));

@@ -80,7 +80,7 @@ TEST_F(MeasuredStoreTest, a_refusal_has_no_revision) {
   EXPECT_THAT(back_, IsEmpty());
 }
 
-TEST_F(MeasuredStoreTest, one_step_back_is_told_once_whatever_was_under_way) {
+TEST_F(MeasuredStoreTest, one_step_back_is_reported_once_whatever_was_under_way) {
   answered(100);
   ask();
   ask();
@@ -92,7 +92,7 @@ TEST_F(MeasuredStoreTest, one_step_back_is_told_once_whatever_was_under_way) {
   EXPECT_THAT(back_, ElementsAre(Pair(100, 50), Pair(52, 51)));
 }
 
-TEST_F(MeasuredStoreTest, the_time_in_the_agents_own_queue_is_none_of_the_stores) {
+TEST_F(MeasuredStoreTest, the_time_in_the_agents_own_queue_is_not_the_stores) {
   ask();
   Answer answer;
   answer.outcome = Outcome::answered;

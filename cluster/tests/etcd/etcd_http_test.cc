@@ -74,7 +74,7 @@ TEST_F(EtcdHttpTest, asks_over_one_connection_and_wants_a_leader) {
   EXPECT_EQ(request.headers.count("authorization"), 0u);
 }
 
-TEST_F(EtcdHttpTest, keeps_to_the_servers_that_are_configured_whatever_the_environment_says) {
+TEST_F(EtcdHttpTest, uses_only_the_configured_servers_whatever_the_environment_says) {
   FakeServer server(says(200, kDone));
   FakeServer proxy(says(200, "{}"));
   ::setenv("http_proxy", proxy.url().c_str(), 1);
@@ -138,7 +138,7 @@ TEST_F(EtcdHttpTest, knows_nothing_of_a_change_without_a_whole_answer) {
   }
 }
 
-TEST_F(EtcdHttpTest, thinks_of_tls_where_the_connection_is_reset_before_an_answer) {
+TEST_F(EtcdHttpTest, suggests_tls_if_the_connection_is_reset_before_an_answer) {
   FakeServer server([](const FakeRequest&, FakeConnection& connection) { connection.reset(); });
   open(options({server.url()}));
   const Answer answer = transact(one_put());
@@ -146,7 +146,7 @@ TEST_F(EtcdHttpTest, thinks_of_tls_where_the_connection_is_reset_before_an_answe
   EXPECT_THAT(answer.sentence, HasSubstr("; if it uses TLS, write https://"));
 }
 
-TEST_F(EtcdHttpTest, thinks_of_no_tls_where_a_server_that_has_answered_cuts_the_connection) {
+TEST_F(EtcdHttpTest, does_not_suggest_tls_if_a_server_that_has_answered_cuts_the_connection) {
   std::atomic<int> requests{0};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     if (++requests == 1) return connection.answer(200, kDone);
@@ -167,7 +167,7 @@ TEST_F(EtcdHttpTest, ends_a_request_that_is_never_answered) {
   EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: nothing arrived within 150 ms");
 }
 
-TEST_F(EtcdHttpTest, does_not_take_a_late_answer_for_that_of_the_next_request) {
+TEST_F(EtcdHttpTest, does_not_take_a_late_answer_for_the_answer_to_the_next_request) {
   std::atomic<bool> late{true};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     if (late.exchange(false)) ::usleep(2 * kShortMs * 1000);
@@ -222,7 +222,7 @@ TEST_F(EtcdHttpTest, tells_a_refusal_from_an_answer) {
   }
 }
 
-TEST_F(EtcdHttpTest, tells_people_once_why_it_is_refused_though_something_else_is_answered_meanwhile) {
+TEST_F(EtcdHttpTest, reports_once_why_it_is_refused_even_if_something_else_is_answered) {
   const std::string full = R"({"error":"etcdserver: mvcc: database space exceeded","code":8})";
   const std::string no_lease = R"({"error":"etcdserver: requested lease not found","code":5})";
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
@@ -241,7 +241,7 @@ TEST_F(EtcdHttpTest, tells_people_once_why_it_is_refused_though_something_else_i
 
 // --- several endpoints ----------------------------------------------------------------------------------
 
-TEST_F(EtcdHttpTest, asks_the_next_endpoint_where_one_cannot_have_done_anything_and_stays_there) {
+TEST_F(EtcdHttpTest, asks_the_next_endpoint_if_one_cannot_have_done_anything_and_stays_there) {
   const std::string closed = "http://127.0.0.1:" + std::to_string(free_port());
   FakeServer leaderless(says(503, R"({"error":"etcdserver: no leader","code":14})"));
   FakeServer gateless(says(404, "Not Found\n"));
@@ -297,7 +297,7 @@ TEST_F(EtcdHttpTest, takes_nothing_from_a_server_of_another_cluster_than_the_kno
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, takes_nothing_from_a_server_that_is_one_of_several_before_most_of_them_name_its_cluster) {
+TEST_F(EtcdHttpTest, takes_nothing_from_one_of_several_servers_before_most_of_them_name_its_cluster) {
   const std::atomic<bool> answers = true;
   std::atomic<bool> other_answers = false;
   FakeServer one(of_cluster(7, answers));
@@ -316,7 +316,7 @@ TEST_F(EtcdHttpTest, takes_nothing_from_a_server_that_is_one_of_several_before_m
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_tells_that_none_can_be_reached) {
+TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_reports_that_none_can_be_reached) {
   const std::string first = "http://127.0.0.1:" + std::to_string(free_port());
   const std::string second = "http://127.0.0.1:" + std::to_string(free_port());
   open(options({first, second}));
@@ -433,7 +433,7 @@ TEST_F(EtcdHttpTest, reads_the_password_file_each_time_and_tells_if_it_cannot) {
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
 }
 
-TEST_F(EtcdHttpTest, tells_if_the_password_file_has_become_open_to_all_and_goes_on) {
+TEST_F(EtcdHttpTest, reports_a_password_file_that_has_become_open_to_all_and_continues) {
   TokenServer server;
   open_with_user(server.url());
   const std::string path = directory_ / "password";
@@ -475,7 +475,7 @@ TEST_F(EtcdHttpTest, needs_no_token_where_authentication_is_not_enabled_until_it
 
 // --- watch ----------------------------------------------------------------------------------------------
 
-TEST_F(EtcdHttpTest, hears_each_event_though_lines_come_in_parts_or_together) {
+TEST_F(EtcdHttpTest, hears_each_event_even_if_lines_arrive_in_parts_or_together) {
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     connection.begin_stream();
     const std::string all = kBegun + event("eA==", 7) + event("eQ==", 8);
@@ -492,7 +492,7 @@ TEST_F(EtcdHttpTest, hears_each_event_though_lines_come_in_parts_or_together) {
   EXPECT_EQ(server.seen().back().headers.at("grpc-metadata-hasleader"), "true");
 }
 
-TEST_F(EtcdHttpTest, makes_the_watch_again_however_it_ends) {
+TEST_F(EtcdHttpTest, restarts_the_watch_however_it_ends) {
   std::atomic<int> times{0};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     const int time = ++times;
@@ -564,7 +564,7 @@ TEST_F(EtcdHttpTest, moves_the_watch_when_its_server_stops_answering) {
   EXPECT_EQ(rung_.back().value, "y");
 }
 
-TEST_F(EtcdHttpTest, hears_nothing_more_of_a_key_after_its_watch_was_replaced) {
+TEST_F(EtcdHttpTest, hears_nothing_of_a_key_after_its_watch_was_replaced) {
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
     connection.begin_stream();
     connection.chunk(kBegun + event(request.body.find("\"YQ==\"") != std::string::npos ? "b2xk" : "bmV3", 7));
@@ -597,7 +597,7 @@ TEST_F(EtcdHttpTest, watches_with_a_new_token_when_the_old_one_is_refused) {
   EXPECT_TRUE(await([&] { return !rung_.empty(); }));
 }
 
-TEST_F(EtcdHttpTest, makes_a_watch_that_is_cut_at_once_again_at_growing_intervals) {
+TEST_F(EtcdHttpTest, restarts_a_watch_that_is_cut_at_once_at_growing_intervals) {
   std::atomic<int> times{0};
   const auto cut = [&](const FakeRequest& request, FakeConnection& connection) {
     if (request.path != "/v3/watch") return connection.answer(200, kDone);
@@ -653,7 +653,7 @@ TEST_F(EtcdHttpTest, sends_what_is_urgent_before_thousands_that_wait_for_their_t
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, drops_what_nobody_wants_any_more_when_its_turn_comes) {
+TEST_F(EtcdHttpTest, drops_a_queued_request_that_nobody_wants_any_more) {
   constexpr int kChanges = 1000;
   std::atomic<int> answered{0};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
@@ -674,7 +674,7 @@ TEST_F(EtcdHttpTest, drops_what_nobody_wants_any_more_when_its_turn_comes) {
   EXPECT_LE(told, 64);
 }
 
-TEST_F(EtcdHttpTest, tells_how_long_a_change_waited_for_its_turn) {
+TEST_F(EtcdHttpTest, reports_how_long_a_change_was_queued) {
   constexpr std::int64_t kSlowMs = 50;
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     std::this_thread::sleep_for(std::chrono::milliseconds(kSlowMs));

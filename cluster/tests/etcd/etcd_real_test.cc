@@ -182,7 +182,7 @@ TEST_F(EtcdRealTest, is_not_disturbed_by_compaction) {
   EXPECT_TRUE(rings("b"));
 }
 
-TEST_F(EtcdRealTest, tells_the_version_of_each_endpoint) {
+TEST_F(EtcdRealTest, reports_the_version_of_each_endpoint) {
   serve();
   const std::string nobody = "http://127.0.0.1:" + std::to_string(free_port());
   open(options({server_->url(), nobody}));
@@ -201,7 +201,7 @@ TEST_F(EtcdRealTest, tells_the_version_of_each_endpoint) {
 
 // --- leases ---------------------------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, hangs_keys_on_a_lease_and_takes_them_away_with_it) {
+TEST_F(EtcdRealTest, attaches_keys_to_a_lease_and_removes_them_with_it) {
   begin();
   const LeaseId mine = lease();
   sound({{}, {Step::put("l", "", mine), Step::put("b", "", mine)}, {}});
@@ -273,7 +273,7 @@ TEST_F(EtcdRealTest, rings_at_each_put_of_the_key_and_at_its_end) {
   EXPECT_EQ(rung_.size(), 3u);
 }
 
-TEST_F(EtcdRealTest, rings_again_after_the_server_was_started_anew) {
+TEST_F(EtcdRealTest, rings_again_after_a_restart_of_the_server) {
   begin();
   const LeaseId mine = lease();
   watch("b");
@@ -289,7 +289,7 @@ TEST_F(EtcdRealTest, rings_again_after_the_server_was_started_anew) {
   EXPECT_TRUE(rings("b"));
 }
 
-TEST_F(EtcdRealTest, does_not_know_what_a_stopped_server_will_do_until_it_goes_on) {
+TEST_F(EtcdRealTest, does_not_know_the_result_of_a_stopped_server_until_it_resumes) {
   serve();
   auto hasty = options({server_->url()});
   hasty.timeout_ms = 300;
@@ -308,7 +308,7 @@ TEST_F(EtcdRealTest, does_not_know_what_a_stopped_server_will_do_until_it_goes_o
 
 // --- users, certificates, room --------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, needs_the_password_of_the_user_where_authentication_is_enabled) {
+TEST_F(EtcdRealTest, needs_the_users_password_if_authentication_is_enabled) {
   serve();
   server_->enable_authentication();
   open_plainly();
@@ -348,7 +348,7 @@ TEST_F(EtcdRealTest, takes_a_new_token_when_the_server_has_lost_it) {
   EXPECT_TRUE(rings("hf/b"));
 }
 
-TEST_F(EtcdRealTest, tells_when_its_rights_are_taken_away_and_goes_on_when_they_are_back) {
+TEST_F(EtcdRealTest, reports_that_its_rights_were_revoked_and_continues_when_they_return) {
   serve();
   server_->enable_authentication();
   open_with_user();
@@ -365,7 +365,7 @@ TEST_F(EtcdRealTest, tells_when_its_rights_are_taken_away_and_goes_on_when_they_
   EXPECT_TRUE(rings("hf/b"));
 }
 
-TEST_F(EtcdRealTest, goes_on_when_authentication_is_enabled_while_it_runs) {
+TEST_F(EtcdRealTest, continues_when_authentication_is_enabled_while_it_runs) {
   serve();
   open_with_user();
   sound(put("hf/l"));
@@ -395,7 +395,7 @@ TEST_F(EtcdRealTest, speaks_tls_and_knows_its_server) {
   EXPECT_THAT(without_tls.sentence, HasSubstr("https://"));
 }
 
-TEST_F(EtcdRealTest, shows_a_certificate_and_tells_if_it_will_not_do) {
+TEST_F(EtcdRealTest, shows_a_certificate_and_reports_one_that_is_refused) {
   Certificates certificates;
   certificates.make("server", "/O=etcd");
   certificates.make("agent", "/O=agent");
@@ -428,7 +428,7 @@ TEST_F(EtcdRealTest, shows_a_certificate_and_tells_if_it_will_not_do) {
   EXPECT_THAT(named.sentence, HasSubstr("use a certificate without CN"));
 }
 
-TEST_F(EtcdRealTest, tells_that_the_database_is_full_and_can_still_delete) {
+TEST_F(EtcdRealTest, reports_that_the_database_is_full_and_can_still_delete) {
   serve({"--quota-backend-bytes=200000"});
   open_plainly();
   const LeaseId mine = lease();
@@ -445,7 +445,7 @@ TEST_F(EtcdRealTest, tells_that_the_database_is_full_and_can_still_delete) {
   EXPECT_EQ(grant(60).answer.fault, Fault::no_space);
 }
 
-TEST_F(EtcdRealTest, tells_that_a_server_started_with_a_file_has_no_gateway) {
+TEST_F(EtcdRealTest, reports_that_a_server_started_with_a_file_has_no_gateway) {
   const int port = free_port();
   const std::string url = "http://127.0.0.1:" + std::to_string(port);
   const std::string peer = "http://127.0.0.1:" + std::to_string(free_port());
@@ -468,7 +468,7 @@ TEST_F(EtcdRealTest, tells_that_a_server_started_with_a_file_has_no_gateway) {
 
 // --- three members --------------------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, goes_on_with_two_of_three_members) {
+TEST_F(EtcdRealTest, continues_with_two_of_three_members) {
   EtcdCluster cluster;
   open(options(cluster.urls()));
   const LeaseId mine = until_answered([&] { return grant(60); }).lease;
@@ -483,7 +483,7 @@ TEST_F(EtcdRealTest, goes_on_with_two_of_three_members) {
   EXPECT_THAT(until_answered([&] { return keys_of(mine); }).keys, ElementsAre("l"));
 }
 
-TEST_F(EtcdRealTest, tells_that_one_member_of_three_has_no_leader_and_ends_the_watch) {
+TEST_F(EtcdRealTest, reports_that_one_member_of_three_has_no_leader_and_ends_the_watch) {
   EtcdCluster cluster;
   open(options({cluster[0].url()}));
   watch("b");

@@ -138,7 +138,7 @@ class LostLease : public AgentsTest {
   const std::uint64_t token = a.hold("k");
 };
 
-TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_and_others_have_them_then) {
+TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_to_others) {
   a.agent().kill_and_wait();
   expect_loss();
   EXPECT_EQ(a.ask("unlock k"), "not owner");
@@ -147,7 +147,7 @@ TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_and_o
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_goes_on_with_another_one) {
+TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_continues_with_another_one) {
   a.agent().stop();
   expect_loss();
   a.agent().signal(SIGCONT);
@@ -156,7 +156,7 @@ TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_goes_on_wi
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST_F(AgentsTest, a_store_that_is_away_is_waited_for_and_no_lock_is_local_meanwhile) {
+TEST_F(AgentsTest, agents_wait_for_a_store_that_is_away_and_no_lock_is_local_in_the_meantime) {
   etcd.kill();
   Peer a(etcd.url());
   EXPECT_EQ(a.lock("k", 1), 0U);
@@ -165,7 +165,7 @@ TEST_F(AgentsTest, a_store_that_is_away_is_waited_for_and_no_lock_is_local_meanw
   EXPECT_EQ(a.hear().substr(0, 3), "ok ");
 }
 
-TEST_F(AgentsTest, a_store_that_is_started_again_before_the_deadline_costs_no_lock) {
+TEST_F(AgentsTest, a_store_that_is_restarted_before_the_deadline_costs_no_lock) {
   Peer a(etcd.url(), 30);
   a.hold("k");
   etcd.kill();
@@ -175,7 +175,7 @@ TEST_F(AgentsTest, a_store_that_is_started_again_before_the_deadline_costs_no_lo
   EXPECT_EQ(a.ask("unlock k"), "ok");
 }
 
-TEST_F(AgentsTest, an_agent_does_its_work_though_nobody_takes_its_messages) {
+TEST_F(AgentsTest, an_agent_works_even_if_nobody_reads_its_messages) {
   int gone[2];
   int full[2];
   ASSERT_EQ(::pipe2(gone, O_CLOEXEC), 0);
@@ -253,7 +253,7 @@ TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_n
   EXPECT_NE(a.new_program()->lock("k"), 0U) << a.said();
 }
 
-TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock_is_held_or_the_store_is_away) {
+TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_even_while_a_lock_is_held_or_the_store_is_away) {
   Peer a(etcd.url());
   a.hold("k");
   ASSERT_EQ(std::system(("rm -rf " + a.directory()).c_str()), 0);
@@ -267,7 +267,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock
   EXPECT_EQ(b.agent().wait(), 1);
 }
 
-TEST_F(AgentsTest, a_lock_of_a_killed_process_goes_back_though_nobody_asks_for_it) {
+TEST_F(AgentsTest, a_lock_of_a_killed_process_is_given_back_even_if_nobody_wants_it) {
   Machine a(etcd.url());
   a.start_agent();
   auto program = a.new_program();
@@ -365,7 +365,7 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
                    2));
 }
 
-TEST_F(AgentsTest, no_lock_can_be_had_of_an_agent_that_does_not_answer_says_the_command) {
+TEST_F(AgentsTest, the_command_reports_an_agent_that_does_not_answer) {
   Peer a(etcd.url(), 600);
   a.hold("k");
   a.agent().stop();

@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 constexpr std::int64_t kHourMs = 3'600'000;
 constexpr std::int64_t kDayMs = 24 * kHourMs;
 
-TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_goes_on) {
+TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_resumes) {
   EtcdServer etcd;
   Peer a(etcd.url(), kShort);
   Peer b(etcd.url(), kLong);
@@ -36,7 +36,7 @@ TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_goes_on) {
   EXPECT_EQ(b.ask("valid k"), "ok");
 }
 
-TEST(Clocks, a_suspend_that_nobody_was_stopped_for_ends_the_session_at_once) {
+TEST(Clocks, a_suspend_that_stopped_nobody_ends_the_session_at_once) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   const std::uint64_t token = a.hold("k");
@@ -45,7 +45,7 @@ TEST(Clocks, a_suspend_that_nobody_was_stopped_for_ends_the_session_at_once) {
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST(Clocks, of_the_wall_may_be_a_day_apart) {
+TEST(Clocks, wall_clocks_may_differ_by_a_day) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   Peer b(etcd.url(), kLong);

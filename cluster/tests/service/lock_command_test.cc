@@ -112,7 +112,7 @@ class LockCommandTest : public ::testing::Test {
   const std::string began;
 };
 
-TEST_F(LockCommandTest, a_command_that_waits_gets_the_lock_though_the_agent_ends_that_it_has_found) {
+TEST_F(LockCommandTest, a_waiting_command_gets_the_lock_even_if_the_agent_that_it_found_ends) {
   Machine elsewhere(etcd.url(), 600);
   elsewhere.start_agent();
   const std::string go_there = files / "go_there";
@@ -162,7 +162,7 @@ TEST_F(LockCommandTest, an_agent_that_gave_way_to_one_that_is_gone_is_started_ag
   EXPECT_TRUE(exists(files / "gave_way"));
 }
 
-TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_nothing_open_that_it_was_given) {
+TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_no_inherited_descriptor_open) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe(ends.data()), 0);  // without O_CLOEXEC, like a shell's
   const auto lock = holder();
@@ -179,7 +179,7 @@ TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_nothing_open_that_it_was_g
   ::close(ends[1]);
 }
 
-TEST_F(LockCommandTest, a_try_does_not_wait_for_the_store_where_a_program_of_this_machine_has_the_lock) {
+TEST_F(LockCommandTest, a_try_does_not_wait_for_the_store_if_a_program_of_this_machine_has_the_lock) {
   constexpr int kTries = 10;
   constexpr double kPatienceOfEach = 2;
   const auto first = holder();
@@ -238,7 +238,7 @@ TEST_F(LockCommandTest, a_store_that_does_not_answer_is_not_taken_for_a_lock_tha
   EXPECT_EQ(lock.wait(), 75) << lock.errors();
 }
 
-TEST_F(LockCommandTest, a_command_is_told_when_its_machine_has_lost_the_lock) {
+TEST_F(LockCommandTest, a_command_gets_a_signal_when_its_machine_has_lost_the_lock) {
   Machine other(etcd.url(), 2);
   other.start_agent();
   Lock lock(other, {"k", "--", "sh", "-c", "trap 'exit 5' TERM; touch '" + began + "'; while :; do sleep 0.01; done"});
@@ -267,7 +267,7 @@ TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
 }
 
 /// A program has opened the dictionary with `cluster`, so the command need not name the cluster.
-TEST_F(LockCommandTest, a_dictionary_of_a_cluster_is_one_also_if_that_is_not_said) {
+TEST_F(LockCommandTest, a_dictionary_of_a_cluster_needs_no_option) {
   machine.start_agent();
   const auto program = machine.new_program();
   ASSERT_NE(program->lock("other"), 0U);
@@ -286,7 +286,7 @@ TEST_F(LockCommandTest, a_dictionary_of_a_cluster_is_one_also_if_that_is_not_sai
   EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
 }
 
-TEST_F(LockCommandTest, an_agent_that_it_has_started_in_vain_does_not_stay_and_is_heard) {
+TEST_F(LockCommandTest, an_agent_that_it_started_without_success_ends_and_its_messages_are_shown) {
   std::ofstream(config) << R"({"endpoints": ["http://127.0.0.1:1"]})";
   for (const std::string how : {"-n", "-w2"}) {
     Lock vain(machine, {how, "--agent", "--agent-config", config, "k", "--", "true"});

@@ -41,7 +41,7 @@ TEST(Network, a_holder_that_is_cut_off_has_lost_the_lock_before_another_gets_it)
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST(Network, a_waiter_that_is_cut_off_holds_others_up_for_its_lease_and_waits_on) {
+TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_still_waits) {
   EtcdServer etcd;
   Proxy proxy(etcd.port());
   Peer holder(etcd.url(), kLong);
@@ -81,7 +81,7 @@ const Weather kWeathers[] = {
 
 class BadNetwork : public ::testing::TestWithParam<Weather> {};
 
-TEST_P(BadNetwork, costs_time_and_no_lock_goes_to_two_nor_out_of_its_turn) {
+TEST_P(BadNetwork, costs_time_but_no_lock_goes_to_two_or_out_of_order) {
   EtcdServer etcd;
   Proxy proxies[] = {Proxy(etcd.port()), Proxy(etcd.port())};
   Machine machines[] = {Machine(proxies[0].url(), kLong), Machine(proxies[1].url(), kLong)};

@@ -95,7 +95,7 @@ TEST_F(SharedSocketTest, a_member_of_the_group_that_swaps_the_new_socket_for_a_l
   EXPECT_EQ(info.st_gid, 0U);
 }
 
-TEST_F(SharedSocketTest, a_socket_that_is_swapped_for_one_of_a_member_is_not_taken_for_the_agents) {
+TEST_F(SharedSocketTest, a_socket_that_a_member_has_swapped_is_not_taken_for_the_agents) {
   on_bind = [&](const std::string& path) {
     on_bind = {};
     EXPECT_EQ(as_member([&] {
@@ -123,7 +123,7 @@ TEST_F(SharedSocketTest, members_of_the_group_reach_the_agent_whatever_its_umask
             "connected");
 }
 
-TEST(SocketTest, of_a_directory_that_is_not_shared_lets_in_its_user_only_whatever_the_umask) {
+TEST(SocketTest, of_a_private_directory_admits_only_its_user_whatever_the_umask) {
   const ScratchDirectory scratch;
   const RuntimeDirectory directory = *RuntimeDirectory::at(scratch.path());
   const mode_t before = ::umask(0277);

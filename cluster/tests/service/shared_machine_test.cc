@@ -130,7 +130,7 @@ class SharedMachineTest : public DictTest {
 // --- dictionaries that are created and removed
 // ----------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_store_takes_part_no_more) {
+TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_store_no_longer_takes_part) {
   const std::string other = new_name();
   another(other);
   begin();
@@ -143,7 +143,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_s
   EXPECT_NE(machine->begin_epoch(101, in_a_minute()), 0U);
 }
 
-TEST_F(SharedMachineTest, a_dictionary_that_is_made_anew_before_an_answer_of_the_store_does_not_end_the_session) {
+TEST_F(SharedMachineTest, a_dictionary_that_is_created_again_before_an_answer_of_the_store_does_not_end_the_session) {
   const std::string other = new_name();
   another(other);
   begin();
@@ -157,7 +157,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_made_anew_before_an_answer_of_the
   EXPECT_EQ(session_in(*made).epoch(), epoch);
 }
 
-TEST_F(SharedMachineTest, a_dictionary_that_could_be_opened_late_only_takes_part_though_it_names_a_dead_agent) {
+TEST_F(SharedMachineTest, a_dictionary_that_was_opened_late_takes_part_even_if_it_names_a_dead_agent) {
   OtherAgent().kill_and_wait();
   const std::string away = path_of(dict_name) + ".away";
   ASSERT_EQ(std::rename(path_of(dict_name).c_str(), away.c_str()), 0);
@@ -172,7 +172,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_could_be_opened_late_only_takes_part
 }
 
 // This user has no inotify instance left.
-TEST_F(SharedMachineTest, a_new_dictionary_is_found_though_the_kernel_does_not_watch_the_directory) {
+TEST_F(SharedMachineTest, a_new_dictionary_is_found_even_if_the_kernel_does_not_watch_the_directory) {
   for (const unsigned call : {SYS_inotify_init1, SYS_inotify_add_watch}) {
     Started agent("began", [call](Channel& parent) {
       if (!refuse_call(call, EMFILE)) return 1;
@@ -225,7 +225,7 @@ TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_
   EXPECT_EQ(session_in(*made).deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
 }
 
-TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_go_while_the_lease_is_renewed) {
+TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_be_removed_while_the_lease_is_renewed) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
@@ -378,7 +378,7 @@ TEST_P(Unreachable, may_have_locks_that_stand_until_the_lease_must_have_ended) {
   EXPECT_EQ(last.ask("lose"), "yes");
 }
 
-TEST_P(Unreachable, begins_anew_once_it_can_be_opened_as_the_agent_has_not_counted_what_stands_there) {
+TEST_P(Unreachable, takes_part_without_its_locks_once_it_can_be_opened) {
   NextAgent next(lock, kLongMs);
   EXPECT_EQ(holder.ask("held"), "yes");
   make_it_so(false);
@@ -386,7 +386,7 @@ TEST_P(Unreachable, begins_anew_once_it_can_be_opened_as_the_agent_has_not_count
   EXPECT_EQ(holder.ask("held"), "no");
 }
 
-TEST_F(SharedMachineTest, a_dictionary_stays_of_its_cluster_though_its_header_is_overwritten) {
+TEST_F(SharedMachineTest, a_dictionary_stays_in_its_cluster_even_if_its_header_is_overwritten) {
   begin();
   ASSERT_TRUE(machine->grant(name, epoch, 7));
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -400,7 +400,7 @@ TEST_F(SharedMachineTest, a_dictionary_stays_of_its_cluster_though_its_header_is
 
 // --- agents that succeed each other ----------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, of_two_agents_the_later_one_is_left_whichever_comes_first_to_a_new_dictionary) {
+TEST_F(SharedMachineTest, the_later_of_two_agents_remains_whichever_reaches_a_new_dictionary_first) {
   begin();
   OtherAgent later;
   const std::string other = new_name();
@@ -411,7 +411,7 @@ TEST_F(SharedMachineTest, of_two_agents_the_later_one_is_left_whichever_comes_fi
   EXPECT_EQ(machine->begin_epoch(101, in_a_minute()), 0U);
 }
 
-TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is_left) {
+TEST_F(SharedMachineTest, one_of_two_agents_that_meet_at_the_first_dictionary_remains) {
   remove(dict_name);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   OtherAgent later;
@@ -423,7 +423,7 @@ TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is
   EXPECT_EQ(later.ask("superseded") == "acts", later_acts);
 }
 
-TEST_F(SharedMachineTest, of_two_agents_without_a_dictionary_the_later_one_is_left) {
+TEST_F(SharedMachineTest, the_later_of_two_agents_without_a_dictionary_remains) {
   remove(dict_name);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   OtherAgent later;
@@ -435,7 +435,7 @@ TEST_F(SharedMachineTest, of_two_agents_without_a_dictionary_the_later_one_is_le
   EXPECT_EQ(later.ask("superseded"), "acts");
 }
 
-TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_give_way_to_one_that_has_died) {
+TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_yield_to_a_dead_one) {
   remove(dict_name);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   OtherAgent().kill_and_wait();
@@ -445,7 +445,7 @@ TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_give_way_to_one
   EXPECT_TRUE(eventually([&] { return reaches_this_agent(); }));
 }
 
-TEST_F(SharedMachineTest, the_agent_that_is_left_can_be_asked_whichever_had_the_socket) {
+TEST_F(SharedMachineTest, the_remaining_agent_answers_whichever_had_the_socket) {
   begin();
   const std::string path = agent_socket((**World::current()).directory(), "main");
   ASSERT_EQ(::unlink(path.c_str()), 0);
@@ -476,7 +476,7 @@ TEST_F(SharedMachineTest, an_agent_of_a_directory_that_was_removed_leaves_the_ne
 }
 
 // The other agent may be stopped while it makes a lock stand in that epoch, and continue later.
-TEST_F(SharedMachineTest, what_an_agent_that_began_beside_this_one_does_in_the_same_epoch_does_not_count) {
+TEST_F(SharedMachineTest, another_agents_actions_in_the_same_epoch_do_not_count) {
   remove(dict_name);
   begin();
   OtherAgent other;
@@ -495,7 +495,7 @@ TEST_F(SharedMachineTest, what_an_agent_that_began_beside_this_one_does_in_the_s
   EXPECT_EQ(again.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
-TEST_F(SharedMachineTest, an_agent_knows_whether_another_one_that_has_taken_its_place_is_left) {
+TEST_F(SharedMachineTest, an_agent_knows_whether_its_successor_is_alive) {
   begin();
   OtherAgent later;
   EXPECT_TRUE(machine->superseded());
@@ -506,7 +506,7 @@ TEST_F(SharedMachineTest, an_agent_knows_whether_another_one_that_has_taken_its_
 }
 
 // Without the check of the dictionaries of the same turn this fails rarely: once or twice in 300 rounds.
-TEST_F(SharedMachineTest, of_two_agents_that_start_at_once_one_is_left) {
+TEST_F(SharedMachineTest, one_of_two_agents_that_start_at_once_remains) {
   constexpr int kDictionaries = 150;
   for (int i = 0; i < kDictionaries; ++i) another(new_name());
   for (const double end = now() + 4; now() < end;) {
@@ -679,7 +679,7 @@ TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_stands_no_longer) {
   EXPECT_EQ(count_users(), 1U);
 }
 
-TEST_F(EndedRecall, leaves_no_waiter_though_a_process_was_stopped_in_the_dictionary_meanwhile) {
+TEST_F(EndedRecall, leaves_no_waiter_even_if_a_process_was_stopped_in_the_dictionary) {
   recall();
   Started busy("busy", [this](Channel& parent) {
     const ShardGuard guard(dict.segment().shards()[0]);
@@ -696,7 +696,7 @@ TEST_F(EndedRecall, leaves_no_waiter_though_a_process_was_stopped_in_the_diction
 
 // --- answers to programs -----------------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, what_the_store_cannot_have_ends_also_the_waits_of_those_that_do_not_only_try) {
+TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_have_ends_all_waits_not_only_tries) {
   begin();
   for (const auto& [why, code] :
        {std::pair{Refusal::too_long, HOLDFAST_UNSUPPORTED}, std::pair{Refusal::exhausted, HOLDFAST_UNSUPPORTED},
@@ -713,7 +713,7 @@ TEST_F(SharedMachineTest, what_the_store_cannot_have_ends_also_the_waits_of_thos
 }
 
 // Otherwise the agent's loop would spin as long as they are connected.
-TEST_F(SharedMachineTest, programs_that_connect_and_say_nothing_do_not_keep_the_agent_awake) {
+TEST_F(SharedMachineTest, programs_that_connect_without_a_question_do_not_keep_the_agent_awake) {
   begin();
   const auto is_awake = [&] {
     machine->queries();

@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 std::string base64(const std::string& text) { return quoted(etcd::to_base64(text)); }
 
-TEST(StoreDays, away_for_longer_than_the_lease_costs_the_locks_and_nothing_else) {
+TEST(StoreDays, away_for_longer_than_the_lease_costs_only_the_locks) {
   EtcdServer etcd;
   Peer a(etcd.url(), kShort);
   Peer b(etcd.url(), kShort);
@@ -40,7 +40,7 @@ TEST(StoreDays, away_for_longer_than_the_lease_costs_the_locks_and_nothing_else)
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-TEST(StoreDays, put_back_to_an_earlier_state_costs_the_locks_and_is_told) {
+TEST(StoreDays, restored_to_an_earlier_state_costs_the_locks_and_is_reported) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   a.hold("earlier");
@@ -105,7 +105,7 @@ TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_and_others_get_them_
   EXPECT_NE(a.lock("other"), 0U);
 }
 
-TEST(StoreDays, compaction_forgets_nothing_that_is_needed) {
+TEST(StoreDays, compaction_removes_nothing_that_is_needed) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   Peer b(etcd.url(), kLong);
@@ -123,7 +123,7 @@ TEST(StoreDays, compaction_forgets_nothing_that_is_needed) {
   }
 }
 
-TEST(StoreDays, rights_that_are_taken_away_free_no_lock_and_when_they_are_back_it_goes_on) {
+TEST(StoreDays, revoked_rights_free_no_lock_and_it_continues_when_they_return) {
   EtcdServer etcd;
   etcd.enable_authentication();
   const ScratchDirectory files;

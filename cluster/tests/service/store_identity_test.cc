@@ -68,7 +68,7 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
 }
 
-TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_accepts_it) {
+TEST(StoreIdentity, the_only_etcd_is_refused_after_it_was_created_again_until_a_person_accepts_it) {
   const auto etcd = std::make_unique<EtcdServer>();
   Peer a(etcd->url(), kShort);
   a.hold("k");
@@ -106,7 +106,7 @@ TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_
   EXPECT_NE(a.lock("other"), 0U) << a.said();
 }
 
-TEST(StoreIdentity, is_kept_in_the_state_directory_and_one_that_cannot_be_read_is_told) {
+TEST(StoreIdentity, is_kept_in_the_state_directory_and_an_unreadable_file_is_reported) {
   EtcdServer etcd;
   const ScratchDirectory state;
   Peer a(etcd.url(), 10, {{"state_directory", '"' + state.path() + '"'}});

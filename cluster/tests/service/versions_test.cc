@@ -43,7 +43,7 @@ class Member {
 
 constexpr const char* kWarning = " may end a lease early";
 
-TEST(VersionsTest, an_agent_that_wants_a_mended_etcd_waits_for_each_member) {
+TEST(VersionsTest, an_agent_that_requires_a_fixed_etcd_waits_for_each_member) {
   Member mended("3.5.21");
   Member old("3.4.23");
   Machine machine(joined({mended.url(), old.url()}), 10, {{"require_fixed_etcd", "true"}});
@@ -55,7 +55,7 @@ TEST(VersionsTest, an_agent_that_wants_a_mended_etcd_waits_for_each_member) {
   EXPECT_TRUE(eventually([&] { return mended.leases_asked() + old.leases_asked() > 0; }));
 }
 
-TEST(VersionsTest, an_agent_that_takes_any_etcd_warns_of_each_such_member_once_and_begins) {
+TEST(VersionsTest, an_agent_that_accepts_any_etcd_warns_once_of_each_old_member_and_starts) {
   Member mended("3.5.21");
   Member old("3.4.23");
   Machine machine(joined({mended.url(), old.url()}));
@@ -66,7 +66,7 @@ TEST(VersionsTest, an_agent_that_takes_any_etcd_warns_of_each_such_member_once_a
 }
 
 // Each of them would grant every lock.
-TEST(VersionsTest, an_agent_does_not_begin_with_members_of_two_clusters) {
+TEST(VersionsTest, an_agent_does_not_start_with_members_of_two_clusters) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
   Machine machine(joined({one.url(), two.url()}));
@@ -78,7 +78,7 @@ TEST(VersionsTest, an_agent_does_not_begin_with_members_of_two_clusters) {
   EXPECT_EQ(one.leases_asked() + two.leases_asked(), 0);
 }
 
-TEST(VersionsTest, an_agent_begins_with_the_cluster_that_most_members_are_of_and_warns_of_others) {
+TEST(VersionsTest, an_agent_starts_with_the_cluster_of_most_members_and_warns_of_others) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
   Member three("3.5.21", 7);
@@ -92,7 +92,7 @@ TEST(VersionsTest, an_agent_begins_with_the_cluster_that_most_members_are_of_and
       << machine.said();
 }
 
-TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_cluster) {
+TEST(VersionsTest, an_agent_does_not_start_before_most_members_have_named_their_cluster) {
   Member one("3.5.21");
   Member two("3.5.21");
   Member three("3.5.21");
@@ -109,7 +109,7 @@ TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
 }
 
-TEST(VersionsTest, an_agent_that_is_started_again_knows_the_cluster_of_the_last_one) {
+TEST(VersionsTest, a_restarted_agent_knows_the_cluster_of_the_last_one) {
   Member member("3.5.21", 7);
   Machine machine(member.url());
   machine.start_agent();
@@ -122,7 +122,7 @@ TEST(VersionsTest, an_agent_that_is_started_again_knows_the_cluster_of_the_last_
       << machine.said();
 }
 
-TEST(VersionsTest, an_agent_looks_at_its_members_again_and_again) {
+TEST(VersionsTest, an_agent_checks_its_members_repeatedly) {
   Member one("3.5.21");
   Member two("3.5.21");
   Member three("3.5.21");
