@@ -46,7 +46,7 @@ describe("holdfast agent", function ()
     after_each(command.tear_down)
 
     describe("refuses", function ()
-        it_has_agent("a command line that is wrong", function ()
+        it_has_agent("a wrong command line", function ()
             for _, case in ipairs {
                 { "no CLUSTER was given" },
                 { 'bad cluster "a/b": expected 1 to 63', "a/b" },
@@ -74,7 +74,7 @@ describe("holdfast agent", function ()
             end
         end)
 
-        it_has_agent("a configuration that is not there, and says what would do without", function ()
+        it_has_agent("a missing configuration, and names the alternative", function ()
             assert_refused('no configuration of cluster "no-such": cannot read /etc/holdfast/no-such.json: '
                            .. "No such file or directory; or use --etcd URL", "no-such")
             assert_refused('no configuration of cluster "main": cannot read /no/such.json: No such file or directory',
@@ -96,7 +96,7 @@ describe("holdfast agent", function ()
             end
         end)
 
-        it_has_agent("what is no configuration, and advises no other mode of it", function ()
+        it_has_agent("a file that is no configuration, and does not complain about its mode", function ()
             local path = write("passwd", "root:x:0:0\n")
             local ended, _, err = run("agent", "main", "--config", path)
             assert.same({ code = 2 }, ended)
@@ -104,7 +104,7 @@ describe("holdfast agent", function ()
             assert.falsy(err:find "chmod", err)
         end)
 
-        it_has_agent("what is no JSON object, and names the place", function ()
+        it_has_agent("a file that is no JSON object, and names the position", function ()
             local path = config '\n"endpoints": ["http://127.0.0.1:1",]\n'
             assert_refused(path .. ": parse error at line 2, column ", "main", "--config", path)
             write("main.json", "")
@@ -113,14 +113,14 @@ describe("holdfast agent", function ()
             assert_refused(path .. ": expected one JSON object, such as {", "main", "--config", path)
         end)
 
-        it_has_agent("a field that it does not know, and lists those that it knows", function ()
+        it_has_agent("an unknown field, and lists the known ones", function ()
             assert_config_refused('unknown field "endpoint"; accepted are ca, cert, endpoints, key, linger_ms, '
                                   .. "max_hold_ms, namespace, password_file, require_fixed_etcd, slice_ms, "
                                   .. "state_directory, ttl, user",
                                   '"endpoint": "http://127.0.0.1:1"')
         end)
 
-        it_has_agent("a bad value of each field, and says what is expected", function ()
+        it_has_agent("a bad value of each field, and says what it expected", function ()
             for _, case in ipairs {
                 { 'bad endpoints "http://a:1": expected a list of at least one string', '"endpoints": "http://a:1"' },
                 { "bad endpoints []: expected a list of at least one string", '"endpoints": []' },
@@ -170,7 +170,7 @@ describe("holdfast agent", function ()
         end)
     end)
 
-    it_has_agent("warns of a password that goes over a network without encryption, and of no other", function ()
+    it_has_agent("warns only of a password that goes over a network without encryption", function ()
         local login = (', "user": "me", "password_file": "%s"'):format(secret "password")
         local function warning(endpoint)
             local path = config(('"endpoints": ["%s"]'):format(endpoint) .. login)
@@ -188,7 +188,7 @@ describe("holdfast agent", function ()
         end
     end)
 
-    it_has_agent("tells its options, and its version", function ()
+    it_has_agent("prints its options and its version", function ()
         local ended, out = run("agent", "--help")
         assert.same({ code = 0 }, ended)
         for _, option in ipairs { "--config", "--etcd", "--namespace", "--ttl", "--drain", "--standby" } do
@@ -238,7 +238,7 @@ describe("holdfast agent", function ()
             return #keys == 1
         end
 
-        it_has_etcd("takes each field of its configuration", function ()
+        it_has_etcd("accepts each field of its configuration", function ()
             local path = config(([["endpoints": ["%s", "%s"], "namespace": "fields", "ttl": 20,
                 "slice_ms": 0, "max_hold_ms": 0, "linger_ms": 1, "require_fixed_etcd": false, "ca": "%s",
                 "state_directory": "%s"]])
@@ -249,14 +249,14 @@ describe("holdfast agent", function ()
             assert.is_true(lives(agent, "fields"))
         end)
 
-        it_has_etcd("takes the command line before its configuration", function ()
+        it_has_etcd("prefers the command line to its configuration", function ()
             local path = config '"endpoints": ["http://127.0.0.1:1"], "namespace": "file", "ttl": 30'
             etcd.agent(machine, "--config", path, "--etcd", server.url, "--namespace", "line", "--ttl", "5")
             holder()
             assert.same({ "line/l/jobs/key" }, server:keys "line/l/")
         end)
 
-        it_has_etcd("uses no etcd that may end leases early, if it is told so, and says that once", function ()
+        it_has_etcd("uses no etcd that may end leases early, if configured so, and says that once", function ()
             local path = config(('"endpoints": ["%s"], "require_fixed_etcd": true'):format(server.url))
             local agent = start("agent", "main", "--config", path, { HOLDFAST_DIR = machine })
             assert.truthy(await(function () return said(agent):find("\n$") end))
@@ -285,7 +285,7 @@ describe("holdfast agent", function ()
             end)
         end
 
-        it_has_etcd("gives its lease back at TERM also beside a holder that was killed", function ()
+        it_has_etcd("gives its lease back at TERM even if a holder was killed", function ()
             local agent = start_agent("--ttl", "60")
             local child = holder()
             child:kill()
@@ -296,7 +296,7 @@ describe("holdfast agent", function ()
             assert.same({}, server:keys(space .. "/l/"))
         end)
 
-        it_has_etcd("leaves its lease at TERM to the next agent if a lock is held", function ()
+        it_has_etcd("leaves its lease to the next agent at TERM if a lock is held", function ()
             local agent = start_agent("--ttl", "60")
             local child = holder()
             agent:signal(command.TERM)
@@ -375,7 +375,7 @@ describe("holdfast agent", function ()
             assert.equal("", said(second))
         end)
 
-        it_has_etcd("tells why its lease is lost, and goes on with another one", function ()
+        it_has_etcd("reports why its lease is lost, and continues with another one", function ()
             local agent = start_agent()
             local lease = agent:err():match "has lease (%x+)"
             holder()
@@ -401,7 +401,7 @@ describe("holdfast agent", function ()
             return manager
         end
 
-        it_has_etcd("tells its manager when it is ready, what it has, and that it ends", function ()
+        it_has_etcd("reports to its manager that it is ready, what it has, and that it ends", function ()
             local path = command.path "notify"
             local manager = start_manager(path)
             local agent = start("agent", "main", "--etcd", server.url,

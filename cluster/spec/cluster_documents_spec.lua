@@ -66,7 +66,7 @@ describe(PATH, function ()
         return found
     end
 
-    it("leaves the options of the agent to the manual, which has each", function ()
+    it("leaves the options of the agent to the manual, which has all", function ()
         local _, help = command.run("agent", "--help")
         local described = names(MANUAL, "Agent")
         for option in help:gmatch("%-%-(%a+)") do
@@ -74,7 +74,7 @@ describe(PATH, function ()
         end
     end)
 
-    it("leaves the fields of the agent's configuration to the manual, which has each", function ()
+    it("leaves the fields of the agent's configuration to the manual, which has all", function ()
         local path = command.write("main.json", '{"walk": 1}')
         assert(shell.succeeds("chmod 600 '" .. path .. "'"))
         local _, _, err = command.run("agent", "main", "--config", path)
@@ -85,7 +85,7 @@ describe(PATH, function ()
         end
     end)
 
-    it("has each number that `holdfast cluster status --json` gives", function ()
+    it("has each number that `holdfast cluster status --json` prints", function ()
         server = etcd.start()
         local machine = etcd.machine "m"
         etcd.agent(machine, "--etcd", server.url)

@@ -145,7 +145,7 @@ local function is_said(part, text, words)
 end
 
 
-it("docs/errors.md has messages that there are", function ()
+it("docs/errors.md has only existing messages", function ()
     assert.is_true(#MESSAGES > 180, #MESSAGES)
     local text, words = sources()
     local missing = {}
@@ -199,7 +199,7 @@ describe("docs/errors.md", function ()
     setup(command.set_up)
     teardown(command.tear_down)
 
-    it("explains each sentence of the command, of the agent and about clusters", function ()
+    it("explains each message of the command, of the agent and about clusters", function ()
         local help = helps()
         local page = table.concat(MESSAGES, "\n"):gsub("%s+", " ")
         -- Doctor prints its advice itself; the page repeats it beside each finding.
@@ -221,7 +221,7 @@ describe("docs/errors.md", function ()
 end)
 
 
-it("docs/errors.md names each call of the system by which a refusal begins", function ()
+it("docs/errors.md names each system call with which a refusal begins", function ()
     local found = 0
     for path in EXPLAINED:gmatch("%S+") do
         for call in (files.read(path)):gmatch '[( ]"([%w_]+)"%);\n' do

@@ -71,7 +71,7 @@ end job 2 0 200 12.000000 9
                            command.write("certificate", certificate), { PROGRAM = "/usr/bin/luajit" })
     end
 
-    it("judges by what the workers wrote down", function ()
+    it("judges by the workers' records", function ()
         local ended, out, err = judge(GOOD, CERTIFICATE)
         assert.same({ code = 0 }, ended, err)
         assert.same({ 1, 1, 0, 0, 3 }, { row(out, "given to another machine")[1],
@@ -94,7 +94,7 @@ end job 2 0 200 12.000000 9
         end)
     end
 
-    it("has a store that refuses what comes late", function ()
+    it("has a store that refuses late writes", function ()
         local out = process.run(([[
             package.path = %q
             local store = require "store"

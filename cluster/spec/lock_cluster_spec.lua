@@ -58,7 +58,7 @@ describe("holdfast lock in a cluster", function()
             end
         end
 
-        it("waits for ever, and says so once", function()
+        it("waits forever, and says so once", function()
             local process = start(lock("--agent", "--agent-config", dead, "key", "--", "true"))
             local wanted = 'holdfast: still waiting for "key": the agent of cluster "main" has no session at the '
                            .. 'store for dictionary "commands.main"\n'
@@ -68,7 +68,7 @@ describe("holdfast lock in a cluster", function()
             assert.equal(wanted, process:err())
         end)
 
-        it("waits without a word with -q", function()
+        it("waits silently with -q", function()
             local process = start(lock("-q", "--agent", "--agent-config", dead, "key", "--", "true"))
             assert.is_nil(process:wait(2.5))
             assert.equal("", process:err())
@@ -89,7 +89,7 @@ describe("holdfast lock in a cluster", function()
         return process
     end
 
-    it("says of an agent that is stopped that it does not answer", function()
+    it("reports that a stopped agent does not answer", function()
         hold()
         local agent = tonumber(agents())
         command.kill(agent, STOP)
@@ -117,7 +117,7 @@ describe("holdfast lock in a cluster", function()
     end
 
     -- An idle agent notices only after some seconds.
-    it("is told by the status of an idle machine that the store's database is full", function()
+    it("has a status that shows a full database, even on an idle machine", function()
         local full, fill = hold_at_small_store()
         assert.same({ code = 0 }, (run("cluster", "status")))
         fill()
@@ -138,7 +138,7 @@ describe("holdfast lock in a cluster", function()
     end)
 
     -- As "etcdctl put" creates it.
-    it("says that a key which somebody has put at the store is no machine's", function()
+    it("reports that a key which somebody else put into the store belongs to no machine", function()
         hold()
         local key = space .. "/l/commands.main/odd"
         server:ctl("put " .. key .. " byhand")
@@ -154,7 +154,7 @@ describe("holdfast lock in a cluster", function()
         assert.same({}, server:keys(space .. "/b/0000000000000000"))
     end)
 
-    it("makes a dictionary that a program may use which says a size", function()
+    it("creates a dictionary that a program with a size may use", function()
         local process = hold()
         local library = assert(os.getenv "HOLDFAST_LIB")
         local open = 'print(require("resty.shdict").open("commands.main", { size = "%s", cluster = "main" }))'
@@ -179,7 +179,7 @@ describe("holdfast lock in a cluster", function()
                      .. 'its database is full\n', err)
     end)
 
-    it("is told that its dictionary was removed", function()
+    it("reports that its dictionary was removed", function()
         local process = hold()
         assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))
         assert.same({ code = 76 }, process:wait())

@@ -26,14 +26,14 @@ local function is_there(expression)
 end
 
 
-it("docs/proof.md runs tests that there are", function ()
+it("docs/proof.md runs only existing tests", function ()
     for expression in files.read("docs/proof.md"):gmatch("%-R '?([^`' ]+)") do
         assert.is_true(is_there(expression), expression)
     end
 end)
 
 
-it("each mutant is noticed by tests that there are", function ()
+it("each mutant names existing tests", function ()
     for name, expressions in shell.output("tests/mutants/apply --list"):gmatch("([%w_]+)\t[^\t]+\t([^\t]+)") do
         for expression in expressions:gmatch("[^|]+") do
             assert.is_true(is_there(expression), name .. ": " .. expression)

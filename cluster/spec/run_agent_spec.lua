@@ -84,7 +84,7 @@ describe("holdfast run --agent", function ()
         assert.same({}, server:keys(space .. "/"))
     end)
 
-    it("starts it again when it dies, and no lock is lost", function ()
+    it("restarts it when it dies, and no lock is lost", function ()
         local master = begin_with "1"
         local first = agent_of(master)
         command.kill(first, command.KILL)
@@ -95,7 +95,7 @@ describe("holdfast run --agent", function ()
         finishes(master)
     end)
 
-    it("ends it also at TERM, after the workers", function ()
+    it("ends it at TERM, too, after the workers", function ()
         local master = begin_with "2"
         master:signal(command.TERM)
         assert.same({ signal = command.TERM }, master:wait(), said(master))
