@@ -100,14 +100,14 @@ end
 
 
 local total = { between = 0, inside = 0, overlaps = 0, disorder = 0 }
-print(("Which worker had the lock: 0, 1 or 2 of each machine; a dot: none of that one. A column is %.2f s.")
+print(("Which worker of each machine had the lock: 0, 1 or 2; a dot: none. One column is %.2f s.")
       :format((last - first) / COLUMNS))
 for _, key in ipairs { "certificate", "job" } do
     local found = judge(held[key])
     for name, value in pairs(found) do
         total[name] = total[name] + value
     end
-    print(("\n%s: %d grants, handed on %d times between machines and %d times inside one"):format(key, #held[key],
+    print(("\n%s: %d grants, passed on %d times between machines and %d times inside one"):format(key, #held[key],
         found.between, found.inside))
     draw(held[key])
 end
@@ -127,15 +127,15 @@ end
 local writes, stale = judge_store(arg[2])
 print(([[
 
-given to another machine     %d
-given on inside a machine    %d
+passed to another machine    %d
+passed on inside a machine   %d
 overlaps                     %d
-numbers that did not grow    %d
-writes that were accepted    %d
+tokens that did not grow     %d
+accepted writes              %d
 late writes, refused         %d
 late writes, accepted        %d]]):format(total.between, total.inside, total.overlaps, total.disorder, writes, refused,
     stale))
 local good = total.overlaps + total.disorder + stale == 0 and total.between > 0 and total.inside > 0 and writes > 0
-print(good and "\nAt no time had two workers the same lock, and no write that came too late was accepted."
-      or "\nThat is not as it must be: see the counts above.")
+print(good and "\nNo two workers had the same lock at the same time, and no late write was accepted."
+      or "\nThe demonstration has failed: see the counts above.")
 os.exit(good and 0 or 1)
