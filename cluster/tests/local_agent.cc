@@ -67,7 +67,7 @@ class Answerer {
     ::unlink(path.c_str());
     if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
         ::listen(listener_.get(), SOMAXCONN) != 0)
-      fail("it cannot listen");
+      fail("cannot listen");
   }
 
   void answer_all() const {
@@ -253,12 +253,12 @@ class LocalAgent {
     const double end = holdfast_now() + kPatience;
     int code = HOLDFAST_LOCKED;
     while ((code = holdfast_lock_wait(attended.handle, key.data(), key.size(), 0, &wait, &lease)) != HOLDFAST_OK) {
-      if (holdfast_now() > end) fail("the lock is not to be had");
+      if (holdfast_now() > end) fail("cannot get the lock");
       std::uint32_t woken = 0;
       holdfast_parker_sleep(parker_, std::min(wait.sleep, kRoundMs / 1e3), &woken, 1);
     }
     Lease held{lease.owner, lease.sequence};
-    if (withdraw(dictionary(attended), key, held) != Code::ok) fail("it is not withdrawn");
+    if (withdraw(dictionary(attended), key, held) != Code::ok) fail("cannot withdraw the lock");
   }
 
   std::vector<std::string> names_;

@@ -283,7 +283,7 @@ TEST_F(EngineTest, an_agent_that_returns_in_time_loses_nothing) {
   EXPECT_TRUE(node.machine().valid(kLock, program));
   node.machine().release(kLock, program);
   run_ms(700);
-  EXPECT_FALSE(stored(kLockKey)) << "the new agent does not know of the lock";
+  EXPECT_FALSE(stored(kLockKey)) << "the new agent does not know the lock";
 }
 
 TEST_F(EngineTest, a_lock_that_an_earlier_agent_may_be_granting_is_not_given_away) {
@@ -675,7 +675,7 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
   run_ms(3000);
   ASSERT_TRUE(has(two, second));
   const agent::Document document = ask(one, agent::Query::Kind::holder)->document;
-  EXPECT_LE(document.when, two.clock().wall_ms() - two.machine().held) << "since the grant, not since it was noted";
+  EXPECT_LE(document.when, two.clock().wall_ms() - two.machine().held) << "since the grant, not since it was recorded";
   const agent::Contender& told = document.contender;
   EXPECT_EQ(told.pid, static_cast<std::int64_t>(second));
   EXPECT_EQ(told.why, "holds");
@@ -755,7 +755,7 @@ TEST_F(EngineTest, the_status_of_an_idle_agent_shows_that_its_store_accepts_no_c
   ASSERT_TRUE(full);
   EXPECT_FALSE(full->sentence.empty());
   EXPECT_EQ(full->space, "/test");
-  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "for those that look at the dictionary";
+  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "for observers of the dictionary";
   node.client().fate = {};
   run_ms(3000);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
@@ -906,7 +906,7 @@ TEST_F(EngineTest, an_agent_that_drains_while_it_adopts_a_lease_gives_no_held_lo
   node.kill_agent();
   node.start_agent();
   node.engine().drain();
-  EXPECT_FALSE(node.engine().drained()) << "it has not asked what hangs on the lease";
+  EXPECT_FALSE(node.engine().drained()) << "it has not read the keys of the lease";
   run_ms(100);
   EXPECT_FALSE(node.engine().drained());
   EXPECT_TRUE(node.machine().valid(kLock, held));

@@ -324,7 +324,7 @@ TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_reports_that_none_can_be_reache
   EXPECT_EQ(answer.outcome, Outcome::unknown);
   EXPECT_EQ(answer.sentence, "etcd at " + second + " does not answer: Connection refused");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
-  EXPECT_EQ(complaints_.size(), 2u) << "each is told once until something works";
+  EXPECT_EQ(complaints_.size(), 2u) << "each is reported once until something works";
 }
 
 TEST_F(EtcdHttpTest, asks_again_from_a_callback) {
@@ -669,7 +669,7 @@ TEST_F(EtcdHttpTest, drops_a_queued_request_that_nobody_wants_any_more) {
     store_->transact(std::move(change), [&](const Answer&) { ++told; });
   }
   epoch_is_over = true;  // only the requests that were sent at once are under way
-  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "one that comes after them has its turn";
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later one is sent";
   EXPECT_TRUE(await([&] { return told + 1 == answered; }));
   EXPECT_LE(told, 64);
 }

@@ -14,7 +14,7 @@ constexpr std::int64_t kFresh = Identity::kFreshMs;
 TEST(Identity, of_the_only_endpoint_is_known_at_once_if_none_was_known) {
   Identity identity(1, "", kLease);
   EXPECT_TRUE(identity.known().empty());
-  EXPECT_TRUE(identity.hear(0, "", 1000)) << "it does not say";
+  EXPECT_TRUE(identity.hear(0, "", 1000)) << "it names none";
   EXPECT_TRUE(identity.hear(0, "7", 1000));
   EXPECT_EQ(identity.known(), "7");
   EXPECT_FALSE(identity.stranger(1000));

@@ -129,7 +129,7 @@ void EtcdServer::await_service() {
     if (::waitid(P_PID, static_cast<id_t>(child_->pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0)
       throw std::runtime_error("etcd ended with " + std::to_string(info.si_status) + " (package etcd-server); see " +
                                directory_.path());
-    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("etcd does not begin to serve");
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("etcd does not start to serve");
     ::usleep(20000);
   }
 }
@@ -209,7 +209,7 @@ std::vector<agent::Record> EtcdServer::history(const std::string& prefix) {
     said = watch_until(end, prefix, events);
   } while (!said.empty() && std::chrono::steady_clock::now() < patience);
   post("/v3/kv/deleterange", R"({"key":)" + quoted(etcd::to_base64(end)) + "}");
-  if (!said.empty()) throw std::runtime_error("etcd does not tell its history: " + said);
+  if (!said.empty()) throw std::runtime_error("etcd does not return its history: " + said);
   return events;
 }
 

@@ -165,9 +165,9 @@ class Cluster {
     name_ = scenario.name;
     index_ = 0;
     instructions_ += stepped.instructions;
-    if (!stepped.problem.empty()) return fail("it does not run: " + stepped.problem);
+    if (!stepped.problem.empty()) return fail("it did not run: " + stepped.problem);
     for (const int bad : {HOLDFAST_SYSTEM, HOLDFAST_BUSY, HOLDFAST_CORRUPT, HOLDFAST_TIMEOUT, HOLDFAST_NO_MEMORY})
-      if (stepped.status == bad) fail(std::string("it gave ") + holdfast_code_text(bad));
+      if (stepped.status == bad) fail(std::string("it returned ") + holdfast_code_text(bad));
     last_ = 0;
     Given given = scenario.before;
     for (; index_ < images.size(); ++index_) {
@@ -177,7 +177,7 @@ class Cluster {
       const bool last = index_ + 1 == images.size();
       if ((first && now != scenario.before) || (last && now != scenario.after) ||
           (now != given && now != scenario.after))
-        fail(now == Given::yes ? "it is granted" : "it is not to be had");
+        fail(now == Given::yes ? "it is granted" : "it cannot be granted");
       given = now;
     }
     images_ += images.size();
@@ -197,7 +197,7 @@ class Cluster {
     else if (code == HOLDFAST_LOCKED)  // it is reserved for the waiter
       use_as(waiter_);
     else if (code != HOLDFAST_ELSEWHERE)
-      fail(std::string("an attempt gives ") + holdfast_code_text(code));
+      fail(std::string("an attempt returns ") + holdfast_code_text(code));
     go_on_as_agent();
     const std::string problem = test::check_shard(dict_.segment().shards()[0]);
     if (!problem.empty()) fail(problem);
@@ -217,13 +217,13 @@ class Cluster {
   void go_on_as_agent() {
     LockState state;
     const Code known = state_of_lock(dictionary(), kKey, state);
-    if (known != Code::ok && known != Code::not_found) fail("its state is not to be had");
+    if (known != Code::ok && known != Code::not_found) fail("its state cannot be read");
     SessionWord word = session().now();
     if (word.lost()) {
       begin(static_cast<std::uint16_t>(word.epoch() + 1));
       word = session().now();
       holdfast_lease lease{};
-      if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("what was lost is granted");
+      if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("a lost lock is granted");
     }
     for (const std::uint64_t revision : {kRevision, kRevision + 2}) {
       if (stand(word.epoch(), revision) != HOLDFAST_OK) fail("it cannot be given");
@@ -241,7 +241,7 @@ class Cluster {
     note_number(lease);
     Lease held{lease.owner, lease.sequence};
     if (holdfast::withdraw(dictionary(), kKey, held) != Code::ok) fail("it cannot be withdrawn");
-    if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("what was withdrawn is granted");
+    if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("a withdrawn lock is granted");
     if (refuse(dictionary(), kKey, Code::elsewhere) != Code::ok || withdraw_idle(dictionary(), kKey) != Code::ok)
       fail("it cannot be refused or withdrawn again");
   }
@@ -249,7 +249,7 @@ class Cluster {
   void use_as(Waiting& waiting) {
     holdfast_lease lease{};
     const int code = waiting.lock(dict_, kKey, kLong, &lease);
-    if (code != HOLDFAST_OK) return fail(std::string("a wait gives ") + holdfast_code_text(code));
+    if (code != HOLDFAST_OK) return fail(std::string("a wait returns ") + holdfast_code_text(code));
     use(lease);
   }
   void use(holdfast_lease& lease) {

@@ -176,7 +176,7 @@ class Cases {
       code = limit_("stand", [&] { return stand(dictionary(), kKey, epoch, 200); });
     }
     if (code != Code::ok) return fail("it cannot be given again");
-    if (!attempt("an attempt at the end", lease)) fail("it is not to be had again");
+    if (!attempt("an attempt at the end", lease)) fail("it cannot be granted again");
   }
 
   void fail(const char* what) { ledger_.violations.add("%s: %s", ledger_.place, what); }

@@ -252,7 +252,7 @@ class Storm {
       test::Waiting waiting;
       holdfast_lease lease{};
       if (waiting.lock(dict_, key_of(lock), 20, &lease) != HOLDFAST_OK)
-        ledger_.violations.add("%s is not to be had at the end", key_of(lock).c_str());
+        ledger_.violations.add("%s cannot be granted at the end", key_of(lock).c_str());
       else if (lease.sequence <= ledger_.sections[lock][last].sequence.load())
         ledger_.violations.add("fencing number of %s does not rise at the end", key_of(lock).c_str());
     }

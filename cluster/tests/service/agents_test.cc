@@ -243,7 +243,7 @@ TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_n
   ASSERT_NE(program->lock("k"), 0U);
   ASSERT_EQ(std::system(("rm " + a.directory() + "/jobs.dict").c_str()), 0);
   sleep_ms(2500);
-  EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes") << "the next agent would not know of it";
+  EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes") << "the next agent would not know it";
   EXPECT_FALSE(a.has_said("was deleted"));
   ASSERT_EQ(program->ask("unlock k"), "ok");
   EXPECT_EQ(a.agent().wait(), 1);

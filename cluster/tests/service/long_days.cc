@@ -86,7 +86,7 @@ struct Pair {
 };
 
 double seconds_of(const std::string& said, const std::string& expected) {
-  if (!said.starts_with(expected)) fail("a program said \"" + said + "\" where \"" + expected + "\" was expected");
+  if (!said.starts_with(expected)) fail("a program said \"" + said + "\": expected \"" + expected + "\"");
   return static_cast<double>(std::stoll(said.substr(said.rfind(' ')))) / 1e9;
 }
 
@@ -299,7 +299,7 @@ class Soak {
     agent.stop();
     sleep_ms(1000 * kTtl + below(random_, 2000));
     agent.signal(SIGCONT);
-    demand(workers.go_on(stopped), "a worker that was stopped does not go on");
+    demand(workers.go_on(stopped), "a stopped worker does not continue");
   }
 
   void calm_down() {
@@ -340,9 +340,9 @@ int run(int argc, char** argv) {
   const auto timed = [&](CLI::App* part) { part->add_option("--seconds", settings.seconds, "length of the run"); };
   const auto counted = [&](CLI::App* part) { part->add_option("--times", settings.times, "how often"); };
   counted(add("partitions", "cuts holders off, and measures how long nobody has their locks", partitions));
-  timed(add("slow_disk", "etcd with slow disks", slow_disk));
-  counted(add("stale_leader", "leaders of etcd that were stopped go on", stale_leader));
-  timed(add("soak", "whatever may happen, again and again", soak));
+  timed(add("slow_disk", "gives etcd slow disks", slow_disk));
+  counted(add("stale_leader", "stops leaders of etcd, and lets them resume", stale_leader));
+  timed(add("soak", "applies all faults repeatedly", soak));
   app.require_subcommand(1);
   app.fallthrough();
   CLI11_PARSE(app, argc, argv);

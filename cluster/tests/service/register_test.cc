@@ -54,7 +54,7 @@ TEST_F(RegisterTest, with_fencing_loses_no_update_when_holders_are_stopped_and_w
   const StoreHistory store = history_of(etcd);
   EXPECT_THAT(workers.errors(store), IsEmpty());
   EXPECT_GE(workers.refused(), std::size_t{kRounds});
-  EXPECT_GT(workers.lost_without_fencing(), 0U) << "the stops were in vain: nothing was shown";
+  EXPECT_GT(workers.lost_without_fencing(), 0U) << "the stops had no effect, so nothing was shown";
   std::printf("%zu sections, %zu grants, %zu transfers, %zu late writes refused; %zu updates lost without fencing\n",
               workers.sections().size(), store.grants(), store.transfers(), workers.refused(),
               workers.lost_without_fencing());

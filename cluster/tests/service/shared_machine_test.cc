@@ -456,7 +456,7 @@ TEST_F(SharedMachineTest, the_remaining_agent_answers_whichever_had_the_socket) 
   ASSERT_TRUE(machine->superseded());
   machine.reset();
   struct stat info {};
-  EXPECT_EQ(::stat(path.c_str(), &info), 0) << "it is the other one's";
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << "it belongs to the other agent";
 }
 
 // As after a clean-up of the user's files: the directory of that name is a new one.
@@ -501,7 +501,7 @@ TEST_F(SharedMachineTest, an_agent_knows_whether_its_successor_is_alive) {
   EXPECT_TRUE(machine->superseded());
   EXPECT_FALSE(machine->is_abandoned());
   later.kill_and_wait();
-  EXPECT_TRUE(machine->superseded()) << "the session may be of a lease that this one does not know";
+  EXPECT_TRUE(machine->superseded()) << "the session may belong to an unknown lease";
   EXPECT_TRUE(machine->is_abandoned());
 }
 
@@ -643,7 +643,7 @@ class EndedRecall : public SharedMachineTest {
     begin();
     ASSERT_TRUE(machine->grant(name, epoch, 7));
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-    machine->recall(name, [] { FAIL() << "it has been the agent's turn"; });
+    machine->recall(name, [] { FAIL() << "the agent got the lock"; });
     machine->turn();
     ASSERT_EQ(count_users(), 2U);
   }
