@@ -71,7 +71,7 @@ function Page:await_start()
         clock.sleep(LOOK)
     end
     local start = self.page.start
-    assert(start > 0, "the others do not come")
+    assert(start > 0, "the other contenders did not arrive")
     clock.sleep(start - now())
     return start
 end

@@ -49,8 +49,8 @@ static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base
   return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
 }
 
-// Returns whether no other agent has replaced this one. With the mutex held, we see every agent that checked the lock
-// before.
+// Returns whether no other agent has replaced this one. With the mutex held, this sees every later agent that has
+// checked the lock.
 static bool attends(const LockEntry& lock) noexcept {
   const Token agent = Session(lock.segment).agent();
   return agent == kNobody || agent == lock.segment.world().token();
