@@ -428,7 +428,7 @@ TEST_F(EtcdHttpTest, reads_the_password_file_each_time_and_tells_if_it_cannot) {
   const Answer answer = transact(one_put());
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_EQ(answer.fault, Fault::denied);
-  EXPECT_THAT(answer.sentence, HasSubstr("the password file " + (directory_ / "password") + " cannot be read"));
+  EXPECT_THAT(answer.sentence, HasSubstr("cannot read password file " + (directory_ / "password") + ": "));
   std::ofstream(directory_ / "password") << "secret";
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
 }

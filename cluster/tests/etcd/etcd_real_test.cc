@@ -359,7 +359,7 @@ TEST_F(EtcdRealTest, reports_that_its_rights_were_revoked_and_continues_when_the
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_EQ(answer.fault, Fault::denied);
   watch("hf/b");
-  EXPECT_TRUE(await([&] { return has_complained("permission denied; the watch"); }))
+  EXPECT_TRUE(await([&] { return has_complained("permission denied; the agent restarts the watch"); }))
       << "a watch is refused inside a 200";
   EXPECT_THAT(server_->post("/v3/auth/user/grant", R"({"user":"hf","role":"hf"})"), HasSubstr("header"));
   EXPECT_TRUE(rings("hf/b"));

@@ -87,7 +87,7 @@ TEST(VersionsTest, an_agent_starts_with_the_cluster_of_most_members_and_warns_of
   EXPECT_TRUE(eventually([&] { return one.leases_asked() + three.leases_asked() > 0; })) << machine.said();
   EXPECT_TRUE(machine.has_said("warning: etcd at " + two.url() +
                                " belongs to another cluster than the known one: it names 0000000000000008, expected "
-                               "0000000000000007; if the store was replaced on purpose: holdfast cluster "
+                               "0000000000000007; if the store was replaced on purpose, run holdfast cluster "
                                "accept-new-store main 0000000000000008"))
       << machine.said();
 }
@@ -118,7 +118,7 @@ TEST(VersionsTest, a_restarted_agent_knows_the_cluster_of_the_last_one) {
   EXPECT_TRUE(exists(machine.directory() + "/.store-main"));
   member.be_of(8);
   machine.start_agent();
-  EXPECT_TRUE(eventually([&] { return machine.has_said("it is of 0000000000000008, expected 0000000000000007"); }))
+  EXPECT_TRUE(eventually([&] { return machine.has_said("it names 0000000000000008, expected 0000000000000007"); }))
       << machine.said();
 }
 
@@ -131,7 +131,7 @@ TEST(VersionsTest, an_agent_checks_its_members_repeatedly) {
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
   one.be_of(8);  // which the agent finds at the next request there, and then asks all
-  EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " is of another cluster"); }))
+  EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " belongs to another cluster"); }))
       << machine.said();
 }
 
