@@ -124,11 +124,11 @@ describe("holdfast agent", function ()
             for _, case in ipairs {
                 { 'bad endpoints "http://a:1": expected a list of at least one string', '"endpoints": "http://a:1"' },
                 { "bad endpoints []: expected a list of at least one string", '"endpoints": []' },
-                { 'bad endpoint "...@h:1": expected a URL of', '"endpoints": ["http://u:secret@h:1"]' },
-                { 'bad endpoint "http://h:1/v3": expected a URL of', '"endpoints": ["http://h:1/v3"]' },
-                { 'bad endpoint "http://h:99999": expected a URL of', '"endpoints": ["http://h:99999"]' },
-                { 'bad endpoint "ftp://h:1": expected a URL of', '"endpoints": ["ftp://h:1"]' },
-                { 'bad endpoint "http://h": expected a URL of', '"endpoints": ["http://h"]' },
+                { 'bad endpoint "...@h:1": expected a URL with', '"endpoints": ["http://u:secret@h:1"]' },
+                { 'bad endpoint "http://h:1/v3": expected a URL with', '"endpoints": ["http://h:1/v3"]' },
+                { 'bad endpoint "http://h:99999": expected a URL with', '"endpoints": ["http://h:99999"]' },
+                { 'bad endpoint "ftp://h:1": expected a URL with', '"endpoints": ["ftp://h:1"]' },
+                { 'bad endpoint "http://h": expected a URL with', '"endpoints": ["http://h"]' },
                 { "slice_ms is 60: expected at most max_hold_ms, which is 50", URLS .. ', "slice_ms": 60' },
                 { "bad endpoints [1]: expected a list of at least one string", '"endpoints": [1]' },
                 { "no endpoints: expected URLs", '"ttl": 10' },
@@ -181,8 +181,8 @@ describe("holdfast agent", function ()
             return agent:err():match "warning: [^\n]*"
         end
         -- An address of no network, so that nothing is sent anywhere.
-        assert.equal("warning: the password of etcd's user me goes to http://0.0.0.1:1 without encryption: "
-                     .. "give https://", warning "http://0.0.0.1:1")
+        assert.equal("warning: the password of etcd's user me is sent to http://0.0.0.1:1 without encryption: "
+                     .. "use https://", warning "http://0.0.0.1:1")
         for _, url in ipairs { "http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://0.0.0.1:1" } do
             assert.is_nil(warning(url))
         end
