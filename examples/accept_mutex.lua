@@ -1,12 +1,13 @@
 -- nginx's accept_mutex: workers share one listening socket, and only the holder of a lock waits for connections.
 --
--- Without the lock every worker sleeps in poll() on the socket. A connection wakes all of them; one accepts it, the
--- others were woken for nothing (the thundering herd). With the lock one worker sleeps in poll() and the others sleep
--- in lock(): a connection wakes that one, and its unlock() wakes the next one in the queue.
+-- Without the lock, every worker sleeps in poll() on the socket. A connection wakes all of them; one accepts it, and
+-- the others were woken for nothing (the thundering herd). With the lock, one worker sleeps in poll() and the others
+-- in lock(). A connection wakes only the first, and its unlock() wakes the next one in the queue.
 --
 --   luajit examples/accept_mutex.lua [--workers 4] [--connections 200]
 --
--- Not for `holdfast run`: the socket is opened first and the workers are forked then, so that all of them inherit it.
+-- Do not start it by `holdfast run`: it opens the socket and then forks the workers, so that all of them inherit the
+-- socket.
 
 dofile((arg[0]:match("^(.*)/") or ".") .. "/checkout.lua")
 
@@ -18,13 +19,13 @@ local system = require "accept_mutex.system"
 
 -- --- a worker ------------------------------------------------------------------------------------------
 
--- After this time a holder that hangs loses the lock, and a waiter looks whether all connections are served. The lock
+-- After this time a holder that hangs loses the lock, and a waiter checks whether all connections are served. The lock
 -- of a killed holder is free at once.
 local EXPTIME = 2
 local POLL_TIME = 0.2
 
--- Whether there is a connection. Counts how often the socket has woken this process, which is more than poll() tells:
--- a process that is woken and finds the connection gone sleeps on inside poll().
+-- Returns whether there is a connection. Counts how often the socket woke this process. poll() does not show all of
+-- these wake-ups: a process that is woken and finds the connection gone continues to sleep inside poll().
 local function wait_for_connection(socket, counts)
     local before = system.count_sleeps()
     local ready = system.wait_readable(socket, POLL_TIME)
@@ -57,13 +58,13 @@ local function work_with_lock(socket, counts, is_over, dict_name)
             if elapsed > 0 then
                 counts.by_lock = counts.by_lock + 1
             end
-            -- In a quiet time the holder keeps its turn, and says so before the lock expires.
+            -- While no connection comes, the holder keeps the lock, and extends it before it expires.
             local ready
             repeat
                 ready = wait_for_connection(socket, counts)
             until ready or is_over() or not lock:expire(EXPTIME)
             local connection = ready and accept(socket, counts)
-            -- Before the answer: only accepting is done in turns, the work is done by all at once.
+            -- Before the answer: the workers take turns only in accepting, and work at the same time.
             lock:unlock()
             if connection then
                 system.answer(connection)
@@ -73,7 +74,7 @@ local function work_with_lock(socket, counts, is_over, dict_name)
 end
 
 
--- --- the master, which plays the client, too -----------------------------------------------------------
+-- --- the master, which is also the client --------------------------------------------------------------
 
 local START_PATIENCE = 10
 local ANSWER_PATIENCE = 5
@@ -81,7 +82,7 @@ local PAUSE = 0.002  -- between two connections, so that all woken workers sleep
 
 local function start_worker(id, socket, dict_name, use_lock)
     local master = system.pid()
-    io.flush()  -- otherwise the child would print what its parent has yet to print
+    io.flush()  -- otherwise the child would print the parent's buffer too
     local pid = system.fork()
     if pid ~= 0 then
         assert(pid > 0, "fork has failed")

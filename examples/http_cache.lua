@@ -1,4 +1,4 @@
--- An HTTP server that lives in the scheduler: it gets its pages from a slow server behind it, each once for all
+-- An HTTP server that runs in the scheduler. It gets its pages from a slow upstream server, each page once for all
 -- workers.
 --
 --   luajit examples/http_cache.lua --slow 0.5 --listen 9000          # a slow server to try it with, in one terminal
@@ -7,10 +7,11 @@
 --   curl -i http://127.0.0.1:8080/any/page
 --
 -- Each connection is a task, which waits for its socket by wait_fd. A missing page is fetched under a lock of its
--- address: other tasks that want it wait for that, in all workers, and meanwhile each worker serves other pages. All
--- workers listen at one port. TERM and QUIT end them when the requests are answered that they have begun.
+-- address. Other tasks that want the page wait for the lock, in all workers, while each worker serves other pages. All
+-- workers listen on one port. After TERM or QUIT they end when they have answered the requests that have begun.
 --
--- It needs LuaSocket (Debian: lua-socket), which knows of no scheduler: all its calls are told not to wait.
+-- It needs LuaSocket (Debian: lua-socket). LuaSocket does not know the scheduler, so all its calls are made
+-- non-blocking.
 
 local ffi = require "ffi"
 local resty_lock = require "resty.lock"
@@ -19,8 +20,8 @@ local shdict = require "resty.shdict"
 local socket = require "socket"
 local worker = require "resty.holdfast.worker"
 
-local FETCH_TIME = 5      -- seconds for a page from the server behind
-local REQUEST_TIME = 10   -- seconds for a client to ask, and again to take the answer
+local FETCH_TIME = 5      -- seconds for a page from the upstream server
+local REQUEST_TIME = 10   -- seconds for a client to send its request, and again to receive the answer
 local REQUEST_MAX = 16384 -- bytes
 local TERM = 15
 local USAGE = "Usage: http_cache.lua --listen PORT (--upstream ADDRESS:PORT | --slow SECONDS) [--ttl SECONDS]\n"
@@ -30,7 +31,7 @@ local now, wait_fd = scheduler.now, scheduler.wait_fd
 
 -- --- sockets -------------------------------------------------------------------------------------------
 
--- Calls fn(socket, ...) and closes the socket, also when fn fails or its task is cancelled.
+-- Calls fn(socket, ...) and closes the socket, even if fn fails or its task is cancelled.
 local function with_socket(fn, sock, ...)
     local function close(ok, ...)
         sock:close()
@@ -43,7 +44,7 @@ local function with_socket(fn, sock, ...)
 end
 
 
--- After an error of a socket: true when it can go on; nil and the reason if it cannot.
+-- Waits after an error of a socket. Returns true if the call can be repeated; nil and the reason if not.
 local function wait_after(err, sock, mode, deadline)
     if err ~= "timeout" then
         return nil, err
@@ -52,7 +53,7 @@ local function wait_after(err, sock, mode, deadline)
 end
 
 
--- Received bytes, at least one; nil and the reason.
+-- Returns received bytes, at least one; nil and the reason.
 local function receive_some(sock, deadline)
     while true do
         local data, err, part = sock:receive(4096)
@@ -83,7 +84,7 @@ local function send(sock, text, deadline)
 end
 
 
--- With SO_REUSEPORT each worker has a socket of its own at the port, and the kernel deals the connections out to them.
+-- With SO_REUSEPORT each worker has its own socket on the port, and the kernel distributes the connections.
 local function listen(port)
     local listener = assert(socket.tcp4())
     assert(listener:setoption("reuseport", true))
@@ -121,13 +122,13 @@ local function ask(server, address, port, path)
 end
 
 
--- A function that gives the page of a path, and where it comes from.
+-- Returns a function that returns the page of a path, and where it came from.
 local function cached(address, port, ttl)
     local pages = shdict.shared.http_pages or assert(shdict.open("http_pages", { size = "10m" }))
     local _ = shdict.shared.http_locks or assert(shdict.open("http_locks", { size = "1m" }))
 
     local function fetch(path)
-        local page = pages:get(path)  -- it may have come while this task waited for the lock
+        local page = pages:get(path)  -- another task may have stored it during the wait
         if page then
             return page, "waited"
         end
@@ -150,7 +151,7 @@ local function cached(address, port, ttl)
 end
 
 
--- A slow server, to try this with.
+-- A slow server to try the cache with.
 local function slow(seconds)
     local count = 0
     return function (path)
@@ -194,13 +195,13 @@ local function accept_all(listener, page_of)
         elseif err == "timeout" then
             wait_fd(listener:getfd(), "r")
         else
-            scheduler.sleep(0.1)  -- no descriptors left: connections that end give some back
+            scheduler.sleep(0.1)  -- no descriptor is free until a connection ends
         end
     end
 end
 
 
--- TERM would end the process at once. Blocked, it can be read from a descriptor.
+-- TERM would end the process at once. While it is blocked, it can be read from a descriptor.
 local function stop_at_term()
     ffi.cdef [[
     typedef struct { unsigned long bits[16]; } http_cache_signals;

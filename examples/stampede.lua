@@ -1,9 +1,9 @@
--- A cache stampede, with a lock and without.
+-- A cache stampede, with and without a lock.
 --
 -- All coroutines of all workers read the same text at the same time and look up each of its words in a shared cache.
--- A word that is not there has to be computed by a slow backend: that is what an entry is like at the moment when it
--- expires, and all want it. With resty.lock one caller goes to the backend and the others wait for its answer; without,
--- each of them goes.
+-- A slow backend computes each word that is not there, as after an entry of a busy cache has expired. It serves four
+-- calls at a time. With resty.lock one caller goes to the backend and the others wait for its answer. Without the lock,
+-- all callers go to the backend and wait for each other there.
 --
 --   holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
 --   luajit examples/stampede.lua                                    (one worker)
@@ -13,6 +13,7 @@ local here = dofile((arg[0]:match("^(.*)/") or ".") .. "/checkout.lua")
 local ffi = require "ffi"
 local report = require "stampede.report"
 local resty_lock = require "resty.lock"
+local resty_semaphore = require "resty.semaphore"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 local trace = require "stampede.trace"
@@ -25,22 +26,32 @@ local options = trace.read_options(arg)
 local words = trace.read_words(options, here .. "/../LICENSE")
 local quit = trace.quit
 
--- `holdfast run --dict` has made both already; for a plain luajit this does.
+-- `holdfast run --dict` has created both; plain luajit creates them here.
 local cache = shdict.shared.stampede_cache or assert(shdict.open("stampede_cache", { size = "4m" }))
 local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks", { size = "1m" }))
 
--- Keys begin with a pid that all workers of this run know, so that two runs in one world do not share answers.
+-- Keys begin with a pid that all workers of this run know, so that two runs in one runtime directory do not share
+-- answers.
 local run = (workers > 1 and ffi.C.getppid() or ffi.C.getpid()) .. ":"
-local prefix  -- of the keys of this phase
+-- Seconds after which a worker gives up waiting for the others.
+local TIMEOUT = 3600
+
+local prefix  -- prefix of the keys of this phase
 local waits   -- seconds that the coroutines of this worker waited for locks
 
 
 -- --- a cache in front of a backend ---------------------------------------------------------------------
 
+-- The connections that all workers share, like a pool of connections to a database.
+local connections = assert(resty_semaphore:new("stampede_locks", { permits = options.connections }))
+local POOL = run .. "connections"
+
 local function backend(word)
     assert(cache:incr(prefix .. "calls", 1, 0))
     assert(cache:incr(prefix .. "calls for:" .. word, 1, 0))
+    assert(connections:wait(POOL, TIMEOUT))
     scheduler.sleep(options.backend_ms / 1000)
+    assert(connections:post(POOL))
     return "all there is to know about " .. word
 end
 
@@ -56,7 +67,7 @@ local function get_without_lock(word)
 end
 
 
--- A holder that hangs for longer than exptime loses the lock to the next waiter; no waiter waits longer than timeout.
+-- A holder that hangs for longer than exptime loses the lock to the next waiter. No waiter waits longer than timeout.
 local LOCK_OPTIONS = { exptime = options.backend_ms / 1000 + 30, timeout = options.backend_ms / 1000 + 10 }
 
 local function get_with_lock(word)
@@ -68,7 +79,7 @@ local function get_with_lock(word)
 
     local lock = assert(resty_lock:new("stampede_locks", LOCK_OPTIONS))
     while not value and not lock:trylock(key) do
-        -- Takes nothing, so that one release lets all that wait here go on at once.
+        -- wait() takes no lock, so one release wakes all waiters at once.
         waits[#waits + 1] = assert(lock:wait(key))
         value = cache:get(key)
     end
@@ -76,7 +87,7 @@ local function get_with_lock(word)
         return value
     end
 
-    -- The holder before may have filled the cache. Without this second look the lock would be of no use.
+    -- The previous holder may have filled the cache. Without this second look the lock would be useless.
     value = cache:get(key)
     if not value then
         value = backend(word)
@@ -91,7 +102,7 @@ end
 
 local next_show = id == 0 and ffi.C.isatty(1) == 1 and 0 or math.huge
 
--- For a person at a terminal. All read at the same pace, so one reader's progress is that of all.
+-- Shows progress at a terminal. All readers have the same pace, so the progress of one is enough.
 local function show_progress(name, read)
     if scheduler.now() >= next_show then
         next_show = scheduler.now() + 0.1
@@ -113,7 +124,7 @@ local function replay(name, get)
         end)
     end
     if not scheduler.run() then
-        os.exit(1)  -- the scheduler has printed why; the other workers notice that this one is gone
+        os.exit(1)  -- the scheduler has printed the reason; the other workers notice the end
     end
     if next_show < math.huge then
         io.write("\r\27[K")
@@ -123,20 +134,19 @@ end
 
 -- --- the workers meet ----------------------------------------------------------------------------------
 
--- Each worker holds a lock of its own from before a phase to its end. A worker that gets all of them knows that all are
--- done, or dead: the lock of a dead worker is free at once, but its result is missing.
-local PATIENCE = 3600
-local START_PATIENCE = 10
+-- Each worker holds its own lock from before a phase until its end. A worker that gets all these locks knows that all
+-- workers are done or dead. The lock of a dead worker is free at once, but its result is missing.
+local START_TIMEOUT = 10
 
 local function take(name)
-    local lock = assert(resty_lock:new("stampede_locks", { exptime = PATIENCE, timeout = PATIENCE }))
+    local lock = assert(resty_lock:new("stampede_locks", { exptime = TIMEOUT, timeout = TIMEOUT }))
     assert(lock:lock(run .. name))
     return lock
 end
 
 local function wait_for_start()
-    local deadline = scheduler.now() + START_PATIENCE
-    local started = assert(locks:incr(run .. "started", 1, 0, PATIENCE))
+    local deadline = scheduler.now() + START_TIMEOUT
+    local started = assert(locks:incr(run .. "started", 1, 0, TIMEOUT))
     while started < workers and scheduler.now() < deadline do
         scheduler.sleep(0.001)
         started = locks:get(run .. "started")
@@ -158,9 +168,9 @@ for i, phase in ipairs(phases) do
     prefix, waits = run .. name .. ":", {}
     local start = scheduler.now()
     replay(name, get)
-    assert(cache:set(prefix .. "waits:" .. id, report.pack(waits), PATIENCE))
+    assert(cache:set(prefix .. "waits:" .. id, report.pack(waits), TIMEOUT))
 
-    -- Take the lock of the next phase before giving back that of this one, so that no worker runs ahead.
+    -- Take the lock of the next phase before releasing the lock of this one, so that no worker runs ahead.
     local following = phases[i + 1] and take(phases[i + 1][1] .. id)
     assert(mine:unlock())
     for other = 0, workers - 1 do

@@ -24,7 +24,7 @@
  *     shows the current message. So holdfast_error() may be an argument beside the call itself, in any order of
  *     evaluation. holdfast_strerror(code) returns one text for the code of a call, whether it failed or not. Messages
  *     of more than 767 bytes are cut and end in "...". If there is no memory for a message, a shorter one replaces it,
- *     maybe at another address.
+ *     possibly at another address.
  *  7. Marks. A mark says whether a call may sleep, and which codes that adds. Comments of calls list only their own
  *     codes.
  *     [set-up]  Reads and creates files, and waits up to 5 s while another process does (then BUSY). Also: PERMISSION,
@@ -151,7 +151,7 @@ typedef enum holdfast_store_op {
   HOLDFAST_ADD = 1,
   HOLDFAST_REPLACE = 2,
   HOLDFAST_SAFE_SET = 3, /* as SET, but removes no live entry to make room */
-  HOLDFAST_SAFE_ADD = 4  /* as ADD, the same                               */
+  HOLDFAST_SAFE_ADD = 4  /* as ADD, but removes no live entry to make room */
 } holdfast_store_op;
 
 typedef enum holdfast_end { HOLDFAST_LEFT = 0, HOLDFAST_RIGHT = 1 } holdfast_end;
@@ -206,10 +206,10 @@ HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
  * user: the descriptor refers to an empty file, is open for reading only, and gives no access to the runtime directory.
  * Do not lock it.
  * Call this before the process does anything else with this library. A forked child may call it, too, if it has made no
- * call that changes anything. After exec nobody acts for what is held: so end all other threads that make calls before,
+ * call that changes anything. After exec no thread serves what is held, so first end all other threads that make calls,
  * and close the parkers. EXISTS (the process has already joined). */
 HOLDFAST_API int holdfast_hold_over_exec(int *fd);
-/* [set-up] The same: fds[0] is that descriptor. fds[1] proves the same life for a keeper: another process of this
+/* [set-up] The same: fds[0] is that descriptor. fds[1] proves the same for a keeper, which is another process of this
  * program, such as one that ends the hold when the new program ends. While a keeper has fds[1], two more kinds of
  * processes see the hold: programs of another layout of the files, and processes that can no longer open files of the
  * runtime directory. fds[1] gives access to the runtime directory: leave its FD_CLOEXEC set, and send it to processes
@@ -262,12 +262,12 @@ typedef struct holdfast_options {
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it: if several processes try at the same moment, one of them creates it. An
- * existing one must have the same size, mutex and cluster, and accept values as large (MISMATCH names both). Otherwise,
- * if it is HOLDFAST_KEPT and no process uses it, it is created again, empty. It keeps its mode, and the longest
- * `persist` that was asked for counts. If nobody asked for its size, it may be larger than the size that is asked for
- * now. Without a cluster in the options, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides; MISMATCH also if the
- * two differ. Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says how much is
- * free).
+ * existing one must have the same size, mutex and cluster, and accept values of `largest` bytes (MISMATCH names both).
+ * Otherwise, if it is HOLDFAST_KEPT and no process uses it, it is created again, empty. It keeps its mode, and the
+ * longest `persist` that was asked for counts. If nobody asked for its size, it may be larger than the size that is
+ * asked for now. Without a cluster in the options, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides; MISMATCH
+ * also if the two differ. Also: INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (says
+ * how much is free).
  * A dictionary of 1.9 MB or more takes memory as it is used: a change for which /dev/shm has none returns NO_MEMORY,
  * unless older values can be removed. */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
@@ -454,8 +454,8 @@ HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t ke
 HOLDFAST_API int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length,
                                              holdfast_lease *lease);
 /* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. It is for repair tools, and for
- * a parent that releases what its child holds over exec. The holder is not notified; it learns of it like of any other
- * loss. holdfast_lock_holder returns what a lease consists of. NOT_OWNER (that grant has ended). */
+ * a parent that releases what its child holds over exec. The holder is not notified. holdfast_lock_holder
+ * returns what a lease consists of. NOT_OWNER (that grant has ended). */
 HOLDFAST_API int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length,
                                      const holdfast_lease *lease);
 /* [change] Gives the lease a new exptime, from now. NOT_OWNER (another lease holds the lock, or a value replaced it),
@@ -672,7 +672,7 @@ typedef struct holdfast_parker holdfast_parker;
 HOLDFAST_API holdfast_parker *holdfast_parker_new(void);
 /* Closes its waiters, its descriptor and what it listens on. Null is allowed. */
 HOLDFAST_API void holdfast_parker_free(holdfast_parker *parker);
-/* Returns a waiter's number, never 0; 0 if there is no room, with holdfast_error(). Do not use it in a forked child. */
+/* Returns a waiter's number; 0 if there is no room, with holdfast_error(). Do not use the number in a forked child. */
 HOLDFAST_API uint32_t holdfast_waiter_open(holdfast_parker *parker);
 /* Closes a waiter. Call lock_leave first if it waits: a wake-up that finds no waiter delays the next one. A number that
  * is not a waiter is ignored. */

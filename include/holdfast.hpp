@@ -1,12 +1,11 @@
-// holdfast for C++20: dictionaries, owners of locks, mutexes for the guards of the standard library, and results that
-// say why there is none. docs/c.md shows how to use it; what a call does is said in holdfast.h.
+// holdfast for C++20: dictionaries, leases, mutexes for the guards of the standard library, and results that are a
+// value or an error. docs/c.md shows how to use it; holdfast.h says what each call does.
 //
-// Nothing here throws but for want of memory for a string, and where the caller asks for it: by result::value(), and by
-// lock() and its kin of the mutexes, as the standard has it. Without exceptions (-fno-exceptions) these end the
-// process.
+// Functions throw only std::bad_alloc, except where the caller asks for exceptions: result::value(), and lock() and its
+// variants of the mutexes, as the standard requires. Without exceptions (-fno-exceptions) these abort the process.
 //
-// All is inline, so no type of C++ crosses the boundary of the library, and in a namespace with a version, so that parts
-// of a program may be compiled with different versions of it.
+// Everything is inline, so no C++ type crosses the boundary of the library. The namespace has a version, so that parts
+// of a program may be compiled with different versions of this header.
 #ifndef HOLDFAST_HPP
 #define HOLDFAST_HPP
 

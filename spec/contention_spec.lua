@@ -208,7 +208,7 @@ describe("log_timeouts", function ()
         dict:set("key", 5)
         local lock = new { timeout = 0.02, block = true, log_timeouts = log }
         assert.is_nil((lock:lock("key")))
-        assert.matches("nobody holds it by now$", lines[1])
+        assert.matches("no longer held$", lines[1])
         lock = new { timeout = 0.02, block = true, log_timeouts = function () error("no") end }
         assert.same({ nil, "timeout" }, { lock:lock("key") })
     end)

@@ -25,8 +25,8 @@ describe("the gate of a dictionary", function ()
         local refusal = HAS_CLUSTERS
             and 'cannot load the gate of the cluster "main": module \'resty.holdfast.cluster.gate\' not found; install '
                 .. "the Lua files of cluster/ beside those of the library"
-            or 'dictionary "spec_gate" belongs to the cluster "main": this library was built without clusters; use '
-               .. "one that has them"
+            or 'dictionary "spec_gate" belongs to the cluster "main", but this library was built without '
+               .. "clusters; install one that supports them"
         -- The second finds the dictionary that the first has made, and loads the gate again.
         assert.equal(("nil\t%s\n"):format(refusal):rep(2), run [[
             local shdict = require "resty.shdict"

@@ -160,8 +160,8 @@ describe("lock", function ()
 
         it("says so where nothing could renew, and takes no lock there", function ()
             local lock = new { renew = true }
-            local reason = "cannot renew here: locks are renewed in tasks of resty.holdfast.scheduler and in "
-                           .. "coroutines of an event loop"
+            local reason = "cannot renew here: renewal needs a task of resty.holdfast.scheduler or a "
+                           .. "coroutine of an event loop"
             assert.same({ nil, reason }, { lock:lock("key") })
             assert.same({ nil, reason }, { lock:trylock("key") })
             assert.same({ nil, reason }, { lock:with("key", print) })

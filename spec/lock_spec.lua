@@ -104,8 +104,8 @@ holdfast: bad option "timeout" to new: nan; ignored
         end)
 
         it("says once that a timeout beside an exptime of 0 is no wait, as in the original", function ()
-            local text = 'holdfast: bad option "timeout" to %s: %s is cut down to exptime, which is 0, so the lock '
-                .. "does not wait; leave timeout out to wait for 5 seconds, or give exptime = math.huge, which never "
+            local text = 'holdfast: bad option "timeout" to %s: %s is limited to exptime, which is 0, so the lock '
+                .. "does not wait; omit timeout to wait for 5 seconds, or use exptime = math.huge, which never "
                 .. "expires either\n"
             assert.equal(text:format("new", 3) .. text:format("lock", 0.5), told [[
                 local holder = new()
@@ -566,7 +566,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         assert.equal("wake\n", (process.run(TRY, { env = { HOLDFAST_WAIT = false } })))
         assert.equal("wake\n", (process.run(TRY, { env = { HOLDFAST_WAIT = "" } })))
         assert.equal("poll\n", (process.run(TRY, { env = { HOLDFAST_WAIT = "poll" } })))
-        assert.matches('HOLDFAST_WAIT is "pool": accepted are "wake" and "poll"',
+        assert.matches('bad HOLDFAST_WAIT "pool": expected "wake" or "poll"',
                        (process.run(TRY, { env = { HOLDFAST_WAIT = "pool" } })), 1, true)
     end)
 

@@ -282,7 +282,7 @@ describe("resty.holdfast.prometheus", function ()
         for _, case in ipairs {
             { { keys = 65 }, "bad option keys: a whole number, 0 to 64, expected, got 65" },
             { { keys = "x" }, 'bad option keys: a whole number, 0 to 64, expected, got "x"' },
-            { { key = 1 }, 'bad option "key": there are openmetrics, locks and keys' },
+            { { key = 1 }, 'bad option "key": expected keys, locks or openmetrics' },
             { 5, "bad options: a table expected, got 5" },
         } do
             local ok, err = pcall(function () prometheus.metrics(case[1]) end)
@@ -295,7 +295,7 @@ describe("resty.holdfast.prometheus", function ()
     it("says where serve belongs", function ()
         local ok, err = pcall(prometheus.serve)
         assert.is_false(ok)
-        assert.truthy(err:find("serve answers requests of nginx; elsewhere use metrics()", 1, true), err)
+        assert.truthy(err:find("serve() works only in a request of nginx; elsewhere use metrics()", 1, true), err)
     end)
 end)
 

@@ -50,7 +50,7 @@ describe("shdict", function ()
             local made, err = shdict.open("spec_large", { size = size, largest = half })
             assert.is_nil(made)
             assert.matches('^dictionary "spec_large" exists and takes values of at most %d+ bytes, asked for '
-                           .. "10485760; ask for what is there", err)
+                           .. "10485760; open it with the same options", err)
             assert.is_true(shdict.remove("spec_large"))
             made = assert(shdict.open("spec_large", { size = size, largest = "10m" }))
             assert.is_true(made:largest_value() >= half)
@@ -183,8 +183,8 @@ describe("shdict", function ()
 
         it("refuses bad names with a sentence", function ()
             for name, message in pairs {
-                [""] = "empty dictionary name: expected 1 to 250 bytes, none of them zero; each but A-Z a-z 0-9 . _ - "
-                       .. 'counts three times, as does a first "."',
+                [""] = "empty dictionary name: expected 1 to 250 bytes, none of them zero; bytes other than A-Z a-z "
+                       .. '0-9 . _ - count three times, as does a leading "."',
                 [("n"):rep(251)] = "dictionary name of 251 bytes, \"nnn",
                 [(":"):rep(84)] = "dictionary name of 84 bytes, which count as 252, \":::",
                 ["a\0b"] = 'bad dictionary name "a\\x00b", with a zero byte: expected',
@@ -241,14 +241,14 @@ describe("shdict", function ()
         it("refuses values that no mutex or mode has", function ()
             local made, err = shdict.open("spec_bad", { size = "64k", mutex = "mutex" })
             assert.is_nil(made)
-            assert.equal('bad mutex "mutex": accepted are "futex", "spin" and "file"', err)
+            assert.equal('bad mutex "mutex": expected "futex", "spin" or "file"', err)
             local modes = { "", "0000", "000", "0400", "0601", "0610", "0700", "0777", "0800", "600x", "7777", 0, 384.5,
                             439, 511, 512, 600, -1, 0.5, 0 / 0 }
             for _, mode in ipairs(modes) do
                 made, err = shdict.open("spec_bad", { size = "64k", mode = mode })
                 assert.is_nil(made)
-                assert.equal("bad mode " .. core.describe(mode) .. ': expected an octal string, "0600" to "0666" ' ..
-                             "(4 reads, 2 writes, the owner has 6), or its number", err)
+                assert.equal("bad mode " .. core.describe(mode) .. ': expected an octal string from "0600" to ' ..
+                             '"0666" (4 = read, 2 = write; the owner has 6), or its number', err)
             end
         end)
 

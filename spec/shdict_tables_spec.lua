@@ -197,21 +197,21 @@ describe("shdict, tables as values:", function ()
             local before = collectgarbage("count")
             for _, bytes in ipairs { "\9\255\255\255\255\15", "\12\255\255\255\255\15", "\13\5\255\255\255\255\3",
                                      "\9\254\255", "\9\255\1", "\12", "\12\2\12\200\1", "\255\255\255\255\255" } do
-                assert.same(pack(nil, "bad bytes of a table: they are not what string.buffer makes"), pack(get(bytes)))
+                assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"), pack(get(bytes)))
             end
             assert.is_true(collectgarbage("count") - before < 1000)
         end)
 
         it("are no table if they are something else, or a table and something else", function ()
             assert.same(pack(nil, "bad bytes of a table: they are a string"), pack(get(buffer.encode("no table"))))
-            assert.same(pack(nil, "bad bytes of a table: they are not what string.buffer makes"),
+            assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"),
                         pack(get(buffer.encode({}) .. buffer.encode({}))))
-            assert.same(pack(nil, "bad bytes of a table: they are not what string.buffer makes"), pack(get("")))
+            assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"), pack(get("")))
         end)
 
         it("have no pointers", function ()
             assert.is_table(get(buffer.encode({ 4, 5, "\4\5" })))
-            assert.same(pack(nil, "bad bytes of a table: they are not what string.buffer makes"),
+            assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"),
                         pack(get("\12\2\4\1\2\3\4")))
         end)
     end)

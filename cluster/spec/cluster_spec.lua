@@ -83,10 +83,10 @@ describe("a dictionary", function ()
         assert.equal(contradiction, declared('say(select(2, require("resty.lock"):new("spec_cluster")))',
                                              NAME .. "=main"))
         assert.equal(contradiction, declared('say(select(2, shdict.open("spec_cluster")))', NAME .. "=main"))
-        assert.matches('exists with .* asked for .* in the cluster "main"; ask for what is there, .*\n$',
+        assert.matches('exists with .* asked for .* in the cluster "main"; open it with the same options, .*\n$',
                        declared('say(select(2, shdict.open("spec_cluster", { size = "64k" })))', NAME .. "=main"))
         shdict.remove(NAME)
-        assert.equal('dictionary "spec_cluster" is asked for in the cluster "other", but HOLDFAST_CLUSTER puts it into '
+        assert.equal('dictionary "spec_cluster" is opened with the cluster "other", but HOLDFAST_CLUSTER puts it into '
                      .. 'the cluster "main"\n',
                      declared('say(select(2, shdict.open("spec_cluster", { cluster = "other" })))', NAME .. "=main"))
     end)

@@ -37,7 +37,8 @@ local function check(result, what)
 end
 
 
--- A listening socket and its address. The name is given by the kernel and is no file that would have to be removed.
+-- Returns a listening socket and its address. The kernel chooses the name, which is not a file, so nobody has to remove
+-- it.
 function _M.listen()
     local socket = check(C.socket(AF_UNIX, SOCK_STREAM + SOCK_NONBLOCK, 0), "socket")
     local address = { name = ffi.new("struct address", AF_UNIX), length = ffi.new("unsigned[1]", 2) }
@@ -49,7 +50,7 @@ function _M.listen()
 end
 
 
--- A connection, or nil when there is none, or another process was faster.
+-- Returns a connection; nil if there is none or another process was faster.
 function _M.accept(socket)
     local connection = C.accept(socket, nil, nil)
     return connection >= 0 and connection or nil
@@ -58,7 +59,7 @@ end
 
 local fds = ffi.new("struct pollfd[1]")
 
--- Whether the descriptor became readable in time.
+-- Returns whether the descriptor became readable in time.
 function _M.wait_readable(fd, seconds)
     fds[0].fd, fds[0].events = fd, POLLIN
     return C.poll(fds, 1, seconds * 1000) == 1
@@ -71,7 +72,7 @@ function _M.answer(connection)
 end
 
 
--- Connects and waits for the answer. Whether it came in time.
+-- Connects and waits for the answer. Returns whether it came in time.
 function _M.ask(address, seconds)
     local connection = check(C.socket(AF_UNIX, SOCK_STREAM, 0), "socket")
     check(C.connect(connection, address.name, address.length[0]), "connect")
@@ -83,7 +84,7 @@ end
 
 local usage = ffi.new("struct rusage")
 
--- How often this process has gone to sleep so far: a voluntary context switch is nothing else.
+-- Returns how often this process has gone to sleep, which is its number of voluntary context switches.
 function _M.count_sleeps()
     C.getrusage(0, usage)
     return tonumber(usage.voluntary_switches)

@@ -1,4 +1,4 @@
--- For wrk: all readers want the newest articles. After each STEP requests of a thread there is a newer one.
+-- For wrk: all readers want the newest articles. A newer one appears after each STEP requests of a thread.
 --   wrk ... -s load.lua URL -- ARTICLES
 
 local STEP = 20
@@ -29,7 +29,7 @@ function request()
 end
 
 
--- For `run`: requests, those per second, median and 99 % of the milliseconds they took, failures.
+-- Prints a line for `run`: requests, requests per second, median and 99th percentile in milliseconds, failures.
 function done(summary, latency)
     local errors = summary.errors
     io.write(("figures %d %.0f %.2f %.2f %d\n"):format(summary.requests, summary.requests / (summary.duration / 1e6),

@@ -1,4 +1,4 @@
--- What stampede.lua prints: the figures of each phase side by side, and whether they are as they must be.
+-- Prints the results of stampede.lua: the figures of each phase side by side, and whether they are correct.
 
 local ffi = require "ffi"
 
@@ -7,7 +7,7 @@ local _M = {}
 local DOUBLE = ffi.sizeof("double")
 
 
--- A dictionary stores strings, and the bytes of an array are one.
+-- A dictionary stores strings, so arrays are stored as their bytes.
 function _M.pack(numbers)
     local array = ffi.new("double[?]", #numbers)
     for i, number in ipairs(numbers) do
@@ -26,7 +26,7 @@ local function append(numbers, packed)
 end
 
 
--- The figures of a phase, which all workers have left in the cache. Takes the answers out of it.
+-- Returns the figures of a phase, which all workers have stored in the cache, and removes the answers.
 function _M.collect(cache, prefix, name, words, workers, readers, seconds)
     local result = {
         name = name, requests = #words * readers, distinct = 0, calls = cache:get(prefix .. "calls") or 0,
@@ -37,7 +37,8 @@ function _M.collect(cache, prefix, name, words, workers, readers, seconds)
     end
     table.sort(result.waits)
 
-    -- The distinct words are counted in the text, not in the cache: that is what the backend calls are checked against.
+    -- The distinct words are counted in the text and not in the cache, because the number of backend calls is checked
+    -- against them.
     local seen = {}
     for _, word in ipairs(words) do
         if not seen[word] then
@@ -80,7 +81,7 @@ local ROWS = {
 
 local BAR = 56
 
--- The backend calls of each phase as bars, so that the difference is seen at a glance.
+-- Draws the backend calls of each phase as bars, so that the difference is visible at a glance.
 local function print_bars(results)
     print("\nbackend calls")
     local most = math.max(results[1].calls, results[2].calls)
@@ -91,10 +92,12 @@ local function print_bars(results)
 end
 
 
--- Whether everything is as it must be.
+-- Returns whether all figures are correct.
 function _M.print(results, options, workers)
-    print(("%d coroutines in %d %s read the same text; a word that is not in the cache takes a backend call of %g ms\n")
-        :format(options.coroutines * workers, workers, workers == 1 and "process" or "processes", options.backend_ms))
+    print(("%d coroutines in %d %s read the same text. A word that is not in the cache takes a backend call\n"
+           .. "of %g ms, and the backend serves %d at a time.\n")
+        :format(options.coroutines * workers, workers, workers == 1 and "process" or "processes", options.backend_ms,
+                options.connections))
     local heads = (" "):rep(31)
     for _, result in ipairs(results) do
         heads = heads .. ("%17s"):format(result.name)
@@ -117,8 +120,8 @@ function _M.print(results, options, workers)
             locked.calls, locked.distinct))
         return false
     end
-    print(("\nWith the lock each of the %d words was computed once: %d calls -> %d."):format(locked.distinct,
-        results[2].calls, locked.calls))
+    print(("\nWith the lock each of the %d words was computed once: %d calls -> %d, %.1f s -> %.1f s."):format(
+        locked.distinct, results[2].calls, locked.calls, results[2].seconds, locked.seconds))
     return true
 end
 

@@ -54,9 +54,11 @@ class dictionary {
   static result<dictionary> open(std::string_view name, const holdfast_options& options) {
     return opened([&](holdfast_dict** dict) { return holdfast_open(name.data(), name.size(), &options, dict); });
   }
+  /// Opens an existing or declared dictionary like holdfast_attach. errc::not_found: there is none.
   static result<dictionary> attach(std::string_view name) {
     return opened([&](holdfast_dict** dict) { return holdfast_attach(name.data(), name.size(), dict); });
   }
+  /// Removes a dictionary with its locks like holdfast_remove.
   static result<void> remove(std::string_view name) {
     return detail::outcome(holdfast_remove(name.data(), name.size()));
   }
@@ -71,6 +73,7 @@ class dictionary {
 
   // --- values ---
 
+  /// Returns the value. errc::not_found: there is none. A key that is held as a lock has the value true.
   result<value> get(std::string_view key) const {
     char small[256];
     std::string large;
@@ -90,7 +93,8 @@ class dictionary {
     std::string text(got.data, got.size);
     return got.type == HOLDFAST_TABLE ? value(table{std::move(text)}) : value(std::move(text));
   }
-  /// Stores `what`: a bool, a number or a string.
+  /// Stores `what`, a bool, a number or a string: set always, add only if there is no value (errc::exists), replace
+  /// only if there is one (errc::not_found). `exptime`: seconds; 0: never expires.
   template <class T>
   result<void> set(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_SET, key, what, exptime, flags);
@@ -103,7 +107,7 @@ class dictionary {
   result<void> replace(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_REPLACE, key, what, exptime, flags);
   }
-  /// Adds and returns the sum. If the key has no value, begins with `init`, if given, and sets `exptime`.
+  /// Adds to a number and returns the sum. If the key has no value, starts with `init`, if given, and sets `exptime`.
   result<double> incr(std::string_view key, double by, std::optional<double> init = {}, duration exptime = {}) const {
     double sum = 0;
     const int code = holdfast_incr(handle_, key.data(), key.size(), by, init.has_value() ? 1 : 0, init.value_or(0),
@@ -111,6 +115,7 @@ class dictionary {
     if (code != HOLDFAST_OK) return failure::of(code);
     return sum;
   }
+  /// Deletes the key; no error if there is none. Releases a lock under the key.
   result<void> erase(std::string_view key) const {
     return detail::outcome(holdfast_delete(handle_, key.data(), key.size()));
   }

@@ -27,8 +27,8 @@ struct terms {
 
 namespace detail {
 
-/// Releases the lease in any case. While a process is stopped in the middle of a change, nobody can take the lock
-/// anyway: so this waits until it continues or is killed.
+/// Releases the lease in any case. If a process is stopped in the middle of a change, waits until it continues or is
+/// killed, because nobody can take the lock in the meantime.
 inline void unlock_for_certain(holdfast_dict* dict, const std::string& key, holdfast_lease& raw) noexcept {
   while (holdfast_unlock(dict, key.data(), key.size(), &raw) == HOLDFAST_TIMEOUT) continue;
   // The release was refused for another reason: the library tries again.
@@ -76,6 +76,7 @@ class lease {
     if (code != HOLDFAST_OK) return failure::of(code);
     return left == 0 ? forever : duration(left);
   }
+  /// Returns whether the lease is still held.
   bool valid() const noexcept {
     double left = 0;
     return *this && holdfast_lock_remaining(dict_, key_.data(), key_.size(), &raw_, &left) == HOLDFAST_OK;

@@ -1,4 +1,9 @@
--- A lock that stops only the caller while it waits: lua-resty-lock for any LuaJIT process. Manual: docs/resty.lock.md.
+-- Locks that processes and coroutines share; only the caller waits. The interface of lua-resty-lock for any LuaJIT
+-- process. Manual: docs/resty.lock.md.
+--
+-- Common to all methods: `key` is a string of 1 to 65535 bytes, or something that tostring() converts. Times are
+-- seconds and may be fractions. A failure returns nil and a string. A wrong receiver raises an error at the line of the
+-- call, and so does an option that is out of range. A method yields only if its comment says so.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -22,7 +27,7 @@ local DEFAULT_SETTINGS = options.DEFAULT_SETTINGS
 local _M = { _VERSION = core.version }
 local mt = held_lock.new_class(_M)
 
--- Methods of lua-resty-lock warn of options that it ignored, and accept them.
+-- Methods that lua-resty-lock has accept the options that it ignored, and log a warning.
 local NEW_OPTIONS = options.known({ "exptime", "timeout", "wait", "block", "fair", "deadlock", "renew", "on_lost",
                                     "step", "ratio", "max_step", "cluster", "log_timeouts" }, true)
 local LOCK_OPTIONS = options.known({ "exptime", "timeout", "why" }, true)
@@ -39,8 +44,9 @@ end
 local asked, answer = pcall(is_debug_build)
 local DEBUG = asked and answer or program.getenv("HOLDFAST_DEBUG") == "1"
 
--- With DEBUG, memo shows the live objects: each refers to its dictionary as long as it lives. Objects cost eight times
--- as much then, and Debian's nginx is one for debugging. So this begins when somebody asks for one of the three.
+-- With DEBUG, memo shows the live objects, as in lua-resty-lock: each object refers to its dictionary while it lives.
+-- Objects then cost eight times as much, and Debian's nginx is a debug build, so this starts only when one of the three
+-- names is read.
 local dict_ref_type
 local SHOWN = { memo = true, ref_obj = true, unref_obj = true }
 
@@ -57,18 +63,19 @@ local function show(module, name)
 end
 
 
--- As in the original, a given timeout is cut down to exptime, also to 0, which means never there. Returns it.
+-- Returns the given timeout, reduced to exptime as in lua-resty-lock. An exptime of 0 means never, and still reduces
+-- the timeout to 0.
 local function cut_down(timeout, exptime, method)
     if exptime == 0 and timeout > 0 then
         warn_once('bad option "timeout" to ' .. method .. ": " .. timeout
-                  .. " is cut down to exptime, which is 0, so the lock does not wait; leave timeout out to wait for 5"
-                  .. " seconds, or give exptime = math.huge, which never expires either")
+                  .. " is limited to exptime, which is 0, so the lock does not wait; omit timeout to wait for 5"
+                  .. " seconds, or use exptime = math.huge, which never expires either")
     end
     return min(timeout, exptime)
 end
 
 
--- As in the original, timeout and first step are cut down where they are given.
+-- Reduces timeout and step where they are given, as lua-resty-lock does.
 local function clamp(times)
     local timeout, step = times.timeout, times.step
     if timeout then
@@ -79,6 +86,14 @@ local function clamp(times)
 end
 
 
+-- Creates an object that holds no lock: resty_lock:new(dict_name [, opts]).
+--
+-- dict_name: the name of a dictionary, of a lua_shared_dict in nginx, or the dictionary itself.
+-- opts: exptime (30 s; 0: never), timeout (5 s; at most exptime), wait ("wake" or "poll"), block (false), fair (false),
+-- deadlock (nil), renew (false), on_lost (none), log_timeouts (false), cluster (false); for "poll" step (0.001 s),
+-- ratio (2), max_step (0.5 s).
+--
+-- Returns the object; nil and "dictionary not found" or another message.
 function _M.new(class, dict_name, opts)
     if type(class) == "string" and type(dict_name) ~= "string" then
         error("bad call of new: call it as resty_lock:new(dictionary, options)", 2)
@@ -111,7 +126,13 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- `certain`: the caller will release the lock.
+-- Makes lock() and the lock() of with(). `certain`: the caller will release the lock.
+--
+-- lock(key [, opts]) takes the lock and waits if it is held. Yields, or blocks the process where the host has no
+-- coroutines. opts: exptime, timeout, why (a text that holder() shows).
+--
+-- Returns the seconds waited, 0 if the lock was free. Otherwise nil and "timeout", "locked" (this object holds a lock),
+-- "deadlock" and the array of keys, "no memory", "dictionary not found", "nil key" and the like, or a message.
 local function locker(certain)
     return function (self, key, opts)
         local err
@@ -136,6 +157,8 @@ end
 _M.lock = locker(false)
 
 
+-- Takes the lock if it is free. Waits only for an answer of a cluster's store; then it yields, for a second at most.
+-- opts: exptime, why. Returns true; nil and "held", or an error of lock().
 function _M.trylock(self, key, opts)
     local err
     key, err = free_key(self, key or nil, "trylock")
@@ -161,7 +184,9 @@ for _, name in ipairs { "holder", "holders", "waiters" } do
 end
 
 
--- Whether the lock is still held, and still this machine's.
+-- Asks whether this object still holds its lock. Yields in a cluster, where the store answers; otherwise answers at
+-- once. Returns true; nil and "unlocked", "not owner", "unavailable" (nobody answered within 5 s; the lock may still be
+-- held) or a message.
 _M.verify = held_lock.on_held("verify", function (self, grant, key)
     local found = find_gate(grant.dict)
     if found then
@@ -170,7 +195,12 @@ _M.verify = held_lock.on_held("verify", function (self, grant, key)
     return held_lock.outcome(self, key, check_lease(grant.dict, key, grant.lease))
 end)
 
+-- with(key, [opts,] fn, ...) takes the lock as lock() does, calls fn(...), and releases the lock even if fn raises.
+-- Yields where lock() or fn does. Returns the results of fn, or nil and the error of lock(). Raises the error of fn
+-- unchanged.
 _M.with = held_lock.with("with", locker(true), WITH_OPTIONS)
+-- wait(key [, { timeout = seconds }]) waits until the present holder no longer has the lock, and takes nothing. Yields
+-- as lock() does. Returns the seconds waited, 0 for a free key; nil and an error of lock().
 _M.wait = later.fn("resty.holdfast.lock.contended", "wait_for_release")
 
 later.count_uses(_M, { "lock", "trylock", "with" })

@@ -1,6 +1,7 @@
--- A lock that many may hold to read, or one to write. Manual: docs/resty.rwlock.md.
+-- Locks that many objects may hold to read, or one to write. Manual: docs/resty.rwlock.md.
 --
--- In the dictionary it is a number of permits: a reader takes one, a writer takes all.
+-- In the dictionary a rwlock is a number of permits: a reader takes one, a writer takes all. Keys, times, errors and
+-- the methods that are not here are those of resty.lock.
 
 local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
@@ -24,6 +25,9 @@ local LOCK_OPTIONS = options.known { "exptime", "timeout", "why" }
 local TRY_OPTIONS = options.known { "exptime", "why" }
 
 
+-- Creates an object that holds nothing: rwlock:new(dict_name [, opts]). The options and defaults are those of
+-- resty.lock, without cluster; timeout is not reduced to exptime, and an unknown option raises. Returns the object; nil
+-- and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "rwlock")
     local times, settings = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -36,8 +40,12 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- A method that takes `want` permits. `certain`: the caller will release them. Without waiting it returns true instead
--- of the seconds waited.
+-- Makes a method that takes `want` permits. `certain`: the caller will release them. `waits`: it waits, and may yield,
+-- as lock() does.
+--
+-- method(key [, opts]): opts has exptime, why, and timeout if it waits. Returns the seconds waited, or true if the
+-- method does not wait. Otherwise nil and "timeout", "held" (only without waiting), "locked", "deadlock" and the keys,
+-- "no memory", "dictionary not found", or another string of lock().
 local function taker(name, want, waits, certain)
     local known = waits and LOCK_OPTIONS or TRY_OPTIONS
     return function (self, key, opts)
@@ -68,11 +76,15 @@ _M.rdlock = taker("rdlock", 1, true, false)
 _M.wrlock = taker("wrlock", ALL, true, false)
 _M.tryrdlock = taker("tryrdlock", 1, false, false)
 _M.trywrlock = taker("trywrlock", ALL, false, false)
+-- with_rd(key, [opts,] fn, ...) and with_wr take a read or the write lock, call fn(...), and release the lock even if
+-- fn raises. They yield where rdlock(), wrlock() or fn does. They return the results of fn, or nil and the error of the
+-- lock.
 _M.with_rd = held_lock.with("with_rd", taker("rdlock", 1, true, true), LOCK_OPTIONS)
 _M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OPTIONS)
 
 
--- Makes a writer a reader: others may read from now on. A reader stays one.
+-- Turns the write lock of this object into a read lock; a read lock stays one. Does not yield. Returns true; nil and
+-- "unlocked", "not owner", "dictionary not found" or "timeout".
 _M.downgrade = held_lock.on_held("downgrade", function (self, grant, key)
     used(self, grant, key)
     local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)

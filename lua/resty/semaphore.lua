@@ -1,4 +1,7 @@
--- A semaphore: at most N holders at once, over processes. Manual: docs/resty.semaphore.md.
+-- Semaphores: at most N holders of a key at once, over all processes. Manual: docs/resty.semaphore.md.
+--
+-- An object may hold many permits of many keys, and coroutines may share it. Keys, times and errors are those of
+-- resty.lock.
 
 local contended = require "resty.holdfast.lock.contended"
 local core = require "resty.holdfast.core"
@@ -33,6 +36,12 @@ local NEW_OPTIONS = options.known { "permits", "exptime", "timeout", "wait", "bl
 local CALL_OPTIONS = options.known { "exptime", "timeout", "why" }
 
 
+-- Creates an object without permits: semaphore:new(dict_name, opts).
+--
+-- opts: permits (required: a whole number from 1 to 1073741823), timeout (5 s), exptime (0 s: never), and wait, block,
+-- fair, log_timeouts, step, ratio, max_step as in resty.lock. An unknown option raises.
+--
+-- Returns the object; nil and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "semaphore")
     local times, settings, permits = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -42,7 +51,7 @@ function _M.new(class, dict_name, opts)
     end
     return setmetatable({
         dict = dict,
-        held = {},  -- key to the grants of this object, those from `first` to `last`
+        held = {},  -- by key: the grants of this object, from `first` to `last`
         permits = permits, settings = settings,
         exptime = times.exptime, timeout = times.timeout or 5, step = times.step or 0.001, ratio = times.ratio,
         max_step = times.max_step,
@@ -50,7 +59,7 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- The line to blame is the one that called the method.
+-- Raises for a receiver that is no semaphore, at the line that called the method.
 local function check_receiver(self, method)
     if getmetatable(self) ~= mt then
         error("bad receiver of " .. method .. ": a semaphore expected, got " .. describe(self) .. "; call it as obj:"
@@ -59,7 +68,7 @@ local function check_receiver(self, method)
 end
 
 
--- Without memory for it, `why` is dropped.
+-- Records a grant of this object. `why` is dropped if there is no memory for it.
 local function keep(self, key, grant, why)
     hold(grant, NOBODY)
     if why then
@@ -89,7 +98,9 @@ local function wait_for(self, grant, exptime, timeout, why)
 end
 
 
--- Takes a permit. A number instead of the options is a timeout.
+-- Takes a permit, and waits if none is free. Yields as resty.lock's lock() does. opts: timeout, exptime, why; or a
+-- number, the timeout. Returns true; nil and "timeout", "no memory", "dictionary not found" or another string of
+-- lock().
 function _M.wait(self, key, opts)
     check_receiver(self, "wait")
     local exptime, timeout, why, err
@@ -124,8 +135,8 @@ function _M.wait(self, key, opts)
 end
 
 
--- Gives back the oldest permit. The code, and whether the object still has the permit: then nothing has changed.
--- `for_certain`: nobody comes again for it, so that the library tries again if it is refused now.
+-- Gives back the oldest permit. Returns the code, and whether the object still has the permit, in which case nothing
+-- has changed. `for_certain`: nobody will try again, so the library does if the release is refused now.
 local function give_one_back(own, key, for_certain)
     local grant = own[own.first]
     local code
@@ -144,7 +155,7 @@ local function give_one_back(own, key, for_certain)
 end
 
 
--- Gives back the oldest `n` permits of the key: true, or nil and the reason.
+-- Gives back the oldest `n` permits of the key. Returns true; nil and the reason.
 local function give_back_permits(self, key, n, for_certain)
     local own = self.held[key]
     if not own or own.last - own.first + 1 < n then
@@ -170,6 +181,8 @@ local function give_back_permits(self, key, n, for_certain)
 end
 
 
+-- Gives back `n` permits (default 1) that this object took, the oldest first, and wakes as many waiters. Does not
+-- yield. Returns true; nil and "not owner", "dictionary not found" or "timeout" (a stopped process: post again).
 function _M.post(self, key, n)
     check_receiver(self, "post")
     if n == nil then
@@ -185,7 +198,8 @@ function _M.post(self, key, n)
 end
 
 
--- The free permits, and how many waiters there are.
+-- Returns the number of free permits and the number of waiters. nil and "held" if the key is a value or a lock; nil and
+-- an error of wait() otherwise. Does not yield.
 function _M.count(self, key)
     check_receiver(self, "count")
     local text, err = key_string(key)
@@ -207,6 +221,8 @@ end
 
 
 held_lock.add_queries(_M, check_receiver)
+-- with(key, [opts,] fn, ...) takes a permit as wait() does, calls fn(...), and gives the permit back even if fn raises.
+-- Yields where wait() or fn does. Returns the results of fn, or nil and the error of wait().
 _M.with = with.method("with", {
     check = check_receiver,
     check_options = function (opts, method)

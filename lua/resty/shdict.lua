@@ -30,7 +30,7 @@ local function check_option(name, given, expected, accepted, level)
 end
 
 
--- Bytes of a size that is given; nil and the reason if it is none.
+-- Returns the bytes of a size; nil and the reason if it is not valid.
 local function read_bytes(name, size)
     if type(size) == "number" then
         size = format("%.17g", size)
@@ -61,10 +61,10 @@ local function read_largest(size)
 end
 
 
-local MODES = 'an octal string, "0600" to "0666" (4 reads, 2 writes, the owner has 6), or its number'
+local MODES = 'an octal string from "0600" to "0666" (4 = read, 2 = write; the owner has 6), or its number'
 
 
--- Size and mode may come from a configuration: for a bad text nil and the reason, no error.
+-- Returns the permission bits; nil and the reason for a bad text, because size and mode may come from a configuration.
 local function read_mode(mode)
     local bits = mode
     if type(mode) == "string" then
@@ -72,7 +72,7 @@ local function read_mode(mode)
     else
         check_option("mode", mode, "number", MODES)
     end
-    -- 0600 to 0666, and no permission but reading and writing.
+    -- From 0600 to 0666, without execute bits.
     if not bits or not (bits >= 384 and bits <= 438) or bits ~= floor(bits) or band(bits, 73) ~= 0 then
         return nil, format("bad mode %s: expected %s", describe(mode), MODES)
     end
@@ -84,7 +84,7 @@ local function read_mutex(mutex)
     check_option("mutex", mutex, "string", '"futex", "spin" or "file"')
     local number = MUTEXES[mutex]
     if not number then
-        return nil, format('bad mutex "%s": accepted are "futex", "spin" and "file"', mutex)
+        return nil, format('bad mutex "%s": expected "futex", "spin" or "file"', mutex)
     end
     return number
 end
@@ -96,7 +96,7 @@ local function read_persist(persist)
 end
 
 
--- The name, which the library reads up to a zero byte.
+-- Returns the name. The library reads it up to a zero byte.
 local function read_cluster(name)
     check_option("cluster", name, "string", "a string")
     if name:find("%z") then
@@ -106,7 +106,7 @@ local function read_cluster(name)
 end
 
 
--- The option is this Lua state's alone: the library does not look into tables.
+-- Checks the option. It belongs to this Lua state only: the library does not look into tables.
 local function read_tables(given)
     check_option("tables", given, "boolean", "a boolean")
     if given and tables.missing then
@@ -120,8 +120,8 @@ local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persis
                   cluster = read_cluster, largest = read_largest }
 
 
--- The options as the library takes them; nil and the reason when a value is not acceptable. They are good as long as
--- `opts`, which has the name of the cluster.
+-- Returns the options for the library; nil and the reason if a value is not valid. They point to the name of the
+-- cluster, so `opts` must outlive them.
 local function read_options(opts)
     local options = ffi_new("holdfast_options")
     local name, given = next(opts)  -- not by pairs: see lock/options.lua
@@ -144,6 +144,15 @@ local function read_options(opts)
 end
 
 
+-- Opens a dictionary, and creates it if it does not exist.
+--
+-- name: a string of at most 250 bytes without zero bytes.
+-- opts: size (bytes, or a string such as "100k"; default: the existing or declared size, else "8m"), largest (bytes of
+-- the largest value; default: depends on the size), mutex ("futex", "spin" or "file"; "futex"), persist (nil, true or
+-- false; nil), mode ("0600"), cluster (a name; none), tables (false).
+--
+-- Returns the dictionary, always the same table for the same name; nil and a message. Raises for an argument of the
+-- wrong type and for an unknown option. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
         error("bad name to open: string expected, got " .. type(name), 2)
@@ -172,6 +181,8 @@ function _M.open(name, opts)
 end
 
 
+-- Removes a dictionary and its contents, also for the processes that have it open. Returns true; nil and "not found" or
+-- a message. Does not yield.
 function _M.remove(name)
     if type(name) ~= "string" then
         error("bad name to remove: string expected, got " .. type(name), 2)
@@ -188,7 +199,8 @@ function _M.remove(name)
 end
 
 
--- The names of the world's dictionaries, in order; nil and the reason.
+-- Returns an array of the names of all dictionaries in the runtime directory, in order; nil and a message. Opens none.
+-- Does not yield.
 function _M.list()
     local frame = enter()
     local code = C.holdfast_list(frame.value, frame.count)
@@ -205,8 +217,8 @@ function _M.list()
 end
 
 
--- shdict.shared.NAME: nil for a dictionary that does not exist, as in ngx.shared. Any other failure raises: a nil hides
--- its reason.
+-- shdict.shared.NAME is the dictionary; nil if it does not exist, as in ngx.shared. Any other failure raises an error,
+-- because nil would hide the reason. Does not yield.
 _M.shared = setmetatable(shared, {
     __index = function (_, name)
         if type(name) ~= "string" then

@@ -194,7 +194,7 @@ describe("where the caller cannot wait", function ()
 
     it("cqueues: the host says so, in a coroutine of the program's own and in a callback from C", function ()
         local prefix = "cannot wait here (host cqueues): "
-        assert.equal(prefix .. "a coroutine of the program's own, inside one of the controller's\n"
+        assert.equal(prefix .. "a coroutine of the program inside a coroutine of the controller\n"
                      .. prefix .. "Lua was called from C\n", answer("cqueues", [[
             spawn(function ()
                 coroutine.wrap(function () say((select(2, hosts.current()))) end)()

@@ -105,8 +105,8 @@ describe("a version of copas that is not supported", function ()
     end
 
     it("is refused where one would wait, and named", function ()
-        assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported, only 1.x, and 4.0 or "
-                     .. "newer; give set_host a host that sleeps as it does\n", answer [[
+        assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported, only 1.x and 4.0 or "
+                     .. "newer; upgrade copas, or give set_host a host for it\n", answer [[
             coroutine.wrap(function ()
                 local held = new()
                 say(held:lock("key"))

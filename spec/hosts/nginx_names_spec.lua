@@ -1,7 +1,8 @@
 -- Tests dictionary/registry.lua: zones of nginx.
 -- Which dictionary a lock gets in nginx, and which processes may use it.
 
-local fixture, process, site = require "spec.support" ("fixture", "process", "site")
+local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
+local core = require "resty.holdfast.core"
 
 local it = fixture.it_unless(site.missing())
 
@@ -68,7 +69,7 @@ describe("names in nginx", function ()
         assert.equal("none", here:get("/capacity?name=my_locks"))
         assert_takes(here, "102400")
         assert.equal("timeout", here:get("/lock?name=my_locks"))
-        assert.falsy(here:log():find("holdfast", 1, true))
+        assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
     it("an object that init_worker_by_lua makes has opened the dictionary before the first request", function ()
@@ -153,7 +154,7 @@ describe("names in nginx", function ()
             here:reload()
             assert.equal("0", here:get("/lock?name=" .. name))
         end
-        assert.falsy(here:log():find("holdfast", 1, true))
+        assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
     it("one that exists with another size is used as it is, and the log says so once", function ()
@@ -162,7 +163,7 @@ describe("names in nginx", function ()
         assert.equal("0", here:get("/lock?name=my_locks"))
         assert.equal("timeout", here:get("/lock?name=my_locks"))
         assert.equal("204800", here:get("/capacity?name=my_locks"))
-        local _, count = here:log():gsub('dictionary "my_locks" is there with 204800 bytes, not the 102400', "")
+        local _, count = here:log():gsub('dictionary "my_locks" exists with 204800 bytes, not the 102400', "")
         assert.equal(1, count)
     end)
 
@@ -211,7 +212,7 @@ describe("names in nginx", function ()
             end
         ]]):format(table.concat(quoted, ", ")))
         assert.equal(table.concat(capacities), said .. "\n")
-        assert.falsy(here:log():find("holdfast", 1, true))
+        assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
     it("a name of which no file can be called, or a dictionary that cannot be made, is told by new", function ()
@@ -230,7 +231,7 @@ describe("names in nginx", function ()
         keep_open "two\nlines\27[2J"
         local here = site.start { dictionaries = { ["two\nlines\27[2J"] = "100k" }, locations = { ["/lock"] = LOCK } }
         assert.equal("0", here:get("/lock?name=" .. escaped("two\nlines\27[2J")))
-        assert.truthy(here:log():find([[dictionary "two\x0Alines\x1B[2J" is there with 204800 bytes]], 1, true))
+        assert.truthy(here:log():find([[dictionary "two\x0Alines\x1B[2J" exists with 204800 bytes]], 1, true))
     end)
 end)
 
@@ -291,5 +292,87 @@ describe("init_by_lua", function ()
         })
         assert.matches('^holdfast: cannot open dictionary "my_locks": runtime directory /nowhere/x cannot be',
                        (here:get("/why")))
+    end)
+end)
+
+
+describe("the log of nginx", function ()
+    local folder
+
+    before_each(function ()
+        folder = shell.output "mktemp -d /dev/shm/holdfast-spec.XXXXXX"
+    end)
+
+    after_each(function ()
+        site.clean_up()
+        os.execute("rm -rf -- '" .. folder .. "'")
+    end)
+
+    local function start(http)
+        return site.start {
+            workers = 3,
+            env = { HOLDFAST_DIR = folder },
+            dictionaries = { my_locks = "100k" },
+            http = http,
+            locations = { ["/use"] = [[ngx.print(tostring(require("resty.shdict").find("my_locks"):set("key", 1)))]] },
+        }
+    end
+
+    -- The lines about the library, without what nginx adds.
+    local function notices(here)
+        local lines = {}
+        for line in here:log():gmatch "[^\n]+" do
+            lines[#lines + 1] = line:match "%[notice%].-(holdfast %d[^,]*)"
+        end
+        return lines
+    end
+
+    local function assert_notices(count, here)
+        local expected = {}
+        for i = 1, count do
+            expected[i] = ('holdfast %s: opened dictionary "my_locks" in %s'):format(core.version, folder)
+        end
+        assert.same(expected, notices(here))
+    end
+
+    local OPEN = [[{
+        assert(require("resty.lock"):new("my_locks"))
+        assert(require("resty.shdict").open("another", { size = "100k" }))
+    }]]
+
+    it("has one notice for each start and reload: version, dictionary and directory", function ()
+        local here = start("init_worker_by_lua_block " .. OPEN)
+        site.await("worker 0 has started", function () return #notices(here) > 0 end)
+        here:connect_to_each(3)
+        assert_notices(1, here)
+        here:reload()
+        site.await("worker 0 has started again", function () return #notices(here) > 1 end)
+        here:connect_to_each(3)
+        assert_notices(2, here)
+    end)
+
+    it("has it from the master if init_by_lua opens the dictionary", function ()
+        local here = start [[init_by_lua_block { assert(require("resty.shdict").open("my_locks", { size = "100k" })) }]]
+        for _, connection in ipairs(here:connect_to_each(3)) do
+            assert.equal("true", connection:get("/use"))
+        end
+        assert_notices(1, here)
+    end)
+
+    it("has it when a worker opens what init_by_lua has only named", function ()
+        local here = start [[init_by_lua_block { lock = assert(require("resty.lock"):new("my_locks")) }]]
+        assert_notices(0, here)
+        for _, connection in ipairs(here:connect_to_each(3)) do
+            assert.equal("true", connection:get("/use"))
+        end
+        assert_notices(1, here)
+    end)
+
+    it("has none of a Lua state that lasts for one request", function ()
+        local here = start "lua_code_cache off;"
+        for _ = 1, 3 do
+            assert.equal("true", here:get("/use"))
+        end
+        assert_notices(0, here)
     end)
 end)

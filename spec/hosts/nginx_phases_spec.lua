@@ -224,8 +224,8 @@ describe("in nginx", function ()
 
     it("init_by_lua says what to do instead", function ()
         site.start { http = "init_by_lua_block {" .. PROBE .. " probe 'init' }" }
-        assert_raises("init", "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and "
-                              .. "there ngx.timer.at(0, ...)")
+        assert_raises("init", "cannot wait in init_by_lua*, where nothing else runs yet; use ngx.timer.at(0, "
+                              .. "...) in init_worker_by_lua*")
     end)
 
     -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve requests.

@@ -93,7 +93,7 @@ describe("workers that are www-data under a master that is root", function ()
         }
         for _, path in ipairs { "/set", "/open", "/new" } do
             local text = here:get(path)
-            assert.matches("was chosen when this process ran as uid 0, and is closed to uid %d+", text)
+            assert.matches("was opened by this process as uid 0, but uid %d+", text)
             assert.matches("in init_worker_by_lua, not in init_by_lua", text)
             assert.matches("HOLDFAST_DIR and HOLDFAST_SHARE=group", text)
         end
@@ -131,10 +131,10 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("nginx", shell.output("cd / && " .. as_www_data .. " 2>&1"))
 
         local env = { HOLDFAST_DIR = default }
-        assert.matches("is owned by uid %d+, expected 0; to use it, become that user %(holdfast lock: %-%-user %d+,",
+        assert.matches("is owned by uid %d+, expected 0; to use it, run as that user %(holdfast lock %-%-user %d+;",
                        (process.run(LOOK, { env = env })))
         env.HOLDFAST_SHARE = "group"
-        assert.matches("accepted are directories of root, of uid 0 .* HOLDFAST_OWNER names",
+        assert.matches("its owner must be root, uid 0 .* HOLDFAST_OWNER names",
                        (process.run(LOOK, { env = env })))
         env.HOLDFAST_OWNER = shell.output("id -u www-data")
         assert.equal("nginx\n", (process.run(LOOK, { env = env })))

@@ -19,8 +19,8 @@ local function is_held()
 end
 
 
-local CANNOT_RENEW = "cannot renew here: locks are renewed in tasks of resty.holdfast.scheduler and in coroutines of "
-                     .. "an event loop"
+local CANNOT_RENEW = "cannot renew here: renewal needs a task of resty.holdfast.scheduler or a coroutine "
+                     .. "of an event loop"
 
 -- Says true when on_lost was called.
 local LOSE = [[

@@ -36,7 +36,7 @@ Status check_cluster_name(std::string_view name) {
   if (!name.empty() && name.size() <= kClusterNameMax && name[0] != '.' && std::all_of(name.begin(), name.end(), plain))
     return {};
   return {Code::invalid, "bad cluster " + quote(name) + ": expected 1 to " + std::to_string(kClusterNameMax) +
-                             " letters, digits, \"-\", \"_\" or \".\", of which the first is no \".\""};
+                             " letters, digits, \"-\", \"_\" or \".\", and not \".\" as the first"};
 }
 
 Expected<std::string> find_cluster(std::string_view declarations, std::string_view dictionary) {
@@ -48,8 +48,9 @@ Expected<std::string> find_cluster(std::string_view declarations, std::string_vi
                     "bad declaration " + quote(item) + " in HOLDFAST_CLUSTER: " + declared.status().message};
     if (declared->dictionary != dictionary) continue;
     if (found && *found != declared->cluster)
-      return Status{Code::invalid, "HOLDFAST_CLUSTER puts dictionary " + quote_name(dictionary) + " into the cluster " +
-                                       quote(*found) + " and into the cluster " + quote(declared->cluster)};
+      return Status{Code::invalid, "HOLDFAST_CLUSTER puts dictionary " + quote_name(dictionary) +
+                                       " into two clusters, " + quote(*found) + " and " + quote(declared->cluster) +
+                                       "; name one"};
     found = declared->cluster;
   }
   return found;

@@ -11,8 +11,8 @@ constexpr const char* kDigits = "0123456789ABCDEF";
 constexpr std::size_t kEscapeBytes = 3;  // %XX
 
 constexpr const char* kRule =
-    ": expected 1 to 250 bytes, none of them zero; each but A-Z a-z 0-9 . _ - counts three times, as does a first "
-    "\".\"";
+    ": expected 1 to 250 bytes, none of them zero; bytes other than A-Z a-z 0-9 . _ - count three times, as does a "
+    "leading \".\"";
 
 bool is_plain(std::string_view name, std::size_t at) noexcept {
   const char c = name[at];
@@ -40,7 +40,7 @@ int digit_of(char c) noexcept {
   return -1;
 }
 
-/// Whether a character beyond ASCII moves the cursor, changes the writing direction or is invisible.
+/// Returns whether a character beyond ASCII moves the cursor, changes the writing direction or is invisible.
 bool is_control(unsigned code) noexcept {
   return (code >= 0xD800 && code <= 0xDFFF) || (code >= 0x200B && code <= 0x200F) ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF ||

@@ -42,8 +42,8 @@ Expected<std::string> parse_name(std::string_view written) {
   if (std::none_of(written.begin(), written.end(), is_written_otherwise)) name = decode_percents(written);
   if (!name) {
     return Status{Code::invalid, "bad dictionary name " + quote(written) +
-                                     " in a declaration: a blank, a control character, \",\", \"=\" and \"%\" are "
-                                     "written as %20 or the like, with their numbers in hexadecimal"};
+                                     " in a declaration: write blanks, control characters, \",\", \"=\" and \"%\" in "
+                                     "hexadecimal, as %20 for a blank"};
   }
   if (Status bad = check_name(*name); !bad.ok()) return bad;
   return *name;

@@ -37,7 +37,7 @@ int check_name_given(const char* name, std::size_t length) noexcept {
   return length <= kQuotable ? HOLDFAST_OK : fail_number("length of a dictionary's name", length, "1 to 250");
 }
 
-/// False if the type cannot be stored.
+/// Returns false if the type cannot be stored.
 inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
                      ValueIn& value) noexcept {
   if (type == HOLDFAST_NUMBER) {  // first: saves the most frequent type a comparison
@@ -80,7 +80,7 @@ inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
   }
 }
 
-/// Where to copy a value.
+/// Returns where to copy a value.
 inline ValueOut room_in(const holdfast_value& value) noexcept {
   ValueOut out;  // the rest is set where it matters
   out.wanted = 0;

@@ -34,10 +34,12 @@ int fail(Code code, const char* message) noexcept {
 namespace {
 
 int fail_timeout(World& world) noexcept {
-  constexpr const char* kUnnamed = "the process that changes this part of the dictionary is stopped";
+  constexpr const char* kUnnamed =
+      "a process is stopped while it changes this part of the dictionary; continue or kill it";
   const ProcessSlot* const slot = world.owner_slot(shmtx_blocker());
   if (slot == nullptr) return fail(Code::timeout, kUnnamed);
-  platform::keep_formatted(kUnnamed, "process %u, which changes this part of the dictionary, is stopped",
+  platform::keep_formatted(kUnnamed,
+                           "process %u is stopped while it changes this part of the dictionary; continue or kill it",
                            slot->pid.load(std::memory_order_relaxed));
   return note(Code::timeout);
 }
@@ -50,7 +52,7 @@ void fail_too_large(Dictionary& dictionary) noexcept {
   if (most > dictionary.value_max())
     platform::keep_formatted(kUnnamed,
                              "key and value are too large: a dictionary of %llu bytes takes at most %llu for both; "
-                             "made with the option largest, it takes values of up to %llu",
+                             "the option largest allows values of up to %llu",
                              size, room, most);
   else
     platform::keep_formatted(
@@ -69,8 +71,8 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
   switch (code) {
     case Code::removed:
       if (dictionary.was_cut_short()) {
-        platform::keep_formatted("the dictionary's file was cut short by somebody, so it was removed",
-                                 "the file of dictionary %s was cut short by somebody, so it was removed",
+        platform::keep_formatted("the dictionary's file was cut short, so the dictionary was removed",
+                                 "the file of dictionary %s was cut short, so the dictionary was removed",
                                  dictionary.quoted_name());
         break;
       }
@@ -82,7 +84,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
     case Code::timeout:
       return fail_timeout(dictionary.world());
     case Code::busy:
-      return fail(code, "called from inside another holdfast call of this thread");
+      return fail(code, "this thread is already inside a call of holdfast");
     case Code::system:
       if (dictionary.world().known_token() == kNobody) {
         World::keep_last_failure();
@@ -90,16 +92,16 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
       }
       if (!has_file_mutex(dictionary)) {
         const Status trouble = dictionary.world().judge_trouble();
-        return trouble.ok() ? fail(code, "it cannot be told whether the process in the way lives") : fail(trouble);
+        return trouble.ok() ? fail(code, "cannot tell whether the blocking process is alive") : fail(trouble);
       }
       platform::keep_formatted("cannot lock the file of a dictionary with the mutex \"file\"",
                                "cannot lock the file of dictionary %s with the mutex \"file\": no descriptor is "
-                               "left, or this process cannot open the file any more",
+                               "left, or this process can no longer open the file",
                                dictionary.quoted_name());
       break;
     case Code::corrupt:
-      return fail(code, World::observes() ? "a part of the dictionary is damaged, which the next change of it repairs"
-                                          : "another process writes over the dictionary");
+      return fail(code, World::observes() ? "part of the dictionary is damaged; the next change repairs it"
+                                          : "another process is overwriting the dictionary");
     default:  // the code says everything
       return fail(code, "");
   }
@@ -138,7 +140,7 @@ int fail_exception() noexcept {
   } catch (const std::exception& error) {
     platform::keep_sentence(error.what());
   } catch (...) {
-    platform::keep_literal("an unexpected fault");
+    platform::keep_literal("an unexpected error");
   }
   return note(Code::system);
 }

@@ -24,7 +24,7 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept;
 int fail_key(const char* key, std::size_t length) noexcept;
 int fail_seconds(const char* name, double seconds) noexcept;
 int fail_number(const char* name, std::uint64_t given, const char* expected) noexcept;
-/// The code of an exception. REQUIRES: it is being caught.
+/// Returns the code of an exception. REQUIRES: it is being caught.
 int fail_exception() noexcept;
 
 /// Returns the code, and adds a message to those that need one.
@@ -32,7 +32,7 @@ inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
 
-/// The code of a call that returns keys: BUFFER if they did not fit. `keys.size` says how much room they need.
+/// Returns the code of a call that returns keys: BUFFER if they did not fit. `keys.size` says how much room they need.
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 
 /// Ok if the key has 1 to HOLDFAST_KEY_MAX bytes.

@@ -98,7 +98,7 @@ double holdfast_now(void) { return static_cast<double>(platform::monotonic_ns())
 int holdfast_follow_clock(const volatile uintptr_t* milliseconds) {
   return guarded([&]() -> int {
     if (milliseconds != nullptr && !is_loop_clock(milliseconds))
-      return fail(Code::invalid, "bad clock: expected milliseconds of CLOCK_MONOTONIC that have passed");
+      return fail(Code::invalid, "bad clock: expected a past time in milliseconds of CLOCK_MONOTONIC");
     follow_clock(milliseconds);
     return HOLDFAST_OK;
   });
@@ -123,7 +123,7 @@ int holdfast_guard_sigbus(void) {
 
 int holdfast_name_program(const char* name, size_t length) {
   return guarded([&]() -> int {
-    if (name == nullptr || length == 0) return fail(Code::invalid, "the name of a program has no bytes");
+    if (name == nullptr || length == 0) return fail(Code::invalid, "bad program name: expected 1 or more bytes");
     return name_program({name, length}) ? static_cast<int>(HOLDFAST_OK) : fail(Code::exists, "");
   });
 }
@@ -224,7 +224,7 @@ int holdfast_process_lives(uint64_t owner) {
         break;
     }
     const Status trouble = (*world)->judge_trouble();
-    return trouble.ok() ? fail(Code::system, "it cannot be told whether the process lives") : fail(trouble);
+    return trouble.ok() ? fail(Code::system, "cannot tell whether the process is alive") : fail(trouble);
   });
 }
 

@@ -22,7 +22,7 @@ using namespace holdfast::capi;
 
 namespace {
 
-constexpr const char* kBadWaiter = "bad waiter: expected a number that holdfast_waiter_open gave";
+constexpr const char* kBadWaiter = "bad waiter: expected a number from holdfast_waiter_open";
 
 Parker& unwrap(holdfast_parker* parker) noexcept { return *reinterpret_cast<Parker*>(parker); }
 
@@ -208,7 +208,7 @@ int holdfast_parker_listen(holdfast_parker* parker, char* path, size_t size) {
     if (!chosen) return fail(chosen.status());
     if (chosen->size() >= size) {
       unwrap(parker).disconnect();
-      return fail(Code::invalid, "no room for the path in parker_listen: HOLDFAST_PATH_MAX bytes are always enough");
+      return fail(Code::invalid, "buffer of parker_listen too small: HOLDFAST_PATH_MAX bytes are always enough");
     }
     std::memcpy(path, chosen->c_str(), chosen->size() + 1);
     return static_cast<int>(HOLDFAST_OK);

@@ -28,7 +28,7 @@ int capi::want_permits(int kind, std::uint32_t want, std::uint32_t total, Reques
     return fail_number("number of wanted permits", want, "1 to read, HOLDFAST_ALL_PERMITS to write");
   if (want == 0 || want > request.total) {
     return fail_number("number of wanted permits", want,
-                       ("1 to " + std::to_string(request.total) + ", all there are").c_str());
+                       ("1 to " + std::to_string(request.total) + " (the total)").c_str());
   }
   return HOLDFAST_OK;
 }
@@ -56,7 +56,7 @@ int holdfast_permits_wait(holdfast_dict* dict, const char* key, size_t key_lengt
     if (const int bad = want_permits(kind, want, total, request)) return bad;
     Lease granted;
     const Code code = acquire_wait(unwrap(dict), {key, key_length}, request, capi::step_of(*wait), granted);
-    if (code == Code::invalid) return fail(code, "bad waiter: expected a number that holdfast_waiter_open gave");
+    if (code == Code::invalid) return fail(code, "bad waiter: expected a number from holdfast_waiter_open");
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
   });
@@ -67,7 +67,8 @@ int holdfast_permits_keep(holdfast_dict* dict, const char* key, size_t key_lengt
   return guarded([&]() -> int {
     if (const int bad = check_key(key, key_length)) return bad;
     const Code code = permits_keep(unwrap(dict), {key, key_length}, {lease->owner, lease->sequence}, count);
-    if (code == Code::invalid) return fail_number("number of permits to keep", count, "1 up to what the lease has");
+    if (code == Code::invalid)
+      return fail_number("number of permits to keep", count, "1 to the number that the lease has");
     return outcome(code, unwrap(dict));
   });
 }

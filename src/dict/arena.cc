@@ -228,7 +228,7 @@ inline std::uint32_t Arena::spare_size(std::uint32_t block) noexcept {
   return 0;
 }
 
-// The spare block, if it has exactly this size; else 0.
+// Returns the spare block, if it has exactly this size; else 0.
 inline std::uint32_t Arena::take_spare(std::uint32_t count) noexcept {
   const std::uint32_t block = spare();
   if (block == 0 || spare_size(block) != count) return 0;

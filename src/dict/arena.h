@@ -59,7 +59,7 @@ class Arena {
   /// The same, but the block begins at a cache line if there is room for that.
   std::uint32_t allocate_lines(std::uint32_t count) noexcept;
 
-  /// Whether allocate(count) would find a block.
+  /// Returns whether allocate(count) would find a block.
   bool can_allocate(std::uint32_t count) noexcept;
 
   /// Allocates the first `count` granules of the free block at `block`. False if no free block begins there or if it is
@@ -74,9 +74,9 @@ class Arena {
   /// Merges the previous spare block with its free neighbours.
   void keep(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// The spare block; 0 if there is none.
+  /// Returns the spare block; 0 if there is none.
   std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
-  /// Whether it is a block of `count` granules. Trusts no word of it.
+  /// Returns whether it is a block of `count` granules. Trusts no word of it.
   bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
   /// Granules of the spare block, if it begins at `block`; else 0. Needs no mutex.
   std::uint32_t spare_at(std::uint32_t block) const noexcept {
@@ -111,23 +111,23 @@ class Arena {
   /// Adds a free run between two used blocks. REQUIRES: its free bits are clear.
   void add_free(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Whether the bins, their map and their blocks are consistent. Calls `see(block)` for each block. Terminates even if
-  /// a bin is circular.
+  /// Returns whether the bins, their map and their blocks are consistent. Calls `see(block)` for each block. Terminates
+  /// even if a bin is circular.
   template <class See>
   bool tally_free(See&& see) noexcept;
 
-  /// Whether memory was short while locks or permits were in use: some of it may belong to dead processes.
+  /// Returns whether memory was short while locks or permits were in use: some of it may belong to dead processes.
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
-  /// The run that was not found. Also sets `crowded`, so that one check covers both.
+  /// Returns the run that was not found. Also sets `crowded`, so that one check covers both.
   Shortage shortage() const noexcept { return shortage_; }
   void set_shortage(Shortage shortage) noexcept {
     shortage_ = shortage;
     crowded_ = true;
   }
 
-  /// Whether the free blocks contradict each other: then the shard must be repaired.
+  /// Returns whether the free blocks contradict each other: then the shard must be repaired.
   bool damaged() const noexcept { return damaged_; }
   void set_damaged() noexcept { damaged_ = true; }
 

@@ -87,7 +87,7 @@ class Audit {
   bool reach_holder(std::uint32_t block, const EntryView& view, EntryView& holder) noexcept;
   bool walk_list(const EntryView& view) noexcept;
   bool counts_fit() const noexcept;
-  /// Whether the links may still reach another block of this kind.
+  /// Returns whether the links may still reach another block of this kind.
   bool more(Kind kind) const noexcept { return reached_[kind].count < lies_[kind].count; }
 
   const Shard& shard_;

@@ -17,7 +17,7 @@ namespace holdfast {
 
 namespace {
 
-/// For a shard that others change. No row shows it: none runs a check. check_test.cc does, with such changes.
+/// For a shard that others change. No benchmark covers it: none runs a check. check_test.cc does, with such changes.
 constexpr int kLooks = 25;
 constexpr std::uint64_t kPauseNs = 2'000'000;
 
@@ -42,7 +42,7 @@ class ShardCheck {
       if (look != 0) platform::sleep_until(platform::monotonic_ns() + kPauseNs);
       const std::uint64_t before = mutex();
       if (owner_of(before) != owner_of(holder)) holder = 0;
-      // A dead or idle owner changes nothing any more, but may have left a change half done: that is no damage.
+      // A dead or idle owner no longer changes anything, but may have left a change half done: that is no damage.
       if (before != 0) continue;
       shard_.catch_up();
       const HeaderCopy header = copy_header();

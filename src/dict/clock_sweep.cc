@@ -12,7 +12,7 @@ namespace holdfast {
 namespace {
 
 // The granules that a cold pass moves before the sweep starts a warm one: a multiple of the request, plus a constant.
-// Rows: Hits.
+// Benchmarks: Hits.
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 
@@ -103,9 +103,9 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
 
 // --- before removing anything: whether a window fits at all, and before the next pinned block ---
 
-// Whether any pass may clear a window. Either a run of removable neighbours is long enough; or the entries between
-// them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block. Scans first
-// ahead of the hand, where there usually is a run, then everything.
+// Returns whether any pass may clear a window. Either a run of removable neighbours is long enough; or the entries
+// between them, of which the smallest fits into such a run, can be moved, and there is enough up to a pinned block.
+// Scans first ahead of the hand, where there usually is a run, then everything.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;
@@ -130,7 +130,7 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
   if (!pinned && gained == 0) smallest_kept = std::min(smallest_kept, block.granules);
 }
 
-// Others change the shard during this walk, so it may meet blocks that are none. Such a walk is repeated: it ended
+// Others change the shard during this walk, so it may meet what is not a block. Such a walk is repeated: it ended
 // inside the arena, or behind its end. A misled walk that still reaches the end is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
@@ -196,7 +196,7 @@ void ClockSweep::visit(Block block) noexcept {
   // and a moved block may take a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
   if (block.is_lock()) {
-    // Decide with a state that cannot change any more.
+    // Decide with a state that can no longer change.
     block.was_unowned = !take_over(block.view.lock()).is_mutex_owned();
     block.kind = kind_of(block.at, block.view);
   }

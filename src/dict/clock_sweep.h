@@ -34,19 +34,19 @@ class ClockSweep {
         evict_(evict),
         own_(own) {}
 
-  /// Whether there is now a free block of `count` granules. Takes at most a few laps.
+  /// Returns whether there is now a free block of `count` granules. Takes at most a few laps.
   bool clear(std::uint32_t count) noexcept;
 
-  /// Whether a free block of `count` granules could be made. Only reads, and needs no mutex.
+  /// Checks whether a free block of `count` granules could be made. Only reads, and needs no mutex.
   Prospect foresee(std::uint32_t count) noexcept;
 
-  /// Whether a search that failed had seemed possible.
+  /// Returns whether a search that failed seemed possible.
   bool seemed_possible() const noexcept { return possible_; }
-  /// Whether a live entry other than the own one was removed.
+  /// Returns whether a live entry other than the own one was removed.
   bool evicted() const noexcept { return evicted_; }
-  /// Whether entries were removed or moved while locks, permits or waiters were in the way.
+  /// Returns whether entries were removed or moved while locks, permits or waiters were in the way.
   bool met_held() const noexcept { return met_held_ && (evicted_ || moved_ != 0); }
-  /// Whether a grant was in the way that is being completed at this moment: soon it will not be.
+  /// Returns whether a grant was in the way that is being completed at this moment: soon it will not be.
   bool met_unsettled() const noexcept { return met_unsettled_; }
 
  private:
@@ -83,7 +83,7 @@ class ClockSweep {
     std::uint32_t smallest_kept = ~0U;
 
     void add(const Block& block, std::uint32_t gained) noexcept;
-    /// Whether the entries in a window, of which the smallest fits into a run, can be moved.
+    /// Returns whether the entries in a window, of which the smallest fits into a run, can be moved.
     bool joinable(std::uint32_t count) const noexcept { return longest_run >= smallest_kept && widest_window >= count; }
   };
 

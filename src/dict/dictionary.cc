@@ -43,7 +43,7 @@ void Dictionary::let_go(const Segment& removed) noexcept {
 }
 
 // The dictionary was removed, or its world ended. A new one is created only after the end of its world. So a lock
-// behind a gate never becomes a local one, nor the other way round.
+// behind a gate never becomes a local one, and a local one never gets a gate.
 Segment* Dictionary::refresh() noexcept {
   const EpochGuard inside;
   try {

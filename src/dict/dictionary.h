@@ -63,17 +63,17 @@ class Dictionary {
             PackedKeys& packed) noexcept;
   std::uint64_t capacity() noexcept;
   std::uint64_t free_space() noexcept;
-  /// Bytes of the largest key and value together that fit.
+  /// Returns the bytes of the largest key and value together that fit.
   std::uint64_t room_for_one() noexcept;
-  /// Bytes of the largest value that fits under an ordinary key; and the same for a dictionary of this size that is
-  /// made for values as large as possible.
+  /// Returns the bytes of the largest value that fits under an ordinary key; and the same for a dictionary of this size
+  /// that is made for values as large as possible.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
   /// `length`: 0 if there is no such key. not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
   Code stats(holdfast_stats& stats) noexcept;
   Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
-  /// The keys with the most contention, worst first.
+  /// Finds the keys with the most contention, worst first.
   Code contention(std::span<Contended> worst, std::size_t& count) noexcept;
 
   // --- dictionary_write.cc ---
@@ -100,10 +100,10 @@ class Dictionary {
   /// not_found, not_a_list, buffer (then nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
-  /// Its gate, or its last one if it was removed; null: a plain dictionary.
+  /// Returns its gate, or its last one if it was removed; null: a plain dictionary.
   const Gate* gate() const noexcept { return gate_.load(kRelaxed); }
 
-  /// Whether it was removed because a part of its file was missing (platform/bus_guard.h).
+  /// Returns whether it was removed because a part of its file was missing (platform/bus_guard.h).
   bool was_cut_short() const noexcept { return was_cut_short_.load(kRelaxed); }
 
   /// Ok if the dictionary has this size and mutex. Creates it again if it was removed.
@@ -113,9 +113,9 @@ class Dictionary {
 
   LockPlaces& lock_places() noexcept { return lock_places_; }
 
-  /// The present segment; null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses no segment
-  /// that it found before, except through a shared_ptr. To use this segment, its shards or their entries, the thread
-  /// must hold an EpochGuard from before this call (sync/epoch.h).
+  /// Returns the present segment; null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses no
+  /// segment that it found before, except through a shared_ptr. To use this segment, its shards or their entries, the
+  /// thread must hold an EpochGuard from before this call (sync/epoch.h).
   Segment* segment() noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
     if (now == nullptr || now->retired()) [[unlikely]]

@@ -16,7 +16,7 @@ namespace holdfast {
 
 namespace {
 
-/// Tries before a reader takes the mutex. No row shows these two: where several processes write, the values are
+/// Tries before a reader takes the mutex. No benchmark covers these two: where several processes write, the values are
 /// numbers, which are overwritten in place.
 constexpr std::size_t kReadTries = 64;
 /// This many bytes count as another try.
@@ -26,14 +26,14 @@ constexpr std::size_t kBytesPerTry = 32768;
 constexpr std::uint64_t kReadTimeoutNs = 10'000'000;
 constexpr int kReadRounds = 16;
 constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
-// The most buckets that one scan call reads: a constant, and a number for each requested key. Row: `holdfast locks`
-// (bench-look).
+// The most buckets that one scan call reads: a constant, and a number for each requested key. Benchmark: `holdfast
+// locks` (bench-look).
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
-// The seconds left, in whole milliseconds. A value stored just now has exactly its exptime left; for a lease, round
-// down. Never 0, which would mean "never ends"; negative exactly if `stale`, even if the clock has passed the end since
-// the read.
+// Returns the seconds left, in whole milliseconds. A value stored just now has exactly its exptime left; for a lease,
+// round down. Never 0, which would mean "never ends"; negative exactly if `stale`, even if the clock has passed the end
+// since the read.
 double seconds_left(std::uint64_t end_ms, bool held, bool stale) noexcept {
   const std::uint64_t now_ms = held ? platform::monotonic_ns() / 1'000'000 + 1 : value_ms();
   const auto left = static_cast<std::int64_t>(end_ms - now_ms);
@@ -191,8 +191,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return again;
 }
 
-// The remainder by kReadCounts - 1 of a 16-bit number, which every slot is: half the steps of a 32-bit one. The row
-// "get, one number" judges it.
+// The remainder by kReadCounts - 1 of a 16-bit number, which every slot is: half the steps of a 32-bit one. The
+// benchmark "get, one number" judges it.
 constexpr std::uint32_t place_of_reads(std::uint64_t slot) noexcept {
   constexpr std::uint64_t kPlaces = kReadCounts - 1;
   constexpr int kShift = 22;

@@ -18,7 +18,7 @@ namespace {
 /// How long to wait for the mutex of a shard to reclaim its memory: no longer than a lock attempt waits for it.
 constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
-// Others may change the shard during a scan. No row shows kLooks: none has a dictionary full of held locks.
+// Others may change the shard during a scan. No benchmark covers kLooks: none has a dictionary full of held locks.
 Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
   constexpr int kLooks = 3;
   Prospect prospect;
@@ -57,9 +57,9 @@ Evict eviction_for(StoreOp op) noexcept {
   return op == StoreOp::safe_set || op == StoreOp::safe_add ? Evict::no : Evict::yes;
 }
 
-/// The granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
+/// Returns the granules of the value's entry, for a check that it can ever fit; 0 if it fits into any dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
-  // Limit for each of the two. Rows: set, one string of 100 bytes; set, one string of 1 KB.
+  // Limit for each of the two. Benchmarks: set, one string of 100 bytes; set, one string of 1 KB.
   constexpr std::uint64_t kFitsAnywhere = 512;
   if ((key.size() | value_size) < kFitsAnywhere) return 0;
   return value_size > kValueMax ? kNeverFits : granules_for(key.size(), value_size);
@@ -73,7 +73,7 @@ Code finish(Code code, const Transaction& change, Effect& effect) noexcept {
 }  // namespace
 
 // Like transact() with the operation that `make()` returns. But first, with the mutex held, it tries
-// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else is to be done. The rest is in a
+// `shortcut(Segment&, const Shard&, const Key&)`, which returns true if nothing else has to be done. The rest is in a
 // separate function, and works on copies made for it, so that the short path needs few registers. They are passed by
 // reference: a second copy would wait for the narrower stores of the first one.
 template <class Shortcut, class Make>
@@ -231,7 +231,7 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
 }
 
 // Runs after an operation that met an incomplete grant. Usually its owner was preempted, and has completed it by now;
-// or it died. False if the owner is stopped and the time for it is over. No row shows kSleepNs.
+// or it died. False if the owner is stopped and the time for it is over. No benchmark covers kSleepNs.
 bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
   const std::uint64_t now_ns = platform::monotonic_ns();
@@ -321,8 +321,8 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
 // are now free. Takes the mutex only if a search seems to succeed. If removing a few blocks is enough, touches only
 // these.
 Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept {
-  // The fraction of the arena from which a full sweep is worth its time. No row has that many locks; reclaimer_test.cc
-  // has.
+  // The fraction of the arena from which a full sweep is worth its time. No benchmark has that many locks;
+  // reclaimer_test.cc has.
   constexpr std::uint32_t kMany = 16;
   const Shortage shortage = blockers.shortage;
   const bool many = ended > shard.granules() / kMany;

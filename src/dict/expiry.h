@@ -18,8 +18,9 @@
 // ends exactly when a timer of the same length that was set in the same handler fires.
 //
 // If values counted from the loop's time and ended by the clock, a handler that has run for 10 ms would not find the
-// value that it has just stored for 5. In exchange, a worker that is behind finds a value for as long as it is behind,
-// as in ngx.shared. A loop that has stood still for a minute, such as in a process forked off nginx, is not followed.
+// value that it has just stored for 5 ms. In exchange, a worker that is behind finds a value for as long as it is
+// behind, as in ngx.shared. A loop that has stood still for a minute, such as in a process forked off nginx, is not
+// followed.
 //
 // Thread safety: all calls, from any thread, at any time.
 #pragma once
@@ -44,7 +45,7 @@ inline constexpr std::uint64_t kCoarseLagMs = 1000;
 /// Do not follow a loop that has stood still for longer than this, or that is gone, as in a forked child.
 inline constexpr std::uint64_t kLoopLagMaxMs = 60'000;
 
-/// Whether the word is a loop's time, which may lag but is never ahead of CLOCK_MONOTONIC.
+/// Returns whether the word is a loop's time, which may lag but is never ahead of CLOCK_MONOTONIC.
 inline bool is_loop_clock(LoopClock clock) noexcept {
   return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
 }
@@ -54,8 +55,8 @@ inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
 
-/// The loop's time; 0 if there is none to follow. A time that is ahead, for example because a clock was set, is no
-/// loop's time and is not followed.
+/// Returns the loop's time; 0 if there is none to follow. A time that is ahead, for example because a clock was set, is
+/// no loop's time and is not followed.
 inline std::uint64_t loop_ms() noexcept {
   const LoopClock clock = followed_clock.load(kAcquire);
   if (clock == nullptr) [[likely]]
@@ -73,9 +74,9 @@ inline std::uint32_t short_now() noexcept {
 }
 
 /// A process that was refused memory waits this long before it asks again: a full file system must not be asked at each
-/// call. No row shows it: none runs in one.
+/// call. No benchmark covers it: none runs in one.
 inline constexpr std::uint32_t kRefusedMs = 100;
-/// The time of a refusal. 0 means none.
+/// Returns the time of a refusal. 0 means none.
 inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
 
 // --- ends ---
@@ -87,7 +88,7 @@ inline constexpr std::uint64_t kExpiryNever = 0;
 inline constexpr double kLongest = 1e10;
 
 /// An exptime of this many seconds or more counts from the last tick of the clock, which takes a quarter of the time to
-/// read. Row: set with exptime, one number.
+/// read. Benchmark: set with exptime, one number.
 inline constexpr double kLongExptime = 10;
 
 constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {
@@ -100,7 +101,7 @@ constexpr bool is_endless(double seconds) noexcept { return seconds == 0.0 || !(
 /// REQUIRES, here and below: not endless, not negative, not NaN.
 constexpr std::uint64_t to_ns(double seconds) noexcept { return static_cast<std::uint64_t>(seconds * 1e9); }
 
-/// The time (ms) at which a lease of `seconds` from now ends. `now_ns`: from the exact clock.
+/// Returns the time (ms) at which a lease of `seconds` from now ends. `now_ns`: from the exact clock.
 inline std::uint64_t end_of_lease(double seconds, std::uint64_t now_ns) noexcept {
   return is_endless(seconds) ? kExpiryNever : (now_ns + to_ns(seconds)) / 1'000'000 + 1;  // up: never early
 }
@@ -109,15 +110,15 @@ inline std::uint64_t end_of_lease(double seconds) noexcept {
   return is_endless(seconds) ? kExpiryNever : end_of_lease(seconds, platform::monotonic_ns());
 }
 
-/// Where a value's exptime counts from (ms): the loop's time, or for a long exptime the last tick of the system's
-/// clock; 0: neither. Both are behind, so the value never outlives its exptime.
+/// Returns where a value's exptime counts from (ms): the loop's time, or for a long exptime the last tick of the
+/// system's clock; 0: neither. Both are behind, so the value never outlives its exptime.
 inline std::uint64_t rough_start_of_value(double seconds) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop == 0 && seconds >= kLongExptime ? platform::coarse_monotonic_ms() : loop;
 }
 
-/// The time (ms) at which a value that lives for `seconds` from now ends. From a rough start the exptime is rounded
-/// down to whole milliseconds, as a loop does with its sleeps.
+/// Returns the time (ms) at which a value that lives for `seconds` from now ends. From a rough start the exptime is
+/// rounded down to whole milliseconds, as a loop does with its sleeps.
 inline std::uint64_t end_of_value(double seconds) noexcept {
   if (is_endless(seconds)) return kExpiryNever;
   const std::uint64_t start = rough_start_of_value(seconds);
@@ -126,12 +127,13 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
-/// Whether a lease that has ended at `before_ms` now ends earlier: its waiters know another time.
+/// Returns whether a lease that has ended at `before_ms` now ends earlier: its waiters know another time.
 constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexcept {
   return end_ms != kExpiryNever && (before_ms == kExpiryNever || end_ms < before_ms);
 }
 
-/// Whether that time has come. Reads the coarse clock, which is cheap, and the exact one only when the time is near.
+/// Returns whether that time has come. Reads the coarse clock, which is cheap, and the exact one only when the time is
+/// near.
 inline bool time_passed(std::uint64_t ms) noexcept {
   const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;
   if (coarse >= ms) return true;
@@ -139,7 +141,7 @@ inline bool time_passed(std::uint64_t ms) noexcept {
   return platform::monotonic_ns() / 1'000'000 >= ms;
 }
 
-/// The present time (ms) of the clock by which values end.
+/// Returns the present time (ms) of the clock by which values end.
 inline std::uint64_t value_ms() noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop : platform::monotonic_ns() / 1'000'000;
@@ -151,8 +153,8 @@ inline bool value_passed(std::uint64_t ms) noexcept {
   return loop != 0 ? loop >= ms : time_passed(ms);
 }
 
-/// The end of a holder that belongs to an entry: the earlier of the two ends. A holder of another epoch than its
-/// entry's is flushed, because the entry's word is the later one.
+/// Returns the end of a holder that belongs to an entry: the earlier of the two ends. A holder of another epoch than
+/// its entry's is flushed, because the entry's word is the later one.
 constexpr std::uint64_t earlier(std::uint64_t entry, std::uint64_t holder) noexcept {
   if ((entry & kFlushMask) != (holder & kFlushMask) || expiry_ms(entry) == kExpiryNever) return holder;
   return expiry_ms(holder) == kExpiryNever || entry < holder ? entry : holder;
@@ -162,7 +164,7 @@ constexpr bool is_flushed(std::uint64_t word, std::uint32_t flush) noexcept {
   return (word & kFlushMask) != (flush & kFlushMask);
 }
 
-/// Whether a lease with this word is still valid, in a dictionary at this flush epoch.
+/// Returns whether a lease with this word is still valid, in a dictionary at this flush epoch.
 inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);

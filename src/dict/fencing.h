@@ -27,7 +27,7 @@ void initialise_fencing(DictionaryHeader& header, const FencingRanges& ranges) n
 /// Begins a new range and returns its first number, which belongs to the caller alone; the dictionary continues after
 /// it. `last`: the count as it was found. `given`: a number that was given before.
 std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept;
-/// A range that was given to this dictionary, or 0 if unknown.
+/// Returns a range that was given to this dictionary, or 0 if unknown.
 std::uint64_t known_range(const DictionaryHeader& header) noexcept;
 
 /// Numbers that belong to one lock, or to one grant of permits.

@@ -20,7 +20,7 @@ Expected<const Gate*> find_gate(const std::string& dictionary, const std::string
   if (gate != nullptr || name.empty()) return gate;
   return Status{Code::unsupported, "dictionary " + quote_name(dictionary) + " belongs to the cluster " +
                                        quote_name(name) +
-                                       ": this library was built without clusters; use one that has them"};
+                                       ", but this library was built without clusters; install one that supports them"};
 }
 
 void name_gate(GateHeader& header, std::string_view name) noexcept {
@@ -47,7 +47,7 @@ Status check_gate(const std::string& dictionary, const std::string& found, const
 Status choose_gate(const std::string& dictionary, std::string& asked, const std::string& declared) {
   if (asked.empty()) asked = declared;
   if (declared.empty() || asked == declared) return {};
-  return {Code::mismatch, "dictionary " + quote_name(dictionary) + " is asked for in the cluster " + quote_name(asked) +
+  return {Code::mismatch, "dictionary " + quote_name(dictionary) + " is opened with the cluster " + quote_name(asked) +
                               ", but HOLDFAST_CLUSTER puts it into the cluster " + quote_name(declared)};
 }
 

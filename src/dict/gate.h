@@ -47,7 +47,7 @@ struct Gate {
   /// Why a wait that began at `arrival_ns` ends without the lock; ok: it continues. unsupported is for all waiters, any
   /// other code for those that only try. REQUIRES: the shard's mutex.
   Code (*refusal)(const GateFields& fields, std::uint64_t arrival_ns) noexcept;
-  /// Tells the gate that the key with that hash is wanted.
+  /// Notifies the gate that the key with that hash is wanted.
   void (*want)(const Segment& segment, std::uint64_t hash) noexcept;
   /// Ok, or unavailable: no lock of the dictionary can be granted. `seconds`: how long the present grants count. The
   /// message, which may be set even if the code is ok, is for a caller whose wait failed. Other codes: removed.
@@ -58,15 +58,15 @@ struct Gate {
   void (*forget)(const Segment& segment) noexcept;
 };
 
-/// The gate of cluster/; null if the library was built without it.
+/// Returns the gate of cluster/; null if the library was built without it.
 const Gate* cluster_gate() noexcept;
 
-/// The gate with that name; null for the empty name. unsupported: the library was built without it.
+/// Returns the gate with that name; null for the empty name. unsupported: the library was built without it.
 Expected<const Gate*> find_gate(const std::string& dictionary, const std::string& name);
 
 /// Writes the name and its seal. REQUIRES: it is empty, or check_cluster_name() accepts it.
 void name_gate(GateHeader& header, std::string_view name) noexcept;
-/// Whether the name is as it was written.
+/// Returns whether the name is as it was written.
 bool is_gate_name_sound(const GateHeader& header) noexcept;
 /// Empty: a plain dictionary.
 std::string_view gate_name(const GateHeader& header) noexcept;

@@ -12,11 +12,11 @@ namespace holdfast {
 
 namespace {
 
-// About 16,000 small entries: a shard that repair rebuilds within a millisecond (row: repair_full_shard), with an arena
-// that still takes large values.
+// About 16,000 small entries: a shard that repair rebuilds within a millisecond (benchmark: repair_full_shard), with an
+// arena that still takes large values.
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
-// Rows: get, 100k numbers; bytes per entry.
+// Benchmarks: get, 100k numbers; bytes per entry.
 constexpr std::uint64_t kBytesPerBucket = 64;
 // The largest shard, for a dictionary for large values. A larger dictionary has shards of more than half of this size,
 // even if it has the fewest possible.

@@ -28,19 +28,19 @@ struct Geometry {
   /// With the default number of shards, or with fewer if a value of `largest` bytes needs that. If it cannot fit, with
   /// the fewest shards.
   static Geometry for_values(std::uint64_t size, std::uint64_t largest) noexcept;
-  /// Whether a segment of this size may have that number of shards.
+  /// Returns whether a segment of this size may have that number of shards.
   static bool is_possible(std::uint64_t size, std::uint32_t shards) noexcept;
 
-  /// Whether memory is reserved as it is used (dict/reserved.h). Then one byte for each shard, between the header page
-  /// and the shards, says whether it was ever opened. A small dictionary, whose default number of shards is 1, is
-  /// reserved as a whole when it is made.
+  /// Returns whether memory is reserved as it is used (dict/reserved.h). Then one byte for each shard, between the
+  /// header page and the shards, says whether it was ever opened. A small dictionary, whose default number of shards is
+  /// 1, is reserved as a whole when it is made.
   bool reserved_as_used() const noexcept;
-  /// Bytes of the file that are reserved when it is made.
+  /// Returns the bytes of the file that are reserved when it is made.
   std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
 
   /// Granules of the largest block that fits into an empty shard.
   std::uint32_t block_max() const noexcept { return granules - 1; }
-  /// Bytes of the largest value that fits under a key of up to kOrdinaryKey bytes.
+  /// Returns the bytes of the largest value that fits under a key of up to kOrdinaryKey bytes.
   std::uint64_t value_max() const noexcept;
 };
 

@@ -71,8 +71,8 @@ void HolderList::add_shortcuts(std::uint32_t block) noexcept {
   for (std::uint32_t level = 1; level <= levels; ++level) commit(shortcuts_[level - 1], block);
 }
 
-// Whether the number at `next` shows that `sequence`, before it, was overwritten: it is larger than `sequence`, though
-// smaller than the last one. If the number after it fits both, the larger one is in doubt, and it comes next.
+// Returns whether the number at `next` shows that `sequence`, before it, was overwritten: it is larger than `sequence`,
+// though smaller than the last one. If the number after it fits both, the larger one is in doubt, and it comes next.
 bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
   EntryView next{};
   EntryView behind{};
@@ -241,7 +241,7 @@ void HolderList::Cursor::give_back(std::uint32_t block) noexcept {
   holders_.arena_.release(block, view_.granules);
 }
 
-// Whether the shortcuts that must lead to this block do.
+// Returns whether the shortcuts that must lead to this block do.
 bool HolderList::Cursor::fits_shortcuts() noexcept {
   if (holders_.shortcuts_ == nullptr) return true;
   const std::uint32_t levels = shortcut_levels(sequence());

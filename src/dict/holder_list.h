@@ -13,7 +13,7 @@
 // is searched, so an overwritten one costs time, or is detected. An overwritten number misleads a search only where it
 // is out of order.
 //
-// Nothing here trusts what it loads: a block that makes no sense ends a walk and has the shard repaired.
+// Nothing here trusts what it loads: an inconsistent block ends a walk and has the shard repaired.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -89,14 +89,14 @@ class HolderList {
     /// permits.
     Cursor(const HolderList& holders, std::uint64_t sequence) noexcept;
 
-    /// Whether the cursor is on a block: false at the end, and at a block that makes no sense.
+    /// Returns whether the cursor is on a block: false at the end, and at an inconsistent block.
     bool found() const noexcept { return block_ != 0; }
     // All that follows REQUIRES: found().
     void advance() noexcept;
     HolderFields& fields() const noexcept { return holder_of(view_); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
     std::uint64_t sequence() const noexcept { return fields().sequence.load(kRelaxed); }
-    /// Whether the block belongs to that grant.
+    /// Returns whether the block belongs to that grant.
     bool is_of(Token owner, std::uint64_t sequence) const noexcept {
       return fields().sequence.load(kRelaxed) == sequence && fields().owner.load(kRelaxed) == owner;
     }
@@ -128,7 +128,7 @@ class HolderList {
     std::uint64_t passed_ = ~std::uint64_t{0};
   };
 
-  /// The cursor at the holder of that grant, or at the end. REQUIRES: a chain of permits.
+  /// Returns the cursor at the holder of that grant, or at the end. REQUIRES: a chain of permits.
   Cursor find(Token owner, std::uint64_t sequence) const noexcept;
 
   /// Cuts off the whole chain by one store, and releases its blocks.
@@ -138,9 +138,9 @@ class HolderList {
   /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// For repair of permits: keeps the longest beginning of the chain in which all blocks make sense. A number that is
-  /// out of order was overwritten: it becomes 0. `occupy(block, granules) -> bool` marks memory as occupied; it returns
-  /// false if something else occupies it.
+  /// For repair of permits: keeps the longest beginning of the chain in which all blocks are consistent. A number that
+  /// is out of order was overwritten: it becomes 0. `occupy(block, granules) -> bool` marks memory as occupied; it
+  /// returns false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;
     std::uint32_t number = 0;  // of the holders
@@ -181,7 +181,7 @@ class HolderList {
   const std::uint32_t hash_;
 };
 
-/// Whether the block is a holder of an entry with this hash of its key.
+/// Returns whether the block is a holder of an entry with this hash of its key.
 inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
   return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
@@ -201,7 +201,7 @@ inline bool HolderList::inspect(std::uint32_t block, EntryView& view) const noex
          size - sizeof(HolderFields) <= kReasonMax && view.granules <= shard_.granules() - block;
 }
 
-/// The reason of a lock: a chain of at most one block.
+/// Returns the reason of a lock: a chain of at most one block.
 inline HolderList reason_of(const Shard& shard, Arena& arena, const EntryView& lock) noexcept {
   return {shard, arena, lock.lock().reason, lock.entry->hash.load(kRelaxed)};
 }

@@ -22,7 +22,7 @@ inline std::uint64_t load_word(const char* from) noexcept {
   return word;
 }
 
-/// The `count` (0 to 7) bytes at `from` as a zero-padded word, without a call and without reading beyond them.
+/// Returns the `count` (0 to 7) bytes at `from` as a zero-padded word, without a call and without reading beyond them.
 inline std::uint64_t load_tail(const char* from, std::size_t count) noexcept {
   if (count >= 4) {
     std::uint32_t low = 0;
@@ -58,7 +58,7 @@ struct Key {
   std::uint64_t tail;
   std::uint64_t hash;
 
-  /// The tail of a key of `size` bytes, 8 or more; meaningless if that is a multiple of 8.
+  /// Returns the tail of a key of `size` bytes, 8 or more; meaningless if that is a multiple of 8.
   static std::uint64_t tail_of(const char* bytes, std::size_t size) noexcept {
     return load_word(bytes + size - 8) >> ((64 - size % 8 * 8) & 63);
   }
@@ -90,7 +90,7 @@ struct Key {
       : data(its_data), length(its_length), tail_at(its_tail_at), tail(its_tail), hash(its_hash) {}
 };
 
-/// Below this a loop is as fast as a call. Rows: get, one string of 100 bytes; set, one string of 100 bytes.
+/// Below this a loop is as fast as a call. Benchmarks: get, one string of 100 bytes; set, one string of 100 bytes.
 inline constexpr std::size_t kLongCopy = 128;
 
 inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {

@@ -27,7 +27,7 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// Granules that share a use count. Rows: Hits.
+/// Granules that share a use count. Benchmarks: Hits.
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
 /// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into
@@ -64,7 +64,7 @@ struct DictionaryHeader {
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
-/// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two. Rows:
+/// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two. Benchmarks:
 /// arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
 /// No block has 0 granules, so this bin has the spare block (Arena::keep), if any. It has no bit in the map.
@@ -75,8 +75,8 @@ inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
 struct ShardHeader {
   ShmtxState mutex;
 
-  /// How much of the arena is reserved: a mark of dict/reserved.h; 0 in a dictionary of one shard, and in a shard that
-  /// was never used. Written with the mutex held; each owner of the mutex reads it.
+  /// Returns how much of the arena is reserved: a mark of dict/reserved.h; 0 in a dictionary of one shard, and in a
+  /// shard that was never used. Written with the mutex held; each owner of the mutex reads it.
   Word32& reserved() noexcept { return mutex.note; }
 
   /// Counts how often memory that a chain once reached was released. A reader that finds it unchanged has read only
@@ -88,7 +88,7 @@ struct ShardHeader {
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had not claimed them
   Word32 no_room;           // smallest size that no search has found, even with eviction; 0: unknown. Derived
-  Word32 failed;            // hint: when a search failed that had seemed possible (µs, lower half); 0: not lately
+  Word32 failed;            // hint: when a search failed that seemed possible (µs, lower half); 0: not lately
 
   // Guarded by the mutex. All derived: repair rebuilds or resets them. Exceptions: `repairs`, `evictions` and
   // `expirations` count events and continue over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
@@ -130,7 +130,7 @@ enum class EntryType : std::uint8_t {
   watcher = 13,  // not in a chain, but in a lock's queue of watchers, which only wait for a grant to end
 };
 
-/// Whether entries of this type may be in a chain, under a key.
+/// Returns whether entries of this type may be in a chain, under a key.
 constexpr bool has_key(EntryType type) noexcept {
   switch (type) {
     case EntryType::boolean:
@@ -247,12 +247,12 @@ enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
 /// Shortcuts along a chain of holders, derived from it. About one in 32 holders has a link to the next such holder, in
-/// Entry::flags. About one in 32 of these has a second link to the next of its kind, in Entry::stamp. Rows: Many
+/// Entry::flags. About one in 32 of these has a second link to the next of its kind, in Entry::stamp. Benchmarks: Many
 /// holders of one key, "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
-/// How many links besides `next` the holder with that fencing number has. Consecutive numbers, and every n-th number,
-/// are spread evenly. Number 0 has none.
+/// Returns how many links besides `next` the holder with that fencing number has. Consecutive numbers, and every n-th
+/// number, are spread evenly. Number 0 has none.
 constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   constexpr std::uint32_t kBits = 5;
   constexpr std::uint32_t kMask = (1U << kBits) - 1;
@@ -263,7 +263,7 @@ constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   return bits >> kBits == kMask ? 2 : 1;
 }
 
-/// The holder's link to the next one with as many links. `level`: 1 to kShortcuts.
+/// Returns the holder's link to the next one with as many links. `level`: 1 to kShortcuts.
 inline Word32& shortcut_of(Entry& holder, std::uint32_t level) noexcept {
   return level == 1 ? holder.flags : holder.stamp;
 }
@@ -303,8 +303,8 @@ constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
 /// Granules of a cache line.
 inline constexpr std::uint32_t kGranulesPerLine = 4;
-/// The size of the value of a lock with a key of this length: the entry fills whole cache lines. `has_gate`: with
-/// GateFields.
+/// Returns the size of the value of a lock with a key of this length: the entry fills whole cache lines. `has_gate`:
+/// with GateFields.
 constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexcept {
   constexpr std::uint64_t kLine = std::uint64_t{kGranulesPerLine} * kGranule;
   const std::uint64_t fields = sizeof(LockFields) + (has_gate ? sizeof(GateFields) : 0);
@@ -315,7 +315,8 @@ constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexc
 /// More granules than any arena has. Others can be added without overflow.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
-/// The granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax bytes.
+/// Returns the granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax
+/// bytes.
 constexpr std::uint64_t granules_for(std::uint64_t key_length, std::uint64_t value_size) noexcept {
   return (sizeof(Entry) + padded(key_length) + padded(value_size) + kGranule - 1) / kGranule;
 }

@@ -32,7 +32,7 @@ class List {
 
   /// Allocates a node with the value, in no list so far; 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
-  /// The value of a list with this one node.
+  /// Returns the value of a list with this one node.
   static ValueIn only(std::uint32_t node) noexcept {
     return {EntryType::list, node, ListEnds{node, node, 1}.word(), nullptr, sizeof(ListFields)};
   }
@@ -48,9 +48,9 @@ class List {
   /// Releases all nodes. REQUIRES: the list's entry is cut from its chain.
   void release_nodes() noexcept;
 
-  /// For repair: keeps the longest beginning of the list in which all nodes make sense, and rebuilds the derived parts.
-  /// `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else occupies
-  /// it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
+  /// For repair: keeps the longest beginning of the list in which all nodes are consistent, and rebuilds the derived
+  /// parts. `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else
+  /// occupies it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
   template <class Occupy>
   std::uint32_t repair(Occupy&& occupy) noexcept;
 

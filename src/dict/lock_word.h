@@ -48,7 +48,7 @@ struct LockWord {
   constexpr bool is_mutex_owned() const noexcept { return (bits & kMutexOwned) != 0; }
   constexpr std::uint32_t owner() const noexcept { return static_cast<std::uint32_t>(bits >> 32 & kOwnerMask); }
   constexpr std::uint32_t turn() const noexcept { return static_cast<std::uint32_t>(bits); }
-  /// Whether it names no process. An overwritten word may do so without being FREE.
+  /// Returns whether it names no process. An overwritten word may do so without being FREE.
   constexpr bool is_free() const noexcept { return slot_of_owner(owner()) >= kOwnerSlots; }
   constexpr bool operator==(const LockWord&) const = default;
 
@@ -60,7 +60,7 @@ inline LockWord load_word_of(const LockFields& lock, std::memory_order order = k
   return {lock.word.load(order)};
 }
 
-/// The fencing number of the grant with this word. REQUIRES: the word is loaded from this lock.
+/// Returns the fencing number of the grant with this word. REQUIRES: the word is loaded from this lock.
 inline std::uint64_t sequence_of(const LockFields& lock, LockWord word) noexcept {
   return std::uint64_t{lock.sequence_high.load(kRelaxed)} << 32 | word.turn();
 }
@@ -75,19 +75,20 @@ constexpr std::uint32_t generation_high(Token owner) noexcept {
   return static_cast<std::uint32_t>(generation_of(owner) >> kOwnerSlotShift);
 }
 
-/// The owner of a complete grant.
+/// Returns the owner of a complete grant.
 inline Token owner_of(const LockFields& lock, LockWord word) noexcept {
   const std::uint64_t high = lock.generation_high.load(kRelaxed);
   return make_token(slot_of_owner(word.owner()), high << kOwnerSlotShift | generation_of_owner(word.owner()));
 }
 
-/// The owner; kNobody if the lock is free. For an incomplete grant, the process that has the word's owner bits now.
+/// Returns the owner; kNobody if the lock is free. For an incomplete grant, the process that has the word's owner bits
+/// now.
 Token owner_of(World& world, const LockFields& lock) noexcept;
 
-/// Most fencing numbers of a block: fewer may be left. Row: lock + unlock, same object.
+/// Most fencing numbers of a block: fewer may be left. Benchmark: lock + unlock, same object.
 inline constexpr std::uint32_t kBlockNumbers = 1024;
-/// Whether the next turn has a number of the lock's block. If a process died while it wrote a block, the block is
-/// behind the word, and the difference is too large.
+/// Returns whether the next turn has a number of the lock's block. If a process died while it wrote a block, the block
+/// is behind the word, and the difference is too large.
 inline bool has_number(const LockFields& lock, LockWord word) noexcept {
   return lock.limit.load(kRelaxed) - word.turn() - 1 < kBlockNumbers;
 }
@@ -116,7 +117,7 @@ inline bool read_grant(const Entry& entry, const LockFields& lock, SeenGrant& se
   return load_word_of(lock).unowned() == seen.word.unowned();
 }
 
-/// The owner, as by owner_of(world, lock).
+/// Returns the owner, as by owner_of(world, lock).
 Token owner_of(World& world, const SeenGrant& seen) noexcept;
 
 // REQUIRES, for what follows: the shard's mutex.
@@ -134,7 +135,7 @@ inline LockWord take_over(LockFields& lock) noexcept {
 /// over.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 
-/// Whether the lock has something that each operation must see. Without the mutex: a hint.
+/// Returns whether the lock has something that each operation must see. Without the mutex: a hint.
 inline bool needs_mutex(const LockFields& lock) noexcept {
   return lock.queue.head.load(kRelaxed) != 0 || lock.watchers.head.load(kRelaxed) != 0 ||
          lock.reason.load(kRelaxed) != 0 || lock.reserved.load(kRelaxed) != 0;

@@ -17,7 +17,7 @@
 
 namespace holdfast {
 
-/// Whether values of this type are one word, which may change while readers read it.
+/// Returns whether values of this type are one word, which may change while readers read it.
 constexpr bool is_word(EntryType type) noexcept { return type == EntryType::number || type == EntryType::boolean; }
 
 /// An entry that may be overwritten, and the link that leads to it.
@@ -29,7 +29,7 @@ struct Overwritable {
 /// Finds the key's entry, if it is of this type and size and near the beginning of its chain.
 [[gnu::always_inline]] inline Overwritable find_overwritable(const Shard& shard, const Key& key, EntryType type,
                                                              std::size_t value_size) noexcept {
-  constexpr std::uint32_t kSteps = 16;  // Row: set, 100k numbers
+  constexpr std::uint32_t kSteps = 16;  // Benchmark: set, 100k numbers
   const std::uint32_t shape = Entry::make_shape(key.length, type);
   const std::uint32_t limit = shard.granules();
   Overwritable found;

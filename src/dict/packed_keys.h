@@ -15,7 +15,7 @@ class PackedKeys {
  public:
   PackedKeys(char* room, std::size_t capacity) noexcept : room_(room), capacity_(capacity) {}
 
-  /// Bytes of all keys that were added, including keys that did not fit.
+  /// Returns the bytes of all keys that were added, including keys that did not fit.
   std::size_t size() const noexcept { return size_; }
   std::uint32_t count() const noexcept { return count_; }
   bool fit() const noexcept { return size_ <= capacity_; }
@@ -39,7 +39,7 @@ class PackedKeys {
   }
 
  private:
-  /// Where to put the bytes of the next key; null if it does not fit.
+  /// Returns where to put the bytes of the next key; null if it does not fit.
   char* begin(std::uint32_t length) noexcept {
     const std::size_t at = size_;
     size_ += sizeof length + length;

@@ -21,15 +21,15 @@ namespace holdfast {
 namespace {
 
 // A sweep reads every entry of the shard. If it reclaimed less than a sixteenth of many entries, do not start another
-// one at once: in a dictionary with many short exptimes each set would scan the whole shard. No row shows it: none is
-// short of memory while values expire. reclaimer_test.cc is.
+// one at once: in a dictionary with many short exptimes each set would scan the whole shard. No benchmark covers it:
+// none is short of memory while values expire. reclaimer_test.cc is.
 constexpr std::uint32_t kMany = 256;
 constexpr std::uint32_t kWorthwhile = 16;
 constexpr std::uint32_t kRestMs = 5;
 
 // How long a shard pauses after a search for dead owners that found none: a second for 1 MB, at most a minute. The
-// hints have the lower half of the time, which repeats after 71 minutes. No row shows it: none has a shard full of held
-// locks.
+// hints have the lower half of the time, which repeats after 71 minutes. No benchmark covers it: none has a shard full
+// of held locks.
 constexpr std::uint32_t kRestUsMax = 60'000'000;
 constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
   constexpr std::uint32_t kRestUs = 30000;
@@ -76,8 +76,8 @@ bool Reclaimer::any_dead() const noexcept {
          time_passed(header.reclaim_after.load(kRelaxed));
 }
 
-// Whether a sweep for free locks and permits is worthwhile. They are worth their memory, because they are taken again,
-// until the arena cannot grow. A few of them are left to the clock sweep, unless nothing may be evicted.
+// Returns whether a sweep for free locks and permits is worthwhile. They are worth their memory, because they are taken
+// again, until the arena cannot grow. A few of them are left to the clock sweep, unless nothing may be evicted.
 bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();
   const std::uint32_t count = header.perhaps_free.load(kRelaxed);
@@ -85,7 +85,7 @@ bool Reclaimer::many_may_be_free(Evict evict) const noexcept {
          (evict == Evict::no || count > header.entries.load(kRelaxed) / kWorthwhile);
 }
 
-// Whether the shard still pauses after the time in the hint.
+// Returns whether the shard still pauses after the time in the hint.
 bool Reclaimer::is_lately(const Word32& hint) const noexcept {
   const std::uint32_t last = hint.load(kRelaxed);
   return last != 0 && short_us() - last < rest_of(shard_.granules());

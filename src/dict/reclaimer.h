@@ -66,15 +66,15 @@ class Reclaimer {
   /// `dead` first.
   Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
-  /// Makes a free run of `count` granules where a scan found this possible without evicting anything. False if it is
-  /// not possible any more.
+  /// Makes a free run of `count` granules where a scan found this possible without evicting anything. False if it is no
+  /// longer possible.
   bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
 
   // These three use hints only, and need no mutex.
-  /// Whether dead owners were looked for during the last second, in a shard of 1 MB.
+  /// Returns whether dead owners were looked for during the last second, in a shard of 1 MB.
   bool asked_lately() const noexcept;
   void note_asked(bool again) noexcept;
-  /// Whether a search failed during that time although it had seemed possible.
+  /// Returns whether a search failed during that time although it seemed possible.
   bool failed_lately() const noexcept;
 
  private:

@@ -22,8 +22,8 @@ namespace holdfast {
 
 namespace {
 
-/// Whether it can be opened, or an open reports why not. A temporary dictionary of another world that no process uses
-/// does not count.
+/// Returns whether it can be opened, or an open reports why not. A temporary dictionary of another world that no
+/// process uses does not count.
 bool is_dictionary(const World& world, const std::string& file) {
   auto opened = World::observes() ? look_at_world_file(world.directory(), file, FileKind::dictionary)
                                   : open_world_file(world.directory(), file, FileKind::dictionary);
@@ -55,7 +55,7 @@ Registry& Registry::get() {
 }
 
 // Create it when the library is loaded. Otherwise a child forked while another thread creates it would wait for that
-// thread for ever.
+// thread forever.
 [[maybe_unused]] const bool kRegistryMade = (Registry::get(), true);
 
 Expected<Dictionary*> Registry::open_locked(const std::string& name, const DictionaryOptions& options) {
@@ -78,7 +78,7 @@ static Status check_largest(const std::string& name, std::uint64_t size, std::ui
   const std::uint64_t most = Geometry::for_values(size, largest).value_max();
   if (largest <= most) return {};
   return {Code::invalid, "bad largest value " + std::to_string(largest) + " for dictionary " + quote_name(name) +
-                             ": one of " + std::to_string(size) + " bytes takes values of at most " +
+                             ": a dictionary of " + std::to_string(size) + " bytes takes values of at most " +
                              std::to_string(most) + " bytes; " + size_for(largest)};
 }
 
@@ -93,7 +93,7 @@ static Status bad_declaration(const std::string& name) {
                              std::to_string(kSizeMin) + " bytes (12k)"};
 }
 
-// The declaration in $HOLDFAST_DICTS; not_found: none.
+// Returns the declaration in $HOLDFAST_DICTS; not_found: none.
 static Expected<Declaration> find_declared(const std::string& name) {
   const char* declarations = ::secure_getenv("HOLDFAST_DICTS");
   return find_declaration(declarations != nullptr ? declarations : "", name);

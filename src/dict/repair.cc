@@ -29,8 +29,8 @@ class Occupied {
     return true;
   }
 
-  /// The first granule from `from` on that is occupied (or is not); the number of granules if there is none. Searches
-  /// no further than `end`.
+  /// Returns the first granule from `from` on that is occupied (or is not); the number of granules if there is none.
+  /// Searches no further than `end`.
   std::uint32_t find(std::uint32_t from, bool occupied, std::uint32_t end = ~0U) const noexcept {
     while (from < std::min(granules_, end)) {
       std::uint64_t word = bits_[from / 64].load(kRelaxed);
@@ -146,7 +146,7 @@ void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Ce
   }
 }
 
-/// Walks all chains, cuts what makes no sense, and marks the rest as occupied.
+/// Walks all chains, cuts what is inconsistent, and marks the rest as occupied.
 Census walk_all(const Shard& shard, Occupied& occupied) noexcept {
   occupied.clear();
   Census census;

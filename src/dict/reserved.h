@@ -46,11 +46,11 @@ struct ReservedMark {
   static constexpr std::uint32_t of_units(std::uint32_t units) noexcept {
     return units | (units * 0x9E3779B1U >> kUnitBits << kUnitBits);
   }
-  /// The mark of an arena of `all` granules whose first `granules` are reserved.
+  /// Returns the mark of an arena of `all` granules whose first `granules` are reserved.
   static constexpr std::uint32_t of(std::uint32_t granules, std::uint32_t all) noexcept {
     return of_units((granules + unit(all) - 1) / unit(all));
   }
-  /// The granules that a mark stands for, in an arena of `all`; 0 if it is not valid.
+  /// Returns the granules that a mark stands for, in an arena of `all`; 0 if it is not valid.
   static constexpr std::uint32_t granules_of(std::uint32_t word, std::uint32_t all) noexcept {
     const std::uint32_t units = word & ((1U << kUnitBits) - 1);
     return word == of_units(units) ? static_cast<std::uint32_t>(std::min(std::uint64_t{units} * unit(all), {all})) : 0;
@@ -59,7 +59,7 @@ struct ReservedMark {
 
 /// How much of an arena is reserved at first, and by how much at most it grows in one step, unless a unit is larger, or
 /// more is needed. A step doubles it: a dictionary of few keys stays small, and one step takes a fraction of a
-/// millisecond. Rows of both: Opening a new dictionary.
+/// millisecond. Benchmarks of both: Opening a new dictionary.
 inline constexpr std::uint32_t kFirstGranules = 4 * ReservedMark::kGranulesPerPage;
 inline constexpr std::uint32_t kGranulesPerStep = 32 * ReservedMark::kGranulesPerPage;
 
@@ -67,7 +67,7 @@ constexpr std::uint32_t first_reserved(std::uint32_t all) noexcept {
   return std::min(std::max(kFirstGranules, ReservedMark::unit(all)), all);
 }
 
-/// How far to reserve an arena of `all` granules, with `reserved` already reserved, for a run of `count` more.
+/// Returns how far to reserve an arena of `all` granules, with `reserved` already reserved, for a run of `count` more.
 constexpr std::uint32_t next_reserved(std::uint32_t reserved, std::uint32_t count, std::uint32_t all) noexcept {
   const std::uint64_t unit = ReservedMark::unit(all);
   const std::uint64_t target = std::uint64_t{reserved} + std::max(std::min(reserved, kGranulesPerStep), count);

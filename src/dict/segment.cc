@@ -32,11 +32,11 @@ std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string&
          describe_gate(gate);
 }
 
-// No process can open it any more, and it may have to be kept.
+// No process can open it now, and it may have to be kept.
 Status damaged(const std::string& name, const std::string& what) {
   const std::string quoted = quote_name(name);
   return {Code::corrupt, "dictionary " + quoted + ": " + what +
-                             "; its file was overwritten: remove it by holdfast rm --force " + quoted};
+                             "; its file was overwritten, remove it: holdfast rm --force " + quoted};
 }
 
 }  // namespace
@@ -101,15 +101,15 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   const auto strategy = static_cast<MutexStrategy>(header.strategy);
   const std::uint64_t seed = header.seed;
   if (header.seed_complement != ~seed)
-    return damaged(name, "the seed of its hash was overwritten; processes that have it open can use it, others cannot");
-  if (!is_gate_name_sound(header.gate)) return damaged(name, "the name of its cluster was overwritten");
+    return damaged(name, "bad hash seed (processes that have it open can still use it)");
+  if (!is_gate_name_sound(header.gate)) return damaged(name, "bad name of its cluster");
   auto gate = find_gate(name, std::string(holdfast::gate_name(header.gate)));
   if (!gate) return gate.status();
   auto mapping = map_world_file(*file);
   if (!mapping) return mapping.status();
   // A damaged file may have a hole where none is allowed. This is not checked for a file that is reserved as a whole.
   if (geometry.reserved_as_used() && platform::reserve_pages(mapping->data(), geometry.reserved_at_first()) != 0)
-    return Status{Code::no_memory, "dictionary " + quote_name(name) + ": there is no memory for its header"};
+    return Status{Code::no_memory, "dictionary " + quote_name(name) + ": no memory for its header"};
   auto segment = make(world, name, {std::move(*mapping), std::move(used->name)}, {geometry, strategy, seed, *gate});
   if (segment && used->adopting != nullptr) {
     if (Status adopted = (*segment)->adopt(*file); !adopted.ok()) return adopted;
@@ -117,7 +117,7 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
   return segment;
 }
 
-// Adopts a persistent dictionary of a world that has no process any more. Its tokens are unknown in this world, so its
+// Adopts a persistent dictionary of a world that no longer has a process. Its tokens are unknown in this world, so its
 // locks and permits become free like those of dead processes. What cannot wait for that is reset here: mutexes, queues
 // and the range of fencing numbers. If this process is killed, the next one starts again.
 Status Segment::adopt(const OpenedFile& file) {
@@ -187,7 +187,7 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
       if (same.ok()) return existing;
       if (World::observes() || !(*existing)->gives_way()) return same;
       const platform::FileId judged = (*existing)->mapping_.file();
-      existing->reset();  // this process does not use it any more
+      existing->reset();  // this process no longer uses it
       const Status retired = retire_unused_file(world.directory(), file_name(name), judged);
       if (retired.code == Code::exists) return same;
       if (!retired.ok()) return retired;
@@ -198,7 +198,8 @@ Expected<std::unique_ptr<Segment>> Segment::open(World& world, const std::string
     const Code code = created ? Code::ok : created.status().code;
     if (code != Code::exists && code != Code::not_found) return created;  // not_found: already removed
   }
-  return Status{Code::busy, "dictionary " + quote_name(name) + " is created and removed by others all the time"};
+  return Status{Code::busy,
+                "dictionary " + quote_name(name) + " keeps being created and removed by other processes; try again"};
 }
 
 Expected<platform::FileDescriptor> Segment::keep_use() const {
@@ -213,7 +214,7 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
 }
 
 // If several processes open a dictionary, the longest requested life counts. Relaxed: the word is judged when no
-// process uses the file any more, from the file.
+// process uses the file any longer, from the file.
 void Segment::raise_life(std::uint32_t persist) noexcept {
   const auto rank = [](std::uint32_t life) { return life == kTemporary ? 0 : life == kKept ? 1 : 2; };
   if (persist == kKept && gate() != nullptr) return;
@@ -243,8 +244,8 @@ Status Segment::join(const std::string& name, const DictionaryOptions& options) 
                     describe(options.any_size ? 0 : round_size(options.size), options.mutex, options.gate);
   const bool persists = header().file.persist == kPersistent;
   return {Code::mismatch,
-          "dictionary " + quoted + " exists " + difference + "; ask for what is there, or " +
-              (persists ? "remove it by holdfast rm " + quoted : std::string("end all programs that use it"))};
+          "dictionary " + quoted + " exists " + difference + "; open it with the same options, or " +
+              (persists ? "remove it: holdfast rm " + quoted : std::string("end all programs that use it"))};
 }
 
 }  // namespace holdfast

@@ -37,7 +37,8 @@ struct DictionaryOptions {
   std::uint64_t declared_largest = 0;  // the same, from a declaration: counts when the dictionary is made
 };
 
-/// Whether a dictionary of `size` serves a caller that asks for `asked` bytes. `any_size`: nobody asked for its size.
+/// Returns whether a dictionary of `size` serves a caller that asks for `asked` bytes. `any_size`: nobody asked for its
+/// size.
 inline bool serves_size(std::uint64_t size, bool any_size, std::uint64_t asked) noexcept {
   return size == round_size(asked) || (any_size && size > round_size(asked));
 }
@@ -46,14 +47,14 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
  public:
   /// Attaches to the segment `name` of the world; not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
-  /// The size of the existing segment, whether or not it may be used; 0: there is none.
+  /// Returns the size of the existing segment, whether or not it may be used; 0: there is none.
   static Expected<std::uint64_t> present_size(World& world, const std::string& name);
   /// Attaches to the segment, or creates it if there is none. mismatch if it has another size or mutex, unless it is
   /// kept and not in use: then it is made again. If nobody has asked for its size, it serves all that ask for no more.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 
-  /// The name of the dictionary's file in the runtime directory.
+  /// Returns the name of the dictionary's file in the runtime directory.
   static std::string file_name(const std::string& name);
 
   DictionaryHeader& header() const noexcept { return *reinterpret_cast<DictionaryHeader*>(mapping_.data()); }
@@ -61,7 +62,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   MutexStrategy strategy() const noexcept { return traits_.strategy; }
   std::uint64_t seed() const noexcept { return traits_.seed; }
   std::uint32_t flush_epoch() const noexcept { return header().flush_epoch.load(kAcquire) & kFlushMask; }
-  /// Null in a plain dictionary.
+  /// Returns null in a plain dictionary.
   const Gate* gate() const noexcept { return traits_.gate; }
   /// Empty in a plain dictionary.
   std::string gate_name() const { return std::string(holdfast::gate_name(header().gate)); }
@@ -98,7 +99,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
  private:
   bool has_size(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;
-  /// Whether an open with other options may replace it while nobody uses it: nobody has asked to keep it for good.
+  /// Returns whether an open with other options may replace it while nobody uses it: nobody has asked to keep it for
+  /// good.
   bool gives_way() const noexcept;
   struct MappedFile {
     platform::Mapping mapping;

@@ -15,8 +15,8 @@ namespace holdfast {
 
 namespace {
 
-/// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed. No row shows
-/// these two: where several processes write, the values are numbers, which are overwritten in place.
+/// The size in bytes from which it pays to check whether a copy is whole although the epoch has changed. No benchmark
+/// covers these two: where several processes write, the values are numbers, which are overwritten in place.
 constexpr std::size_t kLargeValue = 2048;
 /// A second check takes a fraction of a microsecond, so after a few tries it fits between two changes of others.
 constexpr int kLookBackTries = 64;
@@ -60,8 +60,8 @@ void Shard::fill(std::uint32_t block, const Key& key, const ValueIn& value, std:
   }
 }
 
-// A lock that changes all the time is reported as about to be taken, which it was, by the owner of the word. No row
-// shows kLooks: none reads such a lock.
+// A lock that changes all the time is reported as about to be taken, which it was, by the owner of the word. No
+// benchmark covers kLooks: none reads such a lock.
 Shard::Read Shard::copy_lock(EntryView view, ValueOut& out) noexcept {
   constexpr int kLooks = 16;
   SeenGrant seen{};
@@ -79,7 +79,7 @@ bool Shard::inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& v
   return inspect(block, view) && view.type == EntryType::holder && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// The shortcuts skip holders with larger numbers. Anything that makes no sense ends a shortcut: they are derived.
+// The shortcuts skip holders with larger numbers. Anything inconsistent ends a shortcut: they are derived.
 std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequence) const noexcept {
   const std::uint32_t hash = permits.entry->hash.load(kRelaxed);
   Entry* passed = nullptr;
@@ -134,7 +134,7 @@ Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::
   return Read::missing;
 }
 
-// Reports anything that makes no sense as damaged; the epoch then says whether it is damage or a torn read.
+// Reports anything inconsistent as damaged; the epoch then says whether it is damage or a torn read.
 Shard::Read Shard::find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept {
   const Walk walk = walk_to_key(key, kAcquire, position);
   if (walk != Walk::stopped) return walk == Walk::end ? Read::missing : Read::damaged;

@@ -73,17 +73,17 @@ struct EntryView {
   HolderFields& holder() const noexcept { return *reinterpret_cast<HolderFields*>(value()); }
   /// REQUIRES: the type is holdable.
   QueueFields& queue() const noexcept { return type == EntryType::lock ? lock().queue : permits().queue; }
-  /// Whether there are waiters or watchers, according to the entry's own words. REQUIRES: the type is holdable.
+  /// Returns whether there are waiters or watchers, according to the entry's own words. REQUIRES: the type is holdable.
   bool is_waited_for() const noexcept {
     return queue().head.load(kRelaxed) != 0 || (type == EntryType::lock && lock().watchers.head.load(kRelaxed) != 0);
   }
-  /// Whether it is a lock with an incomplete grant (dict/lock_word.h).
+  /// Returns whether it is a lock with an incomplete grant (dict/lock_word.h).
   bool is_incomplete() const noexcept {
     if (type != EntryType::lock) return false;
     const LockWord word = load_word_of(lock());
     return !word.is_free() && !is_complete(lock(), word);
   }
-  /// Whether it is free, according to the entry's own words. REQUIRES: the type is holdable.
+  /// Returns whether it is free, according to the entry's own words. REQUIRES: the type is holdable.
   bool is_free() const noexcept {
     return type == EntryType::lock ? load_word_of(lock()).is_free() : permits().holders.load(kRelaxed) == 0;
   }
@@ -130,26 +130,26 @@ class Shard {
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
-  /// The name of its dictionary, for tracers.
+  /// Returns the name of its dictionary, for tracers.
   const char* name() const noexcept { return name_; }
   /// REQUIRES: `name` lives as long as the shard.
   void set_name(const char* name) noexcept { name_ = name; }
   Shmtx& mutex() noexcept { return mutex_; }
-  /// The granules of the arena that may be touched: the reserved ones that this process knows of. Never decreases. With
-  /// the mutex held: the granules of the arena.
+  /// Returns the granules of the arena that may be touched: the reserved ones that this process knows of. Never
+  /// decreases. With the mutex held: the granules of the arena.
   std::uint32_t granules() const noexcept { return granules_.load(); }
-  /// The granules that the arena may have.
+  /// Returns the granules that the arena may have.
   std::uint32_t all_granules() const noexcept { return all_granules_; }
-  /// The free granules, reserved or not. Needs no mutex.
+  /// Returns the free granules, reserved or not. Needs no mutex.
   std::uint32_t free_granules() const noexcept;
 
   // --- memory, reserved as it is used (dict/reserved.h) ---
 
-  /// Whether this process may touch the shard.
+  /// Returns whether this process may touch the shard.
   bool is_open() const noexcept { return granules() != 0; }
   enum class Unopened { open, leave };
-  /// Opens the shard to this process. not_found: no process has opened it, and it is to be left so; no_memory.
-  /// REQUIRES: no shmtx is held, as always when memory is reserved, unless something was overwritten.
+  /// Opens the shard to this process. not_found: no process has opened it, and it has to stay so; no_memory. REQUIRES:
+  /// no shmtx is held, as always when memory is reserved, unless something was overwritten.
   Code open(Unopened unopened) noexcept;
   /// Opens the shard to this process if any process has opened it. Otherwise it is all zero.
   bool open_if_used() noexcept { return is_open() || open(Unopened::leave) == Code::ok; }
@@ -157,7 +157,7 @@ class Shard {
   /// Writes the shard's byte again, in case it was overwritten.
   void note_opened() noexcept;
 
-  /// Whether the mark matches what this process knows. With the mutex held.
+  /// Returns whether the mark matches what this process knows. With the mutex held.
   bool is_mark_known() const noexcept { return header_->reserved().load(kRelaxed) == known_mark_.load(); }
   /// Updates what this process knows from the mark, or repairs the mark if it was overwritten. REQUIRES: the mutex.
   void follow_mark() noexcept;
@@ -165,7 +165,7 @@ class Shard {
   /// link into memory that they do not know; takes no mutex.
   bool catch_up() noexcept;
 
-  /// Whether the arena can grow, according to what this process knows.
+  /// Returns whether the arena can grow, according to what this process knows.
   bool can_grow() const noexcept;
   /// Reserves memory for a run of `count` granules after the arena's present end. Returns the new end; 0 if there is no
   /// memory. Without the mutex, because it takes a while.
@@ -177,9 +177,9 @@ class Shard {
   Word32& bucket_of(std::uint32_t short_hash) const noexcept { return buckets_[short_hash & bucket_mask_]; }
   Word64* free_bits() const noexcept { return free_bits_; }
 
-  /// Whether an Entry at `block` would be inside the arena.
+  /// Returns whether an Entry at `block` would be inside the arena.
   bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules() - 2; }
-  /// Whether that granule may begin a block.
+  /// Returns whether that granule may begin a block.
   bool holds_granule(std::uint32_t block) const noexcept { return block - 1 < granules() - 1; }
   /// REQUIRES: the block number is inside the arena.
   Entry& entry(std::uint32_t block) const noexcept {
@@ -194,29 +194,29 @@ class Shard {
   bool inspect_keyed(std::uint32_t block, EntryView& view) const noexcept;
   /// As inspect_keyed(), and false if it may not be in the chain of that bucket.
   bool inspect_in(std::uint32_t bucket, std::uint32_t block, EntryView& view) const noexcept;
-  /// Whether entries with these two hashes are in the same bucket.
+  /// Returns whether entries with these two hashes are in the same bucket.
   bool same_bucket(std::uint32_t hash, std::uint32_t other) const noexcept {
     return ((hash ^ other) & bucket_mask_) == 0;
   }
-  /// The stamp for an entry that is filled now (Entry::stamp).
+  /// Returns the stamp for an entry that is filled now (Entry::stamp).
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
-  /// Tells eviction that the entry was used. May be called without the mutex, even for a block that was released in the
-  /// meantime: the count is only a hint, and its memory has no other use.
+  /// Records for eviction that the entry was used. May be called without the mutex, even for a block that was released
+  /// in the meantime: the count is only a hint, and its memory has no other use.
   void touch(std::uint32_t block) const noexcept {
     Word8& word = uses_[block / kGranulesPerUses];
     const std::uint8_t uses = word.load(kRelaxed);
     if (uses < kUsesMax) word.store(uses + 1, kRelaxed);
   }
-  /// How often the entry was used lately, 0 to kUsesMax. Rows of the limit: Hits.
+  /// Returns how often the entry was used lately, 0 to kUsesMax. Benchmarks of the limit: Hits.
   Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
-  /// Whether the entry counts: it is not expired, not flushed, and not a lock or permits without a holder.
+  /// Returns whether the entry counts: it is not expired, not flushed, and not a lock or permits without a holder.
   static bool counts(const EntryView& view, std::uint32_t flush) noexcept;
-  /// Whether it is a lock or permits that somebody holds or waits for.
+  /// Returns whether it is a lock or permits that somebody holds or waits for.
   static bool is_in_use(const EntryView& view, std::uint32_t flush) noexcept;
 
   /// How a walk along a chain ended. `damaged` may also mean that others change the chain, if the mutex is not held.
@@ -237,7 +237,8 @@ class Shard {
   /// Finds the key's position. False on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
-  /// The link in the chain of that hash that leads to the entry now; null if none does. `order`: as in walk_chain().
+  /// Returns the link in the chain of that hash that leads to the entry now; null if none does. `order`: as in
+  /// walk_chain().
   Word32* link_to(const Entry* entry, std::uint32_t hash, std::memory_order order) const noexcept;
 
   /// Fills a block with key and value. REQUIRES: the block came from Arena::allocate with granules_for(key, value), and
@@ -245,7 +246,7 @@ class Shard {
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
 
   /// `torn`: memory was released in the meantime, so a writer is active; try again. `damaged`: nothing was released,
-  /// and what was read makes no sense; the shard must be repaired.
+  /// and what was read is inconsistent; the shard must be repaired.
   enum class Read { found, missing, no_room, torn, damaged };
   /// Copies the value under the key, live or not, as it was at one moment during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
@@ -255,9 +256,9 @@ class Shard {
   /// Looks up the key's lock without the mutex. Returns its block; 0 if there is none, or if it was not found. It was
   /// in its chain if unchanged_since() is true afterwards, with the epoch() from before.
   std::uint32_t find_lock_block(const Key& key) const noexcept;
-  /// Whether there is a lock with this key at `block`. Trusts nothing.
+  /// Returns whether there is a lock with this key at `block`. Trusts nothing.
   bool is_lock(std::uint32_t block, const Key& key) const noexcept;
-  /// The fields of the lock with a key of this length. REQUIRES: find_lock_block() returned the block.
+  /// Returns the fields of the lock with a key of this length. REQUIRES: find_lock_block() returned the block.
   LockFields& lock_of(std::uint32_t block, std::uint32_t key_length) const noexcept {
     return *reinterpret_cast<LockFields*>(key_words(entry(block)) + padded(key_length) / 8);
   }
@@ -286,7 +287,7 @@ class Shard {
   static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
   /// As the public one. `shape`: as loaded from the entry. REQUIRES: an Entry at `block` is inside the arena.
   bool inspect_keyed(std::uint32_t block, std::uint32_t shape, EntryView& view) const noexcept;
-  /// Whether an entry of `granules` granules is inside the arena and its type is known.
+  /// Returns whether an entry of `granules` granules is inside the arena and its type is known.
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
@@ -296,7 +297,7 @@ class Shard {
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
-  /// Where a search for the holder with that number may begin: far along the chain, and not behind it.
+  /// Returns where a search for the holder with that number may begin: far along the chain, and not behind it.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,

@@ -8,7 +8,7 @@
 
 namespace holdfast {
 
-/// A chain is hardly ever longer. Row: get, 100k numbers.
+/// A chain is hardly ever longer. Benchmark: get, 100k numbers.
 inline constexpr std::uint32_t kPlainSteps = 16;
 
 // REQUIRES: an entry with a key.

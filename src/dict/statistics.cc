@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kNsPerUs = 1000;
 
 void add(Word64& word, std::uint64_t count) noexcept { word.fetch_add(count, kRelaxed); }
-/// The same without an atomic operation: of several at once, only one may count.
+/// The same without an atomic operation: if several run at once, only one may count.
 void add_roughly(Word64& word, std::uint64_t count) noexcept { word.store(word.load(kRelaxed) + count, kRelaxed); }
 
 // --- the text of a record ---
@@ -48,10 +48,10 @@ void put_right(ContendedFields& record, std::string_view key, HeldKind kind) noe
   record.check.store(check, kRelaxed);
 }
 
-/// The order of keys. A refusal counts as a microsecond, and so does a wait of less than that.
+/// Returns the order of keys. A refusal counts as a microsecond, and so does a wait of less than that.
 std::uint64_t weight_of(const Contended& key) noexcept { return key.wait_ns / kNsPerUs + key.waits + key.refused; }
 
-// False if the record is not in use, or about to get another key.
+// Returns false if the record is not in use, or about to get another key.
 bool read_record(const ContendedFields& record, Contended& out) noexcept {
   if (record.hash.load(kRelaxed) == 0) return false;
   const KeptKey key(record);
@@ -142,8 +142,8 @@ void Statistics::note_look() noexcept {
   if (looks >= kLooks) measured_.fetch_and(~Since::kLong, kRelaxed);
 }
 
-// Whether the coarse clock has ticked twice since the grant. Only that clock decides, even for drawn grants: the same
-// holds must be long, drawn or not.
+// Returns whether the coarse clock has ticked twice since the grant. Only that clock decides, even for drawn grants:
+// the same holds must be long, drawn or not.
 bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
   const std::uint64_t least = since.is_coarse() ? tick_ns_ + tick_ns_ / 2 : tick_ns_;
   return (since.bits & Since::kLong) != 0 && coarse_ns > since.ns() + least;
@@ -212,8 +212,8 @@ void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
-// A refusal takes less time than a wait, and is more frequent, so it compares the text less often. Row of kTrusted:
-// lock of a held key, refused.
+// A refusal takes less time than a wait, and is more frequent, so it compares the text less often. Benchmark of
+// kTrusted: lock of a held key, refused.
 void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
   constexpr std::uint64_t kTrusted = 64;
   ContendedFields* const record = record_of(hash_in_record(hash));

@@ -57,7 +57,8 @@ class Statistics {
 
   // --- holds ---
 
-  /// The word for a grant made now, at a time of either clock. `number`: its fencing number, or the lower half of it.
+  /// Returns the word for a grant made now, at a time of either clock. `number`: its fencing number, or the lower half
+  /// of it.
   Since since(Since now, std::uint64_t number) noexcept {
     const std::uint64_t last = measured_.load(kRelaxed);
     const auto rested = static_cast<std::int64_t>(now.bits - last);
@@ -69,7 +70,7 @@ class Statistics {
   static Since since_wait(std::uint64_t now_ns) noexcept { return {Since::of(now_ns).bits | Since::kOnce}; }
   /// REQUIRES, from here on: the thread holds no shmtx.
 
-  /// Counts a hold that ends now, if the hold is to be counted.
+  /// Counts a hold that ends now, if the hold has to be counted.
   void count_hold(HeldKind kind, Since since) noexcept {
     if (since.counts()) [[unlikely]]
       count_end(kind, since);
@@ -92,7 +93,7 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// How long a process measures no other hold, except drawn and long ones. Row of these two: lock + unlock, same
+  /// How long a process measures no other hold, except drawn and long ones. Benchmark of these two: lock + unlock, same
   /// object.
   static constexpr std::int64_t kRestNs = 4'000'000;
   /// Checks of ends in that time. One takes 5 ns.
@@ -112,14 +113,14 @@ class Statistics {
   HistogramFields& histogram(HeldKind kind, TimeKind time) const noexcept {
     return fields_->histograms[static_cast<std::uint32_t>(kind) * kTimeKinds + static_cast<std::uint32_t>(time)];
   }
-  /// Whether the word at `place`, and the rest of its unit, can be touched. Reserves it.
+  /// Returns whether the word at `place`, and the rest of its unit, can be touched. Reserves it.
   bool reserve(const void* place) noexcept;
   /// The same for a reader: does not reserve a unit in which nothing was ever counted.
   bool is_there(const void* place) noexcept;
   bool reserve_unit(std::uint32_t unit) noexcept;
   std::uint32_t unit_of(const void* place) const noexcept;
   std::uint64_t load(const Word64& word) noexcept;
-  /// The record of the key, or one that it takes over; null without memory.
+  /// Returns the record of the key, or one that it takes over; null without memory.
   ContendedFields* record_of(std::uint64_t hash) noexcept;
 
   StatisticsFields* fields_;

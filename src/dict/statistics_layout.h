@@ -36,7 +36,7 @@ constexpr std::uint32_t bucket_of(std::uint64_t ns) noexcept {
   return std::min(first + within, kBuckets - 1);
 }
 
-/// The first nanosecond after the bucket. REQUIRES: it is not the last one, which has no end.
+/// Returns the first nanosecond after the bucket. REQUIRES: it is not the last one, which has no end.
 constexpr std::uint64_t end_of_bucket(std::uint32_t bucket) noexcept {
   if (bucket < kExactNs) return bucket + 1;
   const std::uint32_t doubling = (bucket - static_cast<std::uint32_t>(kExactNs)) / kBucketsPerDoubling + 1;
@@ -111,8 +111,8 @@ struct Since {
   constexpr std::uint64_t ms() const noexcept { return bits / 1'000'000; }
 };
 
-/// In quick succession, one grant in this many is drawn to be measured, and counts for all. Row: lock + unlock, same
-/// object.
+/// In quick succession, one grant in this many is drawn to be measured, and counts for all. Benchmark: lock + unlock,
+/// same object.
 inline constexpr std::uint32_t kDrawnOf = 256;
 
 }  // namespace holdfast

@@ -55,17 +55,17 @@ class Transaction {
   }
   /// An incomplete grant whose owner is dead: find() ends it.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
-  /// The incomplete grant because of which an operation returned `timeout`. Not is_free(): there was one.
+  /// Returns the incomplete grant because of which an operation returned `timeout`. Not is_free(): there was one.
   LockWord in_the_way() const noexcept { return in_the_way_; }
-  /// Whether the key has an entry, even an expired, flushed or free one.
+  /// Returns whether the key has an entry, even an expired, flushed or free one.
   bool found() const noexcept { return position_.block != 0; }
-  /// Whether the key has a live value, or locks or permits that are held.
+  /// Returns whether the key has a live value, or locks or permits that are held.
   bool exists() const noexcept { return found() && Shard::counts(view(), flush_epoch()); }
   bool is(EntryType type) const noexcept { return found() && view().type == type; }
   /// REQUIRES: found().
   const EntryView& view() const noexcept { return position_.view; }
 
-  /// Tells eviction that the entry was used.
+  /// Records for eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
 
   /// Adds the entry, or replaces the existing one. The new entry is then the one found. ok, no_memory, too_large,
@@ -79,11 +79,11 @@ class Transaction {
   /// too_large, corrupt.
   Code make_room(std::uint32_t granules, Evict evict) noexcept;
 
-  /// Whether a live entry of another key was removed to make room.
+  /// Returns whether a live entry of another key was removed to make room.
   bool evicted() const noexcept { return evicted_; }
 
-  /// Whether its entry, if it is a lock, may be changed by others than the lock's owner, or be released: no owner is
-  /// about to write into it. If false, the operation must return timeout: in_the_way(). Waits for a moment.
+  /// Returns whether its entry, if it is a lock, may be changed by others than the lock's owner, or be released: no
+  /// owner is about to write into it. If false, the operation must return timeout: in_the_way(). Waits for a moment.
   bool is_settled() noexcept { return !is(EntryType::lock) || is_lock_settled(); }
 
  private:
@@ -105,7 +105,7 @@ class Transaction {
 
 // --- inline: everything for a set of a number over a number ---
 
-/// Whether storing the value would change only the word of a number or a boolean in this entry.
+/// Returns whether storing the value would change only the word of a number or a boolean in this entry.
 inline bool differs_by_a_word(const EntryView& view, const ValueIn& value, std::uint64_t expiry) noexcept {
   return view.type == value.type && (value.type == EntryType::number || value.type == EntryType::boolean) &&
          view.entry->flags.load(kRelaxed) == value.flags && view.entry->expiry.load(kRelaxed) == expiry;

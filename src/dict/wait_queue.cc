@@ -35,7 +35,7 @@ constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32
   return woken != 0 && now - woken >= claim && woken - now >= claim;
 }
 
-// When to drop a waiter that does not check any more: a stopped one keeps its position no longer than it would have
+// Returns when to drop a waiter that no longer checks: a stopped one keeps its position no longer than it would have
 // waited.
 std::uint64_t deadline_of(const Waiter& waiter) noexcept {
   const std::uint64_t timeout = waiter.rests ? kRestingPatienceMs : kWaiterPatienceMs;
@@ -206,7 +206,7 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
          time_passed(process->looked_ms.load(kRelaxed) + kWaiterPatienceMs);
 }
 
-// Whether a waiter that was woken has not claimed in time.
+// Returns whether a waiter that was woken has not claimed in time.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
   return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).stamp.load(kRelaxed));
 }

@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 /// The same for a waiter that rests, because its process checks for it.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// How long a waiter that was woken may take to come: this, or twice its known delay if that is longer. After that it
-/// leaves the queue, until it queues again. Rows of both claims: 2 x 50 coroutines; Fairness among eight.
+/// leaves the queue, until it queues again. Benchmarks of both claims: 2 x 50 coroutines; Fairness among eight.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same if its delay is unknown. A loop that was never woken may be slow, and several of them may come together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
@@ -56,7 +56,7 @@ struct WakeTarget {
 };
 constexpr WakeTarget wake_target(const Waiter& waiter) noexcept { return {waiter.owner, waiter.number}; }
 
-/// How long a grant to such a waiter is kept for it.
+/// Returns how long a grant to such a waiter is kept for it.
 constexpr std::uint64_t claim_ns(std::uint64_t delay_ns, bool fair) noexcept {
   if (delay_ns < kDelayMinNs && !fair) return kFirstClaimNs;
   return 2 * delay_ns > kClaimNs ? 2 * delay_ns : kClaimNs;
@@ -72,7 +72,7 @@ struct Glimpse {
 };
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
 
-/// Whether that waiter of this process still has its position (Waiter::place), as seen without the mutex.
+/// Returns whether that waiter of this process still has its position (Waiter::place), as seen without the mutex.
 bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept;
 
 /// The first of a queue, or the first waiter for which the earlier ones stand aside.
@@ -93,7 +93,7 @@ class WaitQueue {
   WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter) noexcept
       : shard_(shard), arena_(arena), ends_(ends), kind_(kind) {}
 
-  /// How many are in the queue, including gone ones.
+  /// Returns how many are in the queue, including gone ones.
   std::uint32_t count() const noexcept;
   /// Adds the waiter by its arrival, or refreshes it if it is still there: it has come and tried, so it no longer
   /// counts as woken. `overtakes`: the entry's count, here and below. Returns its position; 0 if there is no memory.
@@ -103,25 +103,25 @@ class WaitQueue {
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
   /// For watchers: whether the first one watches another grant than `current` (0: none at present).
   bool is_first_of_another(std::uint64_t current) const noexcept;
-  /// Whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`; false if there are
-  /// more than `max`.
+  /// Returns whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`; false if there
+  /// are more than `max`.
   template <class See>
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Removes the waiter; false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
-  /// The first waiter, which stays in the queue. Removes gone ones before it: the slot has a successor or is free, the
-  /// deadline has passed, or the waiter was woken and did not come in time. The waiter that it returns counts as the
-  /// first from now on.
+  /// Returns the first waiter, which stays in the queue. Removes gone ones before it: the slot has a successor or is
+  /// free, the deadline has passed, or the waiter was woken and did not come in time. The waiter that it returns counts
+  /// as the first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   // All calls with a `head` REQUIRE: first() or after() has just returned it, and it is not empty.
-  /// The next waiter of the queue; removes gone ones as first() does.
+  /// Returns the next waiter of the queue; removes gone ones as first() does.
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
   /// Makes it the first from now on, unless it already is: the earlier ones stand aside.
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  /// How long the waiter, which has come, took after it was woken; 0: it was not woken; kMissed: it was dropped in the
-  /// meantime, and it is unknown when it was woken.
+  /// Returns how long the waiter, which has come, took after it was woken; 0: it was not woken; kMissed: it was dropped
+  /// in the meantime, and it is unknown when it was woken.
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void note_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }

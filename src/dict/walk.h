@@ -22,7 +22,7 @@ class UsedBuckets {
     turn();
   }
 
-  /// Whether there is another one: it is `bucket`.
+  /// Returns whether there is another one: it is `bucket`.
   bool next(std::uint32_t& bucket) noexcept {
     if (at_ == batch().count) [[unlikely]] {
       if (batch().count == 0) return false;
@@ -32,14 +32,14 @@ class UsedBuckets {
     bucket = batch().buckets[at_++];
     return true;
   }
-  /// The first bucket that was not returned, or the end: all before it were returned, or were empty.
+  /// Returns the first bucket that was not returned, or the end: all before it were returned, or were empty.
   std::uint32_t position() const noexcept {
     if (at_ < batch().count) return batch().buckets[at_];
     return next_batch().count != 0 ? next_batch().buckets[0] : ahead_;
   }
 
  private:
-  /// A processor fetches about two batches at once. Row: get_keys, per key.
+  /// A processor fetches about two batches at once. Benchmark: get_keys, per key.
   static constexpr std::uint32_t kBatch = 16;
   struct Batch {
     std::uint32_t count = 0;
@@ -94,7 +94,7 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
 };
 
 /// Visits all entries of the shard's chains. Takes no mutex and checks no epoch, so while others change the shard it
-/// sees words of different moments, may miss entries and may visit blocks that are no entries any more. It always ends:
+/// sees words of different moments, may miss entries and may visit blocks that are no longer entries. It always ends:
 /// it walks no more granules than the arena has, because no block is met twice, except on damage or during a change.
 template <EntryVisit Visit>
 void walk_entries(const Shard& shard, Visit&& visit) noexcept {

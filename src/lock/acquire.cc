@@ -23,7 +23,7 @@ namespace holdfast {
 
 namespace {
 
-// An attempt with the mutex.
+// Makes an attempt with the mutex.
 Code attempt(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
              Lease& lease, BlockedBy& blocked_by) noexcept {
   blocked_by.holders.clear();
@@ -43,7 +43,7 @@ class LockSpin {
         credit_(has_other_tasks_ ? credits_beside_tasks : credits),
         is_due_(request.kind == HeldKind::lock) {}
 
-  /// Whether it took the lock. Spins only once, however often it is called.
+  /// Returns whether it took the lock. Spins only once, however often it is called.
   bool run(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead, Lease& lease,
            BlockedBy& blocked_by) noexcept {
     if (!std::exchange(is_due_, false) || !credit_.may_spin()) return false;
@@ -59,7 +59,7 @@ class LockSpin {
     waited_ = is_to_be_noted_ = polls.waited;
     return polled == Polled::taken || code == Code::ok;
   }
-  /// Whether it found the lock held.
+  /// Returns whether it found the lock held.
   bool waited() const noexcept { return waited_; }
   /// Records whether the lock was taken by the spin, or by the attempt that followed.
   void note(bool taken) noexcept {
@@ -77,7 +77,7 @@ class LockSpin {
   bool is_to_be_noted_ = false;
 };
 
-// The second attempt of a thread that stops while it waits: it needs no parker so far.
+// Makes the second attempt of a thread that stops while it waits: it needs no parker so far.
 bool spin(Dictionary& dictionary, std::string_view key, const Contender& contender, Lease& lease) noexcept {
   LockSpin spin(contender.request);
   const std::uint64_t arrival_ns = platform::monotonic_ns();
@@ -89,14 +89,20 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
   return taken;
 }
 
-// Whether the fast path has already answered: a live process has the lock. A thread that blocks does not ask the kernel
-// about the holder at this point: that takes longer than a short section, and the wait asks before it sleeps.
+// Returns whether the fast path has already answered: a live process has the lock. A thread that blocks does not ask
+// the kernel about the holder at this point: that takes longer than a short section, and the wait asks before it
+// sleeps.
 bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                 Token holder) noexcept {
   if (fast != Fast::held && fast != Fast::lost) return false;
   if (request.blocks) return true;
   return fast == Fast::held ? dictionary.world().judge(holder) == Liveness::alive
                             : is_held_for_certain(dictionary, key);
+}
+
+Code refuse(Dictionary& dictionary, std::string_view key, const Request& request) noexcept {
+  if (!request.waits_next) count_refusal(dictionary, key, request.kind);
+  return Code::locked;
 }
 
 }  // namespace
@@ -106,11 +112,14 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
+  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found one
+  const bool refused = is_refused(dictionary, key, request, fast, holder);
+  if (refused && !request.blocks && !LateReleases::any()) [[likely]]
+    return refuse(dictionary, key, request);
   BlockedBy blocked_by;
   Code code = Code::locked;
   const Contender contender{self, request, nullptr};
-  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found one
-  if (is_refused(dictionary, key, request, fast, holder)) {
+  if (refused) {
     if (request.blocks && spin(dictionary, key, contender, lease)) return Code::ok;
   } else {
     code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
@@ -119,7 +128,7 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
   }
   if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
     return acquire_slowly(dictionary, key, request, Fast::unclear, lease);
-  if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, request.kind);
+  if (code == Code::locked) refuse(dictionary, key, request);
   return result_of_try(code, blocked_by);
 }
 
@@ -143,8 +152,8 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 
 namespace {
 
-/// How soon a forked child tries again to enter while another process does. No row shows it: there children enter
-/// before the measurement.
+/// How soon a forked child tries again to enter while another process does. No benchmark covers it: there children
+/// enter before the measurement.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
 /// How long the gate is asked for a caller that does not wait.
 constexpr double kAskSeconds = 1;
@@ -193,7 +202,7 @@ class WaitingThread {
   bool queued_ = false;
 };
 
-/// Whether the attempt of a forked child failed only because another process enters the world.
+/// Returns whether the attempt of a forked child failed only because another process enters the world.
 bool is_held_up_at_the_entrance(World& world, Code code) noexcept {
   return code == Code::system && world.known_token() == kNobody && World::last_failure_code() == Code::busy;
 }
@@ -203,8 +212,8 @@ bool is_held_here(Dictionary& dictionary, std::string_view key) noexcept {
   return find_holders(dictionary, key, {}, count) == Code::ok && count.holders != 0;
 }
 
-/// The code of a wait without success. If a process of this machine holds the lock it is locked, whatever the gate
-/// says.
+/// Returns the code of a wait without success. If a process of this machine holds the lock it is locked, whatever the
+/// gate says.
 Code code_of_timeout(Dictionary& dictionary, std::string_view key, Code last) {
   double seconds = 0;
   if (last != Code::locked || dictionary.gate() == nullptr ||

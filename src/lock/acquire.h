@@ -30,17 +30,17 @@ namespace holdfast {
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
 
 /// One step of a wait; codes as for acquire_try(). locked: the waiter is queued; sleep for `sleep` seconds at most,
-/// then call again. deadlock: it would wait for ever (wait/deadlock.h); it is still queued. invalid: there is no such
+/// then call again. deadlock: it would wait forever (wait/deadlock.h); it is still queued. invalid: there is no such
 /// waiter.
 Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                   Lease& lease) noexcept;
 
-/// Stops the calling thread for up to `timeout` seconds; 0 or less: not at all; more than kLongest: without end. The
-/// codes of the two above; locked, timeout: the code of the last attempt when the time was over. Behind a gate also
-/// unavailable: nothing can be granted. Even for a caller that does not wait, the gate is asked, for up to a second:
-/// elsewhere, if another machine has the lock. deadlock: `cycle` has the keys of the cycle of waits. Request::timeout
-/// and Request::tries are ignored. REQUIRES: Request::waits_next says whether it waits. Throws std::bad_alloc, and
-/// std::runtime_error if the process has too many waiters; then nothing is taken.
+/// Blocks the calling thread for up to `timeout` seconds; 0 or less: does not block; more than kLongest: no limit.
+/// Codes as for the two calls above. locked, timeout: the code of the last attempt when the time was over. Behind a
+/// gate also unavailable: nothing can be granted. Even for a caller that does not wait, the gate is asked, for up to a
+/// second: elsewhere, if another machine has the lock. deadlock: `cycle` has the keys of the cycle of waits.
+/// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether it waits. Throws
+/// std::bad_alloc, and std::runtime_error if the process has too many waiters; then nothing is taken.
 // The first attempt needs nothing. Only if it fails, the thread gets a parker, on its own stack and only for this wait.
 // So threads share nothing here, a thread that ends leaves nothing behind, and a forked child inherits nothing.
 // Signals, spurious wake-ups and processes that enter the world at the same time end no wait.

@@ -43,7 +43,7 @@ struct LockPolls {
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept;
 
-/// Whether a process that is alive, according to the kernel, has a grant that has not ended.
+/// Returns whether a process that is alive, according to the kernel, has a grant that has not ended.
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
 
 /// Releases the lease if nobody waits. REQUIRES: it belongs to this process.

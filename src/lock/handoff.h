@@ -2,7 +2,7 @@
 // wake the chosen waiters after releasing it.
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
-// first of them, once, and leaves the lock to the fastest: a wake-up takes longer than many a critical section, and
+// first of them, once, and leaves the lock to the fastest: a wake-up takes longer than many critical sections, and
 // otherwise each section would cost one. But later requests overtake the first of the queue at most kOvertakesMax
 // times, and not at all once it has been the first for kOvertakeNs. Then the lock is granted to it, and it must claim
 // it within claim_ns(). So a waiter that finds k others waiting gets its turn after these k and at most kOvertakesMax *
@@ -35,13 +35,13 @@ namespace holdfast {
 
 // --- order: locks and permits ---
 
-// Few, but enough that with sections of a microsecond the wake-ups do not cost more than the sections. Rows of these
-// two: contended_lock; Short critical sections; Fairness among eight.
+// Few, but enough that with sections of a microsecond the wake-ups do not cost more than the sections. Benchmarks of
+// these two: contended_lock; Short critical sections; Fairness among eight.
 inline constexpr std::uint32_t kOvertakesMax = 64;
 // Time for some sections of ten microseconds: a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
-// Longer than a thread takes to wake up, shorter than a loop with other work takes to come. No row shows these two, nor
-// kAsideMax: none has a loop with other work, so no waiter stands aside. handoff_test.cc bounds them.
+// Longer than a thread takes to wake up, shorter than a loop with other work takes to come. No benchmark covers these
+// two, nor kAsideMax: none has a loop with other work, so no waiter stands aside. handoff_test.cc bounds them.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
 // A release checks at most this many waiters that stand aside; the waiters behind them find a free lock by themselves.
@@ -49,20 +49,20 @@ inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
 
-/// How long the waiter still takes to come, by the known delay of its loop. At least half of its whole delay, because
-/// it may be late.
+/// Returns how long the waiter still takes to come, by the known delay of its loop. At least half of its whole delay,
+/// because it may be late.
 inline std::uint64_t expected_ns(const Head& head) noexcept {
   const std::uint64_t delay = head.waiter.delay_ns;
   return std::max(delay > head.woken_ns ? delay - head.woken_ns : 0, delay / 2);
 }
 
-/// Whether this waiter leaves its turn for now to waiters that came later.
+/// Returns whether this waiter leaves its turn for now to waiters that came later.
 inline bool stands_aside(const Head& head) noexcept {
   return !is_prompt(head.waiter) && !head.waiter.present && head.first_ns <= kShare * expected_ns(head);
 }
 
-/// Whether a later request may overtake `first`. `overtakes`: the entry's count of how often the first of this queue
-/// was overtaken.
+/// Returns whether a later request may overtake `first`. `overtakes`: the entry's count of how often the first of this
+/// queue was overtaken.
 inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) noexcept {
   if (fair || first.waiter.fair) return false;
   if (!is_prompt(first.waiter)) return stands_aside(first);
@@ -84,12 +84,12 @@ inline void wake(World& world, const Chosen& chosen) noexcept {
   if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
 }
 
-/// Rows: 100 that wait for one value.
+/// Benchmarks: 100 that wait for one value.
 inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
 
-/// Wakes the chosen waiters, and the watchers if any are to be woken.
+/// Wakes the chosen waiters, and the watchers if any have to be woken.
 inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& chosen) noexcept {
   wake(dictionary.world(), chosen);
   if (chosen.watchers) [[unlikely]]
@@ -136,7 +136,7 @@ Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 /// Chooses the first waiter, and grants the lock to it if it may no longer be overtaken. Also chooses the first that
 /// stands aside. Returns the waiters to wake, and whether there are watchers.
 Chosen offer(const LockEntry& lock, World& world) noexcept;
-/// Whether the contender may take the lock now. If not, grants it to the first waiter; then wake `chosen`.
+/// Returns whether the contender may take the lock now. If not, grants it to the first waiter; then wake `chosen`.
 bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
               Chosen& chosen) noexcept;
 /// Records one overtake of the first waiter, if there is one. If that is not allowed, returns false and records
@@ -147,14 +147,14 @@ void end_grant(const LockEntry& lock) noexcept;
 /// Grants the lock to the contender, and removes its waiter from the queue.
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept;
 
-/// Whether there are watchers of a grant that has ended.
+/// Returns whether there are watchers of a grant that has ended.
 inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
   if (!lock.has_watchers()) [[likely]]
     return false;
   return lock.watchers().is_first_of_another(lock.is_free() ? 0 : lock.sequence());
 }
 
-/// Whether the lock is reserved for this waiter: granted by a release, not claimed so far.
+/// Returns whether the lock is reserved for this waiter: granted by a release, not claimed so far.
 bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept;
 /// Turns the reserved grant into the contender's lease. REQUIRES: it is reserved for the contender's waiter.
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept;

@@ -14,15 +14,15 @@ namespace holdfast {
 
 namespace {
 
-/// Pause between two rounds in which something was refused. The wait for the mutex is most of a round. No row shows it:
-/// a process has to be stopped for that. late_release_test.cc has one.
+/// Pause between two rounds in which something was refused. The wait for the mutex is most of a round. No benchmark
+/// covers it: a process has to be stopped for that. late_release_test.cc has one.
 constexpr std::uint64_t kBetweenRoundsNs = 10 * kNsPerMs;
 
 // A signal handler that interrupts a call here must not wait for its own thread.
 constinit thread_local bool is_inside{false};
 static_assert(std::is_trivially_destructible_v<decltype(is_inside)>);
 
-// Whether nothing is left to do. A process that has lost its identity can give nothing back any more.
+// Returns whether nothing is left to do. A process that has lost its identity can no longer give anything back.
 bool is_over(World& world, Code code) noexcept {
   return code == Code::ok || code == Code::not_owner || code == Code::removed || world.lost();
 }
@@ -36,7 +36,7 @@ LateReleases& LateReleases::get() noexcept {
 }
 
 // Make it when the library is loaded. Otherwise a child forked while another thread makes it would wait for that thread
-// for ever.
+// forever.
 [[maybe_unused]] const bool kLateReleasesMade = (LateReleases::get(), true);
 
 // Runs change() on the list; false if this thread is already inside.

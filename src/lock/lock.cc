@@ -124,8 +124,8 @@ Code make_free_lock(Transaction& change) noexcept {
   return code;
 }
 
-// A reserved grant has no task so far, nor has an incomplete one. Nobody is blocked by a holder whose grant does not
-// count any more.
+// A reserved grant has no task so far, and neither has an incomplete grant. Nobody is blocked by a holder whose grant
+// no longer counts.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};

@@ -1,9 +1,9 @@
 // Locks by name, as entries of a dictionary: one attempt to take a lock, and what its waiters watch.
 //
-// A lock entry, once made, stays until its memory is needed: taking the lock is one store of its owner, releasing it
+// A lock entry, once created, stays until its memory is needed: taking the lock is one store of its owner, releasing it
 // another. Owner and fencing number together prove a lease, so a lease that expired or was taken over can neither
-// release nor renew what another process holds now. A dead process has lost its locks: the kernel is asked, outside the
-// mutex, and the taker replaces exactly the owner that was found dead.
+// release nor renew what another process holds now. A dead process has lost its locks: the taker asks the kernel,
+// outside the mutex, and replaces exactly the owner that was found dead.
 //
 // Waiters queue in order of arrival; lock/handoff.h says which of them gets a lock that becomes free.
 #pragma once
@@ -26,13 +26,13 @@ Code make_free_lock(Transaction& change) noexcept;
 Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, const TokenSet& dead,
                   Lease& lease, BlockedBy& blocked_by) noexcept;
 
-/// The gate's fields of the watched lock; null in a plain dictionary, and on damage.
+/// Returns the gate's fields of the watched lock; null in a plain dictionary, and on damage.
 const GateFields* gate_fields_of(const Watch& watch) noexcept;
 
-/// The holder of the watched lock. Reads it without the mutex.
+/// Returns the holder of the watched lock. Reads it without the mutex.
 Blocker blocker_of_lock(const Watch& watch) noexcept;
 
-/// When the grant of the watched lock ends (ms); kExpiryNever for never. Soon, if unknown.
+/// Returns when the grant of the watched lock ends (ms); kExpiryNever for never. Soon, if unknown.
 std::uint64_t end_of_lock(const Watch& watch) noexcept;
 
 }  // namespace holdfast

@@ -29,31 +29,32 @@ inline void count_free_permits(const Shard& shard, std::uint32_t change) noexcep
   count.store(count.load(kRelaxed) + change, kRelaxed);
 }
 
-/// Whether the lease belongs to the present grant. REQUIRES: it belongs to this process.
+/// Returns whether the lease belongs to the present grant. REQUIRES: it belongs to this process.
 inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   const LockWord word = load_word_of(lock);
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
-/// The first block of fencing numbers is small: many keys are locked only once. No row shows it: none measures the
-/// first grant of a key.
+/// The first block of fencing numbers is small: many keys are locked only once. No benchmark covers it: none measures
+/// the first grant of a key.
 inline constexpr std::uint32_t kFirstNumbers = 16;
-/// When to check a grant again that was incomplete. No row shows it: none stops its owner.
+/// When to check a grant again that was incomplete. No benchmark covers it: none stops its owner.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
 /// The smallest value of a lock behind a gate.
 inline constexpr std::uint32_t kLockAndGate = sizeof(LockFields) + sizeof(GateFields);
 
-/// Null in a plain dictionary, and on damage.
+/// Returns null in a plain dictionary, and on damage.
 inline GateFields* gate_fields_of(const Segment& segment, std::uint32_t value_size, LockFields& lock) noexcept {
   const bool there = segment.gate() != nullptr && value_size >= kLockAndGate;
   return there ? reinterpret_cast<GateFields*>(&lock + 1) : nullptr;
 }
-/// Whether the gate lets the lock be granted now; always in a plain dictionary. `fields`: from gate_fields_of().
+/// Returns whether the gate lets the lock be granted now; always in a plain dictionary. `fields`: from
+/// gate_fields_of().
 inline bool may_grant(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->may_grant(segment, *fields));
 }
-/// Whether the gate lets the present grant count; always in a plain dictionary.
+/// Returns whether the gate lets the present grant count; always in a plain dictionary.
 inline bool does_grant_count(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
 }
@@ -67,7 +68,7 @@ struct LockEntry {
             *view.entry,      view.lock(),    gate_fields_of(change.segment(), view.value_size, view.lock())};
   }
 
-  /// Whether the transaction found a lock with all the fields that it must have.
+  /// Returns whether the transaction found a lock with all the fields that it must have.
   static bool is_whole(Transaction& change) noexcept {
     return change.is(EntryType::lock) &&
            (change.segment().gate() == nullptr ||
@@ -85,9 +86,9 @@ struct LockEntry {
   /// kNobody if the lock is free.
   Token owner() const noexcept { return owner_of(segment.world(), fields); }
   bool is_free() const noexcept { return word().is_free(); }
-  /// The fencing number of the present grant, or of the last one.
+  /// Returns the fencing number of the present grant, or of the last one.
   std::uint64_t sequence() const noexcept { return sequence_of(fields, word()); }
-  /// When the present grant ends (ms). An incomplete grant has no end so far: check again soon.
+  /// Returns when the present grant ends (ms). An incomplete grant has no end so far: check again soon.
   std::uint64_t end_ms() const noexcept {
     return is_complete(fields, word()) ? expiry_ms(entry.expiry.load(kRelaxed))
                                        : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;

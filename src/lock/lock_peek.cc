@@ -18,8 +18,8 @@ namespace holdfast {
 namespace {
 
 /// Tries before a pause, and pauses before the answer is timeout. Reading a lock takes a fraction of a microsecond, so
-/// it fits between two changes of others; reading ten thousand holders may not. Row of kTries: lock + unlock of a
-/// worker, while top and serve do (bench-look). No row reaches a pause.
+/// it fits between two changes of others; reading ten thousand holders may not. Benchmark of kTries: lock + unlock of a
+/// worker, while top and serve do (bench-look). No benchmark reaches a pause.
 constexpr int kTries = 64;
 constexpr int kPauses = 20;
 constexpr std::uint64_t kPauseNs = 1'000'000;
@@ -115,7 +115,7 @@ bool Peek::read_lock(const EntryView& view) noexcept {
   return sense;
 }
 
-// Whether everything that was read belongs to one grant. The acquire fence: as in read_grant().
+// Returns whether everything that was read belongs to one grant. The acquire fence: as in read_grant().
 bool Peek::copy_grant(const EntryView& view, SeenGrant& seen, HolderInfo& holder, bool& sense) const noexcept {
   const LockFields& lock = view.lock();
   if (!read_grant(*view.entry, lock, seen)) return false;

@@ -15,19 +15,19 @@ namespace holdfast {
 
 namespace {
 
-/// An attempt overtakes at most this many waiters at once, whatever they want: it has to check each. No row shows these
-/// two: none waits for permits.
+/// An attempt overtakes at most this many waiters at once, whatever they want: it has to check each. No benchmark
+/// covers these two: none waits for permits.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
 /// A peek without the mutex reads at most this many holder records.
 constexpr std::uint32_t kRecordsSeen = 4;
-/// A refused attempt asks about this many holders if there are many and it is not time to check all of them. Rows: Many
-/// holders of one key, "refused try".
+/// A refused attempt asks about this many holders if there are many and it is not time to check all of them.
+/// Benchmarks: Many holders of one key, "refused try".
 constexpr std::uint32_t kSomeHolders = 4;
 
 // --- what a waiter peeks at ---
 
-// Whether one of the first holder records no longer counts: an attempt would then find more permits than there seem to
-// be.
+// Returns whether one of the first holder records no longer counts: an attempt would then find more permits than there
+// seem to be.
 bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& liveness) noexcept {
   const std::uint32_t flush = watch.segment->flush_epoch();
   std::uint32_t block = fields.holders.load(kAcquire);
@@ -171,7 +171,7 @@ class PermitsAttempt {
     return Code::locked;
   }
 
-  // Whether the permits are available now; if not, queues the waiter.
+  // Checks whether the permits are available now; if not, queues the waiter.
   Code admit_or_queue(Chosen& chosen) noexcept {
     const PermitsEntry permits = entry();
     const std::uint32_t want = contender_.request.want;
@@ -221,7 +221,7 @@ class PermitsAttempt {
     return first;
   }
 
-  // Whether the waiters before this request let it go first. REQUIRES: there are enough permits.
+  // Returns whether the waiters before this request let it go first. REQUIRES: there are enough permits.
   bool may_go(const PermitsEntry& permits, const Head& first) noexcept {
     if (!permits.has_waiters()) return true;
     const Waiter* const self = contender_.waiter;
@@ -316,8 +316,8 @@ class PermitsAttempt {
 
 // --- a check of many holders ---
 
-/// Holders that are checked in one section of the mutex: some microseconds. No row shows these two, because in Many
-/// holders of one key hardly any try is one that checks; permits_many_test.cc has such tries.
+/// Holders that are checked in one section of the mutex: some microseconds. No benchmark covers these two, because in
+/// Many holders of one key hardly any try is one that checks; permits_many_test.cc has such tries.
 constexpr std::uint32_t kHoldersPerSection = 256;
 /// One in this many checks is made in one section, to count again: it corrects counts that were overwritten.
 constexpr std::uint32_t kChecksPerRecount = 64;

@@ -6,7 +6,7 @@
 // prove a lock's lease. A dead process has lost its permits as soon as another one needs them.
 //
 // Order: waiters queue by their arrival, and no request overtakes a waiter for which there are not enough permits:
-// readers do not keep a writer waiting for ever, nor writers a reader. If there are enough, and the first waiter has
+// readers do not keep a writer waiting forever, nor writers a reader. If there are enough, and the first waiter has
 // been woken but has not come, others overtake it as they overtake the first waiter of a lock (lock/handoff.h). An
 // admitted waiter wakes the next if there are enough permits for that as well: so one wake-up leads to each grant.
 //

@@ -13,8 +13,8 @@ namespace holdfast {
 namespace {
 
 // For many holders: a check of all of them takes a few dozen nanoseconds for each. So checks take a few hundredths of
-// the time if leases end, and a few thousandths if none does. Rows: Many holders of one key, "refused try", where none
-// ends; no row has leases that do.
+// the time if leases end, and a few thousandths if none does. Benchmarks: Many holders of one key, "refused try", where
+// none ends; no benchmark has leases that do.
 constexpr std::uint32_t kHoldersPerMs = 1024;
 constexpr std::uint32_t kHoldersPerMsIdle = 64;
 constexpr std::uint32_t kRestMaxMs = 1000;

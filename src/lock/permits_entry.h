@@ -30,7 +30,7 @@ namespace holdfast {
 
 class World;
 
-/// Up to this many holders are checked in one section. Rows: Many holders of one key, which has both ways.
+/// Up to this many holders are checked in one section. Benchmarks: Many holders of one key, which has both ways.
 inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 
 /// A check of many holders, and its progress.
@@ -74,13 +74,13 @@ struct PermitsEntry {
   bool has_waiters() const noexcept { return fields.queue.head.load(kRelaxed) != 0; }
   HeldKind kind() const noexcept { return held_kind(static_cast<PermitsKind>(entry.flags.load(kRelaxed))); }
   HolderList holders() const noexcept { return {shard, arena, fields, entry.hash.load(kRelaxed)}; }
-  /// Whether that many permits are free, by `used`.
+  /// Returns whether that many permits are free, by `used`.
   bool has(std::uint32_t want) const noexcept {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
   }
 
-  /// Whether `used` is less than the count of the first holder record, so it was overwritten. While a writer holds,
-  /// this shows every decrease. While readers hold, it shows a `used` of 0, which would let a writer in.
+  /// Returns whether `used` is less than the count of the first holder record, so it was overwritten. While a writer
+  /// holds, this shows every decrease. While readers hold, it shows a `used` of 0, which would let a writer in.
   bool is_understated() const noexcept {
     const HolderList chain = holders();
     if (chain.empty()) return false;
@@ -100,13 +100,13 @@ struct PermitsEntry {
   bool claim_check(bool at_once) const noexcept;
   /// Checks `max` more holders.
   void check_some(HolderCheck& check, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
-  /// When an attempt may check all of many holders because one has expired (ms); kExpiryNever: none expires.
+  /// Returns when an attempt may check all of many holders because one has expired (ms); kExpiryNever: none expires.
   std::uint64_t next_check_ms() const noexcept;
   /// Collects owners of all holders, but of no more than `max`.
   void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
-  /// Whether a record with this fencing number, or a smaller one, counts.
+  /// Returns whether a record with this fencing number, or a smaller one, counts.
   bool has_holder_up_to(std::uint64_t grant, std::uint32_t flush, const TokenSet& dead) const noexcept;
-  /// The largest fencing number of a record that counts; 0: there is none.
+  /// Returns the largest fencing number of a record that counts; 0: there is none.
   std::uint64_t newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept;
 
   /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to this epoch.

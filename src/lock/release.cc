@@ -47,12 +47,14 @@ Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease
       patience_ns);
 }
 
-// The code for a lease that this process does not have: system if its identity was lost with the table of processes.
+// Returns the code for a lease that this process does not have: system if its identity was lost with the table of
+// processes.
 Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Whether it is unknown if some holder lives: then the wait may have been for something that a dead process holds.
+// Returns whether it is unknown if some holder lives: then the wait may have been for something that a dead process
+// holds.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });

@@ -40,7 +40,7 @@ Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& leas
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
 /// Makes `task` the holder from now on; 0: none. ok, not_owner, timeout, busy, removed, system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
-/// The seconds left; 0: the lease never ends. ok, not_owner, removed, system.
+/// Returns the seconds left; 0: the lease never ends. ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
 /// The slow path of unlock(), with the mutex.
@@ -60,7 +60,7 @@ class LateReleases {
  public:
   /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
   static LateReleases& get() noexcept;
-  /// Whether any lease waits for an attempt. A hint.
+  /// Returns whether any lease waits for an attempt. A hint.
   static bool any() noexcept { return count.load(kRelaxed) != 0; }
 
   /// Takes the lease over. Returns false and does nothing if there is no memory, or if a signal handler has interrupted
@@ -80,7 +80,7 @@ class LateReleases {
   static void* run(void* argument) noexcept;
   bool run_round(std::uint64_t patience_ns) noexcept;
   void see_to_thread() noexcept;
-  /// Whether nothing is left to do: then the thread ends.
+  /// Returns whether nothing is left to do: then the thread ends.
   bool is_done() noexcept;
   template <class Change>
   bool change_list(Change&& change) noexcept;

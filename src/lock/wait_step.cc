@@ -9,18 +9,19 @@ namespace holdfast {
 
 namespace {
 
-// A waiter tries again by itself after this long, however long the lock is held. (Its parker peeks more often.) Rows:
-// 100 coroutines wait for one lock, and nothing happens.
+// A waiter tries again by itself after this long, however long the lock is held. (Its parker peeks more often.)
+// Benchmarks: 100 coroutines wait for one lock, and nothing happens.
 constexpr double kSleepMax = 1.0;
-// The same if its parker finds everything by peeking. Rows: 1,000 that wait, and nothing happens.
+// The same if its parker finds everything by peeking. Benchmarks: 1,000 that wait, and nothing happens.
 constexpr double kRest = 15.0;
 static_assert(1e3 * kRest < kRestingPatienceMs);
 // A waiter polls if it cannot queue (no memory for it, or the key has an ordinary value), or if nothing listens for it
-// (no wake thread could be started). No row shows these two: none has such waiters.
+// (no wake thread could be started). No benchmark covers these two: none has such waiters.
 constexpr double kSleepPolling = 0.01;
 // The more pollers there are, the more rarely each tries: one of them finds a free lock within about 0.2 ms.
 constexpr std::size_t kPollersPerSleep = 64;
-// How long a present waiter polls for its turn, and how often. No row shows it: only a waiter of a slow loop polls.
+// How long a present waiter polls for its turn, and how often. No benchmark covers it: only a waiter of a slow loop
+// polls.
 constexpr std::uint64_t kPresentNs = 500'000;
 constexpr std::uint64_t kPollNs = 20'000;
 

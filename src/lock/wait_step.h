@@ -37,7 +37,7 @@ struct BlockedBy {
 };
 
 /// Keeps the memory that the watch of that waiter uses. The reference is not on this stack: a child that another thread
-/// forks would keep it for ever. REQUIRES: the EpochGuard in which the watch was made.
+/// forks would keep it forever. REQUIRES: the EpochGuard in which the watch was made.
 inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
   const Segment* const segment = blocked_by.watch.segment;
   if (segment == nullptr || blocked_by.kept == segment) return;
@@ -61,7 +61,7 @@ Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&
   }
 }
 
-/// The result of an attempt that does not wait: never `locked` if the holder may be dead.
+/// Returns the result of an attempt that does not wait: never `locked` if the holder may be dead.
 inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
   return code == Code::locked && blocked_by.unjudged ? Code::system : code;
 }
@@ -74,7 +74,7 @@ Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const 
 /// delay that is known of its loop, and the loop is slow: then `waiter` says so now.
 bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
 
-/// Whether the waiter of a slow loop may poll for its turn for a moment, to be present (lock/handoff.h).
+/// Returns whether the waiter of a slow loop may poll for its turn for a moment, to be present (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
 /// Polls until an attempt may succeed, or the moment is over.
 void poll_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;

@@ -10,7 +10,7 @@ namespace holdfast {
 
 namespace {
 
-// Whether the watcher is still in the queue. A wake-up removes it; a repair removes all.
+// Returns whether the watcher is still in the queue. A wake-up removes it; a repair removes all.
 bool has_place(const Watch& watch, const WaiterId& watcher) noexcept {
   EntryView view{};
   return watch.shard->inspect(watch.block, view) && view.type == EntryType::watcher &&

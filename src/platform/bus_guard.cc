@@ -29,7 +29,7 @@ struct Noted {
 using Notes = Chunk<Noted, 80>;
 constinit Notes first{};
 
-/// The entry of the mapping that contains this address, or null.
+/// Returns the entry of the mapping that contains this address, or null.
 Noted* find(std::uintptr_t address) noexcept {
   for (Notes* chunk = &first; chunk != nullptr; chunk = chunk->next.load(std::memory_order_acquire)) {
     for (Noted& noted : chunk->items) {
@@ -54,8 +54,8 @@ void set_bits_if_there(void* word, std::uint32_t bits) noexcept {
   ::syscall(SYS_futex, &nobody_sleeps_here, FUTEX_WAKE_OP, 0, nullptr, word, operation);
 }
 
-/// False if the kernel refuses. If two threads replace one mapping, the second discards what the first has written
-/// there.
+/// Returns false if the kernel refuses. If two threads replace one mapping, the second discards what the first has
+/// written there.
 bool replace(Noted& noted) noexcept {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that was noted, once for each loss
   auto* const begin = reinterpret_cast<std::byte*>(noted.begin.load(std::memory_order_acquire));

@@ -6,7 +6,7 @@ namespace holdfast::platform {
 
 namespace {
 
-// Benchmark rows for these constants: set, one string of 1 KB; set, 10k strings of 1 KB.
+// Benchmarks for these constants: set, one string of 1 KB; set, 10k strings of 1 KB.
 [[maybe_unused]] constexpr std::size_t kChunkWords = 8;
 [[maybe_unused]] constexpr std::size_t kWideChunkWords = 16;
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kForking = 1U << 31;
 /// Every sleep is bounded, so a wake-up is only a hint.
 constexpr std::uint64_t kLongestSleepNs = 50 * kNsPerMs;
-/// Used if the kernel refuses futexes. No benchmark row shows it.
+/// Used if the kernel refuses futexes. No benchmark covers it.
 constexpr std::uint64_t kPollNs = kNsPerMs / 4;
 constexpr int kEverybody = 0x7FFFFFFF;
 

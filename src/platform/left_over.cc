@@ -71,7 +71,7 @@ struct MappedPages {
 };
 constinit LeftOver<MappedPages> mapped_pages{};
 
-/// False if the kernel does not say which file it is.
+/// Returns false if the kernel does not say which file it is.
 bool close_if_known(int fd, const FileId& id) noexcept {
   FileId found;
   const int error = file_id(fd, found);

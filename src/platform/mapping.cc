@@ -14,7 +14,7 @@
 namespace holdfast::platform {
 
 std::size_t page_bytes() noexcept {
-  // Not a function-local static: a child that is forked while another thread initialises it would wait for ever.
+  // Not a function-local static: a child that is forked while another thread initialises it would wait forever.
   static constinit std::atomic<std::size_t> known{0};
   std::size_t bytes = known.load(std::memory_order_relaxed);
   if (bytes == 0) {
@@ -55,7 +55,7 @@ constexpr std::uint64_t kNotMapped = ~std::uint64_t{0};
 constinit std::atomic<std::uint64_t> mapped_by{kNotMapped};
 std::uint64_t credentials() noexcept { return std::uint64_t{::geteuid()} << 32 | ::getegid(); }
 
-// Whether mincore can be trusted. If this process may no longer write to the file, as a worker that gave up its
+// Returns whether mincore can be trusted. If this process may no longer write to the file, as a worker that gave up its
 // parent's rights, the kernel reports every page as present.
 bool may_see_pages() noexcept { return mapped_by.load(std::memory_order_relaxed) == credentials(); }
 

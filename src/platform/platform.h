@@ -42,7 +42,7 @@ auto uninterrupted(Call&& call) noexcept {
   return result;
 }
 
-/// The system's message for an errno value. Thread-safe.
+/// Returns the system's message for an errno value. Thread-safe.
 std::string error_text(int error);
 
 // --- descriptors and files (descriptor.cc) -------------------------------------------------------------
@@ -82,8 +82,8 @@ struct FileId {
 
 /// Fails with EBADF for a closed descriptor.
 int file_id(int fd, FileId& id) noexcept;
-/// Whether the descriptor refers to that file. The host may have closed it and opened another file under its number.
-/// Also false for -1, or if the kernel does not say.
+/// Returns whether the descriptor refers to that file. The host may have closed it and opened another file under its
+/// number. Also false for -1, or if the kernel does not say.
 bool is_file(int fd, const FileId& id) noexcept;
 
 /// Closes the descriptor if it refers to that file: the host may have closed it, and the number may belong to another
@@ -123,9 +123,10 @@ class GuardedSocket {
   int adopt(FileDescriptor fd) noexcept;
   void close() noexcept;
   bool is_open() const noexcept { return fd_ >= 0; }
-  /// Whether it is open, and the host has not closed it. Asks the kernel; also false if the kernel does not say.
+  /// Returns whether it is open, and the host has not closed it. Asks the kernel; also false if the kernel does not
+  /// say.
   bool intact() const noexcept;
-  /// Whether the host has closed it. If the kernel does not say, both this and intact() are false.
+  /// Returns whether the host has closed it. If the kernel does not say, both this and intact() are false.
   bool is_lost() const noexcept;
   int get() const noexcept { return fd_; }
 
@@ -220,9 +221,9 @@ class Mapping {
   explicit operator bool() const noexcept { return data_ != nullptr; }
   std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
-  /// The file that is mapped; all zero for anonymous memory.
+  /// Returns the file that is mapped; all zero for anonymous memory.
   const FileId& file() const noexcept { return file_; }
-  /// Gives up ownership: the mapping stays for ever, or until the caller wraps the address again.
+  /// Gives up ownership: the mapping stays forever, or until the caller wraps the address again.
   std::byte* release() noexcept;
   void reset() noexcept;
 
@@ -308,7 +309,7 @@ int record_unlock_all(int fd) noexcept;
 /// success `holder` is one of its bytes, or kNoHolder.
 inline constexpr std::uint64_t kNoHolder = std::numeric_limits<std::uint64_t>::max();
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept;
-/// Whether another description holds any lock of the file. True if unknown.
+/// Returns whether another description holds any lock of the file. True if unknown.
 bool has_record_locks(int fd) noexcept;
 
 /// Locks a whole directory (or any file) for this description. Returns 0 or EWOULDBLOCK.
@@ -325,7 +326,7 @@ void copy_from_shared(char* to, const std::atomic<std::uint64_t>* from, std::siz
 
 // --- threads and processors (thread.cc) -----------------------------------------------------------------
 
-/// Whether the calling thread is the only one of this process; false if unknown.
+/// Returns whether the calling thread is the only one of this process; false if unknown.
 inline bool is_single_threaded() noexcept {
 #ifdef HOLDFAST_KNOWS_SINGLE_THREADED
   return __libc_single_threaded != 0;
@@ -348,9 +349,10 @@ inline void cpu_relax() noexcept {
 #endif
 }
 void yield() noexcept;
-/// Number of processors on which this process, or others beside it, may run, as of the first call; at least 1.
+/// Returns the number of processors on which this process, or others beside it, may run, as of the first call; at least
+/// 1.
 int processor_count() noexcept;
-/// A random number, not for secrets. Different processes get different ones.
+/// Returns a random number, not for secrets. Different processes get different ones.
 std::uint64_t random_number() noexcept;
 
 /// Starts a detached thread with all signals blocked, so that no handler of the process runs in it. EAGAIN: too many
@@ -358,8 +360,8 @@ std::uint64_t random_number() noexcept;
 int start_thread(void* (*body)(void*), void* argument) noexcept;
 /// A thread of start_thread() calls this last.
 void background_thread_ends() noexcept;
-/// Whether this process has no threads but the calling one and those from start_thread(); false if the kernel does not
-/// say.
+/// Returns whether this process has no threads but the calling one and those from start_thread(); false if the kernel
+/// does not say.
 bool is_alone_with_background_threads() noexcept;
 /// Adds to a word that only this thread and its signal handlers write. `order` is the order of the store: relaxed or
 /// release.
@@ -388,7 +390,7 @@ inline void barrier_behind_exchange() noexcept {
 bool pass_barrier_in_all_threads() noexcept;
 /// Identifies the calling thread: the lower half is its id, the upper half its process's pid.
 std::uint64_t this_thread() noexcept;
-/// Whether that thread has ended. Also false for a thread of another process, such as a parent.
+/// Returns whether that thread has ended. Also false for a thread of another process, such as a parent.
 bool has_thread_ended(std::uint64_t thread) noexcept;
 /// Sets the name that ps and top show for the calling thread; at most 15 characters.
 void name_this_thread(const char* name) noexcept;

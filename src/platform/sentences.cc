@@ -116,7 +116,7 @@ void keep_literal(const char* text) noexcept {
 void keep_sentence(std::string_view text) noexcept {
   if (text.empty() && kept.room == nullptr) return keep_literal("");
   Room* const room = room_of_this_thread();
-  if (room == nullptr) return keep_literal("a call failed, and there is no memory for a sentence about it");
+  if (room == nullptr) return keep_literal("a call failed, and there is no memory for its message");
   char* const to = room->sentence.data();
   const std::size_t fits = text.size() < kSentenceBytes ? text.size() : kSentenceBytes - 1;
   std::memmove(to, text.data(), fits);

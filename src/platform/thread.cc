@@ -59,7 +59,7 @@ bool is_alone_with_background_threads() noexcept {
 void yield() noexcept { ::sched_yield(); }
 
 int processor_count() noexcept {
-  // Not a function-local static: a child that is forked while another thread initialises it would wait for ever.
+  // Not a function-local static: a child that is forked while another thread initialises it would wait forever.
   static std::atomic<int> known{0};
   int count = known.load(std::memory_order_relaxed);
   if (count == 0) {

@@ -32,7 +32,7 @@ constinit Records first_records{};
 constinit std::atomic<std::uint32_t> records_given{0};
 /// Where the next search for a record of an ended thread starts.
 constinit std::atomic<std::uint32_t> scan_hand{0};
-/// Counts the threads that got no memory for a record. They count as inside for ever.
+/// Counts the threads that got no memory for a record. They count as inside forever.
 constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
 
@@ -67,8 +67,8 @@ bool take_over(Record& record, std::uint64_t self) noexcept {
 }
 
 // Takes the record of a thread that has ended, or a new one. One in eight probes finds an ended thread, unless at least
-// seven of eight records are in use. So there are not many more records than threads at one time. No row shows it: only
-// new threads call this.
+// seven of eight records are in use. So there are not many more records than threads at one time. No benchmark covers
+// it: only new threads call this.
 Record* record_for(std::uint64_t self) noexcept {
   constexpr std::uint32_t kLooks = 8;
   const std::uint32_t given = records_given.load(std::memory_order_relaxed);

@@ -18,8 +18,8 @@ constexpr std::uint32_t kOnePost = 2;
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-// A process without an identity has no mailbox. It sleeps for this long at most, then the caller checks again. No row
-// shows it: mailbox_test.cc has such a process.
+// A process without an identity has no mailbox. It sleeps for this long at most, then the caller checks again. No
+// benchmark covers it: mailbox_test.cc has such a process.
 bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
   constexpr std::uint64_t kLongestNs = 10 * kNsPerMs;
   const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kLongestNs);
@@ -34,7 +34,7 @@ ProcessSlot* own_slot(World& world) noexcept {
   return token == kNobody ? nullptr : world.slot(token);
 }
 
-/// False if every entry is taken.
+/// Returns false if every entry is taken.
 bool deposit(ProcessSlot& slot, std::uint32_t waiter) noexcept {
   for (std::uint32_t i = 0; i < kMailboxEntries; ++i) {
     // Start at the entry of the number itself: a waiter that is posted twice is found at once and uses one entry.

@@ -73,8 +73,8 @@ RecordLock::Attempt RecordLock::try_acquire(std::uint64_t byte, Held& held) noex
   return Attempt::acquired;
 }
 
-// Whether the descriptor still leads to the file. If the kernel does not say, it most probably does, and a descriptor
-// that stays open keeps the lock.
+// Returns whether the descriptor still leads to the file. If the kernel does not say, it most probably does, and a
+// descriptor that stays open keeps the lock.
 bool RecordLock::is_ours(int descriptor) const noexcept {
   FileId found;
   const int error = platform::file_id(descriptor, found);

@@ -32,12 +32,14 @@ namespace {
 
 using shmtx_internal::critical_section;
 
-/// A waiter checks whether the owner lives after sleeps of this length, which double. Rows: contended_mutex/futex.
+/// A waiter checks whether the owner lives after sleeps of this length, which double. Benchmarks:
+/// contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// A spinning waiter checks this often. Row: contended_mutex/spin.
+/// A spinning waiter checks this often. Benchmark: contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
-/// Nobody wakes the waiters of a record lock, so they try more often. No row shows it: contended_mutex has no `file`.
+/// Nobody wakes the waiters of a record lock, so they try more often. No benchmark covers it: contended_mutex has no
+/// `file`.
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
@@ -59,7 +61,7 @@ std::atomic<std::uint64_t> robberies{0};
 
 constexpr std::uint64_t without_waiters(std::uint64_t word) noexcept { return word & ~kShmtxWaiters; }
 constexpr std::uint32_t owner_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word & kOwnerMask); }
-/// The half of the word that is a futex. Only the kernel reads this half alone.
+/// Returns the half of the word that is a futex. Only the kernel reads this half alone.
 std::atomic<std::uint32_t>& futex_of(std::atomic<std::uint64_t>& word) noexcept {
   return reinterpret_cast<std::atomic<std::uint32_t>&>(word);
 }
@@ -99,7 +101,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   return result;
 }
 
-// Whether `seen`, a word read before, names a process that is not in the section of that number.
+// Returns whether `seen`, a word read before, names a process that is not in the section of that number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   // Acquire: read the count after the word, so that the owner's count from before the word (take()) is seen.
   std::atomic_thread_fence(std::memory_order_acquire);

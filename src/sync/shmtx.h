@@ -39,7 +39,7 @@ struct SpinPolicy;  // sync/spin.h
 
 enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 
-/// The part of a shmtx that lies in shared memory. All zero: free.
+/// The part of a shmtx that is in shared memory. All zero: free.
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> waits;  // attempts that found it held; for people
@@ -180,7 +180,7 @@ class Shmtx {
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
-  /// The result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner lives.
+  /// Returns the result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner lives.
   LockResult given_up(std::uint64_t seen) noexcept;
   bool take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;
@@ -204,7 +204,7 @@ inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexce
 /// mutex gets `busy`, and others see that the process is inside.
 class MutexlessSection {
  public:
-  /// Whether the thread is already inside a section.
+  /// Returns whether the thread is already inside a section.
   static bool is_inside() noexcept { return shmtx_internal::critical_section.word != 0; }
 
   /// REQUIRES: !is_inside().
@@ -231,11 +231,11 @@ class MutexlessSection {
   std::uint64_t number_;
 };
 
-/// How often a thread of this process unlocked a shmtx that it no longer owned. Must stay 0: anything else means that a
-/// live process was taken for dead, or that shared memory was overwritten.
+/// Returns how often a thread of this process unlocked a shmtx that it no longer owned. Must stay 0: anything else
+/// means that a live process was taken for dead, or that shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
 
-/// The owner bits at which this thread last timed out; 0: unknown.
+/// Returns the owner bits at which this thread last timed out; 0: unknown.
 inline std::uint32_t shmtx_blocker() noexcept { return shmtx_internal::critical_section.blocker; }
 
 }  // namespace holdfast

@@ -1,6 +1,6 @@
 // Spinning: how long to spin for something that is about to become free, and how often to poll it.
 //
-// All spins of the library share this policy, and all of its constants are here, each with the rows of
+// All spins of the library share this policy, and all of its constants are here, each with the benchmarks of
 // docs/benchmarks.md that judge it. A poll takes the cache line from the processor that works in it. So a spin polls
 // rarely, then more rarely, and ends when a sleep would have been cheaper.
 #pragma once
@@ -21,19 +21,20 @@ struct SpinPolicy {
   int budget;   // of a whole spin
 };
 
-/// For a mutex of strategy `futex`, before it sleeps. Rows: contended_mutex/futex.
+/// For a mutex of strategy `futex`, before it sleeps. Benchmarks: contended_mutex/futex.
 inline constexpr SpinPolicy kSpinForMutex{1, 32, 192};
-/// For a mutex of strategy `spin`, before it yields the processor. Row: contended_mutex/spin.
+/// For a mutex of strategy `spin`, before it yields the processor. Benchmark: contended_mutex/spin.
 inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
 /// For a lock, by a waiter that holds up no other task: about as long as it takes to sleep and be woken. `first` and
-/// `longest` bound a SpinInterval. Rows: contended_lock; Short critical sections.
+/// `longest` bound a SpinInterval. Benchmarks: contended_lock; Short critical sections.
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The same for a waiter whose host has other tasks: two polls, for sections about as short as a system call. No row
-/// has such sections beside tasks. Rows of `budget`, after which any waiter assumes a long section: contended_lock.
+/// The same for a waiter whose host has other tasks: two polls, for sections about as short as a system call. No
+/// benchmark has such sections beside tasks. Benchmarks of `budget`, after which any waiter assumes a long section:
+/// contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
 /// For a grant that its owner is about to complete, within some ten instructions. Only a stopped owner takes longer: no
-/// row shows it.
+/// benchmark covers it.
 inline constexpr SpinPolicy kSpinForCompletion{1, 1, 1000};
 
 /// One spin. REQUIRES: the caller has already polled once.
@@ -79,7 +80,7 @@ class SpinInterval {
   }
 
  private:
-  // In pauses, including the time until the next section. Rows: Short critical sections.
+  // In pauses, including the time until the next section. Benchmarks: Short critical sections.
   static constexpr int kShortSection = 8;
 
   std::atomic<int> pauses_{kLeast};
@@ -101,7 +102,7 @@ class SpinCredit {
   }
 
  private:
-  // Rows: contended_lock, for sections of 10 µs and above.
+  // Benchmarks: contended_lock, for sections of 10 µs and above.
   static constexpr int kMost = 32;
   static constexpr int kPerSuccess = 8;  // spinning pays off if one in nine succeeds
   static constexpr std::uint32_t kSkips = 64;

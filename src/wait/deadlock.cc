@@ -16,7 +16,7 @@ namespace {
 
 using Found = WaitTable::Found;
 
-/// No row shows it: none fills the table. deadlock_test.cc does.
+/// No benchmark covers it: none fills the table. deadlock_test.cc does.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
 /// Finds the wait that blocks the task: its own, or that of its whole Lua state.
@@ -36,7 +36,7 @@ bool is_same_wait(const Wait& a, const Wait& b) noexcept {
   return is_same_task(a, b) && a.since == b.since && is_same_grant(a.blocker, b.blocker);
 }
 
-/// Whether `a` becomes the victim before `b`.
+/// Returns whether `a` becomes the victim before `b`.
 bool is_later(const Wait& a, const Wait& b) noexcept {
   return std::tie(a.since, a.token, a.task) > std::tie(b.since, b.token, b.task);
 }
@@ -82,7 +82,7 @@ bool is_proved(const WaitTable& table, std::span<const Wait> waits, const std::f
   return true;
 }
 
-/// Whether `waits[0]` is the victim now.
+/// Returns whether `waits[0]` is the victim now.
 bool is_victim(std::span<const Wait> waits, std::uint64_t now_ns) noexcept {
   std::uint64_t last = 0;
   std::uint64_t later = 0;
@@ -138,7 +138,7 @@ void TrackedWait::end() noexcept {
   wait_.token = kNobody;
 }
 
-// Whether the wait has a record; takes one if possible. REQUIRES: the wait goes on.
+// Returns whether the wait has a record; takes one if possible. REQUIRES: the wait continues.
 bool TrackedWait::has_record(WaitTable& table, const Judge& judge) {
   if (record_ != nullptr && WaitTable::is_owner(*record_, wait_.token)) return true;
   record_ = nullptr;

@@ -1,10 +1,10 @@
 // The search for deadlocks: cycles of tasks (wait/task_id.h) in which each waits for what the next one holds.
 //
-// All processes share a table of waits (wait/wait_table.h). A task that may hold something gets a record there if its
-// wait is still going on at a check of its parker. Then, and whenever the table has changed since, its process checks
-// what it waits for, and records the present holder and the time of the check. Each search starts from its own wait and
-// follows the holders. A task in a cycle keeps checking. Each task waits for one lock, and a lock with several holders
-// ends the search, so there is at most one path.
+// All processes share a table of waits (wait/wait_table.h). A task that may hold something gets a record there if it
+// still waits at a check of its parker. Then, and whenever the table has changed since, its process checks what it
+// waits for, and records the present holder and the time of the check. Each search starts from its own wait and follows
+// the holders. A task in a cycle keeps checking. Each task waits for one lock, and a lock with several holders ends the
+// search, so there is at most one path.
 //
 // Why a cycle that is found was a deadlock. Let T be the time at which the last of its waits began. A cycle counts only
 // if each of its records was seen after T:
@@ -81,7 +81,7 @@ class TrackedWait {
   /// Searches again. True if the deadlock of the last look() still exists.
   bool settle(WaitTable& table, const Judge& judge, const LookAtBlocker& blocker);
 
-  /// The keys of the last deadlock.
+  /// Returns the keys of the last deadlock.
   const std::vector<std::string>& keys() const noexcept { return keys_; }
 
  private:

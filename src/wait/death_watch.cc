@@ -11,7 +11,8 @@ namespace holdfast {
 namespace {
 
 // From a notice to the check: time for the kernel to drop the record lock, and for the other notices of the same death.
-// No row shows these three: the waits of "takeover" are too short for this thread. death_watch_test.cc has longer ones.
+// No benchmark covers these three: the waits of "takeover" are too short for this thread. death_watch_test.cc has
+// longer ones.
 constexpr std::uint64_t kEarlyNs = 300'000;
 // From that check to the next one, which finds what the first came too early for. If processes come and go all the
 // time, there is one check in this time.

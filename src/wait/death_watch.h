@@ -7,7 +7,7 @@
 //
 // The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes come and go all the time, there is
 // one check every 10 ms, as often as without the thread. Changes that no death causes are posted to all processes of
-// the world: a flush, a removal, a lease that gets an earlier end. The thread has a descriptor table of its own
+// the world: a flush, a removal, a lease that gets an earlier end. The thread has its own descriptor table
 // (close_range), so a host that closes all descriptors closes none of the thread's, and no child inherits them.
 //
 // A process has at most one, from when a wait has lasted for kSettledNs until no task has waited for kIdleNs. If the
@@ -27,7 +27,7 @@ class World;
 
 class DeathWatch {
  public:
-  /// Shorter waits start no thread. Rows for both constants: 1,000 that wait, and nothing happens, which have the
+  /// Shorter waits start no thread. Benchmarks for both constants: 1,000 that wait, and nothing happens, which have the
   /// thread.
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
@@ -40,7 +40,7 @@ class DeathWatch {
 
   /// Starts the thread, unless it runs or was refused a short time ago.
   void begin(World& world, Token self, Round round, std::uint64_t now_ns) noexcept;
-  /// Whether this process gets notices.
+  /// Returns whether this process gets notices.
   bool is_on() const noexcept { return on_; }
   void note_started() noexcept { on_ = true; }
   void note_refused(std::uint64_t now_ns) noexcept;

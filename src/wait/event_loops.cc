@@ -14,8 +14,8 @@ namespace holdfast {
 
 namespace {
 
-/// The wake thread may spend this fraction (1/kLookShare) of the time on checks. Rows: 100 coroutines wait for one
-/// lock, and nothing happens.
+/// The wake thread may spend this fraction (1/kLookShare) of the time on checks. Benchmarks: 100 coroutines wait for
+/// one lock, and nothing happens.
 constexpr std::uint64_t kLookShare = 100;
 
 std::string connection_trouble(int error) {
@@ -86,7 +86,7 @@ Status Parker::describe() {
   if (readiness_.is_open() && !readiness_.is_lost()) return {};
   lot_.remember_loop(*this);
   if (const int error = readiness_.open())
-    return {Code::system, "cannot make a descriptor for wake-ups: " + platform::error_text(error)};
+    return {Code::system, "cannot create a descriptor for wake-ups: " + platform::error_text(error)};
   if (!ready_.empty()) readiness_.signal();
   return {};
 }
@@ -126,7 +126,7 @@ void ParkingLot::remember_loop(Parker& parker) {
 
 Status ParkingLot::attend(Parker& parker, std::uint64_t deadline_ns) {
   parker.attended_ = false;
-  if (closed_) return {Code::system, "cannot start the thread that listens for wake-ups: the process exits"};
+  if (closed_) return {Code::system, "cannot start the wake thread: the process exits"};
   Status status = wake_thread_.be_up(parker.world_, &run_round, deadline_ns);
   parker.attended_ = status.ok();
   return status;

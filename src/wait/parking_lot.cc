@@ -21,13 +21,13 @@ namespace holdfast {
 
 namespace {
 
-// Tells other processes that this one attends to its waiters (dict/wait_queue.h).
+// Shows other processes that this one attends to its waiters (dict/wait_queue.h).
 void note_look(World& world) noexcept {
   if (ProcessSlot* const slot = world.slot(world.known_token()))
     slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
 }
 
-// How long until time alone may end what is waited for.
+// Returns how long until time alone may end what is waited for.
 std::uint64_t until_end(const Watch& watch) noexcept {
   const std::uint64_t end_ms = watch.kind->end_ms(watch);
   const std::uint64_t now = platform::coarse_monotonic_ns();
@@ -35,11 +35,11 @@ std::uint64_t until_end(const Watch& watch) noexcept {
   return std::max(end_ms * kNsPerMs, now) - now + kNsPerMs;
 }
 
-// Rows: 10,000 coroutines, each waits for a lock of its own, "of C and C++".
+// Benchmarks: 10,000 coroutines, each waits for a lock of its own, "of C and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
 // The others check by themselves when the listener is this late. They wake so rarely that many of them cost little. No
-// row shows it: none has several threads. sleepers_test.cc has.
+// benchmark covers it: none has several threads. sleepers_test.cc has.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace
@@ -197,7 +197,7 @@ ParkingLot& ParkingLot::get() {
 }
 
 // Make the lot when the library is loaded. Otherwise a child forked while another thread makes it would wait for that
-// thread for ever.
+// thread forever.
 [[maybe_unused]] const bool kLotMade = (platform::install_fork_gate(), ParkingLot::get(), true);
 
 ParkingLot::ParkingLot() { pthread_atfork(&before_fork, &after_fork_in_parent, &after_fork_in_child); }
@@ -293,7 +293,7 @@ ParkingLot::Rest ParkingLot::collect(Parker& parker, std::span<std::uint32_t> wo
     sleepers_.elect_listener();
     return {.count = count};
   }
-  // A listener without waiters of its own does not check: let a parker that has some take over.
+  // A listener without its own waiters does not check: let a parker with waiters take over.
   const bool relieves = parker.waiting_ != 0 && look_ns_ == kNever;
   Rest rest{.sleeps = true, .listens = sleepers_.enter(parker.sleep_slot_, relieves)};
   if (rest.listens && sleepers_.alone()) look_ns_ = parker.waiting_ != 0 ? parker.look_ns_ : kNever;
@@ -312,7 +312,7 @@ void ParkingLot::look_in_time(Parker& parker, bool listened, std::uint64_t now_n
   }
 }
 
-// A thread that does not listen relies on the listener, but not for ever.
+// A thread that does not listen relies on the listener, but not forever.
 std::uint64_t ParkingLot::next_look(const Parker& parker) const noexcept {
   if (sleepers_.is_listener(parker.sleep_slot_)) return look_ns_;
   if (parker.waiting_ == 0 || parker.look_ns_ == kNever) return kNever;

@@ -48,8 +48,8 @@ class World;
 
 /// How soon the first waiter of a queue notices a release without a wake-up. Later waiters check less often, by kLookNs
 /// for each waiter before them, up to kRankMax of them: they matter only if the first does not check, and of a hundred
-/// waiting processes, not all need to be awake all the time. Rows of these three: 1,000 that wait, and nothing happens;
-/// of kLookNs also takeover.
+/// waiting processes, not all need to be awake all the time. Benchmarks of these three: 1,000 that wait, and nothing
+/// happens; of kLookNs also takeover.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
 /// How often any waiter checks when a death watch is on. Less than the timeout of queues (dict/wait_queue.h), within
@@ -71,7 +71,7 @@ class Parker {
   /// Begins a wait, or continues it; forgets an earlier wake-up. Returns the waiter as queues know it, with arrival 0
   /// if the parker has no waiter of that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
-  /// Keeps the watch's segment until the waiter's next watch, or the end of its wait. From here on checks use the
+  /// Keeps the watch's segment until the waiter's next watch, or the end of its wait. From then on checks use the
   /// watch. REQUIRES: the EpochGuard in which the watch was made.
   void keep(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Says what the waiter waits for, and its position in the queue (0: it has to poll). Returns how many waiters of
@@ -79,7 +79,7 @@ class Parker {
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Lets the search for deadlocks follow the wait of a task that may hold something. True if the wait would never end.
   bool track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept;
-  /// The keys of the last deadlock that track() found, the waiter's own first. Empty if there was none.
+  /// Returns the keys of the last deadlock that track() found, the waiter's own first. Empty if there was none.
   std::vector<std::string> deadlock_keys(std::uint32_t number);
   /// Ends the wait.
   void end(std::uint32_t number) noexcept;
@@ -90,8 +90,8 @@ class Parker {
 
   // --- event_loops.cc: for foreign event loops ---
 
-  /// The descriptor that is readable while sleep() has something to return: made on the first call, and again after the
-  /// host has closed it. Starts the wake thread. If either fails, the next call tries again.
+  /// Returns the descriptor that is readable while sleep() has something to return: made on the first call, and again
+  /// after the host has closed it. Starts the wake thread. If either fails, the next call tries again.
   Expected<int> descriptor();
   /// Listens at a new path in the runtime directory, instead of an earlier listener or connection: for loops that can
   /// wait only for a connection that they opened themselves.
@@ -105,7 +105,7 @@ class Parker {
   /// Makes the descriptor readable, or sends a byte, at that time. kNever cancels the alarm. One alarm at a time. Fails
   /// like descriptor().
   Status set_alarm(std::uint64_t deadline_ns);
-  /// False if no wake thread could be started for the parker's loop: its waiters have to poll.
+  /// Returns false if no wake thread could be started for the parker's loop: its waiters have to poll.
   bool attended() const noexcept;
 
   Promptness& promptness() noexcept { return promptness_; }
@@ -121,9 +121,9 @@ class Parker {
 
   /// Makes the descriptor if there is none or it was lost.
   Status describe();
-  /// Tells the loop that sleep() has something to return.
+  /// Notifies the loop that sleep() has something to return.
   void signal() noexcept;
-  /// After sleep() has returned some: tells the loop if there is more, else clears the signal.
+  /// After sleep() has returned some: notifies the loop if there is more, else clears the signal.
   void signal_rest() noexcept;
 
   ParkingLot& lot_;
@@ -198,7 +198,7 @@ class ParkingLot {
   void close(std::uint32_t number) noexcept;
   static bool searches(const Slot& slot) noexcept { return slot.tracked != nullptr && slot.tracked->going_on(); }
   static std::uint32_t rank_of(const Slot& slot) noexcept;
-  /// How soon to check for a waiter again.
+  /// Returns how soon to check for a waiter again.
   std::uint64_t pause_of(const Slot& slot) const noexcept;
   static bool has_place(const Slot& slot, const WaiterId& waiter) noexcept;
   static void set_polling(Slot& slot, bool polling) noexcept;
@@ -208,7 +208,7 @@ class ParkingLot {
   void hand_out_mail(World& world);
   /// If it is due: checks for the parker's waiters, or for all if the parker listened.
   void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
-  /// How long the parker's thread may sleep.
+  /// Returns how long the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
   /// Checks what the waiters of the parker wait for, or those of all parkers if it is null. Marks a waiter ready if its

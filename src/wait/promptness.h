@@ -43,7 +43,7 @@ class Promptness {
   /// Notes that the loop slept, and was woken for a waiter.
   void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
 
-  /// Whether the thread may poll for a release now. It pauses kRest times as long as a poll took.
+  /// Returns whether the thread may poll for a release now. It pauses kRest times as long as a poll took.
   bool may_look(std::uint64_t now_ns) const noexcept { return now_ns >= rested_ns_.load(kRelaxed); }
   void note_look(std::uint64_t now_ns, std::uint64_t took_ns) noexcept {
     rested_ns_.store(now_ns + kRest * took_ns, kRelaxed);
@@ -54,7 +54,7 @@ class Promptness {
     return std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
   }
 
-  // No row shows these three: none has a loop with other work. handoff_test.cc bounds them.
+  // No benchmark covers these three: none has a loop with other work. handoff_test.cc bounds them.
   static constexpr std::uint64_t kWeightOfLonger = 4;
   static constexpr std::uint64_t kWeightOfShorter = 32;
   static constexpr std::uint64_t kRest = 16;

@@ -2,9 +2,9 @@
 //
 // A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on it, though the mail is for
 // one. So only one parker, the listener, sleeps on the mailbox, hands out the mail and checks what the others wait for.
-// Each of the others sleeps on a word of its own, and is woken when there is something for it. A listener that leaves
-// elects another. A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the
-// others cover this: each takes the mail when it wakes, and listens if no other does.
+// Each of the others sleeps on its own word, and is woken when there is something for it. A listener that leaves elects
+// another. A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the others
+// cover this: each takes the mail when it wakes, and listens if no other does.
 //
 // Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once
@@ -35,7 +35,7 @@ class Sleepers {
   /// If threads sleep and none listens: wakes one to listen.
   void elect_listener() noexcept;
 
-  /// Whether no thread sleeps but the listener.
+  /// Returns whether no thread sleeps but the listener.
   bool alone() const noexcept { return first_ == nullptr; }
   bool is_listener(const SleepSlot& slot) const noexcept { return listener_ == &slot; }
   /// In a forked child, where no thread sleeps: empties the list. REQUIRES: no slot that was in the list has been

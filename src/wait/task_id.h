@@ -15,7 +15,7 @@ inline constexpr std::uint32_t kTaskBits = 20;
 /// while it waits.
 enum class HoldsLocks { nothing = 0, something = 1, everything = 2 };
 
-/// The task id of the whole Lua state.
+/// Returns the task id of the whole Lua state.
 constexpr std::uint32_t whole_state(std::uint32_t task) noexcept { return task >> kTaskBits << kTaskBits; }
 
 /// Gives a Lua state a range of task ids that no other Lua state of this process has. Returns the id of the whole

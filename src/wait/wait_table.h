@@ -88,7 +88,7 @@ class WaitTable {
   /// Takes a record for that task's wait, not readable so far; null if none is free. Calls `judge` for the owners of
   /// records in the way.
   WaitRecord* take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
-  /// Whether the record still belongs to that process: damage may have changed its owner.
+  /// Returns whether the record still belongs to that process: damage may have changed its owner.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
   /// REQUIRES, for write() and release(): the caller owns the record.
   static void write(WaitRecord& record, const Wait& wait) noexcept;

@@ -44,7 +44,7 @@ Status WakeThread::be_up(World& world, Round round, std::uint64_t deadline_ns) {
   // A fork waits for the lot's mutex, so no child is made between the start of the thread and its record here.
   auto job = std::make_unique<Job>(Job{world, round});
   if (const int error = platform::start_thread(&run, job.get())) {
-    return {Code::system, "cannot start the thread that listens for wake-ups: " + platform::error_text(error)};
+    return {Code::system, "cannot start the wake thread: " + platform::error_text(error)};
   }
   static_cast<void>(job.release());  // now the thread owns it
   owner_ = self;

@@ -5,10 +5,10 @@
 // one. It blocks all signals and runs no code of the host. A forked child does not have it, and starts its own. Its
 // code stays mapped when the host unloads the library (-z nodelete).
 //
-// The descriptor of a parker is one of a pair of sockets, because each socket is a file of its own: device and inode
-// are compared before each write, so a number that the host has closed and opened again is not taken for ours. All
-// eventfds show the same inode. The message is an empty datagram, which puts no byte into a stream. This thread keeps
-// the time of a parker's timer, so loops that wait for one descriptor without a timeout get both in one.
+// The descriptor of a parker is one of a pair of sockets, because each socket is a separate file: device and inode are
+// compared before each write, so a number that the host has closed and opened again is not taken for ours. All eventfds
+// show the same inode. The message is an empty datagram, which puts no byte into a stream. This thread keeps the time
+// of a parker's timer, so loops that wait for one descriptor without a timeout get both in one.
 //
 // A descriptor becomes readable about twice as long after a release as a parker that sleeps by itself returns, because
 // of the second hop.
@@ -27,7 +27,7 @@ class World;
 
 class WakeThread {
  public:
-  /// Rows: From release to resume, for hosts with a loop.
+  /// Benchmarks: From release to resume, for hosts with a loop.
   static constexpr std::uint64_t kLingerNs = 800'000'000;
 
   /// One round of the thread: called after each post, and at the latest at the time that the last round returned.

@@ -22,7 +22,7 @@ class LivenessCache {
  public:
   LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
   Liveness judge(Token token) noexcept;
-  /// Whether the process is not known to be dead: what it holds then counts as held.
+  /// Returns whether the process is not known to be dead: what it holds then counts as held.
   bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
 
  private:
@@ -30,7 +30,7 @@ class LivenessCache {
     Token token = kNobody;
     Liveness liveness = Liveness::dead;
   };
-  // No row shows it: none waits for locks of more processes.
+  // No benchmark covers it: none waits for locks of more processes.
   static constexpr std::uint32_t kAnswers = 64;
 
   World& world_;
@@ -75,7 +75,7 @@ struct Watch {
   std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end
   std::uint32_t block = 0;             // for a watcher: its block in the queue
 
-  /// False if the words now belong to another entry. If it matters, read a fencing number before and after.
+  /// Returns false if the words now belong to another entry. If it matters, read a fencing number before and after.
   bool is_same_entry() const noexcept {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }

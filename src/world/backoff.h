@@ -20,7 +20,7 @@ class Backoff {
   }
 
  private:
-  // No row shows these two: none measures processes that open or enter at once.
+  // No benchmark covers these two: none measures processes that open or enter at once.
   static constexpr std::uint64_t kFirstNs = kNsPerMs;
   static constexpr std::uint64_t kLongestNs = 128 * kNsPerMs;
 

@@ -24,7 +24,7 @@ Boot read_boot() noexcept {
 
 }  // namespace
 
-// Not a function-local static: a child that is forked during its initialisation would wait for ever.
+// Not a function-local static: a child that is forked during its initialisation would wait forever.
 const Boot& this_boot() noexcept {
   static constinit Boot boot{};
   static constinit std::atomic<bool> known{false};

@@ -16,7 +16,7 @@ struct Boot {
 /// Read once per process.
 const Boot& this_boot() noexcept;
 
-/// The present one: fork may have put a child into another one.
+/// Returns the present time namespace: fork may have put a child into another one.
 std::uint64_t time_namespace_now() noexcept;
 
 /// Unknown ids count as equal: record locks decide.

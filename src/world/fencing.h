@@ -4,7 +4,7 @@
 // under an old name continues above all numbers of the old one.
 //
 // The number of the last range is kept twice, each time with a check in its lower bits: an overwritten word is noticed,
-// and the other one tells where to continue.
+// and the other one says where to continue.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ constexpr std::uint64_t seal(std::uint64_t count) noexcept {
   return count << 20 | ((count + 1) * kOdd) >> 44;
 }
 constexpr std::uint64_t unseal(std::uint64_t word) noexcept { return word >> 20; }
-/// Whether the check matches and the numbers stay below 2^53, where Lua can distinguish them.
+/// Returns whether the check matches and the numbers stay below 2^53, where Lua can distinguish them.
 constexpr bool is_sealed(std::uint64_t word) noexcept {
   constexpr std::uint64_t kRanges = (std::uint64_t{1} << 53) / kFencingRange;
   return word == seal(unseal(word)) && unseal(word) < kRanges - 1;
@@ -46,7 +46,7 @@ class FencingRanges {
   /// Returns a range that was never given. `above`: a range that the caller knows to have been given, or 0. Any
   /// process, any thread; no system call, no lock.
   std::uint64_t take(std::uint64_t above) const noexcept;
-  /// The last range that was given.
+  /// Returns the last range that was given.
   std::uint64_t last() const noexcept;
   /// Call this after repairing an overwritten word of this world.
   void count_corruption_repaired() const noexcept { memory_->corruptions_repaired.fetch_add(1, kRelaxed); }

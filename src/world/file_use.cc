@@ -40,8 +40,8 @@ bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-// The boot id does not matter: no file in memory survives a boot, and containers have ids of their own. Times of
-// another time namespace would mean something else.
+// The boot id does not matter: no file in memory survives a boot, and containers have their own ids. Times of another
+// time namespace would mean something else.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }
@@ -58,14 +58,13 @@ bool read_again(OpenedFile& file) noexcept {
 
 Status refuse_other_world(const std::string& path) {
   return {Code::mismatch,
-          path + " is used by processes that entered by another process table: the file \"processes\" beside it, or " +
-              path +
-              " itself, was removed or replaced meanwhile; stop those processes, or choose another HOLDFAST_DIR"};
+          path + " is used by processes of another process table: the file \"processes\" beside it, or " + path +
+              " itself, was removed or replaced; stop those processes, or choose another HOLDFAST_DIR"};
 }
 
 Status refuse_other_clock(const std::string& path) {
   return {Code::mismatch,
-          path + " was made in another time namespace, which has another clock; open it there, or remove it"};
+          path + " was created in another time namespace, whose clock differs; open it there, or remove it"};
 }
 
 enum class Taken { shared, alone, none, failed };
@@ -169,8 +168,9 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
   auto file = look_at_world_file(directory, name, FileKind::dictionary);
   if (!file) return file.status();
   if (is_of(*file, world)) return UsedFile{std::move(*file), nullptr, {}};
-  return Status{Code::mismatch, directory.path_of(name) +
-                                    " is of another process table than the file \"processes\" beside it, or a copy"};
+  return Status{Code::mismatch,
+                directory.path_of(name) +
+                    " belongs to another process table than the file \"processes\" beside it, or is a copy"};
 }
 
 Status finish_adoption(const OpenedFile& file, const WorldId& world) {

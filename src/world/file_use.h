@@ -18,7 +18,7 @@
 // belong to dead processes.
 //
 // The decision is repeated once the lock is held. A use that survives exec has no lock on the file itself, because the
-// program could then read and write the file: it has a file of its own (world/kept_file.h).
+// program could then read and write the file: it has a separate file (world/kept_file.h).
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ class RuntimeDirectory;
 /// Behind the end of every file. Shard n's mutex of strategy `file` locks byte n.
 inline constexpr std::uint64_t kUseLock = (std::uint64_t{1} << 39) + 1;
 
-/// The name of the dictionary with that file; empty if it is some other file, as others may have put theirs here with
-/// the same suffix.
+/// Returns the name of the dictionary with that file; empty if it is some other file, as others may have put theirs
+/// here with the same suffix.
 std::optional<std::string> dictionary_of_file(std::string_view file);
 
 /// A dictionary's file that this process uses, once it has mapped it.
@@ -72,7 +72,7 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
 /// Shows others that this process uses the file with that inode, as long as the descriptor is open anywhere, even after
-/// exec. Empty without an anchor. mismatch: the name leads to no file any more, or to another.
+/// exec. Empty without an anchor. mismatch: the name no longer leads to a file, or to another.
 Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                                         const WorldId& world, std::uint64_t inode);
 

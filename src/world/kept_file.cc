@@ -23,7 +23,7 @@ constexpr mode_t kGroupMode = 0440;
 
 Status cannot_make(const RuntimeDirectory& directory, const std::string& name, int error) {
   return {error == EACCES || error == EPERM ? Code::permission : Code::system,
-          "cannot make " + directory.path_of(name) + ": " + platform::error_text(error)};
+          "cannot create " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
 /// Makes the file readable for all users of the world and takes its lock. Returns 0 or an errno value.

@@ -1,8 +1,8 @@
 // Files that show what a program keeps across exec:
 //
-//   hold-<token>          the process with that token lives; no code acts for it any more
-//   use-<byte>-<number>   a dictionary's file is in use under its name: name_byte() of world/name_use.h, a random
-//   number
+//   hold-<token>          the process with that token lives, though no code acts for it any longer
+//   use-<byte>-<number>   a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
+//                         <number> is random
 //
 // The program may run as another user, so its descriptors must give no access to the world. Such a file is empty,
 // belongs to one call alone, and is open in the program for reading only. A shared record lock on its first byte lasts
@@ -33,7 +33,7 @@ inline bool is_kept_file(std::string_view file) noexcept {
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
 /// Prefix of all files that keep that byte in use.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// The byte in the name of a file that keeps a use; 0 if it is another file.
+/// Returns the byte in the name of a file that keeps a use; 0 if it is another file.
 inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
   constexpr std::size_t kDigits = 16;
   if (!name.starts_with(kUsePrefix) || name.size() <= kUsePrefix.size() + kDigits) return 0;
@@ -52,18 +52,18 @@ Expected<platform::FileDescriptor> keep_use(const RuntimeDirectory& directory, s
 
 /// missing: the directory has no such file. unknown: the kernel does not say.
 enum class Kept { locked, ended, missing, unknown };
-/// The state of the file of a kept life. Uses the directory's path, whatever process table it has now.
+/// Returns the state of the file of a kept life. Uses the directory's path, whatever process table it has now.
 Kept find_life(const RuntimeDirectory& directory, Token token) noexcept;
 /// Removes that file, whether it is locked or not.
 void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 
 // Below, unknown counts as kept. Each call lists the directory.
 
-/// Whether any program keeps anything here.
+/// Returns whether any program keeps anything here.
 bool is_anything_kept(const RuntimeDirectory& directory);
-/// Whether a program uses the file of that byte.
+/// Returns whether a program uses the file of that byte.
 bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Whether a program uses a file other than `own`, among the bytes [first, end).
+/// Returns whether a program uses a file other than `own`, among the bytes [first, end).
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
 
 /// Called when the file of that byte is removed: its users find that out by themselves. Files left here would only

@@ -41,8 +41,8 @@ bool is_sound(const RuntimeDirectory& directory, const OpenedFile& file, std::si
 
 Status refuse_other(const RuntimeDirectory& directory, const std::string& name) {
   return {Code::mismatch, directory.path_of(name) +
-                              " was deleted, moved or replaced while processes used this directory, so it cannot be "
-                              "told which names are in use; stop those processes, or choose another HOLDFAST_DIR"};
+                              " was deleted, moved or replaced while processes used this directory, so the names in "
+                              "use are unknown; stop those processes, or choose another HOLDFAST_DIR"};
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // The kernel keeps the record locks of a file in one list and walks it for each query. A thousand processes with a
 // hundred dictionaries each hold a hundred thousand of these locks: on `processes`, each query whether a process lives
-// would pass them all. So they have files of their own, chosen by the hash of the name.
+// would pass them all. So they have separate files, chosen by the hash of the name.
 //
 // A file is made when a name first needs it, and stays as long as the process table. If a file was deleted by hand,
 // nobody sees the locks on it. So the table keeps the inodes of the files that were made, each with a check. A file
@@ -43,7 +43,7 @@ Expected<platform::FileDescriptor> open_name_file(const RuntimeDirectory& direct
 /// The same, but makes the file if there is none.
 Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number);
 
-/// Whether that file, which has such a name, belongs to this world and has that number.
+/// Returns whether that file, which has such a name, belongs to this world and has that number.
 bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name);
 
 /// Allows new files from now on. REQUIRES: the process table's record lock, and no other process present.
@@ -54,7 +54,7 @@ constexpr std::uint64_t note_of_name_file(std::uint64_t inode) noexcept {
   constexpr std::uint64_t kInodes = std::uint64_t{1} << 36;
   return seal(inode % kInodes + 1);
 }
-/// Whether the record names a file: it may have been overwritten.
+/// Returns whether the record names a file: it may have been overwritten.
 constexpr bool is_note_of_name_file(std::uint64_t word) noexcept { return word != 0 && is_sealed(word); }
 
 }  // namespace holdfast

@@ -19,8 +19,8 @@ using platform::FileDescriptor;
 using platform::Mapping;
 
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
-/// A process that opened a file just before its removal holds its byte for a moment, so check this often. No row shows
-/// these two: none opens a file at the moment of its removal.
+/// A process that opened a file just before its removal holds its byte for a moment, so check this often. No benchmark
+/// covers these two: none opens a file at the moment of its removal.
 constexpr int kNameLooks = 5;
 constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// Number of records that may hold one byte.
@@ -66,7 +66,7 @@ bool is_held(int file, std::uint64_t byte) noexcept {
   return platform::find_record_lock(file, byte, 1, holder) != 0 || holder != platform::kNoHolder;
 }
 
-/// Whether another file of that name is in use that was not removed properly.
+/// Returns whether another file of that name is in use that was not removed properly.
 bool is_other_in_use(int file, std::uint64_t own) noexcept {
   const std::uint64_t first = own & ~(kInodes - 1);
   // The kernel reports any one lock of a range, so its answer splits the range.

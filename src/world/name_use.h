@@ -11,7 +11,7 @@
 // the last user of the removed file has noticed; they are never let in.
 //
 // The locks are pinned by a mapping, inherited by fork, and end when the dictionary is unmapped. A use that survives
-// exec has a file of its own (world/kept_file.h). These files are looked for once this world has had one.
+// exec has a separate file (world/kept_file.h). They are searched for once this world has had one.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class RuntimeDirectory;
 /// Names use the bytes from here to the last that can be locked: 36 bits of hash, 26 of the inode.
 inline constexpr std::uint64_t kNameLocks = std::uint64_t{1} << 62;
 inline constexpr int kNameInodeBits = 26;
-/// The byte for that file under that name.
+/// Returns the byte for that file under that name.
 inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noexcept {
   const std::uint64_t hash = hash_key(name.data(), name.size(), 0) >> (kNameInodeBits + 2);
   return kNameLocks + (hash << kNameInodeBits | inode % (std::uint64_t{1} << kNameInodeBits));
@@ -49,7 +49,7 @@ Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, con
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 
-/// The refusal that hold_new_name(), use_dictionary_file() and keep_dictionary_file() return.
+/// Returns the refusal that hold_new_name(), use_dictionary_file() and keep_dictionary_file() return.
 Status refuse_replaced(const RuntimeDirectory& directory, const std::string& name);
 
 /// Records removed files, which are dictionaries of an anchored directory. Otherwise does nothing.

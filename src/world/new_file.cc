@@ -82,8 +82,8 @@ class Unborn {
 };
 
 Status no_room(const RuntimeDirectory& directory, const std::string& name, std::uint64_t size, std::uint64_t free) {
-  return {Code::no_memory, directory.path_of(name) + " needs " + std::to_string(size) + " bytes, " +
-                               std::to_string(free) + " bytes are free in " + directory.path()};
+  return {Code::no_memory, "cannot create " + directory.path_of(name) + ": it needs " + std::to_string(size) +
+                               " bytes, and " + std::to_string(free) + " bytes are free in " + directory.path()};
 }
 
 // Refuse what must fail before allocating anything: a full /dev/shm hurts every process, and a process over its file
@@ -91,9 +91,9 @@ Status no_room(const RuntimeDirectory& directory, const std::string& name, std::
 Status check_room(const RuntimeDirectory& directory, const std::string& name, const NewFile& file, int directory_fd) {
   const std::uint64_t size = file.size;
   if (const std::uint64_t limit = platform::file_size_limit(); size > limit) {
-    return {Code::no_memory, directory.path_of(name) + " needs " + std::to_string(size) +
-                                 " bytes, but files of this process are limited to " + std::to_string(limit) +
-                                 " bytes (ulimit -f); raise that, or ask for less"};
+    return {Code::no_memory, "cannot create " + directory.path_of(name) + ": it needs " + std::to_string(size) +
+                                 " bytes, and files of this process are limited to " + std::to_string(limit) +
+                                 " bytes (ulimit -f); raise the limit, or ask for less"};
   }
   if (const std::uint64_t free = platform::free_bytes(directory_fd); size - file.optional > free) {
     return no_room(directory, name, size - file.optional, free);
@@ -105,7 +105,7 @@ Status check_room(const RuntimeDirectory& directory, const std::string& name, co
 Status set_access(const RuntimeDirectory& directory, const std::string& name, int fd, std::uint32_t mode) {
   if (directory.sharing() == RuntimeDirectory::Sharing::group &&
       ::fchown(fd, static_cast<uid_t>(-1), directory.group()) != 0) {
-    return {Code::permission, "cannot give " + directory.path_of(name) + " to group " +
+    return {Code::permission, "cannot change the group of " + directory.path_of(name) + " to " +
                                   std::to_string(directory.group()) + ": " + platform::error_text(errno)};
   }
   if (::fchmod(fd, mode) != 0) {
@@ -199,7 +199,7 @@ Expected<Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& dire
   if (birth == Birth::automatic) {  // without /proc an unnamed file cannot get a name
     return create_world_file_by(Birth::temporary_name, directory, name, file, initialise);
   }
-  return Status{Code::system, "cannot name " + directory.path_of(name) + ": " + platform::error_text(error)};
+  return Status{Code::system, "cannot create " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
 Expected<Mapping> create_world_file(const RuntimeDirectory& directory, const std::string& name, const NewFile& file,

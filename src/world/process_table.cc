@@ -27,15 +27,15 @@ using platform::FileId;
 
 constexpr const char* kTableName = "processes";
 constexpr std::uint32_t kTableMode = 0600;
-/// Between two attempts at the table's lock while no holder is recorded. No row shows it: none measures how a crowd
-/// enters.
+/// Between two attempts at the table's lock while no holder is recorded. No benchmark covers it: none measures how a
+/// crowd enters.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
-/// Where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a dictionary
-/// may still contain, name no process here.
+/// Returns where the generations of a world begin: elsewhere in each world, so that tokens of another world, which a
+/// dictionary may still contain, name no process here.
 std::uint64_t first_generation(const WorldId& id) noexcept { return (id.low & kGenerationMask >> 1) + 1; }
 
-/// The value that two of three words have, else kNeverUsed.
+/// Returns the value that two of three words have, else kNeverUsed.
 std::uint64_t majority(const std::array<std::uint64_t, 3>& words) noexcept {
   if (words[0] == words[1] || words[0] == words[2]) return words[0];
   return words[1] == words[2] ? words[1] : kNeverUsed;
@@ -59,7 +59,7 @@ ProgramName given_name{};
 
 using HostName = std::array<char, 40>;
 
-/// As this process sees it: a container has its own.
+/// As this process sees it, because a container has its own.
 HostName host_name() noexcept {
   utsname names{};
   HostName name{};
@@ -77,7 +77,7 @@ void store_text(const std::array<char, Words * 8>& text,
   }
 }
 
-/// The name from name_program(), else the kernel's name of the program (not of the calling thread, if /proc is
+/// Returns the name from name_program(), else the kernel's name of the program (not of the calling thread, if /proc is
 /// available).
 ProgramName program_name() noexcept {
   if (naming.load(std::memory_order_acquire) == Naming::done) return given_name;
@@ -176,8 +176,8 @@ bool has_our_clock(const OpenedFile& file) noexcept {
 Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
   const std::string path = directory.path_of(kTableName);
   if (!is_genuine(file)) {
-    return {Code::corrupt, path + " is a copy, or was overwritten: it names inode " +
-                               std::to_string(file.header().inode) + ", its own is " + std::to_string(file.id.inode) +
+    return {Code::corrupt, path + " is a copy, or was overwritten: it records inode " +
+                               std::to_string(file.header().inode) + ", but has " + std::to_string(file.id.inode) +
                                "; stop the processes that use it"};
   }
   return {Code::mismatch, path + " is used by processes of another time namespace (" +
@@ -185,7 +185,7 @@ Status refuse_table(const RuntimeDirectory& directory, const OpenedFile& file) {
                               std::to_string(this_boot().time_namespace) + "); choose another HOLDFAST_DIR"};
 }
 
-/// Whether an opened table still means something. If not, and it is not in use, retires it.
+/// Checks whether an opened table is still valid. If not, and it is not in use, retires it.
 Status judge_table(const RuntimeDirectory& directory, const OpenedFile& file, bool& usable) {
   const bool is_sound = is_genuine(file) && has_our_clock(file);
   usable = is_sound && is_same_boot(file.header().boot, this_boot().id);
@@ -221,7 +221,7 @@ Expected<ProcessTable> ProcessTable::attach(const RuntimeDirectory& directory, c
 }
 
 Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
-  // Retry: another process may create or retire the file between two steps. But not for ever.
+  // Retry: another process may create or retire the file between two steps. But not forever.
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto file = open_world_file(directory, kTableName, FileKind::processes);
@@ -239,7 +239,8 @@ Expected<ProcessTable> ProcessTable::open(const RuntimeDirectory& directory) {
     if (created) return ProcessTable(directory, std::move(*created));
     if (created.status().code != Code::exists) return created.status();
   }
-  return Status{Code::system, directory.path_of(kTableName) + " is created and removed all the time by others"};
+  return Status{Code::system,
+                directory.path_of(kTableName) + " keeps being created and removed by other processes; try again"};
 }
 
 Expected<ProcessTable> ProcessTable::look(const RuntimeDirectory& directory) {
@@ -271,9 +272,9 @@ bool ProcessTable::lost() const noexcept {
 
 Expected<FileDescriptor> ProcessTable::open_file(int access) const {
   if (lost()) {
-    return Status{Code::system, directory_.path_of(kTableName) +
-                                    " was cut short by somebody while this process used it; end all processes that use "
-                                    "it, and remove it"};
+    return Status{Code::system,
+                  directory_.path_of(kTableName) +
+                      " was cut short while this process used it; end all processes that use it, and remove it"};
   }
   return directory_.open_anchor(access);
 }
@@ -316,15 +317,14 @@ Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const 
 }
 
 Status ProcessTable::refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const {
-  return {Code::busy, directory_.path_of(kTableName) + " has been locked for " + std::to_string(timeout_ns / kNsPerMs) +
-                          " ms by " + (holder != 0 ? "process " + std::to_string(holder) : "another process") +
-                          "; is it stopped?"};
+  return {Code::busy, directory_.path_of(kTableName) + " has been locked by " +
+                          (holder != 0 ? "process " + std::to_string(holder) : "another process") + " for " +
+                          std::to_string(timeout_ns / kNsPerMs) + " ms; is it stopped?"};
 }
 
 Status ProcessTable::refuse_while_others_enter(std::uint64_t timeout_ns) const {
   return {Code::busy, "cannot lock " + directory_.path_of(kTableName) + " within " +
-                          std::to_string(timeout_ns / kNsPerMs) +
-                          " ms: other processes enter one after the other; try again"};
+                          std::to_string(timeout_ns / kNsPerMs) + " ms: too many processes are joining; try again"};
 }
 
 std::string ProcessTable::path() const { return directory_.path_of(kTableName); }
@@ -355,7 +355,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
 
 namespace {
 
-/// The next generation that says whether the process keeps its life across exec.
+/// Returns the next generation that says whether the process keeps its life across exec.
 std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
   const std::uint64_t next = (before + 1) & kGenerationMask;
   const std::uint64_t fitting = is_of_hold(next) == keeps ? next : (next + 1) & kGenerationMask;
@@ -414,7 +414,7 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
   if (const std::uint64_t here = time_namespace_now(); !is_same_time_namespace(here, time_namespace_)) {
     return Status{Code::mismatch, "this process is in another time namespace (" + std::to_string(here) + ") than " +
                                       directory_.path_of(kTableName) + " (" + std::to_string(time_namespace_) +
-                                      "), where the clock is another; choose another HOLDFAST_DIR"};
+                                      "), and their clocks differ; choose another HOLDFAST_DIR"};
   }
   if (keeps_life) {
     end_holds(held, Ended::known);
@@ -432,10 +432,10 @@ Expected<Token> ProcessTable::enter(const Lock& held) {
     if (holder != platform::kNoHolder || may_be_held(index)) continue;
     return take_slot(held, std::move(*fd), index);
   }
-  return Status{Code::system, "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
-                                  " are taken: at most " + std::to_string(kSlots) +
-                                  " processes can be in one runtime directory; end some, or give programs that share "
-                                  "nothing a HOLDFAST_DIR each"};
+  return Status{
+      Code::system,
+      "all " + std::to_string(kSlots) + " process slots of " + directory_.path() +
+          " are taken; end some processes, or give programs that share nothing separate directories (HOLDFAST_DIR)"};
 }
 
 bool ProcessTable::anybody_present(const Lock& held) noexcept {
@@ -543,7 +543,7 @@ Status ProcessTable::prepare_to_judge() noexcept {
   if (probe_descriptor() >= 0) return {};
   try {
     auto fresh = open_file(O_RDONLY);
-    return fresh ? Status{Code::system, directory_.path_of(kTableName) + " was not to be had"} : fresh.status();
+    return fresh ? Status{Code::system, directory_.path_of(kTableName) + " cannot be opened"} : fresh.status();
   } catch (...) {
     return {Code::no_memory, {}};
   }
@@ -554,9 +554,9 @@ Status ProcessTable::judge_trouble() noexcept {
   try {
     // For files of what is kept across exec.
     if (auto opened = directory_.open_as_it_is(); why.ok() && !opened) why = opened.status();
-    if (!why.ok()) why.message = "it cannot be told whether the process in the way lives: " + why.message;
+    if (!why.ok()) why.message = "cannot tell whether the blocking process is alive: " + why.message;
   } catch (...) {
-    why.message.clear();  // no memory for a sentence
+    why.message.clear();  // no memory for a message
   }
   if (!why.ok()) why.code = Code::system;
   return why;

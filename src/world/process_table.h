@@ -3,7 +3,7 @@
 // A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. Of the slot's content only the
 // generation decides about life or death, and only together with the kernel's answer.
 //
-// Record locks on this file (the bytes lie far behind its end):
+// Record locks on this file (the bytes are far behind its end):
 //   kTableLock           entering, leaving, and the decision whether this world has died; held for microseconds
 //   kPresenceLock        shared: the world lives. Fork inherits it, unlike a slot: a child without an identity is in
 //                        the world too (a server that forks into the background must not lose what it stored)
@@ -11,12 +11,12 @@
 //   kKeeperLocks + pid   a process keeps the world until the process with that number ends (World::keep_for)
 //
 // A process that has become another program by exec, and still holds locks, has no lock here except those of its
-// keeper: a file of its own shows its life (world/kept_file.h). Its generation is odd. Others are even, and no such
-// file is looked for.
+// keeper: a separate file shows its life (world/kept_file.h). Its generation is odd. All others are even, and have no
+// such file.
 //
-// If none of them is held, the boot id and the time namespace in the header tell whether the file still means
-// something. A table in use is joined whatever its boot id, because containers have boot ids of their own. A copy of a
-// table is refused: its header names another inode.
+// If none of them is held, the boot id and the time namespace in the header show whether the file is still valid. A
+// table in use is joined whatever its boot id, because containers have their own boot ids. A copy of a table is
+// refused: its header names another inode.
 //
 // Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order of
 // arrival, and a holder wakes the next one when it has closed the file. A holder that dies wakes nobody, so each sleep
@@ -88,8 +88,8 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> mail_state;
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
   // For sync/shmtx.h. Critical sections of this process: how many its threads are in now (lower half), and how many
-  // they have begun (upper half). A cache line of its own: the owner writes it all the time, others read it only to
-  // wait for the owner.
+  // they have begun (upper half). A separate cache line: the owner writes it all the time, others read it only to wait
+  // for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
   // For wait/parking_lot.h. When this process last checked what its waiters wait for (CLOCK_MONOTONIC, ms).
   alignas(64) std::atomic<std::uint64_t> looked_ms;
@@ -107,7 +107,7 @@ inline constexpr std::size_t kWaitTableOffset = kHeaderBytes + std::size_t{kSlot
 inline constexpr std::size_t kTableBytes = kWaitTableOffset + kWaitTableBytes;
 static_assert(kWaitTableOffset % kWaitTableAlign == 0);
 
-/// The program's name from a slot, for people.
+/// Returns the program's name from a slot, for people.
 std::string comm_of(const ProcessSlot& slot);
 
 /// Copies zero-padded words, such as a slot's texts. Ends `bytes` with a zero byte. REQUIRES: `bytes` is no longer than
@@ -122,14 +122,14 @@ void copy_text(const std::array<std::atomic<std::uint64_t>, Words>& words, char 
   bytes[Bytes - 1] = '\0';
 }
 
-/// The inode of this process's pid namespace; 0: unknown.
+/// Returns the inode of this process's pid namespace; 0: unknown.
 std::uint64_t pid_namespace() noexcept;
 
 /// Names this process and its forked children in their slots, instead of the kernel's name. The first name stays;
 /// returns whether this call was the first.
 bool name_program(std::string_view name) noexcept;
 
-/// Whether a process with that generation keeps its life across exec.
+/// Returns whether a process with that generation keeps its life across exec.
 constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
 
 /// Two descriptors that keep a process alive across exec. Either is enough, as long as it is open anywhere.
@@ -174,24 +174,25 @@ class ProcessTable {
   /// Anchored to this table.
   const RuntimeDirectory& directory() const noexcept { return directory_; }
 
-  /// Whether the directory still has this table. Asks the kernel.
+  /// Returns whether the directory still has this table. Asks the kernel.
   bool is_current() const noexcept;
 
-  /// Whether the file was truncated, and the guard (platform/bus_guard.h) put zeros there: nothing in it is true.
+  /// Returns whether the file was truncated, and the guard (platform/bus_guard.h) put zeros there: nothing in it is
+  /// true.
   bool lost() const noexcept;
   /// If that happens, `identity` becomes kNobody.
   void clear_when_lost(std::atomic<Token>& identity) const noexcept {
     platform::clear_when_lost(mapping_.data(), identity);
   }
 
-  /// Whether the process of that slot and generation lives. `generation_mask`: the bits that the caller knows.
+  /// Checks whether the process of that slot and generation lives. `generation_mask`: the bits that the caller knows.
   Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
-  /// How often judge() returned unknown, in this world.
+  /// Returns how often judge() returned unknown, in this world.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
-  /// Why judge() returns unknown now; ok if it does not.
+  /// Returns why judge() returns unknown now; ok if it does not.
   Status judge_trouble() noexcept;
-  /// The generation of the slot's owner. Repairs it if one of its words was overwritten. 0: unknown, or it never had an
-  /// owner.
+  /// Returns the generation of the slot's owner. Repairs it if one of its words was overwritten. 0: unknown, or it
+  /// never had an owner.
   std::uint64_t generation_of_slot(std::uint32_t index) noexcept;
 
   /// The table's record lock, as long as the object exists. Also keeps the process from forking.
@@ -223,9 +224,9 @@ class ProcessTable {
   /// Prepares judge() for a time when descriptors, paths or rights may be gone.
   Status prepare_to_judge() noexcept;
 
-  /// Whether any process is in this world.
+  /// Returns whether any process is in this world.
   static bool anybody_present(const Lock& held) noexcept;
-  /// Whether any process but `own` has a slot: one that exits is no longer present, but may still hold locks.
+  /// Returns whether any process but `own` has a slot: one that exits is no longer present, but may still hold locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
   /// Frees the slots of ended programs that had kept their life across exec. all: also slots with a missing file, if no
   /// program keeps anything. Returns whether such a program of this world lives, or may live.
@@ -234,7 +235,7 @@ class ProcessTable {
   /// Keeps the world alive until the result is unmapped here and in every child forked in the meantime.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
-  /// Whether the world has a keeper for the process of that number, in this pid namespace. False if unknown.
+  /// Returns whether the world has a keeper for the process of that number, in this pid namespace. False if unknown.
   bool has_keeper(pid_t pid) noexcept;
   /// Makes this process the one keeper for that process, as long as the result is open. Empty: there is one already, or
   /// it cannot be known.
@@ -252,7 +253,7 @@ class ProcessTable {
 
   static Expected<ProcessTable> attach(const RuntimeDirectory& directory, const OpenedFile& file, Access access);
   enum class Kernel { holds, free, silent };
-  /// Whether a process holds the byte of that slot.
+  /// Checks whether a process holds the byte of that slot.
   Kernel ask(std::uint32_t index) noexcept;
   Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
   void set_generation(std::uint32_t index, std::uint64_t generation) noexcept;
@@ -261,7 +262,7 @@ class ProcessTable {
   bool may_be_held(std::uint32_t index) noexcept;
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
-  /// A new description of the table's file, for O_RDWR or O_RDONLY. When one for writing is closed, all waiting
+  /// Returns a new description of the table's file, for O_RDWR or O_RDONLY. When one for writing is closed, all waiting
   /// processes check for a death (wait/death_watch.h).
   Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;

@@ -55,7 +55,7 @@ Expected<std::string> absolute(const std::string& path) {
   if (path.starts_with('/')) return without_tail(path);
   std::error_code error;
   const auto here = std::filesystem::current_path(error);
-  if (error) return refuse(path, "is a relative path, and the current directory is not to be had: " + error.message());
+  if (error) return refuse(path, "is a relative path, and the current directory cannot be read: " + error.message());
   return without_tail((here / path).string());
 }
 
@@ -63,7 +63,8 @@ bool is_tmpfs(const struct statfs& info) { return static_cast<std::uint32_t>(inf
 
 Status judge_file_system(const std::string& path, int fd) {
   struct statfs info;
-  if (::fstatfs(fd, &info) != 0) return {Code::system, "statfs of " + path + ": " + platform::error_text(errno)};
+  if (::fstatfs(fd, &info) != 0)
+    return {Code::system, "cannot read the file system type of " + path + ": " + platform::error_text(errno)};
   if (is_tmpfs(info)) return {};
   std::array<char, 16> type;
   std::snprintf(type.data(), type.size(), "0x%x", static_cast<unsigned>(info.f_type));
@@ -71,7 +72,7 @@ Status judge_file_system(const std::string& path, int fd) {
                              "); choose one under /dev/shm"};
 }
 
-// A path that no other user can have taken, if this user has one.
+// Returns a path that no other user can have taken, if this user has one.
 std::string place_to_suggest() {
   constexpr const char* kAny = "/dev/shm/ANOTHER_NAME";
   const char* const folder = ::secure_getenv("XDG_RUNTIME_DIR");
@@ -87,26 +88,25 @@ std::string place_to_suggest() {
 
 // Using another one silently would split the world: processes of one user may see different environments.
 std::string name_another_one() {
-  return "name another one to all programs that are to share it: export HOLDFAST_DIR=" + place_to_suggest();
+  return "choose another one for all programs that share it: export HOLDFAST_DIR=" + place_to_suggest();
 }
 
 // Only the default name is ours. HOLDFAST_DIR may name any directory, such as /tmp, which nobody must remove. Nobody
 // else knows whether that user's programs use it: root must not remove it either.
 std::string another_one(const std::string& path) {
   const bool is_default = path == default_directory(::geteuid());
-  return (is_default ? "have that user remove it, or " : "") + name_another_one();
+  return (is_default ? "ask that user to remove it, or " : "") + name_another_one();
 }
 
 std::string look_as(uid_t user) {
   const std::string id = std::to_string(user);
-  return "to use it, become that user (holdfast lock: --user " + id + ", other programs: runuser, setpriv); else " +
+  return "to use it, run as that user (holdfast lock --user " + id + "; other programs: runuser, setpriv), or " +
          name_another_one();
 }
 
-/// Whether it is meant for a group: then nobody must remove it or change its mode.
+/// Returns whether it is meant for a group: then nobody must remove it or change its mode.
 constexpr bool is_of_group(mode_t mode) noexcept { return (mode & 07) == 0 && (mode & 070) != 0; }
-constexpr const char* kShareIt =
-    "if its group is to share it, set HOLDFAST_SHARE=group, as its other programs do; else ";
+constexpr const char* kShareIt = "to share it with its group, set HOLDFAST_SHARE=group in all programs; otherwise ";
 
 Status explain_foreign_owner(const std::string& path, const struct stat& info) {
   const std::string advice = is_of_group(info.st_mode) ? kShareIt + name_another_one()
@@ -120,8 +120,8 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
   struct stat info;
   const bool there = ::lstat(path.c_str(), &info) == 0;
   if (there && S_ISLNK(info.st_mode)) {
-    return refuse(path, "is a symbolic link of uid " + std::to_string(info.st_uid) + "; " +
-                            (info.st_uid == ::geteuid() ? "name the directory itself" : another_one(path)));
+    return refuse(path, "is a symbolic link owned by uid " + std::to_string(info.st_uid) + "; " +
+                            (info.st_uid == ::geteuid() ? "give the path of the directory itself" : another_one(path)));
   }
   if (there && !S_ISDIR(info.st_mode)) {
     return refuse(path,
@@ -142,16 +142,15 @@ Status explain_open_failure(const std::string& path, int error, RuntimeDirectory
 
 // A directory opened before setuid() is useless after it: each process that enters a world opens its directory.
 Status explain_changed_user(const std::string& path, uid_t before) {
-  return refuse(path, "was chosen when this process ran as uid " + std::to_string(before) + ", and is closed to uid " +
-                          std::to_string(::geteuid()) +
-                          " as which it runs now; open dictionaries only then (in nginx: in init_worker_by_lua, not in "
-                          "init_by_lua), or set HOLDFAST_DIR and HOLDFAST_SHARE=group for a directory of both users");
+  return refuse(
+      path, "was opened by this process as uid " + std::to_string(before) + ", but uid " + std::to_string(::geteuid()) +
+                " (its user now) cannot use it; open dictionaries after the change of user (in nginx: in "
+                "init_worker_by_lua, not in init_by_lua), or share a directory: HOLDFAST_DIR and HOLDFAST_SHARE=group");
 }
 
 Status explain_creation_failure(const std::string& path, int error) {
   if (error == ENOENT) {
-    return refuse(path,
-                  "cannot be created: its parent directory does not exist (a new one is made only one level deep)");
+    return refuse(path, "cannot be created: its parent directory does not exist; create the parent first");
   }
   return {error == EACCES ? Code::permission : Code::system,
           "runtime directory " + path + " cannot be created: " + platform::error_text(error)};
@@ -159,8 +158,8 @@ Status explain_creation_failure(const std::string& path, int error) {
 
 Status explain_missing_shared_directory(const std::string& path) {
   return {Code::not_found, "there is no runtime directory " + path +
-                               ", and with HOLDFAST_SHARE=group none is made; make it first: mkdir -m 0700 " + path +
-                               " && chgrp GROUP " + path + " && chmod 0770 " + path};
+                               ", and HOLDFAST_SHARE=group does not create one; create it first: mkdir -m 0700 " +
+                               path + " && chgrp GROUP " + path + " && chmod 0770 " + path};
 }
 
 // A umask may have removed bits of the mode, even those that open() needs. O_PATH needs none, and chmod through the
@@ -188,7 +187,8 @@ Status create_directory(const std::string& path) {
   return errno == EEXIST ? Status{} : explain_creation_failure(path, errno);
 }
 
-// Whether the directory contains only a world, so that we may advise on its mode. HOLDFAST_DIR may name any directory.
+// Returns whether the directory contains only a world, so that we may advise on its mode. HOLDFAST_DIR may name any
+// directory.
 bool has_only_a_world(const std::string& path) {
   const auto is_of_a_world = [](std::string_view name) {
     return name == "processes" || name.ends_with(kDictionarySuffix) || name.starts_with(kNameFilePrefix) ||
@@ -205,37 +205,37 @@ Status judge_mode(const std::string& path, mode_t mode, RuntimeDirectory::Sharin
   if (sharing == RuntimeDirectory::Sharing::group) {
     // A sticky bit keeps the first process of a new world from removing others' files.
     if ((mode & (0777 | S_ISVTX) & ~kGroupMode) == 0) return {};
-    const char* const mend = has_only_a_world(path) ? "chmod 0770 it, or name another one" : "name another one";
-    return refuse(path, "has mode " + octal(mode) + "; with HOLDFAST_SHARE=group at most 0770 is accepted: " + mend);
+    const char* const mend = has_only_a_world(path) ? "chmod 0770 it, or choose another one" : "choose another one";
+    return refuse(path, "has mode " + octal(mode) + ", expected at most 0770 with HOLDFAST_SHARE=group; " + mend);
   }
   if ((mode & 0777 & ~kPrivateMode) == 0) return {};
   // A sticky directory is meant for all, as /dev/shm itself is.
   const bool may_close = (mode & S_ISVTX) == 0 && has_only_a_world(path);
   const std::string chmod = may_close ? "chmod 700 " + path + ", or " : "";
   const std::string mend = is_of_group(mode) ? kShareIt : chmod;
-  return refuse(path, "has mode " + octal(mode) + ", expected 0700: others must not get in; " + mend +
-                          "name another one: export HOLDFAST_DIR=" + place_to_suggest());
+  return refuse(path, "has mode " + octal(mode) + ", expected 0700: other users must not have access; " + mend +
+                          "choose another one: export HOLDFAST_DIR=" + place_to_suggest());
 }
 
 // Check the owner, not only the group: an owner may change group and mode, and remove every file.
 Status judge_shared_owner(const std::string& path, const struct stat& info, std::optional<uid_t> named) {
   if (info.st_uid != 0 && info.st_uid != ::geteuid() && info.st_uid != named) {
-    return refuse(path, "is owned by uid " + std::to_string(info.st_uid) +
-                            "; with HOLDFAST_SHARE=group accepted are directories of root, of uid " +
-                            std::to_string(::geteuid()) + " (this process)" +
-                            (named ? " and of uid " + std::to_string(*named) + " (HOLDFAST_OWNER)"
-                                   : ", and of the user that HOLDFAST_OWNER names"));
+    return refuse(
+        path,
+        "is owned by uid " + std::to_string(info.st_uid) + "; with HOLDFAST_SHARE=group its owner must be root, uid " +
+            std::to_string(::geteuid()) + " (this process), or " +
+            (named ? "uid " + std::to_string(*named) + " (HOLDFAST_OWNER)" : "the user that HOLDFAST_OWNER names"));
   }
   if (is_our_group(info.st_gid)) return {};
   return refuse(path, "belongs to group " + std::to_string(info.st_gid) +
-                          ", which is none of this process's groups (HOLDFAST_SHARE=group)");
+                          ", but this process is not in that group (HOLDFAST_SHARE=group); add its user to the group");
 }
 
 Expected<RuntimeDirectory::Sharing> sharing_from_environment() {
   const char* const share = ::secure_getenv("HOLDFAST_SHARE");
   if (share == nullptr || *share == '\0') return RuntimeDirectory::Sharing::none;
   if (std::string_view(share) == "group") return RuntimeDirectory::Sharing::group;
-  return Status{Code::invalid, "HOLDFAST_SHARE is \"" + std::string(share) + "\"; accepted: \"group\", or unset"};
+  return Status{Code::invalid, "bad HOLDFAST_SHARE \"" + std::string(share) + "\": expected \"group\", or no value"};
 }
 
 // Only numbers: to look up a name, the C library loads modules into every program.
@@ -246,8 +246,8 @@ Expected<std::optional<uid_t>> owner_from_environment() {
   const char* const end = text + std::strlen(text);
   const auto [stopped, error] = std::from_chars(text, end, user);
   if (error == std::errc() && stopped == end && user != static_cast<uid_t>(-1)) return std::optional<uid_t>(user);
-  return Status{Code::invalid, "HOLDFAST_OWNER is \"" + std::string(text) +
-                                   "\"; accepted: the number of a user, as `id -u NAME` prints it, or unset"};
+  return Status{Code::invalid, "bad HOLDFAST_OWNER \"" + std::string(text) +
+                                   "\": expected a user id, as `id -u NAME` prints it, or no value"};
 }
 
 }  // namespace
@@ -258,8 +258,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::from_environment(Missing missing) {
   const auto owner = owner_from_environment();
   if (!owner) return owner.status();
   if (*owner && *sharing == Sharing::none) {
-    return Status{Code::invalid,
-                  "HOLDFAST_OWNER is set, which counts only with HOLDFAST_SHARE=group; set both or none"};
+    return Status{Code::invalid, "HOLDFAST_OWNER is set without HOLDFAST_SHARE=group; set both or neither"};
   }
   return at(directory_from_environment(::geteuid()), *sharing, *owner, missing);
 }
@@ -275,7 +274,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   directory.user_ = ::geteuid();
   if (::access(directory.path_.c_str(), F_OK) != 0 && errno == ENOENT) {
     if (missing == Missing::refuse) return Status{Code::not_found, "there is no runtime directory " + directory.path_};
-    // No group was named, and this user's own group would exclude the users it is to be shared with.
+    // No group was named, and this user's own group would exclude the users who share it.
     if (sharing == Sharing::group) return explain_missing_shared_directory(directory.path_);
     if (Status made = create_directory(directory.path_); !made.ok()) return made;
   }
@@ -283,7 +282,7 @@ Expected<RuntimeDirectory> RuntimeDirectory::at(const std::string& path, Sharing
   if (!opened) return opened.status();
   struct stat info;
   if (::fstat(opened->get(), &info) != 0) {
-    return Status{Code::system, "stat of " + directory.path_ + ": " + platform::error_text(errno)};
+    return Status{Code::system, "cannot stat " + directory.path_ + ": " + platform::error_text(errno)};
   }
   directory.id_ = id_of(info);
   directory.group_ = info.st_gid;
@@ -310,7 +309,7 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open_as_it_is() const {
   }
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) {
-    return Status{Code::system, "stat of " + path_ + ": " + platform::error_text(errno)};
+    return Status{Code::system, "cannot stat " + path_ + ": " + platform::error_text(errno)};
   }
   if (Status judged = judge(info); !judged.ok()) return user_changed ? explain_changed_user(path_, user_) : judged;
   if (Status system = judge_file_system(path_, fd.get()); !system.ok()) return system;
@@ -318,7 +317,7 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open_as_it_is() const {
   const platform::FileId now = id_of(info);
   if (id_ != platform::FileId{} && id_ != now) {
     return Status{Code::system, "runtime directory " + path_ +
-                                    " was removed and made again while this process used it; restart the process"};
+                                    " was removed and created again while this process used it; restart the process"};
   }
   return fd;
 }
@@ -337,7 +336,7 @@ Expected<platform::FileDescriptor> RuntimeDirectory::open() const {
 
 namespace {
 
-/// Whether the path certainly leads to another file, or to none.
+/// Returns whether the path certainly leads to another file, or to none.
 bool is_elsewhere(const std::string& path, const platform::FileId& id) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return errno == ENOENT || errno == ENOTDIR;

@@ -75,9 +75,9 @@ class RuntimeDirectory {
 
   enum class Missing { make, refuse };
 
-  /// The directory that the environment names. If it is missing and its parent exists, it is created with mode 0700, or
-  /// not_found if `missing` says so. A set-uid program takes the default: its caller must not choose where its locks
-  /// are.
+  /// Returns the directory that the environment names. If it is missing and its parent exists, it is created with mode
+  /// 0700, or not_found if `missing` says so. A set-uid program takes the default: its caller must not choose where its
+  /// locks are.
   static Expected<RuntimeDirectory> from_environment(Missing missing = Missing::make);
   /// The same for a given path; a relative one is made absolute now. With sharing it may also belong to `owner`.
   static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none,
@@ -87,7 +87,7 @@ class RuntimeDirectory {
   const std::string& path() const noexcept { return path_; }
   std::string path_of(const std::string& name) const { return path_ + "/" + name; }
   Sharing sharing() const noexcept { return sharing_; }
-  /// The group that files get and are checked against. REQUIRES: sharing() is group.
+  /// Returns the group that files get and are checked against. REQUIRES: sharing() is group.
   gid_t group() const noexcept { return group_; }
 
   /// Opens the directory and checks it again. Also refused if another directory has taken the name, or if the anchor is
@@ -96,7 +96,7 @@ class RuntimeDirectory {
   /// The same, without checking the anchor.
   Expected<platform::FileDescriptor> open_as_it_is() const;
 
-  /// Whether open() fails for good: the name leads to no directory or to another one, or the anchor is gone.
+  /// Returns whether open() fails for good: the name leads to no directory or to another one, or the anchor is gone.
   bool is_gone() const;
 
   /// From now on open() demands that `name` in this directory is that file: a process must not meet others through
@@ -104,7 +104,7 @@ class RuntimeDirectory {
   /// long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
-  /// A new description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
+  /// Returns a new description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
   Expected<platform::FileDescriptor> open_anchor(int access) const;
   /// For world/name_file.h. REQUIRES: is_anchored().
   const WorldId& world() const noexcept { return world_; }

@@ -25,7 +25,7 @@ constexpr std::uint64_t kEnterTimeoutNs = 5 * kNsPerSecond;
 /// shorter time.
 constexpr std::uint64_t kFirstTimeoutOfChildNs = kNsPerSecond;
 constexpr std::uint64_t kEnterAgainTimeoutNs = kNsPerSecond / 20;
-/// Pause before such a child tries again; it doubles. No row shows it: it is for a child that was refused.
+/// Pause before such a child tries again; it doubles. No benchmark covers it: it is for a child that was refused.
 constexpr std::uint64_t kFirstRetryNs = kNsPerSecond / 10;
 constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long to tidy up: the next one that enters does it.
@@ -41,7 +41,7 @@ std::mutex failing;
 std::atomic<World*> the_world{nullptr};
 // Set before the world is made, while `entering` is held; inherited by fork.
 std::atomic<bool> observing{false};
-constexpr const char* kOnlyLooks = "this process only looks at the world, and changes nothing";
+constexpr const char* kOnlyLooks = "this process is a read-only observer; it cannot change anything";
 // The world is never destroyed: threads may use it while the process runs its exit handlers.
 alignas(World) std::byte world_storage[sizeof(World)];
 
@@ -150,7 +150,7 @@ Expected<World*> World::current() {
 Status World::observe() {
   const platform::LongMutex::Hold only_one(entering);
   if (!observes() && the_world.load(std::memory_order_relaxed) != nullptr)
-    return {Code::exists, "this process has entered the world already"};
+    return {Code::exists, "this process has already joined the runtime directory"};
   observing.store(true, std::memory_order_relaxed);
   return {};
 }
@@ -165,7 +165,8 @@ Expected<KeptLife> World::enter_to_exec() {
   if (!world) return world.status();
   if ((*world)->token() == kNobody) return last_failure();
   KeptLife life = kept.take();
-  if (!life.program) return Status{Code::exists, "this process has entered the world already, without a descriptor"};
+  if (!life.program)
+    return Status{Code::exists, "this process has already joined the runtime directory, without a descriptor"};
   return life;
 }
 
@@ -212,7 +213,7 @@ Status World::enter(std::uint64_t timeout_ns) {
   identity_->token.store(*token, std::memory_order_seq_cst);
   if (!table_->lost()) return {};
   identity_->token.store(kNobody, std::memory_order_relaxed);
-  return {Code::system, "the table of processes was cut short by somebody"};
+  return {Code::system, "the process table was cut short; end all processes that use it, and remove it"};
 }
 
 void World::note_failure(Code code, std::string_view why) noexcept {
@@ -289,7 +290,7 @@ Status World::keep_for(pid_t parent) {
       platform::start_apart({"holdfast-keeper", keeper.end.descriptor(), table_->file(), begin, stay, &keeper});
   if (error == 0 && had_one)
     return {Code::not_found, "the process that kept " + directory_.path() + " for process " + std::to_string(parent) +
-                                 " was killed; another one keeps it from now on"};
+                                 " was killed; a new one has replaced it"};
   if (error == 0) return {};
   return {Code::system, "cannot start a process that keeps " + directory_.path() + ": " + platform::error_text(error)};
 }

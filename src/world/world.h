@@ -43,20 +43,20 @@ struct KeptLife;
 
 class World {
  public:
-  /// The one world of this process, entered on first use; the directory is chosen then and stays. Cheap after that.
-  /// After a failure the next call tries again. Any thread.
+  /// Returns the one world of this process, entered on first use; the directory is chosen then and stays. Cheap after
+  /// that. After a failure the next call tries again. Any thread.
   static Expected<World*> current();
 
   /// From now on this process only reads the world: current() takes no slot, and makes, adopts and removes no file;
   /// token() is kNobody. exists: the process has entered.
   static Status observe();
-  /// Whether observe() was called.
+  /// Returns whether observe() was called.
   static bool observes() noexcept;
-  /// The error for calls that an observer cannot make.
+  /// Returns the error for calls that an observer cannot make.
   static Status refuse_observer();
 
   /// Enters and returns descriptors that keep this process's slot and presence as long as either is open anywhere: even
-  /// after exec, when no code acts for the slot any more. exists: the process already has a slot.
+  /// after exec, when no code acts for the slot any longer. exists: the process already has a slot.
   static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process ends, even while no other process is in it. Does so by a separate
@@ -72,31 +72,32 @@ class World {
   }
   /// The same, but kNobody in a forked child that has not entered yet. Does nothing else.
   Token known_token() const noexcept { return identity_->token.load(std::memory_order_relaxed); }
-  /// Why token() last returned kNobody in this process. REQUIRES, here and below: it did.
+  /// Returns why token() last returned kNobody in this process. REQUIRES, here and below: it did.
   static Status last_failure();
   static Code last_failure_code() noexcept;
   /// Keeps the message for the calling thread (platform/sentences.h).
   static void keep_last_failure() noexcept;
 
-  /// Whether that process still lives: asks the kernel (about 0.5 µs). dead for kNobody and for any token that was
-  /// never given. Needs no identity. REQUIRES: the thread holds no shmtx.
+  /// Checks whether that process still lives: asks the kernel (about 0.5 µs). dead for kNobody and for any token that
+  /// was never given. Needs no identity. REQUIRES: the thread holds no shmtx.
   Liveness judge(Token token) noexcept;
   /// The same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation.
   Liveness judge_owner(std::uint32_t owner_bits) noexcept;
-  /// Whether the table of processes was truncated: then this process has lost its identity, and gets none.
+  /// Returns whether the table of processes was truncated: then this process has lost its identity, and gets none.
   bool lost() const noexcept;
-  /// Whether it is known to be dead: what it held may be taken.
+  /// Returns whether it is known to be dead: what it held may be taken.
   bool is_dead(Token token) noexcept { return judge(token) == Liveness::dead; }
-  /// Why judge() says unknown; ok if it does not now.
+  /// Returns why judge() says unknown; ok if it does not now.
   Status judge_trouble() noexcept;
-  /// How often judge() returned unknown, in any process of this world.
+  /// Returns how often judge() returned unknown, in any process of this world.
   std::uint64_t unjudged() const noexcept;
 
-  /// The token with these owner bits: the token of the slot's present process if it has these bits; else one that no
-  /// living process has.
+  /// Returns the token with these owner bits: the token of the slot's present process if it has these bits; else one
+  /// that no living process has.
   Token token_of(std::uint32_t owner_bits) noexcept;
 
-  /// The slot of that token if its generation is still current, else null. For hints: the owner may die at any time.
+  /// Returns the slot of that token if its generation is still current, else null. For hints: the owner may die at any
+  /// time.
   ProcessSlot* slot(Token token) noexcept;
 
   /// The same for the owner bits of a shmtx word.
@@ -110,10 +111,10 @@ class World {
 
   /// Slot number `index`, whether its owner lives or not; null if it never had one.
   ProcessSlot* slot_at(std::uint32_t index) noexcept;
-  /// The token of the slot's last process; kNobody if there was none.
+  /// Returns the token of the slot's last process; kNobody if there was none.
   Token token_at(std::uint32_t index) noexcept;
 
-  /// The file `processes`: each process of this world has descriptions of it open until it dies.
+  /// Returns the path of the file `processes`: each process of this world has descriptions of it open until it dies.
   std::string table_path() const;
   const platform::FileId& table_file() const noexcept;
 

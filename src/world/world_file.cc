@@ -72,13 +72,13 @@ Status read_header_page(const std::string& path, int fd, HeaderPage& page) {
   return {};
 }
 
-// Whether a dictionary that no process uses may be replaced.
+// Returns whether a dictionary that no process uses may be replaced.
 bool gives_way(const FileHeader& header) noexcept { return header.persist == kTemporary || header.persist == kKept; }
 
 Status judge_header(const std::string& path, const FileHeader& header, FileKind kind, const struct stat& info) {
   if (header.magic != kMagic) {
     return {Code::corrupt, path +
-                               " is not a holdfast file (bad magic); delete it if nothing uses it (for a dictionary: "
+                               " is not a holdfast file (bad magic); remove it if nothing uses it (for a dictionary: "
                                "holdfast rm --force), "
                                "or choose another HOLDFAST_DIR"};
   }
@@ -94,11 +94,11 @@ Status judge_header(const std::string& path, const FileHeader& header, FileKind 
             path + " is " + std::string(kind_name(header.kind)) + ", expected " + std::string(kind_name(kind))};
   }
   if (header.size != static_cast<std::uint64_t>(info.st_size)) {
-    return {Code::corrupt, path + " has " + std::to_string(info.st_size) + " bytes and was made with " +
+    return {Code::corrupt, path + " has " + std::to_string(info.st_size) + " bytes but was created with " +
                                std::to_string(header.size) + kWayOut};
   }
   if (const std::uint32_t mode = info.st_mode & 07777; (mode & ~header.mode) != 0) {
-    return {Code::permission, path + " has mode " + octal(mode) + ", it was created with " + octal(header.mode)};
+    return {Code::permission, path + " has mode " + octal(mode) + ", but it was created with " + octal(header.mode)};
   }
   return {};
 }
@@ -149,7 +149,7 @@ Status cannot_remove(const RuntimeDirectory& directory, const std::string& name,
           "cannot remove " + directory.path_of(name) + ": " + platform::error_text(error)};
 }
 
-// Whether the kernel will let us remove the name of that file. Returns 0 or an errno value.
+// Checks whether the kernel will let us remove the name of that file. Returns 0 or an errno value.
 int check_unlink(int directory_fd, const struct stat& file) noexcept {
   if (::faccessat(directory_fd, ".", W_OK | X_OK, AT_EACCESS) != 0) return errno;
   struct stat directory;
@@ -221,7 +221,8 @@ Expected<OpenedFile> read_world_file(const RuntimeDirectory& directory, const st
   OpenedFile file{.fd = {}, .id = {}, .page = std::make_unique<HeaderPage>()};
   file.fd = FileDescriptor(::openat(directory_fd->get(), name.c_str(), access | kOpenFlags));
   if (!file.fd) return explain_open_failure(path, errno, directory_fd->get(), name);
-  if (::fstat(file.fd.get(), &info) != 0) return Status{Code::system, "stat of " + path + " failed"};
+  if (::fstat(file.fd.get(), &info) != 0)
+    return Status{Code::system, "cannot stat " + path + ": " + platform::error_text(errno)};
   if (info.st_nlink == 0) return there_is_no(directory, name);  // retired since it was opened
   if (Status inode = judge_inode(directory, path, info); !inode.ok()) return inode;
   if (Status read = read_header_page(path, file.fd.get(), *file.page); !read.ok()) return read;
@@ -257,7 +258,7 @@ Expected<DirectoryLock> DirectoryLock::acquire(int directory_fd, const std::stri
     const std::uint64_t now = platform::monotonic_ns();
     if (now >= deadline) {
       return Status{Code::busy, "directory " + path + " has been locked by another process for " +
-                                    std::to_string(timeout_ns / kNsPerSecond) + " s (is one stopped?)"};
+                                    std::to_string(timeout_ns / kNsPerSecond) + " s; is it stopped?"};
     }
     platform::sleep_until(std::min(now + backoff.next_ns(), deadline));
   }

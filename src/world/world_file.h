@@ -37,7 +37,7 @@ inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S'
 inline constexpr std::string_view kDictionarySuffix = ".dict";
 /// Prefix of files that are not complete, where they need a name. No user's name begins with a dot.
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
-/// A temporary name that no other file has.
+/// Returns a temporary name that no other file has.
 std::string temporary_name();
 /// 16 digits.
 std::string hexadecimal(std::uint64_t number);
@@ -101,8 +101,8 @@ class DirectoryLock {
   int fd_;
 };
 
-/// How users notice that a mapping of such a file was lost. For a dictionary, all of them are told; for the table, only
-/// this process, because newcomers would make another table beside its other users.
+/// Returns how users notice that a mapping of such a file was lost. For a dictionary, all of them are notified; for the
+/// table, only this process, because newcomers would make another table beside its other users.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }
@@ -161,7 +161,7 @@ Status retire_world_file(const RuntimeDirectory& directory, const std::string& n
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                           std::uint64_t timeout_ns = DirectoryLock::kTimeoutNs);
 
-/// Whether `name` still leads to that file. One or two system calls.
+/// Returns whether `name` still leads to that file. One or two system calls.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
 /// How to make a new file before it has its name. `unnamed` needs O_TMPFILE and /proc; `temporary_name` is for systems

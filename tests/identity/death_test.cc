@@ -121,9 +121,9 @@ TEST_F(DeathSeenAfter, a_request_is_told_what_keeps_it_from_asking) {
   if (changed != "changed") GTEST_SKIP() << changed;
   Started holder("ready", [](Channel& parent) { return obey(parent); });
   ASSERT_EQ(holder.ask("lock"), "ok");
-  EXPECT_THAT(seeker.ask("lock"), HasSubstr("it cannot be told whether the process in the way lives"));
+  EXPECT_THAT(seeker.ask("lock"), HasSubstr("cannot tell whether the blocking process is alive"));
   EXPECT_EQ(seeker.hear(), "locked");
-  EXPECT_THAT(seeker.hear(), HasSubstr("it cannot be told whether the process in the way lives"));
+  EXPECT_THAT(seeker.hear(), HasSubstr("cannot tell whether the blocking process is alive"));
   EXPECT_NE(seeker.hear(), "0");
   EXPECT_EQ(holder.ask("held"), "yes");
 }

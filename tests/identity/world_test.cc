@@ -71,7 +71,7 @@ TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_
     Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
     ASSERT_EQ(::unlink((directory_ / "processes").c_str()), 0);
-    expect_refused(body, "is used by processes that entered by another process table");
+    expect_refused(body, "is used by processes of another process table");
     EXPECT_EQ(holder.ask("held"), "yes");
     EXPECT_EQ(holder.ask("unlock"), "ok");
     // A child of the old world's, without an identity yet, is told.
@@ -99,7 +99,7 @@ TEST_F(IdentityWorld, a_copy_of_the_table_is_not_the_table) {
   Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("lock"), "ok");
   replace_by_copy(directory_ / "processes");
-  expect_refused(obey_one_that_persists, "is used by processes that entered by another process table");
+  expect_refused(obey_one_that_persists, "is used by processes of another process table");
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
@@ -252,7 +252,7 @@ TEST_F(IdentityWorld, where_all_places_are_taken_a_child_reads_and_is_told_why_i
   });
   EXPECT_EQ(parent_process.hear(), "there");
   EXPECT_THAT(parent_process.hear(), HasSubstr("all 1024 process slots of "));
-  EXPECT_THAT(parent_process.hear(), HasSubstr("at most 1024 processes can be in one runtime directory"));
+  EXPECT_THAT(parent_process.hear(), HasSubstr("are taken; end some processes"));
   EXPECT_EQ(parent_process.hear(), "there");
 }
 
@@ -319,7 +319,7 @@ TEST_F(IdentityWorld, a_dictionary_with_an_overwritten_seed_is_opened_by_nobody_
   ASSERT_EQ(holder.ask("lock"), "ok");
   constexpr std::size_t kSeedOffset = 120;
   write_word("dict.dict", kSeedOffset, read_word("dict.dict", kSeedOffset) + 1);
-  expect_refused(obey_as_ever, "the seed of its hash was overwritten");
+  expect_refused(obey_as_ever, "bad hash seed");
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 

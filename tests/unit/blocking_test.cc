@@ -338,13 +338,13 @@ TEST_F(BlockingTest, what_makes_no_sense_is_refused_with_a_sentence_and_leaves_t
   EXPECT_EQ(lease.owner, 7U);
   refused(HOLDFAST_REQUEST(.timeout = NAN), "bad timeout");
   refused(HOLDFAST_REQUEST(.exptime = -1), "bad \"exptime\"");
-  refused(HOLDFAST_REQUEST(.kind = 3), "bad kind of a request: expected a holdfast_held");
+  refused(HOLDFAST_REQUEST(.kind = 3), "bad kind of a request: expected a value of holdfast_held");
   refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_LOCK, .want = 1), "want and total are for permits");
   refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_RWLOCK), "1 to read, HOLDFAST_ALL_PERMITS to write");
-  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .want = 4, .total = 3), "1 to 3, all there are");
+  refused(HOLDFAST_REQUEST(.kind = HOLDFAST_HELD_SEMAPHORE, .want = 4, .total = 3), "1 to 3 (the total)");
   holdfast_request request{};
   request.struct_size = 0;
-  refused(request, "bad struct_size of a request 0: expected sizeof(holdfast_request), as by HOLDFAST_REQUEST()");
+  refused(request, "bad struct_size of a request 0: expected sizeof(holdfast_request), as HOLDFAST_REQUEST() sets it");
 }
 
 TEST_F(BlockingTest, a_request_of_a_later_version_is_taken_if_it_asks_for_nothing_that_is_not_known) {

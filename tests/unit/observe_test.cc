@@ -171,14 +171,14 @@ TEST(observer, is_refused_every_change) {
     EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);
     Dict made("other");
     EXPECT_EQ(made.status, HOLDFAST_INVALID);
-    EXPECT_STREQ(holdfast_error(), "this process only looks at the world, and changes nothing");
+    EXPECT_STREQ(holdfast_error(), "this process is a read-only observer; it cannot change anything");
     EXPECT_EQ(holdfast_remove("d", 1), HOLDFAST_INVALID);
     Dict dict("d");
     ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
     holdfast_lease lease{};
     double sum = 0;
     EXPECT_EQ(dict.set("k", "w"), HOLDFAST_INVALID);
-    EXPECT_STREQ(holdfast_error(), "this process only looks at the world, and changes nothing");
+    EXPECT_STREQ(holdfast_error(), "this process is a read-only observer; it cannot change anything");
     EXPECT_EQ(dict.remove("k"), HOLDFAST_INVALID);
     EXPECT_EQ(dict.incr("k", 1, &sum), HOLDFAST_INVALID);
     EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_INVALID);
@@ -249,7 +249,7 @@ TEST(observer, DISABLED_reads_damage) {
   Dict dict("d");
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   EXPECT_EQ(dict.get("k").code, HOLDFAST_CORRUPT);
-  EXPECT_STREQ(holdfast_error(), "a part of the dictionary is damaged, which the next change of it repairs");
+  EXPECT_STREQ(holdfast_error(), "part of the dictionary is damaged; the next change repairs it");
   EXPECT_EQ(look(dict, "k").code, HOLDFAST_CORRUPT);
 }
 

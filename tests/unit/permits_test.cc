@@ -28,8 +28,8 @@ TEST_IN_TIME(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
   EXPECT_EQ(attempt(2, 1, 1), "bad kind of permits: expected HOLDFAST_RWLOCK or HOLDFAST_SEMAPHORE");
   EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 1, 0), "bad number of permits 0: expected 1 to 1073741823");
   EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 1, kAll), "bad number of permits 1073741824: expected 1 to 1073741823");
-  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 0, 3), "bad number of wanted permits 0: expected 1 to 3, all there are");
-  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 4, 3), "bad number of wanted permits 4: expected 1 to 3, all there are");
+  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 0, 3), "bad number of wanted permits 0: expected 1 to 3 (the total)");
+  EXPECT_EQ(attempt(HOLDFAST_SEMAPHORE, 4, 3), "bad number of wanted permits 4: expected 1 to 3 (the total)");
   EXPECT_EQ(attempt(HOLDFAST_RWLOCK, kAll + 1, 0),
             "bad number of wanted permits 1073741825: expected 1 to read, HOLDFAST_ALL_PERMITS to write");
   EXPECT_EQ(attempt(HOLDFAST_RWLOCK, 2, 0),
@@ -39,7 +39,7 @@ TEST_IN_TIME(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
   EXPECT_EQ(dict.keep("key", lease, 1), HOLDFAST_NOT_OWNER);
   lease = acquired();
   EXPECT_EQ(dict.keep("key", lease, 2), HOLDFAST_INVALID);
-  EXPECT_STREQ(holdfast_error(), "bad number of permits to keep 2: expected 1 up to what the lease has");
+  EXPECT_STREQ(holdfast_error(), "bad number of permits to keep 2: expected 1 to the number that the lease has");
   EXPECT_EQ(post(lease), HOLDFAST_OK);
   holdfast_wait wait{};
   wait.parker = holdfast_parker_new();

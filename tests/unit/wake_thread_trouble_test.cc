@@ -148,7 +148,7 @@ TEST_F(WakeThreadTest, without_descriptors_the_host_is_told_and_polls_and_the_ne
     {
       const NoDescriptors none;
       EXPECT_EQ(waiting.fd(), -1);
-      EXPECT_STREQ(holdfast_error(), "cannot make a descriptor for wake-ups: Too many open files");
+      EXPECT_STREQ(holdfast_error(), "cannot create a descriptor for wake-ups: Too many open files");
       EXPECT_EQ(waiting.timer(1), HOLDFAST_SYSTEM);
     }
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
@@ -166,7 +166,7 @@ TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_c
       ASSERT_TRUE(none.is_refused());
       EXPECT_EQ(waiting.fd(), -1);
       EXPECT_STREQ(holdfast_error(),
-                   "cannot start the thread that listens for wake-ups: Resource temporarily unavailable");
+                   "cannot start the wake thread: Resource temporarily unavailable");
       ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
       EXPECT_LE(waiting.sleep_time(), 0.01) << "it has a descriptor, but nobody listens";
       release("k");

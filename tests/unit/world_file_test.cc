@@ -200,7 +200,7 @@ TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
     auto second = create_world_file(*directory, kName, file, nothing);
     EXPECT_FALSE(second);
     if (!second) {
-      EXPECT_TRUE(has(second.status(), "needs 49152 bytes, 16384 bytes are free")) << second.status().message;
+      EXPECT_TRUE(has(second.status(), "needs 49152 bytes, and 16384 bytes are free")) << second.status().message;
     }
     EXPECT_TRUE(retire_world_file(*directory, "fits.dict").ok());
     struct statvfs after;
@@ -235,7 +235,7 @@ TEST_F(WorldFile, what_others_have_put_there_or_reach_is_refused) {
       {[&] { return ::unlink(at) + ::mkdir(at, 0700); }, "is not a regular file"},
       {[&] { return ::unlink(at) + bind_socket_to(name); }, "is not a regular file"},
       {[&] { return ::link(at, other.c_str()); }, "has 2 names (hard links), expected 1"},
-      {[&] { return ::chmod(at, 0660); }, "has mode 0660, it was created with 0600"},
+      {[&] { return ::chmod(at, 0660); }, "has mode 0660, but it was created with 0600"},
       {[&] { return ::chmod(at, 0602); }, "has mode 0602"},
       {[&] { return ::chown(at, 12345, 12345); }, "is owned by uid 12345, expected 0"},
   };
@@ -270,7 +270,7 @@ TEST_F(WorldFile, random_bytes_are_refused) {
 TEST_F(WorldFile, a_truncated_one_is_refused_with_both_sizes) {
   ASSERT_TRUE(create());
   ASSERT_EQ(0, ::truncate(path().c_str(), kSize - 1));
-  expect_refusal(Code::corrupt, "has 12287 bytes and was made with 12288; stop the processes");
+  expect_refusal(Code::corrupt, "has 12287 bytes but was created with 12288; stop the processes");
   ASSERT_EQ(0, ::truncate(path().c_str(), 100));
   expect_refusal(Code::corrupt, "it has 100 bytes, its header alone needs 4096");
   ASSERT_EQ(0, ::truncate(path().c_str(), 0));

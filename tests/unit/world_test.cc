@@ -185,7 +185,7 @@ TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
   victim.kill_and_wait();
   watcher.say(victim.token);
   EXPECT_EQ("unknown", watcher.hear());
-  EXPECT_THAT(watcher.hear(), testing::StartsWith("it cannot be told whether the process in the way lives: "));
+  EXPECT_THAT(watcher.hear(), testing::StartsWith("cannot tell whether the blocking process is alive: "));
   EXPECT_EQ("1", watcher.hear());
   EXPECT_EQ("dead", watcher.hear());
   EXPECT_EQ("", watcher.hear());

@@ -358,7 +358,7 @@ describe("holdfast doctor", function ()
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
         assert.equal(2, finds(refused:format "my_dict"))
         assert.equal(2, finds(refused:format "temporary"))
-        assert.matches("temporary\t.*is of another process table", (select(2, run "ls")))
+        assert.matches("temporary\t.*belongs to another process table", (select(2, run "ls")))
         world.kill(process)
         assert.equal(1, finds "^warning: my_dict.dict: is of another world, as its table of processes was removed or ")
     end)
@@ -448,9 +448,9 @@ describe("holdfast doctor", function ()
         os.execute("chmod 700 " .. command.world())
         assert.same({ code = 2 }, ended)
         local finding = json.decode(out).findings[1]
-        local wrong = "runtime directory %s has mode 0777, expected 0700: others must not get in"
+        local wrong = "runtime directory %s has mode 0777, expected 0700: other users must not have access"
         assert.equal(wrong:format(command.world()), finding.sentence)
-        local advice = ("chmod 700 %s, or name another one: export HOLDFAST_DIR="):format(command.world())
+        local advice = ("chmod 700 %s, or choose another one: export HOLDFAST_DIR="):format(command.world())
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
 

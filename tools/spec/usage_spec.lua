@@ -40,8 +40,8 @@ local REFUSED = {
     { { "run", "--dict", "locks", "SCRIPT" }, '--dict: bad dictionary "locks": expected NAME=SIZE, as in my_locks=1m' },
     { { "run", "--dict", "=1m", "SCRIPT" }, "--dict: empty dictionary name: expected 1 to 250 bytes" },
     { { "run", "--dict", "a b=1m", "SCRIPT" },
-      '--dict: bad dictionary name "a b" in a declaration: a blank, a control character, ",", "=" and "%" are written '
-      .. "as %20 or the like" },
+      '--dict: bad dictionary name "a b" in a declaration: write blanks, control characters, ",", "=" and "%" in '
+      .. "hexadecimal, as %20 for a blank" },
     { { "run", "--dict", "a,b=1m", "SCRIPT" }, '--dict: bad dictionary name "a,b" in a declaration' },
     { { "run", "--dict", "a%=1m", "SCRIPT" }, '--dict: bad dictionary name "a%" in a declaration' },
     { { "run", "--dict", "a\27=1m", "SCRIPT" }, '--dict: bad dictionary name "a\\x1B" in a declaration' },

@@ -1,12 +1,12 @@
--- Articles out of a cache. Of all the requests, in whatever worker, that miss the same one, the lock lets one ask the
--- backend. These are the steps that the manual of lua-resty-lock gives.
+-- Serves articles from a cache. If several requests, in any worker, miss the same article, the lock lets one of them
+-- ask the backend. The steps are those of lua-resty-lock's manual.
 
 local backend = require "backend"
 local resty_lock = require "resty.lock"
 
 local cache = ngx.shared.cache
 
--- Longer than a call of the backend ever takes.
+-- Seconds; longer than any call of the backend takes.
 local EXPTIME = 10
 
 local _M = {}
@@ -18,7 +18,7 @@ local function fail(status, what, err)
 end
 
 
--- Asks the backend, and keeps the answer: false for what does not exist.
+-- Asks the backend and stores the answer, false if the article does not exist.
 local function load(name)
     local text, err = backend.fetch(name)
     if err then
@@ -57,7 +57,7 @@ function _M.show(name)
         return fail(503, "lock", err)
     end
 
-    -- Somebody may have put it there while this request waited.
+    -- Another request may have stored the article while this one waited.
     text = cache:get(name)
     if text == nil then
         text, err = load(name)

@@ -1,7 +1,7 @@
--- Where the articles are: a Redis. It is asked in its own protocol, which for one command is short; a site of some size
--- would have lua-resty-redis here.
+-- The backend that has the articles: Redis. This module speaks the protocol itself, which is short for one command; a
+-- larger site would use lua-resty-redis.
 
--- Seconds that a call takes longer here: a Redis in the same machine answers too soon for anybody to wait.
+-- Extra seconds for each call. Redis on the same machine answers so fast that nobody would wait.
 local FAR_AWAY = 0.02
 
 local SOCKET = "unix:" .. ngx.config.prefix() .. "redis.sock"
@@ -12,7 +12,7 @@ local IDLE_CONNECTIONS = 50
 local _M = {}
 
 
--- The value of a key; nil if there is none; nil and the reason if that cannot be said.
+-- Returns the value of a key; nil if there is none; nil and the reason on failure.
 local function get(connection, key)
     local ok, err = connection:send("GET " .. key .. "\r\n")
     if not ok then
@@ -36,7 +36,7 @@ local function get(connection, key)
 end
 
 
--- The text of an article; nil if there is none; nil and the reason if that cannot be said.
+-- Returns the text of an article; nil if there is none; nil and the reason on failure.
 function _M.fetch(name)
     local connection = ngx.socket.tcp()
     connection:settimeout(TIMEOUT_MS)

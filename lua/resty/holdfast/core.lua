@@ -1,5 +1,5 @@
--- What all modules share: the library `C`, its constants, its errors in words, the checks of arguments, and scratch
--- memory for the results of calls.
+-- Shared by all modules: the library `C`, its constants, the texts of its errors, checks of arguments, and scratch
+-- memory for results of calls.
 
 local ffi = require "ffi"
 local library = require "resty.holdfast.ffi.library"
@@ -8,7 +8,7 @@ local C = library.C
 local band = require("bit").band
 local ffi_cast, ffi_new, ffi_str = ffi.cast, ffi.new, ffi.string
 local error, format = error, string.format
-local getmetatable = debug and debug.getmetatable or getmetatable  -- not what a __metatable pretends
+local getmetatable = debug and debug.getmetatable or getmetatable  -- ignores __metatable
 local pairs, pcall, require, tonumber, tostring, type = pairs, pcall, require, tonumber, tostring, type
 
 local INFINITY = math.huge
@@ -22,8 +22,9 @@ end
 local KEY_MAX, OK = _M.KEY_MAX, _M.OK
 
 
--- Keeps the process alive when a dictionary's file is cut short: holdfast_guard_sigbus in holdfast.h. For hosts that
--- want it, as nginx in init_by_lua; `holdfast run` has it. True, or nil and a sentence.
+-- guard_sigbus() keeps the process alive when a dictionary's file is cut short, see holdfast_guard_sigbus in
+-- holdfast.h. Call it for instance in init_by_lua of nginx; `holdfast run` does. Returns true; nil and a message. Does
+-- not yield.
 function _M.guard_sigbus()
     local code = C.holdfast_guard_sigbus()
     if code ~= OK then
@@ -35,7 +36,7 @@ end
 
 -- --- errors ---
 
--- The sentence of the call that just failed.
+-- Returns the message of the call that just failed.
 local function sentence(code)
     local text = ffi_str(C.holdfast_error())
     if text == "" then
@@ -46,7 +47,7 @@ end
 _M.sentence = sentence
 
 
--- Strings that callers compare. For a value that can never fit ngx.shared says "no memory", too.
+-- Strings that programs compare. "no memory" for a value that can never fit is as in ngx.shared.
 local TEXTS = {
     [_M.NOT_FOUND] = "not found",
     [_M.EXISTS] = "exists",
@@ -65,13 +66,13 @@ local TEXTS = {
 }
 
 
--- Returns what a call on a key reports for a code.
+-- Returns the reason that methods of a key report for a code.
 function _M.reason(code)
     return TEXTS[code] or sentence(code)
 end
 
 
--- The value, after a call that succeeded; otherwise nil and the reason.
+-- Returns the value if the call succeeded; nil and the reason otherwise.
 function _M.answer(code, value)
     if code == OK then
         return value
@@ -80,7 +81,7 @@ function _M.answer(code, value)
 end
 
 
--- The results of a method that has taken nothing: nil, the reason, and after a deadlock its keys.
+-- Returns the results of a method that took nothing: nil, the reason, and the keys after a deadlock.
 function _M.refused(err, keys)
     if keys then
         return nil, err, keys
@@ -91,13 +92,13 @@ end
 
 -- --- checks of keys and times, and how messages name unacceptable values ---
 
--- Whether this is a finite number of seconds, 0 or more.
+-- Returns whether this is a finite number of seconds, 0 or more.
 function _M.is_duration(seconds)
     return type(seconds) == "number" and seconds >= 0 and seconds < INFINITY
 end
 
 
--- The same, or math.huge.
+-- Returns whether this is such a number or math.huge.
 function _M.is_time(seconds)
     return type(seconds) == "number" and seconds >= 0
 end
@@ -108,21 +109,21 @@ local function escape(bytes)
 end
 
 
--- A text for messages and logs: control characters, also those of UTF-8, as \xXX.
+-- Returns a text for messages and logs, with control characters, also those of UTF-8, as \xXX.
 local function printable(text)
     return (text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape))
 end
 _M.printable = printable
 
 
--- The same in quotes.
+-- Returns such a text in quotes.
 local function quote(text)
     return '"' .. printable(text) .. '"'
 end
 _M.quote = quote
 
 
--- How an error message names an unacceptable value.
+-- Returns how an error message names a bad value.
 function _M.describe(given)
     if type(given) == "number" then
         return tostring(given)
@@ -134,7 +135,7 @@ function _M.describe(given)
 end
 
 
--- Raises for a time that is none. `name`: the argument of the method. `level`: of the line to blame, as for error().
+-- Raises for a bad time. `name`: the argument of the method. `level`: of the line to blame, as for error().
 function _M.check_time(seconds, name, method, level)
     if not _M.is_time(seconds) then
         error("bad " .. name .. " to " .. method .. ": a number, 0 or more, expected, got " .. _M.describe(seconds),
@@ -143,8 +144,8 @@ function _M.check_time(seconds, name, method, level)
 end
 
 
--- Converts numbers, booleans, cdata numbers and objects with __tostring. tostring of anything else is an address, which
--- means nothing to another process.
+-- Converts numbers, booleans, cdata numbers and objects with __tostring to strings. tostring() of anything else is an
+-- address, which means nothing to another process.
 local function convert_key(key)
     local kind = type(key)
     if kind == "number" or kind == "boolean" then
@@ -159,7 +160,7 @@ local function convert_key(key)
 end
 
 
--- The key as a string of acceptable length; nil and the reason for anything else.
+-- Returns the key as a string; nil and the reason if it has the wrong type or length.
 function _M.key_string(key)
     if type(key) ~= "string" then
         if key == nil then
@@ -183,7 +184,8 @@ end
 
 -- --- scratch memory ---
 
--- A table with room for so many elements: one that grows is copied again and again. Every LuaJIT of today can make it.
+-- Creates a table with room for its elements, because a growing table is copied repeatedly. Every current LuaJIT has
+-- table.new.
 local has_new, new_table = pcall(require, "table.new")
 if not has_new then
     function new_table()
@@ -191,27 +193,27 @@ if not has_new then
     end
 end
 
--- A frame takes the results of one call. A finaliser may run wherever Lua allocates, also between a call and the
--- reading of its results, and may make calls: those have their own frames. There are more frames than can be in use at
--- once: two of a call that makes a table, two of a finaliser in it, and two of a hook in each. They are used in turns,
--- so an error between `enter` and `leave`, for want of stack or memory, costs none.
+-- A frame receives the results of one call. A finaliser may run wherever Lua allocates, also between a call and the
+-- reading of its results, and may make calls, which have their own frames. There are more frames than can be in use at
+-- once: two of a call that makes a table, two of a finaliser in it, and two of a hook in each. They are used in turn,
+-- so a stack overflow or a lack of memory between `enter` and `leave` loses none.
 local FRAMES = 8
 
 local frames = {}
--- The values and integers of all frames, in one piece each: a call that needs only one finds it without a look into a
--- table.
+-- The values and integers of all frames, one array each, so that a call that needs only one of them reads no table.
 local values = ffi_new("holdfast_value[?]", FRAMES)
 local integers = ffi_new("int[?]", FRAMES)
--- How many are in use: an integer of C, as a number of Lua takes a division for the remainder.
+-- How many frames are in use. A C integer, because the remainder of a Lua number takes a division.
 local depth = ffi_new("int[1]")
 
 local BUFFER_SIZE = 4096
 
--- Signed, as Lua computes with such integers; keys are shorter than 2 ^ 16.
+-- Signed, because Lua computes with signed integers; keys are shorter than 2 ^ 16.
 local lengths_type = ffi.typeof("const int32_t *")
 
 
--- Out-parameters, and a value with a buffer that grows to the longest value read, and stays.
+-- Creates a frame: out-parameters, and a value with a buffer. The buffer grows to the longest value read, and never
+-- shrinks.
 local function make_frame(number)
     local frame = {
         int = integers + number,
@@ -228,7 +230,7 @@ local function make_frame(number)
 end
 
 
--- Begins to use a frame. Each enter has its leave.
+-- Enters a frame. Each enter needs a leave.
 function _M.enter()
     local number = band(depth[0] + 1, FRAMES - 1)
     depth[0] = number
@@ -236,7 +238,7 @@ function _M.enter()
 end
 
 
--- The same for a call that needs only the value, which has no buffer before the first grow(current()).
+-- Enters a frame for a call that needs only the value. The value has no buffer before the first grow(current()).
 function _M.enter_value()
     local number = band(depth[0] + 1, FRAMES - 1)
     depth[0] = number
@@ -244,7 +246,7 @@ function _M.enter_value()
 end
 
 
--- The same for a call that needs only the integer.
+-- Enters a frame for a call that needs only the integer.
 function _M.enter_int()
     local number = band(depth[0] + 1, FRAMES - 1)
     depth[0] = number
@@ -252,7 +254,7 @@ function _M.enter_int()
 end
 
 
--- The frame that was entered last.
+-- Returns the frame that was entered last.
 function _M.current()
     local number = depth[0]
     return frames[number] or make_frame(number)
@@ -264,7 +266,7 @@ function _M.leave()
 end
 
 
--- Leaves the frame: the number that a call wrote to `out`; nil and the reason if the call failed.
+-- Leaves the frame. Returns the number that a call wrote to `out`; nil and the reason if the call failed.
 function _M.leave_with(out, code)
     local number = out[0]
     _M.leave()
@@ -272,7 +274,7 @@ function _M.leave_with(out, code)
 end
 
 
--- The keys in the frame, packed as "length, bytes, length, bytes, ...".
+-- Returns the keys in the frame, which are packed as "length, bytes, length, bytes, ...".
 function _M.unpack_keys(frame)
     local count = frame.count[0]
     local keys = new_table(count, 0)
@@ -286,7 +288,7 @@ function _M.unpack_keys(frame)
 end
 
 
--- Makes room for a value that did not fit.
+-- Enlarges the buffer for a value that did not fit.
 function _M.grow(frame)
     local value = frame.value
     local size, capacity = tonumber(value.size), tonumber(value.capacity)

@@ -1,19 +1,19 @@
--- The host of the caller: lets others run while the caller waits. A host is a table:
+-- Finds the host of the caller: the event loop or scheduler that runs other coroutines while the caller waits. A host
+-- is a table:
 --
---   name            what error messages call it
---   now()           seconds of a clock that never jumps
---   sleep(s)        waits s seconds; only the calling coroutine, if there are others
---   is_yieldable()  whether the calling coroutine may wait here; if not, false, the reason, and whether that is to be
---                   raised as an error. Our hosts give no reason for a caller that is not theirs
---   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w:
---                   true, or nil, "timeout"; may return early, because a wake-up is only a hint. nil and another reason
---                   ends the wait, and the caller gets that reason
---   wait_fd(fd, s)  waits at most s seconds for a descriptor to become readable, only the calling coroutine; may
+--   name            its name in error messages
+--   now()           returns the seconds of a clock that never jumps
+--   sleep(s)        waits s seconds; only the calling coroutine waits if the host has others
+--   is_yieldable()  returns whether the calling coroutine may wait here; if not, false, the reason, and whether to
+--                   raise the reason as an error. Our own hosts give no reason for a caller that they do not run
+--   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w. Returns true; nil and "timeout".
+--                   It may return early, because a wake-up is only a hint. nil and another reason ends the wait, and
+--                   the caller gets this reason
+--   wait_fd(fd, s)  waits at most s seconds until a descriptor is readable; only the calling coroutine waits. It may
 --                   return early
---   job_runner()    of ours only: the job runner for locks of the calling coroutine
+--   job_runner()    only in our own hosts: returns the job runner for locks of the calling coroutine
 --
--- set_host needs only name and sleep. A host with wait or wait_fd hears of wake-ups at once; others look for them from
--- time to time.
+-- set_host() needs only name and sleep. A host with wait or wait_fd gets wake-ups at once; others poll for them.
 
 local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
@@ -30,21 +30,21 @@ local _M = {}
 local in_nginx = program.is_nginx
 local nginx = in_nginx and require "resty.holdfast.host.nginx"
 
--- The host of a task's code. The scheduler does not run in nginx.
+-- Returns the host of tasks. The scheduler does not run in nginx.
 local function of_scheduler()
     local scheduler = require "resty.holdfast.scheduler"
     return { name = "scheduler", is_yieldable = scheduler.is_yieldable, now = scheduler.now, sleep = scheduler.sleep,
              wait = scheduler.wait }
 end
 
--- A thread of Neovim has no vim.wait(): there the thread waits.
+-- A thread of Neovim has no vim.wait(), so there the thread waits.
 local vim = rawget(_G, "vim")
 local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
 
--- Asked in this order, at each wait, whether the calling coroutine is theirs; the last one always says yes. A library
--- that the program has not loaded runs nothing. nginx and Neovim run everything in their processes. The scheduler and
--- cqueues know their coroutines, and only the scheduler knows a task that runs inside a coroutine of cqueues. For the
--- others any coroutine may be theirs.
+-- The known hosts, in the order in which each wait asks whether they run the calling coroutine; the last one always
+-- does. A library that the program has not loaded runs nothing. nginx and Neovim run everything in their processes. The
+-- scheduler and cqueues know their coroutines, and only the scheduler knows a task that runs inside a coroutine of
+-- cqueues. The other hosts may run any coroutine.
 local DETECTED = {
     { host = nginx and nginx.new_sleeping_host(ngx.sleep) },
     { host = nginx },
@@ -63,13 +63,13 @@ local explicit
 -- Whether there are coroutines of a host other than our scheduler.
 local foreign = in_nginx or in_neovim and true or false
 
--- The host of an entry, if the program has it. nil and the reason if its adapter cannot be read, as without free
--- descriptors; the next wait tries again.
+-- Returns the host of an entry, if the program has loaded it; nil and the reason if its adapter cannot be read, for
+-- example without a free descriptor. The next wait tries again.
 local function host_of(entry)
     if not entry.host and entry.library and loaded[entry.library] then
         local ok, host = pcall(require, entry.adapter)
         if not ok then
-            loaded[entry.adapter] = nil  -- require() keeps a mark of what has failed
+            loaded[entry.adapter] = nil  -- require() leaves a mark after a failure
             return nil, "cannot load its adapter: " .. tostring(host):match("^[^\n]*")
         end
         entry.host = host
@@ -80,7 +80,7 @@ local function host_of(entry)
 end
 
 
--- Loads adapters now where it can: later the files may not be readable any more.
+-- Loads adapters now if possible: later the files may not be readable.
 for _, entry in ipairs(DETECTED) do
     host_of(entry)
 end
@@ -95,14 +95,14 @@ local function refuse(host, why, to_be_raised, block)
         error(why, 0)
     end
     if why ~= nil and type(why) ~= "string" then
-        why = "the host says no, because of " .. core.describe(why)
+        why = "the host refused with " .. core.describe(why)
     end
-    return nil, "cannot wait here (host " .. host.name .. "): " .. (why or "the host says no")
+    return nil, "cannot wait here (host " .. host.name .. "): " .. (why or "the host refused")
 end
 
 
--- The host of the caller. Where the caller may not wait: with `block` the one that blocks the process, otherwise nil
--- and the reason, or an error, as its host wants it.
+-- Returns the host of the caller. If the caller may not wait: with `block` returns the host that blocks the process;
+-- otherwise returns nil and the reason, or raises it if the host wants that.
 function _M.current(block)
     if explicit then
         local ok, why, to_be_raised = explicit.is_yieldable()
@@ -139,7 +139,7 @@ end
 later.call(_M.load_job_runner)
 
 
--- The job runner for the caller's locks (lock/renewal.lua); nil without one. The scheduler and nginx are not asked.
+-- Returns the job runner for the caller's locks (lock/renewal.lua), or nil. Not for the scheduler and nginx.
 function _M.job_runner()
     if explicit then
         return explicit.job_runner()
@@ -155,7 +155,7 @@ function _M.job_runner()
 end
 
 
--- Makes a wait from a doze, which need not notice the wake-up.
+-- Makes a wait from doze(s), a sleep that need not end at the wake-up.
 local function derived_wait(doze)
     return function (waiter, seconds)
         local listener = parker.new_listener()
@@ -188,7 +188,7 @@ local function clock_of(host)
     return function ()
         local time = now()
         if type(time) ~= "number" or time - time ~= 0 then
-            error("bad host " .. host.name .. ": now() gave " .. core.describe(time) .. ", no time in seconds", 0)
+            error("bad host " .. host.name .. ": now() gave " .. core.describe(time) .. ", expected seconds", 0)
         end
         return time
     end
@@ -200,7 +200,7 @@ local function no_runner()
 end
 
 
--- A host of the program's own renews nothing.
+-- Returns the job runner of a known host. Under a host that the program defines, nothing is renewed.
 local function runner_of(host)
     for _, entry in ipairs(DETECTED) do
         if host_of(entry) == host then
@@ -219,7 +219,8 @@ local function check_function(host, field, required)
 end
 
 
--- Makes this the host of all callers; nil goes back to detection.
+-- set_host(host) makes a table as above the host of all callers; nil returns to detection. Required fields: name,
+-- sleep. Raises for a field of the wrong type. Does not yield.
 function _M.set_host(host)
     if host == nil then
         explicit = nil

@@ -1,22 +1,23 @@
--- Loads modules at their first use in a Lua state that lasts for one request. With lua_code_cache off nginx makes such
--- a state for each request, and loading all modules takes longer than most requests.
+-- Loads modules at their first use in a Lua state that lasts for one request only. With lua_code_cache off, nginx
+-- creates such a state for each request, and loading all modules takes longer than most requests.
 --
--- In other states modules are loaded at once, so that a later call reads no file: by then a file may be of another
--- version, or the process may have no free descriptor.
+-- Other states load all modules at once, so that a later call reads no file: the file may then be of another version,
+-- or the process may have no free descriptor.
 
 local is_nginx = require("resty.holdfast.program").is_nginx
 
 local error, ipairs, loaded, pairs, pcall = error, ipairs, package.loaded, pairs, pcall
 local require, type = require, type
 
--- Phases in which a state is made that lasts.
+-- Phases that run in a state that lasts.
 local LASTING = { exit_worker = true, init = true, init_worker = true, timer = true }
 
 local _M = {}
 
 
--- Whether the state may last for one request only. A worker runs init_by_lua only for such a state; otherwise the
--- master does. Without the code cache a handler of a request is the first to load a module; with it, it may be.
+-- Returns whether the state may last for one request only. A worker runs init_by_lua only for such a state; otherwise
+-- the master runs it. Without the code cache, the handler of a request is always the first to load a module; with it,
+-- sometimes.
 local function is_brief()
     if not is_nginx then
         return false
@@ -35,7 +36,8 @@ local brief = is_brief()
 local pending = {}
 
 
--- Returns the module. After a failure require() keeps marks, which are no tables, and refuses to try again.
+-- Returns the module. After a failure require() leaves marks in package.loaded and refuses to try again, so removes
+-- them.
 function _M.load(module)
     local ok, result = pcall(require, module)
     if ok then
@@ -50,8 +52,8 @@ function _M.load(module)
 end
 
 
--- Returns what the module has in that field, or what make(module) returns: a function. In a brief state, returns a
--- function that loads the module at its first call.
+-- Returns a function of the module: the field with this name, or the result of field(module). In a brief state it
+-- returns a function that loads the module at its first call.
 function _M.fn(module, field)
     local function resolve()
         if type(field) == "string" then
@@ -73,7 +75,7 @@ function _M.fn(module, field)
 end
 
 
--- Calls fn(): at once, or in a brief state when the rest is loaded. Whether it was called.
+-- Calls fn() at once, or in a brief state when the rest is loaded. Returns whether it was called.
 function _M.call(fn)
     if not brief then
         fn()
@@ -84,7 +86,7 @@ function _M.call(fn)
 end
 
 
--- Loads the rest. What cannot be loaded now is tried again at its first use.
+-- Loads the rest. A module that cannot be loaded now is loaded at its first use.
 local function load_all()
     brief = false
     local rest = pending
@@ -97,11 +99,12 @@ local function load_all()
 end
 
 
--- Counts the objects that class.new makes in a brief state, and the calls of the methods `names`, which take a lock.
--- The second of either, of whatever class, shows that the state lasts: a worker may use one object in all its requests.
+-- Counts the objects that class.new creates in a brief state, and the calls of the methods `names`, which take a lock.
+-- The second object or the second call shows that the state lasts. Both are counted, because a worker may use one
+-- object for all requests.
 local seen = {}
 
--- `use`: what a call of the method counts as.
+-- `use`: "made" or "taken", what a call counts as.
 local function count(class, name, use)
     local method = class[name]
     local function counting(...)

@@ -8,18 +8,18 @@ local ipairs, pairs, pcall, rawget, require, tostring, type = ipairs, pairs, pca
 local ngx = rawget(_G, "ngx")
 local vim = rawget(_G, "vim")
 
--- Programs that compose their texts must not fill the memory.
+-- Limit of the texts that are remembered. A program that composes texts must not fill the memory.
 local MOST_WARNINGS = 100
 local warned, warnings = {}, 0
 
 local _M = {}
 
--- Our own name contradicts no other declaration. A second load of this file finds it declared.
+-- The name is ours, so it conflicts with no other declaration. A second load of this file finds it declared.
 pcall(ffi.cdef, 'char *holdfast_getenv(const char *name) __asm__("secure_getenv");')
 
 
--- The value of an environment variable, or nil. Also nil in a process with more rights than its caller (set-uid,
--- set-gid, file capabilities): os.getenv would let the caller choose the library.
+-- Returns the value of an environment variable, or nil. Also nil in a process with more rights than its caller
+-- (set-uid, set-gid, file capabilities), where os.getenv would let the caller choose the library.
 function _M.getenv(name)
     local value = C.holdfast_getenv(name)
     return value ~= nil and ffi_str(value) or nil
@@ -43,7 +43,7 @@ function _M.warn(text)
 end
 
 
--- Warns of a likely mistake that worked with lua-resty-lock: of each text once per Lua state.
+-- Writes each text only once per Lua state. For likely mistakes that worked with lua-resty-lock.
 function _M.warn_once(text)
     if not warned[text] and warnings < MOST_WARNINGS then
         warned[text] = true
@@ -53,7 +53,7 @@ function _M.warn_once(text)
 end
 
 
--- The functions a light thread waits with. nginx's own thread pool has none that sleep: there the thread waits.
+-- Functions that a light thread needs for waiting. Lua in nginx's thread pool has none of them; there the thread waits.
 local NEEDED = {
     socket = { "tcp" }, thread = { "spawn" }, timer = { "at" }, worker = { "exiting" },
 }
@@ -74,8 +74,8 @@ local function has_functions()
 end
 
 
--- Whether this is nginx, and no stand-in named `ngx`, as in unit tests and command-line tools. Under a stand-in locks
--- work as in a plain script. A stand-in that raises for a missing field is not nginx, either.
+-- Returns whether this is nginx and not a stand-in named `ngx`, as in unit tests and command-line tools. With a
+-- stand-in, locks work as in a plain script. A stand-in may raise for a missing field.
 local function is_nginx()
     local ok, has = pcall(has_functions)
     if type(ngx) ~= "table" or not ok or not has then
@@ -84,7 +84,7 @@ local function is_nginx()
     local err
     ok, err = pcall(require, "ngx.semaphore")
     if not ok then
-        _M.warn_once("this ngx has no semaphores, so a wait for a lock stops the process: "
+        _M.warn_once("this ngx has no semaphores, so a wait for a lock blocks the process: "
                      .. tostring(err):match("^[^\n]*"))
         return false
     end

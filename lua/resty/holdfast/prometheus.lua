@@ -1,4 +1,4 @@
--- What the dictionaries and locks of this world do, as metrics. Manual: docs/resty.holdfast.prometheus.md.
+-- Metrics of the dictionaries and locks of the runtime directory. Manual: docs/resty.holdfast.prometheus.md.
 
 local core = require "resty.holdfast.core"
 local find_gate = require("resty.holdfast.dictionary.gate").find
@@ -17,48 +17,50 @@ local OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=u
 
 local KEYS_MAX = 64
 
--- Seconds of computing that locks may be counted for: of one dictionary, and of all. Other tasks of the process wait.
+-- Limits in seconds of processor time for counting the locks of one dictionary, and of all. Other tasks of the process
+-- wait in this time.
 local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
 
--- Seconds; an histogram of the library has many more buckets, and a program that scrapes it wants few.
+-- Upper bounds in seconds. The library's histograms have many more buckets than a scraper wants.
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
                  3600 }
 
--- name, type, help; then what the count of stats is called there, and what it is multiplied with. In the order of the
--- output. The build of `holdfast serve` reads the first three, which stand on one line, and the bounds above
+-- Name, type, help; then the field of dict:stats() and the factor for it. In the order of the output. The build of
+-- `holdfast serve` reads the first three, which must be on one line, and the bounds above
 -- (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
-    { "holdfast_dictionary_used_bytes", "gauge", "Memory of values, lists and waiters.", "bytes_used" },
-    { "holdfast_dictionary_free_bytes", "gauge", "Memory for more.", "bytes_free" },
-    { "holdfast_dictionary_entries", "gauge", "Keys, with the expired ones that still have their memory.", "entries" },
+    { "holdfast_dictionary_used_bytes", "gauge", "Memory in use by values, lists and waiters.", "bytes_used" },
+    { "holdfast_dictionary_free_bytes", "gauge", "Free memory.", "bytes_free" },
+    { "holdfast_dictionary_entries", "gauge", "Keys, including expired ones whose memory is still in use.", "entries" },
     { "holdfast_dictionary_hits_total", "counter", "Reads that found something.", "hits" },
     { "holdfast_dictionary_misses_total", "counter", "Reads that found nothing.", "misses" },
-    { "holdfast_dictionary_evictions_total", "counter", "Live values that were removed to make room.", "evictions" },
-    { "holdfast_dictionary_expirations_total", "counter", "Values that were removed after they had expired.",
+    { "holdfast_dictionary_evictions_total", "counter", "Values evicted before they expired.", "evictions" },
+    { "holdfast_dictionary_expirations_total", "counter", "Values removed after they expired.",
       "expirations" },
-    { "holdfast_dictionary_repairs_total", "counter", "Shards put in order after a death or damage.", "repairs" },
-    { "holdfast_dictionary_mutex_waits_total", "counter", "Changes that found another one at work in their shard.",
+    { "holdfast_dictionary_repairs_total", "counter", "Shards repaired after a death or damage.", "repairs" },
+    { "holdfast_dictionary_mutex_waits_total", "counter", "Changes that had to wait for another change of their shard.",
       "mutex_waits" },
-    { "holdfast_lock_waits_total", "counter", "Waits for locks and permits that queued.", "lock_waits" },
-    { "holdfast_lock_wakes_total", "counter", "Waiters that were woken by a release.", "lock_wakes" },
-    { "holdfast_lock_reserved_seconds_total", "counter", "Time that locks lay idle for waiters which had yet to come.",
+    { "holdfast_lock_waits_total", "counter", "Waits for locks and permits.", "lock_waits" },
+    { "holdfast_lock_wakes_total", "counter", "Waiters woken by a release.", "lock_wakes" },
+    { "holdfast_lock_reserved_seconds_total", "counter", "Time that locks stood free, reserved for a waiter.",
       "lock_reserved_ms", 1e-3 },
-    { "holdfast_lock_wait_seconds", "histogram", "How long locks and permits were waited for." },
-    { "holdfast_lock_hold_seconds", "histogram", "How long locks and permits were held." },
-    { "holdfast_locks_held", "gauge", "Keys of locks and permits that somebody holds." },
+    { "holdfast_lock_wait_seconds", "histogram", "Time spent waiting for locks and permits." },
+    { "holdfast_lock_hold_seconds", "histogram", "Time that locks and permits were held." },
+    { "holdfast_locks_held", "gauge", "Keys of locks and permits that are held now." },
     { "holdfast_lock_waiters", "gauge", "Waiters for locks and permits now." },
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
-    { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs are refused: holdfast doctor." },
-    { "holdfast_lives_unknown_total", "counter", "Times that it could not be told whether a process lives." },
-    { "holdfast_words_mended_total", "counter", "Overwritten words that were put right." },
+    { "holdfast_dictionaries_unreadable", "gauge", "Dictionaries that programs cannot open: run holdfast doctor." },
+    { "holdfast_lives_unknown_total", "counter", "Failed checks whether a process is alive." },
+    { "holdfast_words_mended_total", "counter", "Overwritten words that were repaired." },
 }
 
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
 
--- Keys and names may be any bytes, a label has to be UTF-8: what is not ASCII is written as %XX, and so is '%'.
+-- Returns the text of a label. Keys and names may be any bytes but labels must be UTF-8, so '%' and bytes beyond ASCII
+-- become %XX.
 local function label_value(text)
     return (text:gsub("[%z\1-\9\11-\31%%\127-\255]", function (byte)
         return ("%%%02X"):format(byte:byte())
@@ -74,8 +76,8 @@ local function number(value)
 end
 
 
--- labels: { name, value, name, value... } Numbers with equal labels are added up: Prometheus takes nothing of a text in
--- which two samples have the same, as two long keys that are cut do.
+-- Adds a sample. labels: { name, value, name, value... }. Numbers with equal labels are added up, because Prometheus
+-- refuses a text with two such samples; two long keys that are cut may have equal labels.
 local function add(families, name, labels, value)
     local parts = {}
     for i = 1, #labels, 2 do
@@ -105,7 +107,7 @@ local function add_counts(families, labels, stats)
 end
 
 
--- The counts up to each bound. A bucket of the library that lies across a bound counts with the next one.
+-- Returns the counts up to each bound. A bucket of the library that crosses a bound counts for the next bound.
 local function fold(histogram)
     local folded, at, sum = {}, 1, 0
     for i, bound in ipairs(BOUNDS) do
@@ -132,8 +134,9 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Nothing where they cannot all be counted, as while a process is stopped in the middle of a change, or where there are
--- too many: no count is better than a wrong one. True: the others had left too little time.
+-- Adds the numbers of held locks and of waiters. Adds nothing if they cannot all be counted, because a process is
+-- stopped in the middle of a change or there are too many: no count is better than a wrong one. Returns true if the
+-- other dictionaries left too little time.
 local function add_locks(families, name, dict, deadline)
     local left = deadline - lock_info.computed()
     local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))
@@ -167,8 +170,8 @@ local function add_gate(families, name, handle)
 end
 
 
--- The dictionary that the others left too little time for, when locks were last counted. It is the first of the next
--- time, so that each is counted now and then.
+-- The first dictionary whose locks were not counted last time for want of time. The next call begins with it, so that
+-- each is counted now and then.
 local left_out
 
 local function from_the_one_left_out(names)
@@ -203,7 +206,7 @@ local function collect(settings)
         if not dict and why ~= "dictionary not found" then
             unreadable = unreadable + 1
         end
-        if stats then  -- else it was removed meanwhile, or cannot be used: the other dictionaries still count
+        if stats then  -- nil: it was removed, or cannot be opened; the others still count
             local labels = { "dictionary", name }
             add(families, "holdfast_dictionary_capacity_bytes", labels, dict:capacity())
             add_counts(families, labels, stats)
@@ -217,7 +220,7 @@ local function collect(settings)
         end
     end
     add(families, "holdfast_dictionaries_unreadable", {}, unreadable)
-    if world then  -- counts of the whole world, the same in each dictionary
+    if world then  -- counts of the whole runtime directory, the same in each dictionary
         add(families, "holdfast_lives_unknown_total", {}, world.lives_unknown)
         add(families, "holdfast_words_mended_total", {}, world.words_mended)
     end
@@ -283,7 +286,7 @@ local function read_options(opts, level)
     local settings = { openmetrics = false, locks = true, keys = 0 }
     for name, value in pairs(opts or {}) do
         if not OPTIONS[name] then
-            error("bad option " .. describe(name) .. ": there are openmetrics, locks and keys", level)
+            error("bad option " .. describe(name) .. ": expected keys, locks or openmetrics", level)
         end
         settings[name] = value
     end
@@ -295,7 +298,9 @@ local function read_options(opts, level)
 end
 
 
--- The metrics as text, and its content type.
+-- Returns the metrics as text, and their content type; nil and a message if the runtime directory cannot be read. opts:
+-- openmetrics (false: the text format of Prometheus), locks (true: count held locks and waiters), keys (0 to 64: how
+-- many keys with the most contention to add for each dictionary; 0). Raises for a bad option. Does not yield.
 function _M.metrics(opts)
     local settings = read_options(opts, 3)
     local families, err = collect(settings)
@@ -306,12 +311,13 @@ function _M.metrics(opts)
 end
 
 
--- Answers a request of nginx with them, in the format that it asks for.
+-- Answers a request of nginx with the metrics, in the format that its header Accept names; status 500 and a message on
+-- failure. opts: as for metrics(). Raises outside of nginx.
 function _M.serve(opts)
     local settings = read_options(opts, 3)
     local ok, ngx = pcall(function () return _G.ngx.say and _G.ngx end)
     if not ok or not ngx then
-        error("serve answers requests of nginx; elsewhere use metrics()", 2)
+        error("serve() works only in a request of nginx; elsewhere use metrics()", 2)
     end
     settings.openmetrics = settings.openmetrics
         or tostring(ngx.req.get_headers()["accept"] or ""):find("application/openmetrics-text", 1, true) ~= nil

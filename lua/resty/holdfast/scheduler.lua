@@ -1,9 +1,9 @@
--- Tasks: coroutines of one process that wait without stopping each other. Manual: docs/resty.holdfast.scheduler.md.
+-- Tasks: coroutines of one process that wait without blocking each other. Manual: docs/resty.holdfast.scheduler.md.
 --
--- A task is in exactly one place: running (`current`), in the run queue, or waiting. A waiting task is in the timers
--- (sleep, wait with a limit), among the parker's listeners (wait), among another task's joiners (join), or in
--- `stop_watchers`. The first event calls wake, which takes the task out of the timers; the task itself leaves the other
--- lists when it runs again.
+-- A task is running (`current`), in the run queue, or waiting. A waiting task is in the timers (sleep, or a wait with a
+-- limit), among the parker's listeners (wait), among the joiners of another task (join), or in `stop_watchers`. The
+-- first event calls wake(), which removes the task from the timers. The task leaves the other lists itself when it runs
+-- again.
 
 local core = require "resty.holdfast.core"
 local join = require "resty.holdfast.tasks.join"
@@ -29,16 +29,16 @@ local next_job, run_jobs = background_jobs.next, background_jobs.run
 local has_no_descriptors, park_with_descriptors = parker.has_no_descriptors, parker.sleep_with_descriptors
 
 local INFINITY = math.huge
-local MOST_VALUES = 7990  -- that a task takes or returns: unpack gives less than 8000
+local MOST_VALUES = 7990  -- of arguments or results of a task: unpack returns fewer than 8000
 
 local _M = {}
 
 local Task = {}
 Task.__index = Task
 
--- What a waiting task yields; any other yield only lets the others run.
+-- What a waiting task yields. Any other yield only lets other tasks run.
 local WAITING = {}
--- The cause of the wait of a task in `stop_watchers`.
+-- The cause for the wait of a task in `stop_watchers`.
 local STOP = {}
 -- The error that ends a cancelled task.
 local CANCELLED = "cancelled"
@@ -51,7 +51,8 @@ local stop_watchers = {}
 local stopping = false
 
 
--- No tail call: those of C functions are not compiled.
+-- now(): seconds of a clock that never jumps (CLOCK_MONOTONIC). Does not yield. No tail call: LuaJIT does not compile
+-- tail calls of C functions.
 local function now()
     local time = C.holdfast_now()
     return time
@@ -67,17 +68,17 @@ function Task.wake(task)
 end
 
 
--- The calling task, if it may wait. It may not in a coroutine that it runs for itself, nor where Lua was called from C
--- (a callback of table.sort, the main chunk of a module in require): the yield would go astray.
+-- Returns the calling task, if it may wait. It may not wait in a coroutine of its own, nor where Lua was called from C
+-- (a callback of table.sort, the main chunk of a module in require), because the yield would not reach the scheduler.
 local function waiting_task()
     local task = current
     return task and co_running() == task.co and co_isyieldable() and task or nil
 end
 
 
--- Lets the others run until task:wake() or the deadline; whether the task was woken. A cancelled task does not wait.
--- The caller must call go_on() next. `cause`: what else the task waits for. An error of a hook may leave the task in an
--- old list, so tasks in a list are compared with it.
+-- Lets other tasks run until task:wake() or the deadline. Returns whether the task was woken. A cancelled task does not
+-- wait. The caller must call go_on() next. `cause` is what the task waits for. An error of a hook may leave the task in
+-- an old list, so a list compares its tasks' causes.
 local function suspend(task, deadline, cause)
     if task.cancelled then
         return false
@@ -93,8 +94,7 @@ local function suspend(task, deadline, cause)
 end
 
 
--- Ends the task if it was cancelled meanwhile, by an error like any other. Call it after a wait, when nothing of the
--- wait is left.
+-- Ends the task by an error if it was cancelled during the wait. Call it when the task has left all lists.
 local function go_on(task)
     if task.cancelled then
         task.cancelled = nil
@@ -118,12 +118,12 @@ local function call_on_error(task, message)
 end
 
 
--- If an error cuts this off before `live` is counted down, it is called again. Code of the user (on_error, __tostring
--- of the error) runs after the task has ended and its joiners are woken.
+-- Ends a task. If an error interrupts this before `live` is decremented, it is called again. Code of the program
+-- (on_error, __tostring of the error) runs after the task has ended and its joiners are woken.
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then
-        return finish(task, false, "a task returns too many values: at most " .. MOST_VALUES .. ", not " .. count)
+        return finish(task, false, "a task returned too many values: at most " .. MOST_VALUES .. ", not " .. count)
     end
     if ok then
         if count > 0 then
@@ -206,7 +206,7 @@ local function run_due(time)
 end
 
 
--- Runs what is due. The seconds until something is due next, unless a waiter is woken.
+-- Runs what is due. Returns the seconds until something is due again; 0 if a task is ready.
 local function idle_time()
     local idle = INFINITY
     local deadline = min(next_job(), next_timer())
@@ -222,7 +222,8 @@ local function idle_time()
 end
 
 
--- Stops the scheduler when the worker of `holdfast run` is told to finish; the signal ends the sleep.
+-- Returns whether the scheduler is stopping. Stops it when the worker of `holdfast run` is told to finish; the signal
+-- ends the sleep.
 local function is_stopping()
     if not stopping and exiting() then
         _M.stop()
@@ -231,7 +232,7 @@ local function is_stopping()
 end
 
 
--- Tasks that a wake-up concerns run right after the sleep: each step in between adds to the latency.
+-- Woken tasks run right after the sleep, because each step in between adds to the latency.
 local function loop(is_over)
     background_jobs.looping = true
     while not is_over() do
@@ -242,7 +243,7 @@ local function loop(is_over)
             park_with_descriptors(idle)
         elseif listeners or idle > 0 then
             if not listeners and none_ready() and not first_timer(deadlines) then
-                error("holdfast: every task waits for something that cannot come", 0)
+                error("holdfast: every task waits, and nothing can wake one", 0)
             end
             park(idle)
         end
@@ -251,7 +252,7 @@ local function loop(is_over)
 end
 
 
--- The error may be a hook's: the task that it interrupted fails with it.
+-- Runs the loop. An error may come from a hook; the task that it interrupted fails with it.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
     background_jobs.looping = false
@@ -277,7 +278,8 @@ end
 _M.now = now
 
 
--- A new task, which begins in the next batch of run().
+-- spawn(fn, ...) creates a task that will call fn(...), at most 7990 arguments, and returns its handle. The task starts
+-- in the next batch of run(). Raises for a wrong argument. Does not yield.
 function _M.spawn(fn, ...)
     if type(fn) ~= "function" then
         error("bad function to spawn: function expected, got " .. type(fn), 2)
@@ -300,12 +302,15 @@ function _M.spawn(fn, ...)
 end
 
 
+-- Returns the calling task; nil outside of tasks and in other coroutines. Does not yield.
 function _M.running()
     local task = current
     return task and co_running() == task.co and task or nil
 end
 
 
+-- Sleeps for `seconds`; 0 lets other tasks run. Yields in a task, and blocks the process elsewhere. Returns nothing.
+-- Raises for a bad time, and "cancelled" if the task is cancelled.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local task = waiting_task()
@@ -321,7 +326,7 @@ function _M.sleep(seconds)
 end
 
 
--- Whether the caller is a task that may wait here.
+-- Returns whether the caller is a task that may wait here. Does not yield.
 function _M.is_yieldable()
     return waiting_task() ~= nil
 end
@@ -350,7 +355,9 @@ local function answer(events)
 end
 
 
--- Waits until a descriptor can be read ("r") or written ("w") without waiting, at most `timeout` seconds.
+-- wait_fd(fd, mode [, timeout]) waits until a descriptor can be read ("r") or written ("w") without blocking, at most
+-- `timeout` seconds (default: for ever). Yields in a task, and blocks the process elsewhere. Returns true; nil and
+-- "timeout" or "bad descriptor". Raises for a wrong argument.
 function _M.wait_fd(fd, mode, timeout)
     local events = check_descriptor(fd, mode)
     if timeout == nil then
@@ -369,7 +376,7 @@ function _M.wait_fd(fd, mode, timeout)
 end
 
 
--- Waits until the parker's waiter is woken, at most `seconds`. For host.lua; the caller is a task.
+-- Waits until the parker's waiter is woken, at most `seconds`. For host.lua; the caller must be a task.
 function _M.wait(waiter, seconds)
     local task = waiting_task()
     listen(waiter, task)
@@ -383,6 +390,8 @@ function _M.wait(waiter, seconds)
 end
 
 
+-- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true; nil, a message and the
+-- number of failed tasks. Raises inside a task, and when all tasks wait and nothing can wake one.
 function _M.run()
     if background_jobs.looping then
         error("run() is called inside a task", 2)
@@ -398,6 +407,7 @@ function _M.run()
 end
 
 
+-- Makes stopping() return true until run() returns, and wakes the tasks that wait in it. Ends no task. Does not yield.
 function _M.stop()
     stopping = true
     local watchers = stop_watchers
@@ -412,6 +422,8 @@ function _M.stop()
 end
 
 
+-- Returns whether stop() was called, or `holdfast run` told this worker to finish. With `seconds`, waits for that at
+-- most so long: yields in a task, and blocks the process elsewhere.
 function _M.stopping(seconds)
     if seconds == nil or is_stopping() then
         return is_stopping()
@@ -430,19 +442,20 @@ function _M.stopping(seconds)
 end
 
 
--- Called with the task and its error with traceback; a program may replace it to log elsewhere. Without a task the
--- message says what has failed.
+-- on_error(task, message) is called with a failed task and its error with traceback. A program may replace this
+-- function to log elsewhere. If `task` is nil, the message says what failed.
 function _M.on_error(task, message)
     io.stderr:write("holdfast: ", task and "a task failed: " or "", message, "\n")
 end
 
 
--- For other modules with callbacks that may fail.
+-- For modules whose callbacks may fail.
 _M.report = call_on_error
 
 
--- Ends a task by an error where it waits now or next: its cleanup releases locks. A task that has not begun never does.
--- Whether there was something to end.
+-- cancel(task) ends a task by the error "cancelled" where it waits, now or next; its locks are released as after any
+-- error. A task that has not started never starts. Returns whether the task had not ended. Does not yield, but ends
+-- the caller if it cancels itself.
 function _M.cancel(task)
     join.check_receiver(task, "cancel", "scheduler.cancel(task)")
     if not task.co then
@@ -461,7 +474,7 @@ join.add_methods(Task, { waiting_task = waiting_task, suspend = suspend, go_on =
                             now = now })
 
 
--- nginx runs its own light threads; a loop inside one of them would stop the worker.
+-- nginx has light threads. A loop inside one of them would block the worker.
 if require("resty.holdfast.program").is_nginx then
     for name, instead in pairs { spawn = "ngx.thread.spawn", run = "ngx.thread.wait", sleep = "ngx.sleep",
                                  stopping = "ngx.worker.exiting", wait_fd = "cosockets" } do

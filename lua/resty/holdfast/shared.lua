@@ -24,8 +24,9 @@ local function install(zones, name)
 end
 
 
--- Installs the dictionaries of these names in ngx.shared, instead of zones of the same names; without a name all that
--- this Lua state has opened. true; nil and the reason at the first failure.
+-- Puts the dictionaries of these names into ngx.shared, where they replace zones of the same names. Without a name,
+-- puts all dictionaries that this Lua state has opened. Returns true; nil and a message at the first failure, after
+-- installing those before it. Raises for a name that is not a string. Does not yield.
 function _M.install(...)
     local ngx = rawget(_G, "ngx")
     local zones = type(ngx) == "table" and ngx.shared

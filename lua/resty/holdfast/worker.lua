@@ -1,5 +1,5 @@
--- The number of this worker of `holdfast run`, and whether it is asked to end. In any other process: worker 0 of 1,
--- never asked.
+-- The number of this worker of `holdfast run`, and whether it was told to end. Any other process is worker 0 of 1, and
+-- is never told to end. No function yields or fails.
 
 local getenv = require("resty.holdfast.program").getenv
 
@@ -19,20 +19,21 @@ local number = whole_number("HOLDFAST_WORKER", 0)
 local workers = whole_number("HOLDFAST_WORKERS", 1)
 
 
--- The number of this worker, 0 to count() - 1. A replacement has the number of the worker it replaces.
+-- Returns the number of this worker, from 0 to count() - 1. A replacement gets the number of the worker that it
+-- replaces.
 function _M.id()
     return number
 end
 
 
--- How many workers there are.
+-- Returns the number of workers.
 function _M.count()
     return workers
 end
 
 
--- Whether the worker was told to finish (QUIT or HUP to the master). Ends no sleep: loops ask between their steps. The
--- command preloads resty.holdfast.channel; without the command nothing asks.
+-- exiting() returns whether the worker was told to finish, by QUIT or HUP to the master. It ends no sleep: loops call
+-- it between their steps. The command preloads resty.holdfast.channel, which reads the order.
 if preload["resty.holdfast.channel"] then
     _M.exiting = require("resty.holdfast.channel").exiting
 else

@@ -1,4 +1,9 @@
--- The methods for a dictionary as a whole: what is in it, who holds and who waits for what, and its counts.
+-- Methods for a dictionary as a whole: its keys, the holders and waiters of its locks, its counts. Manual:
+-- docs/resty.shdict.md.
+--
+-- They do not yield, except holder() in a cluster. They delay no other process unless the comment says so. A failure
+-- returns nil and a string, "dictionary not found" if the dictionary was removed. A wrong argument raises at the line
+-- of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -16,7 +21,7 @@ local leave_with, unpack_keys = core.leave_with, core.unpack_keys
 local BUCKETS, CONTENDED_KEY_MAX, CONTENDED_MAX = core.BUCKETS, core.CONTENDED_KEY_MAX, core.CONTENDED_MAX
 local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
 local CURSOR_MAX = 2 ^ 53
--- Of a scan. No row shows it: none lists locks.
+-- Keys per call of holdfast_scan_locks. No benchmark covers it, because none lists locks.
 local LOCKS_AT_ONCE = 1000
 
 local contended_array, contended_type = ffi.typeof("holdfast_contended[?]"), ffi.typeof("holdfast_contended")
@@ -36,12 +41,14 @@ local TIMES = { [0] = "waited", "held" }
 local methods = {}
 
 
+-- Expires all entries at one instant, also held locks. Returns true. The memory is reclaimed later.
 function methods.flush_all(zone)
     local code = C.holdfast_flush_all(check_zone(zone, "flush_all"))
     return answer(code, true)
 end
 
 
+-- Frees the memory of at most `max_count` expired or flushed values (default 0: all). Returns their number.
 function methods.flush_expired(zone, max_count)
     local handle = check_zone(zone, "flush_expired")
     max_count = read_max(max_count, 0)
@@ -50,6 +57,7 @@ function methods.flush_expired(zone, max_count)
 end
 
 
+-- Returns a table of counts; its fields are STATS.
 function methods.stats(zone)
     local counts = ffi_new(stats_type)
     local code = C.holdfast_dict_stats(check_zone(zone, "stats"), counts)
@@ -64,7 +72,7 @@ function methods.stats(zone)
 end
 
 
--- Returns the state of the dictionary's gate.
+-- Returns a table with the state of the dictionary's cluster; nil and a message if it belongs to none.
 function methods.cluster(zone)
     local handle = check_zone(zone, "cluster")
     local gate, code = find_gate(handle)
@@ -75,17 +83,20 @@ function methods.cluster(zone)
 end
 
 
+-- Returns the size of the dictionary in bytes; 0 if it was removed.
 function methods.capacity(zone)
     return tonumber(C.holdfast_capacity(check_zone(zone, "capacity")))
 end
 
 
--- The bytes of the largest value that fits.
+-- Returns the bytes of the largest value that fits under a key of up to 256 bytes; 0 if the dictionary was removed.
 function methods.largest_value(zone)
     return tonumber(C.holdfast_largest_value(check_zone(zone, "largest_value")))
 end
 
 
+-- Returns the bytes that no value occupies. Expired values and released locks count as occupied until their memory is
+-- needed.
 function methods.free_space(zone)
     return tonumber(C.holdfast_free_space(check_zone(zone, "free_space")))
 end
@@ -93,7 +104,7 @@ end
 
 -- --- keys, holders and waiters ---
 
--- The keys in the frame, which is left; nil and the reason.
+-- Leaves the frame and returns the keys in it; nil and the reason.
 local function keys_in(frame, code)
     local keys = code == OK and unpack_keys(frame)
     leave()
@@ -101,6 +112,7 @@ local function keys_in(frame, code)
 end
 
 
+-- Returns an array of at most `max_count` keys (default 1024; 0: all), in no order.
 function methods.get_keys(zone, max_count)
     local handle = check_zone(zone, "get_keys")
     max_count = read_max(max_count, 1024)
@@ -119,7 +131,7 @@ local function is_cursor(number)
 end
 
 
--- Some of the keys, by holdfast_scan or holdfast_scan_locks; nil and the reason.
+-- Returns some of the keys, by holdfast_scan or holdfast_scan_locks; nil and the reason.
 local function scan(call, handle, cursor, count, prefix)
     local frame = enter()
     local code = call(handle, cursor, count, prefix, #prefix, frame.value, frame.count)
@@ -139,6 +151,9 @@ local function check_prefix(prefix)
 end
 
 
+-- Iterates over the keys in steps: pass 0 first, then the cursor that it returned last. Returns the next cursor, 0 at
+-- the end, and an array of about `count` (1000) keys that begin with `prefix` (""). A key that exists during the whole
+-- iteration is returned exactly once.
 function methods.scan(zone, cursor, count, prefix)
     local handle = check_zone(zone, "scan")
     if not is_cursor(cursor) then
@@ -160,8 +175,8 @@ function methods.scan(zone, cursor, count, prefix)
 end
 
 
--- Adds what is said of each key to `locks`. True, or nil and the reason: the first key that cannot be read is the
--- last, as others of its shard would take as long.
+-- Adds a description of each key to `locks`. Returns true; nil and the reason at the first key that cannot be read,
+-- because the others of its shard would take as long.
 local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
         local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)
@@ -177,6 +192,9 @@ local function describe_locks(handle, keys, locks, lives)
 end
 
 
+-- Returns an array, in no order, of { key, kind, holders, waiters } for each key with the prefix (default "") that
+-- somebody holds or waits for. Holders are at most 100 for each key. nil and "timeout" if a key changes too often to be
+-- read.
 function methods.locks(zone, prefix)
     local handle = check_zone(zone, "locks")
     prefix = check_prefix(prefix)
@@ -195,6 +213,8 @@ function methods.locks(zone, prefix)
 end
 
 
+-- Return the holder, the holders (at most `max`; default 100) and the number of waiters of a key, as the methods of
+-- resty.lock do.
 function methods.holder(zone, key)
     return lock_info.find(check_zone(zone, "holder"), key)
 end
@@ -216,7 +236,7 @@ end
 
 -- --- how long locks and permits were waited for and held, and which keys had contention ---
 
--- The buckets that are not empty, and what they amount to.
+-- Describes a histogram: the buckets that are not empty, and their statistics.
 local function describe(counts)
     local buckets = {}
     for i = 0, BUCKETS - 1 do
@@ -233,6 +253,8 @@ local function describe(counts)
 end
 
 
+-- Returns histograms in seconds of the waits and holds since the dictionary was created: fields lock, rwlock and
+-- semaphore, each with `waited` and `held`, each with count, sum, max, p50, p90, p99 and buckets { le, count }.
 function methods.histograms(zone)
     local handle = check_zone(zone, "histograms")
     local counts = ffi_new(histogram_type, ffi_sizeof(histogram_type))
@@ -252,6 +274,8 @@ function methods.histograms(zone)
 end
 
 
+-- Returns an array of the keys with the most contention, the worst first, at most `max_count` (default and limit: 64).
+-- Each has key (cut to 72 bytes), key_length, kind, waits, wait_time (s), timeouts and refused.
 function methods.contention(zone, max_count)
     local handle = check_zone(zone, "contention")
     max_count = min(read_max(max_count, CONTENDED_MAX), CONTENDED_MAX)

@@ -1,5 +1,5 @@
--- Checks of the arguments of a dictionary's methods. The method itself calls them (or a function that it tail-calls):
--- they blame the method's caller.
+-- Checks of the arguments of a dictionary's methods. Only a method calls them, or a function that it tail-calls,
+-- because they blame the method's caller.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -14,9 +14,9 @@ local KEY_MAX, TOO_LARGE = core.KEY_MAX, core.TOO_LARGE
 
 local handle_type = ffi.typeof("holdfast_dict *")
 
--- From here on a number stands for several whole ones.
+-- From here on, a Lua number no longer represents every whole number.
 local FIRST_INEXACT = 2 ^ 53
--- The processor's conversion of a number that is none, or too large for 32 bits.
+-- What the processor makes of NaN or of a number that is too large for 32 bits.
 local NO_INTEGER = 2 ^ 31
 
 local _M = {}
@@ -28,7 +28,7 @@ local function bad_zone(zone, method)
 end
 
 
--- The C handle of a dictionary.
+-- Returns the C handle of a dictionary.
 function _M.check_zone(zone, method)
     local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
@@ -38,8 +38,8 @@ function _M.check_zone(zone, method)
 end
 
 
--- The C handle of a dictionary and the key as the library takes it; nil and the reason for a bad key. Most keys are
--- strings: one call checks both.
+-- Returns the C handle of a dictionary and the key as a string; nil and the reason for a bad key. One call checks both,
+-- because most keys are strings.
 local function locate(zone, key, method)
     local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
@@ -57,8 +57,8 @@ end
 _M.locate = locate
 
 
--- A method for one key: body(handle, key, value) with the handle and the key as the library takes them. For the methods
--- that need not be the fastest: get, set and the like call locate themselves.
+-- Makes a method for one key of body(handle, key, value). For methods that need not be the fastest; get, set and the
+-- like call locate() themselves.
 function _M.on_key(method, body)
     return function (zone, key, value)
         local handle
@@ -71,7 +71,7 @@ function _M.on_key(method, body)
 end
 
 
--- A single value as the library takes it: type, bytes, their number, and a number. Nothing for other types.
+-- Returns a scalar value for the library: type, bytes, length, number. Returns nothing for other types.
 function _M.scalar(value)
     local kind = type(value)
     if kind == "string" then
@@ -86,7 +86,7 @@ function _M.scalar(value)
 end
 
 
--- Returns what a method returns that has stored nothing, with a message where the value can never fit.
+-- Returns the results of a method that stored nothing, with a message if the value can never fit.
 function _M.not_stored(code, forcible)
     if code == TOO_LARGE then
         return false, reason(code), forcible, sentence(code)
@@ -95,9 +95,10 @@ function _M.not_stored(code, forcible)
 end
 
 
--- Times and counts that ngx.shared accepts although they are no plain numbers; nil for what it refuses.
+-- The next functions read times, flags and counts that ngx.shared accepts though they are not plain numbers. They
+-- return nil for what it refuses.
 
--- An endless time, or NaN, is no limit.
+-- Reads a time. An infinite time, or NaN, means never.
 function _M.loose_duration(given)
     if type(given) == "cdata" then
         given = tonumber(given)
@@ -124,7 +125,7 @@ function _M.loose_flags(given)
 end
 
 
--- A count, 0 for all.
+-- Returns a count; 0 means all.
 function _M.loose_count(given)
     given = type(given) ~= "cdata" and tonumber(given) or nil
     if not given then
@@ -139,8 +140,8 @@ function _M.is_whole(number)
 end
 
 
--- Raises for an argument; `accepted` says its rule. `level`: of the line to blame, if a method does not call this
--- itself.
+-- Raises for a bad argument. `accepted`: what is expected. `level`: of the line to blame, if the caller is not the
+-- method itself.
 function _M.bad_argument(name, accepted, given, level)
     error('bad "' .. name .. '" argument: ' .. accepted .. " expected, got " .. describe(given), level or 3)
 end
@@ -156,7 +157,7 @@ function _M.bad_whole(name, given)
 end
 
 
--- How many at most. The line to blame is the method's caller.
+-- Reads a maximum. Raises at the line that called the method.
 function _M.read_max(max_count, default)
     if max_count == nil then
         return default

@@ -1,16 +1,17 @@
--- The gate of a dictionary: whether this machine may grant a lock that other machines want as well. As src/dict/gate.h.
+-- The gate of a dictionary decides whether this machine may grant a lock that other machines may want as well. See
+-- src/dict/gate.h.
 --
--- A plain dictionary has no gate, and pays nothing for it. The only gate there is belongs to cluster/: its module is
--- loaded when the first dictionary that has a gate is opened, and fills this table:
+-- A plain dictionary has no gate, and no cost for it. The only gate belongs to cluster/. Its module is loaded when the
+-- first dictionary with a gate is opened, and has these fields:
 --
---   NO_HOLDER                       why a lock that nobody of this machine holds may still be held, for a log
+--   NO_HOLDER                       for a log: why a lock that nobody on this machine holds may still be held
 --   FAMILIES                        families of metrics, as in prometheus.lua
---   holder(handle, key, block)      as lock_info.find_here, of all machines
+--   holder(handle, key, block)      as lock_info.find_here, for all machines
 --   measure(handle, add)            calls add(family, label, value of the label, value) for each sample
---   reason_of_timeout(handle, key)  of a wait that ended without the lock at its timeout
---   refusal(handle)                 why no lock of the dictionary can be granted now; nil if one can
---   state(handle)                   what dict:cluster() returns
---   verify(lock, grant, key)        what lock:verify() returns
+--   reason_of_timeout(handle, key)  returns the error for a wait that ended at its timeout without the lock
+--   refusal(handle)                 returns why no lock of the dictionary can be granted now; nil if locks can
+--   state(handle)                   returns what dict:cluster() returns
+--   verify(lock, grant, key)        returns what lock:verify() returns
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -24,7 +25,7 @@ local OK, UNAVAILABLE = core.OK, core.UNAVAILABLE
 
 local MODULE = "resty.holdfast.cluster.gate"
 
--- Of the present call: nothing else runs before it is read.
+-- The result of the present call. No other Lua code runs before it is read.
 local state = ffi.new("holdfast_cluster")
 
 local _M = {}
@@ -32,8 +33,8 @@ local _M = {}
 local gate
 
 
--- In a checkout the files of cluster/ lie beside these, as the library does (ffi/library.lua): LUA_PATH need not name
--- both folders.
+-- Adds the Lua files of cluster/ in a checkout to package.path, so that LUA_PATH need not name both folders.
+-- ffi/library.lua does the same for the library.
 local function search_beside()
     local root = getinfo and getinfo(1, "S").source:match("^@(.*)lua/resty/holdfast/dictionary/gate%.lua$")
     local folder = root and root .. "cluster/lua/?.lua;"
@@ -56,8 +57,8 @@ local function load_gate()
 end
 
 
--- The gate of the dictionary; nil and the code of the library if it has none. A dictionary that was removed may be made
--- again with a gate.
+-- Returns the gate of the dictionary; nil and the library's code if it has none. A dictionary that was removed may be
+-- created again with a gate.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then
@@ -68,11 +69,12 @@ function _M.find(handle)
 end
 
 
--- The option `cluster` of an object, true or a name: true; nil and the reason why it does not fit the dictionary.
+-- Checks the option `cluster` of an object, true or a name. Returns true; nil and the reason why it does not fit the
+-- dictionary.
 function _M.check(dict, asked)
     if rawget(dict, 1) == nil then
-        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua: "
-                    .. "make the object later"
+        return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known in init_by_lua; "
+                    .. "create the object later"
     end
     local found, code = _M.find(dict[1])
     if not found then

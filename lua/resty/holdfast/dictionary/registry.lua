@@ -1,15 +1,16 @@
--- The dictionaries that this Lua state has seen, by name, how a lock finds its own, and the metatable of them all.
+-- The dictionaries that this Lua state has opened, by name; how a lock finds its dictionary; the metatable of all
+-- dictionaries.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local find_gate = require("resty.holdfast.dictionary.gate").find
 local later = require "resty.holdfast.later"
-local warn_once = require("resty.holdfast.program").warn_once
+local program = require "resty.holdfast.program"
 
-local C, quote, sentence = core.C, core.quote, core.sentence
+local C, quote, sentence, warn_once = core.C, core.quote, core.sentence, program.warn_once
 local error, format, ipairs, pairs, pcall, rawget = error, string.format, ipairs, pairs, pcall, rawget
 local rawset, require, setmetatable, tonumber, type = rawset, require, setmetatable, tonumber, type
-local ffi_istype, ffi_new = ffi.istype, ffi.new
+local ffi_istype, ffi_new, ffi_str = ffi.istype, ffi.new, ffi.string
 
 local INVALID, MISMATCH, NOT_FOUND, OK = core.INVALID, core.MISMATCH, core.NOT_FOUND, core.OK
 
@@ -18,8 +19,9 @@ local handle_ptr = ffi_new("holdfast_dict *[1]")
 
 local _M = {}
 
--- In nginx, times of values count from the loop's own time, like those of ngx.shared and of timers; elsewhere from the
--- system's. Absent outside of nginx; another clock before nginx 1.13.10, which the library reports.
+-- In nginx, times of values count from the time of the event loop, as in ngx.shared and timers; elsewhere from the
+-- system's clock. The symbol is absent outside nginx. Before nginx 1.13.10 it is another clock, which the library
+-- refuses.
 pcall(function ()
     C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec)
 end)
@@ -28,7 +30,7 @@ end)
 
 local PARTS = { "values", "admin" }
 
--- The metatable of all dictionaries, with their methods. It is its own __index, as for ngx.shared.DICT; clients patch
+-- The metatable of all dictionaries, with their methods. It is its own __index, as for ngx.shared.DICT; libraries patch
 -- it.
 local methods = {}
 methods.__index = methods
@@ -36,7 +38,7 @@ methods.__index = methods
 local is_filled = false
 
 
--- Adds the methods; those that a client has patched stay.
+-- Adds the methods. Methods that a library has patched stay.
 function _M.fill()
     if is_filled then
         return
@@ -53,7 +55,7 @@ function _M.fill()
 end
 
 
--- A lock in a state that lasts for one request calls none of them.
+-- A lock in a Lua state that lasts for one request calls no method of a dictionary.
 if not later.call(_M.fill) then
     setmetatable(methods, { __index = function (_, name)
         _M.fill()
@@ -82,14 +84,14 @@ local function field(from, name)
 end
 
 
--- The zone of ngx.shared under the name, if this is nginx.
+-- Returns the zone of ngx.shared with this name, if this is nginx.
 local function find_zone(name)
     local zones = type(ngx) == "table" and field(ngx, "shared")
     return type(zones) == "table" and field(zones, name) or nil
 end
 
 
--- The declared bytes of a zone. nginx's smallest size, 12k, is ours, too. lua-resty-core provides the method; a
+-- Returns the declared bytes of a zone. nginx's smallest size is 12k, as ours is. lua-resty-core provides the method; a
 -- stand-in may lack it, or return nothing.
 local function size_of(zone)
     local known, bytes = pcall(function () return zone:capacity() end)
@@ -97,14 +99,14 @@ local function size_of(zone)
 end
 
 
--- Whether this is init_by_lua, before nginx forks its workers, often as another user than theirs.
+-- Returns whether this is init_by_lua: nginx has not forked its workers, and often runs as another user.
 local function is_before_workers()
     local get_phase = field(ngx, "get_phase")
     return type(get_phase) == "function" and get_phase() == "init"
 end
 
 
--- The process id of the master, if this is a worker of one.
+-- Returns the process id of the master, if this is a worker.
 local function master()
     local known, process = pcall(require, "ngx.process")
     if not known or type(process) ~= "table" or not process.get_master_pid or process.type() == "single" then
@@ -114,8 +116,8 @@ local function master()
 end
 
 
--- Keeps the values of this worker's dictionaries as long as nginx keeps those of its zones: until the master ends.
--- INVALID: it has ended already. NOT_FOUND: another process did it before and was killed.
+-- Keeps the values of this worker's dictionaries until the master ends, as nginx keeps those of its zones. INVALID: the
+-- master has ended. NOT_FOUND: the process that kept them before was killed.
 local function keep_values()
     local asked, pid = pcall(master)
     if not asked or not pid then
@@ -130,26 +132,55 @@ local function keep_values()
 end
 
 
--- Logs a changed size, which counts only when the dictionary is made.
+-- Logs that lua_shared_dict has another size, which counts only when the dictionary is created.
 local function compare_sizes(name, declared, found)
     local log, level = field(ngx, "log"), field(ngx, "WARN")
     if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then
-        log(level, format("holdfast: dictionary %s is there with %d bytes, not the %d of lua_shared_dict; a reload "
-                          .. "keeps the old size: restart nginx, and end other programs that use its runtime directory",
+        log(level, format("holdfast: dictionary %s exists with %d bytes, not the %d of lua_shared_dict: a reload "
+                          .. "keeps the old size; restart nginx, and end other programs that use its runtime directory",
                           quote(name), found, declared))
+    end
+end
+
+
+-- --- the notice in nginx's log ---
+
+-- Returns whether this process writes the notice: the master in init_by_lua, otherwise worker 0.
+local function is_first_process()
+    return is_before_workers() or ngx.worker.id() == 0
+end
+
+
+local function write_notice(name)
+    if is_first_process() then
+        ngx.log(ngx.NOTICE, format("holdfast %s: opened dictionary %s in %s", core.version, quote(name),
+                                   ffi_str(C.holdfast_directory())))
+    end
+end
+
+
+local is_noticed = not program.is_nginx
+
+
+-- Logs the version, the first dictionary and the runtime directory, once per start and reload. Workers inherit
+-- `is_noticed` from a master that has opened a dictionary. In a state that lasts for one request it logs nothing.
+local function notice(name)
+    if not is_noticed then
+        is_noticed = true
+        later.call(function () pcall(write_notice, name) end)
     end
 end
 
 
 -- --- dictionaries by name ---
 
--- Every dictionary that this Lua state has seen, under its name: one table per dictionary.
+-- Every dictionary that this Lua state has opened, by name: one table per dictionary.
 local shared = {}
--- Dictionaries that their first use opens; see `unopened`.
+-- Dictionaries that are opened at their first use; see `unopened`.
 local promised = {}
 
 
--- The dictionary; nil and the reason if it has a gate that cannot be loaded.
+-- Returns the dictionary of the handle; nil and the reason if it has a gate that cannot be loaded.
 local function remember(name, handle)
     local dict = rawget(shared, name)
     if not dict then
@@ -163,12 +194,13 @@ local function remember(name, handle)
         dict[1] = handle
         setmetatable(dict, methods)
         rawset(shared, name, dict)
+        notice(name)
     end
     return dict
 end
 
 
--- The dictionary, or nil, the reason and the code.
+-- Returns the dictionary; nil, the reason and the code.
 local function attach(name)
     local dict = rawget(shared, name)
     if dict then
@@ -187,7 +219,7 @@ local function is_dictionary(given)
 end
 
 
--- The dictionary that stands for a lua_shared_dict: a new one, or the one that is in use, whatever its size.
+-- Opens the dictionary for a lua_shared_dict: creates it, or takes the one that is in use, whatever its size.
 local function open_declared(name, zone)
     local options = ffi_new("holdfast_options")
     options.size, options.persist = size_of(zone), core.TEMPORARY  -- the life of nginx, as its own zones
@@ -206,8 +238,8 @@ local function open_declared(name, zone)
 end
 
 
--- The metatable of a dictionary that init_by_lua must not open: a dictionary that root opens is closed to workers of
--- another user, and the master would be in the dictionary's world for nothing. Its first use opens it.
+-- The metatable of a dictionary that init_by_lua must not open: workers of another user could not use what root has
+-- opened, and the master would join the runtime directory for nothing. The first use opens it.
 local unopened = {}
 
 function unopened.__index(dict, member)
@@ -232,7 +264,7 @@ function unopened.__index(dict, member)
 end
 
 
--- One table per name: each user of it sees it opened.
+-- Returns one table per name, so that opening it once is enough for all objects.
 local function promise(name, zone)
     local dict = promised[name]
     if not dict then
@@ -270,7 +302,7 @@ local function find_by_name(name)
 end
 
 
--- The dictionary of a lock: by its name, or itself. Otherwise nil and the reason.
+-- Returns the dictionary of a lock object, given by its name or as a table; nil and the reason.
 function _M.find(name)
     if type(name) == "string" then
         return find_by_name(name)

@@ -1,7 +1,7 @@
--- Tables as values: the bytes that LuaJIT's string.buffer makes of them, and back.
+-- Tables as values: converts them to bytes and back by LuaJIT's string.buffer.
 --
--- The decoder believes the lengths in the bytes: ten bytes can make it ask for gigabytes. Other processes are not
--- trusted that far, so bytes are checked first.
+-- The decoder trusts the lengths in the bytes: ten bytes can make it allocate gigabytes. The bytes come from other
+-- processes, so they are checked first.
 
 local bit = require "bit"
 local core = require "resty.holdfast.core"
@@ -21,13 +21,13 @@ local words_type = ffi.typeof("const uint32_t *")
 local _M = {}
 
 
--- Nil, or why this LuaJIT has no tables as values.
+-- Nil, or the reason why this LuaJIT cannot store tables.
 _M.missing = not known and "tables as values need LuaJIT's string.buffer, which this LuaJIT does not have" or nil
 
 
--- pcall of fn, never in compiled code: string.buffer's errors there overwrite the frames of the callers, and LuaJIT
--- crashes on return (still in August 2026; issue 1034 is of the same kind). The caller is compiled up to gsub, which
--- never is, and again after it. A finaliser may call this inside of itself: hence a slot for each frame.
+-- Makes a pcall of fn that never runs in compiled code. There, errors of string.buffer overwrite the frames of the
+-- callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is similar). The caller is compiled up to
+-- gsub, which never is, and again after it. A finaliser may call this during another call, so each frame has a slot.
 local function pcall_uncompiled(fn)
     local slots = {}
 
@@ -39,7 +39,7 @@ local function pcall_uncompiled(fn)
         slots[frame] = slot
         return slot
     end
-    jit.off(make_slot, true)  -- and what it makes: in a finaliser it would be too late to say so
+    jit.off(make_slot, true)  -- also for the functions that it creates; in a finaliser it would be too late
 
     return function (value)
         local frame = enter()
@@ -58,17 +58,19 @@ local encode = known and pcall_uncompiled(buffer.encode)
 local decode = known and pcall_uncompiled(buffer.decode)
 
 
--- LuaJIT documents the format under string.buffer. An object is a tag and its data.
-local NULL_TAG = 0x03  -- and smaller: nil, false, true; the tag is all
+-- The format is documented with LuaJIT's string.buffer. An object is a tag followed by its data.
+local NULL_TAG = 0x03  -- and smaller: nil, false, true; without data
 local EMPTY_TABLE_TAG = 0x08
 local FIRST_TABLE_TAG, LAST_TABLE_TAG = 0x09, 0x0d
-local STRING_TAG = 0x20  -- and larger: its length comes after that
+local STRING_TAG = 0x20  -- and larger: the length is added to the tag
 
--- By tag, how many bytes follow: int, double, int64, uint64, complex. Not: pointers, and indexes of dictionaries.
+-- The number of bytes after each tag: int, double, int64, uint64, complex. Pointers and indexes of dictionaries are not
+-- allowed.
 local FIXED = { [0x06] = 4, [0x07] = 8, [0x10] = 8, [0x11] = 8, [0x12] = 16 }
 
 
--- A number of 1, 2 or 5 bytes that begins at `at`, and where it ends: beyond `size` if not all of it is there.
+-- Reads a number of 1, 2 or 5 bytes at `at`. Returns the number and its end, which is beyond `size` if bytes are
+-- missing.
 local function read_number(data, at, size)
     local first = at < size and data[at] or 0xff
     if first < 0xe0 then
@@ -82,7 +84,7 @@ local function read_number(data, at, size)
 end
 
 
--- How many objects follow the header of a table, and where they begin.
+-- Returns how many objects follow the header of a table, and where they begin.
 local function read_header(data, tag, at, size)
     local count, pairs_ = 0, 0
     if tag ~= 0x09 then
@@ -98,9 +100,9 @@ local function read_header(data, tag, at, size)
 end
 
 
--- Whether the bytes are one object, and no part of it claims more parts than bytes remain.
+-- Returns whether the bytes are one object, of which no part claims more parts than there are bytes left.
 local function is_sound(data, size)
-    local at, missing = 0, 1  -- missing: objects, of a byte at least
+    local at, missing = 0, 1  -- missing: objects, each of at least one byte
     while missing > 0 and missing <= size - at do
         local tag = data[at]
         missing = missing - 1
@@ -126,13 +128,13 @@ local function is_sound(data, size)
 end
 
 
--- The table's bytes; nil and the reason if part of it has none (a function, a userdata, itself).
+-- Returns the bytes of a table; nil and the reason if it contains a function, a userdata or itself.
 function _M.encode(value)
     local encoded, bytes = encode(value)
     if not encoded then
         return nil, "bad table: " .. tostring(bytes)
     end
-    -- Pointers, which mean nothing elsewhere, have the tags 4 and 5.
+    -- Pointers, which mean nothing in another process, have the tags 4 and 5.
     if (find(bytes, "\4", 1, true) or find(bytes, "\5", 1, true))
         and not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad table: cannot serialize 'userdata'"
@@ -141,10 +143,10 @@ function _M.encode(value)
 end
 
 
--- The table of the bytes; nil and the reason if they are not a table's.
+-- Returns the table; nil and the reason if the bytes are not those of a table.
 function _M.decode(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
-        return nil, "bad bytes of a table: they are not what string.buffer makes"
+        return nil, "bad bytes of a table: string.buffer did not write them"
     end
     local decoded, value = decode(bytes)
     if not decoded then

@@ -1,4 +1,10 @@
--- The methods of a dictionary for one key: single values, compare and swap, lists.
+-- Methods of a dictionary for one key: values, compare and swap, lists. Manual: docs/resty.shdict.md.
+--
+-- They are those of ngx.shared.DICT, except cas. None yields. exptime is in seconds, default 0: never. flags default to
+-- 0. A failure returns nil and a string, set and its variants, delete and cas return false, a string and forcible.
+-- Common errors: "nil key", "empty key", "key too long", "bad key type", "dictionary not found"; from changes also
+-- "timeout" (for a second a stopped process was in the middle of a change; nothing was changed). A wrong receiver,
+-- exptime or flags raise at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -24,7 +30,7 @@ local LEFT, RIGHT = core.LEFT, core.RIGHT
 local methods = {}
 
 
--- The bytes of a table; nil and the reason for a value that cannot be stored, which raises no error.
+-- Returns the bytes of a table; nil and the reason for a value that cannot be stored.
 local function bytes_of(zone, value)
     if type(value) ~= "table" or not zone.tables then
         return nil, "bad value type"
@@ -73,6 +79,10 @@ local function store(zone, op, method, key, value, exptime, flags)
 end
 
 
+-- set, add, replace, safe_set, safe_add (key, value [, exptime [, flags]]) store a value; set with nil deletes the key.
+-- add fails with "exists", replace with "not found". Without room set, add and replace evict values, and the safe ones
+-- fail with "no memory". Returns true, nil and whether unexpired values were evicted; false, the error, the same, and a
+-- message if the value is too large.
 for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SAFE_SET, safe_add = SAFE_ADD } do
     methods[method] = function (zone, key, value, exptime, flags)
         return store(zone, op, method, key, value, exptime, flags)
@@ -80,6 +90,7 @@ for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SA
 end
 
 
+-- Removes the key; this releases a lock. Returns true, also if there was no key.
 methods.delete = on_key("delete", function (handle, key)
     local code = C.holdfast_delete(handle, key, #key)
     if code == OK then
@@ -89,7 +100,7 @@ methods.delete = on_key("delete", function (handle, key)
 end)
 
 
--- The value in a frame; nil and the reason if it cannot be read.
+-- Returns the value in a frame; nil and the reason if it cannot be read.
 local function read_value(zone, value)
     local value_type = value.type
     if value_type == STRING then
@@ -117,7 +128,7 @@ local function read(handle, key, value, expired)
 end
 
 
--- Reads a value again that is longer than the buffer. It may have grown once more, or gone, since.
+-- Reads again a value that did not fit into the buffer. It may have grown or gone in the meantime.
 local function read_long(handle, key, value, expired)
     local code
     repeat
@@ -128,7 +139,8 @@ local function read_long(handle, key, value, expired)
 end
 
 
--- get and get_stale; `stale` values come with whether they have expired.
+-- Makes get and get_stale. get(key) returns the value and its flags, nil if they are 0; nil if there is no value.
+-- get_stale(key) also finds expired values, and returns whether the value has expired as third result.
 local function getter(method, stale)
     return function (zone, key)
         local handle
@@ -172,7 +184,7 @@ methods.get = getter("get", false)
 methods.get_stale = getter("get_stale", true)
 
 
--- An argument of incr. The line to blame is the method's caller.
+-- Converts an argument of incr. Raises at the line that called the method.
 local function to_number(name, given)
     local number = tonumber(given)
     if not number then
@@ -182,6 +194,9 @@ local function to_number(name, given)
 end
 
 
+-- Adds `value` to the number of the key and returns the sum. If there is none: stores init + value, which lives
+-- init_ttl seconds (default 0: for ever), and returns the sum, nil and forcible; without init returns nil and "not
+-- found". Other errors: "not a number", "no memory". Raises for arguments that are not numbers.
 function methods.incr(zone, key, value, init, init_ttl)
     local handle
     handle, key = locate(zone, key, "incr")
@@ -221,12 +236,14 @@ function methods.incr(zone, key, value, init, init_ttl)
 end
 
 
+-- Returns the seconds until the value expires, 0 if never, negative if it has expired; nil and "not found".
 methods.ttl = on_key("ttl", function (handle, key)
     local seconds = enter().double
     return leave_with(seconds, C.holdfast_ttl(handle, key, #key, seconds))
 end)
 
 
+-- Returns the number of elements of a list, 0 without one; nil and "value not a list".
 methods.llen = on_key("llen", function (handle, key)
     local count = enter().count
     return leave_with(count, C.holdfast_llen(handle, key, #key, count))
@@ -239,9 +256,10 @@ local expire = on_key("expire", function (handle, key, exptime)
 end)
 
 
+-- Makes the value expire `exptime` seconds from now; 0: never. Returns true; nil and "not found".
 function methods.expire(zone, key, exptime)
     if not is_duration(exptime) then
-        -- As in the original, a negative time is none.
+        -- A negative time means never, as in ngx.shared.
         local seconds = tonumber(exptime) or check_zone(zone, "expire") and bad_duration("exptime", exptime)
         exptime = loose_duration(seconds) or 0
     end
@@ -251,8 +269,8 @@ end
 
 -- --- compare and swap ---
 
--- A value for the library with memory for its bytes. The bytes are copied: a pointer into a string of Lua would not
--- keep it alive.
+-- Creates a value for the library with memory for its bytes. The bytes are copied, because a pointer into a Lua string
+-- would not keep the string alive.
 local function new_slot()
     local slot = { value = ffi_new("holdfast_value"), bytes = ffi_new("char[?]", 256), capacity = 256 }
     slot.value.data = slot.bytes
@@ -260,7 +278,7 @@ local function new_slot()
 end
 
 
--- The two slots of a frame.
+-- Returns the two slots of a frame.
 local function slots_of(frame)
     local expected, desired = frame.expected, frame.desired
     if not expected then
@@ -284,7 +302,7 @@ local function put_bytes(slot, kind, bytes)
 end
 
 
--- Puts a single value; false for other types.
+-- Writes a scalar value into the slot. Returns false for other types.
 local function put(slot, value)
     local kind, bytes, _, number = scalar(value)
     if kind == STRING then
@@ -297,7 +315,7 @@ local function put(slot, value)
 end
 
 
--- Puts the new value: true, or nil and the reason.
+-- Writes the new value into the slot. Returns true; nil and the reason.
 local function put_desired(desired, zone, value)
     if put(desired, value) then
         return true
@@ -311,7 +329,7 @@ local function put_desired(desired, zone, value)
 end
 
 
--- The code and forcible; nil and the reason for a bad value.
+-- Returns the code and forcible; nil and the reason for a bad value.
 local function swap(frame, zone, handle, key, old, new, exptime, flags)
     local expected, desired = slots_of(frame)
     if not put(expected, old) then
@@ -327,6 +345,9 @@ local function swap(frame, zone, handle, key, old, new, exptime, flags)
 end
 
 
+-- Compares and swaps: stores `new` if the value of the key is `old`. nil for `old`: no value; nil for `new`: delete the
+-- key. Returns true, nil and forcible; false and "not found", "exists", "value differs" or an error of set. Flags and
+-- times are not compared. Raises for a bad exptime or bad flags.
 function methods.cas(zone, key, old, new, exptime, flags)
     exptime, flags = exptime or 0, flags or 0
     if not is_duration(exptime) then
@@ -370,6 +391,8 @@ local function push(handle, key, side, value)
     return answer(code, count)
 end
 
+-- lpush and rpush (key, value) add a string or a number at the head or tail of a list, and create it if the key has no
+-- value. They return the length; nil and "value not a list", "bad value type" or "no memory". No value is evicted.
 methods.lpush = on_key("lpush", function (handle, key, value) return push(handle, key, LEFT, value) end)
 methods.rpush = on_key("rpush", function (handle, key, value) return push(handle, key, RIGHT, value) end)
 
@@ -378,7 +401,7 @@ local function pop(handle, key, side)
     local frame = enter()
     local value = frame.value
     local code = C.holdfast_pop(handle, key, #key, side, value)
-    while code == BUFFER do  -- nothing was taken out
+    while code == BUFFER do  -- nothing was removed
         grow(frame)
         code = C.holdfast_pop(handle, key, #key, side, value)
     end
@@ -394,6 +417,8 @@ local function pop(handle, key, side)
     return nil, reason(code)
 end
 
+-- lpop and rpop (key) remove the element at the head or tail of a list and return it; nil if there is none; nil and
+-- "value not a list".
 methods.lpop = on_key("lpop", function (handle, key) return pop(handle, key, LEFT) end)
 methods.rpop = on_key("rpop", function (handle, key) return pop(handle, key, RIGHT) end)
 

@@ -10,7 +10,7 @@ local getinfo = debug and debug.getinfo
 
 local ABI = header.constants.ABI
 
--- libc's, and nginx's clock. Our own names contradict no other declaration.
+-- Declarations of libc, and of nginx's clock. Their names are ours, so they conflict with no other declaration.
 local OTHERS = [[
 int getpid(void);
 struct holdfast_pollfd { int fd; short events, revents; };
@@ -61,20 +61,20 @@ local function load_named(path)
 end
 
 
--- Adds libholdfast's places in package.cpath. A template without "?" (…/loadall.so) is of no use.
+-- Adds the paths of libholdfast by package.cpath. Templates without "?" (…/loadall.so) are skipped.
 local function add_templates(found)
     for template in package.cpath:gmatch("[^;]+") do
         if template:find("?", 1, true) then
             local name = template:gsub("?", "libholdfast")
-            -- The dynamic loader looks up a name without a slash in the system's folders.
+            -- The dynamic loader searches the system's folders for a name without a slash.
             found[#found + 1] = name:find("/", 1, true) and name or "./" .. name
         end
     end
 end
 
 
--- Adds the library's place beside these Lua files, in an installation or a checkout: LUA_PATH alone is enough to find
--- it. Compiled and stripped files have no source name.
+-- Adds the paths of the library beside these Lua files, in an installation or a checkout, so that LUA_PATH alone is
+-- enough. Compiled and stripped files have no source name.
 local function add_neighbours(found)
     local folder = getinfo and getinfo(1, "S").source:match("^@(.*)resty/holdfast/ffi/library%.lua$")
     local prefix = folder and folder:match("^(.*)share/lua/5%.1/$")
@@ -113,7 +113,7 @@ local function search()
         return library, "libholdfast.so"
     end
     looked_at[#looked_at + 1] = library
-    error("holdfast: libholdfast is not found; HOLDFAST_LIB is not set, and these places were looked at:\n\t"
+    error("holdfast: cannot find libholdfast: HOLDFAST_LIB is not set, and these places were searched:\n\t"
           .. table.concat(looked_at, "\n\t"), 0)
 end
 
@@ -134,8 +134,8 @@ end
 local C, path = load_library()
 
 
--- Names the process after its script, unless the program has named itself: the interpreter's name is the same for all.
--- nginx and Neovim are programs of their own.
+-- Names the process after its script, unless the program has named itself, because all scripts have the interpreter's
+-- name. nginx and Neovim keep their names.
 local function name_program()
     local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
     script = type(script) == "table" and rawget(script, 0)

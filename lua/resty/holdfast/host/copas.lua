@@ -19,12 +19,12 @@ local co_isyieldable, co_running, co_status = coroutine.isyieldable, coroutine.r
 local ipairs, max, min, next, require = ipairs, math.max, math.min, next, require
 local setmetatable, tostring, type = setmetatable, tostring, type
 
--- What this file uses. Before 4.0, which brought addnamedthread, coroutines began before the loop ran, and could not be
--- told from others.
+-- Functions that this file uses. Before copas 4.0, which has addnamedthread, coroutines started before the loop ran and
+-- could not be distinguished from others.
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
-local version = tostring(copas._VERSION or "a copas without a version")
-local refusal = version .. " is not supported, only 1.x, and 4.0 or newer; give set_host a host that sleeps as it does"
+local version = tostring(copas._VERSION or "a copas of unknown version")
+local refusal = version .. " is not supported, only 1.x and 4.0 or newer; upgrade copas, or give set_host a host for it"
 
 
 local function has_needed()
@@ -57,11 +57,11 @@ local INFINITY = math.huge
 -- The largest descriptor for select(2).
 local LARGEST_DESCRIPTOR = 1023
 local POLL_EVERY = parker.POLL_EVERY
--- How often accept() is called at least; how soon again after a wake-up. Rows of copas: 100 coroutines wait for one
--- lock, and nothing happens; From release to resume.
+-- How often accept() is called at least, and how soon after a wake-up, in seconds. Benchmarks of copas: 100 coroutines
+-- wait for one lock, and nothing happens; From release to resume.
 local STEP = 0.1
 local SOON = 0.001
--- A waiter that is not back this long after its time is never resumed.
+-- A waiter that has not returned this many seconds after its time will never be resumed.
 local GRACE = 0.05
 
 local _M = { name = "copas", now = none.now }
@@ -71,18 +71,18 @@ local has_select = package.loaded.socket ~= nil
 
 -- Waits by coroutine: { waiter, due, called }.
 local waiting = {}
--- Coroutines that the program has removed: they are never resumed.
+-- Coroutines that the program has removed. They are never resumed.
 local removed = setmetatable({}, { __mode = "k" })
 
 local jobs
--- How often accept() was called, and when it is next due at the latest.
+-- How often accept() was called, and the latest time of the next call.
 local accepts, next_accept = 0, 0
 local is_up = false
 
 local post = setmetatable({}, { __tostring = function () return "tcp{holdfast}" end })
 
 
--- The loop's coroutines look like any others.
+-- Any coroutine may be one of the loop's: they look like any others.
 function _M.is_yieldable()
     return copas.running and co_isyieldable() or false
 end
@@ -90,8 +90,8 @@ end
 
 -- --- what copas and LuaSocket call ---
 
--- A forked child's descriptor is closed. accept() makes another: LuaSocket takes a "dirty" object for readable,
--- whatever its number.
+-- In a forked child the descriptor is closed, and accept() gets another one. LuaSocket treats a "dirty" object as
+-- readable, whatever its descriptor.
 function post:dirty()
     return not parker.is_mine(self.parker)
 end
@@ -116,14 +116,14 @@ end
 
 -- --- the post ---
 
--- The descriptor; nil if copas cannot poll one.
+-- Returns the parker's descriptor; nil if copas cannot poll it.
 local function usable_fd()
     local fd = has_select and parker.fd()
     return fd and fd <= LARGEST_DESCRIPTOR and fd or nil
 end
 
 
--- Puts the post in place; accept() is next called after so many seconds, or when a job is due.
+-- Adds the post to copas. accept() is called after `seconds`, or earlier if a job is due.
 local function put_up(fd, seconds)
     post.fd, post.parker = fd, parker.get()
     copas.addserver(post, never)  -- does nothing if it is there
@@ -148,7 +148,7 @@ local function take_down()
 end
 
 
--- Drops a wait that nothing comes back to.
+-- Drops the wait of a coroutine that will never be resumed.
 local function drop(co)
     local waiter = waiting[co].waiter
     waiting[co] = nil
@@ -157,14 +157,14 @@ local function drop(co)
 end
 
 
--- Whether a waiter is gone: a waiter woken two calls of accept() ago would have run since, and one past its time would
--- have been resumed.
+-- Returns whether a waiter is gone. A waiter that was woken two calls of accept() ago would have run by now, and one
+-- past its time would have been resumed.
 local function is_gone(me, time)
     return me.called and accepts >= me.called + 2 or time > me.due + GRACE
 end
 
 
--- Drops waiters that are gone. Whether the next call has to decide about others.
+-- Drops waiters that are gone. Returns whether the next call must decide about others.
 local function drop_gone(all)
     local time = C.holdfast_now()
     local unsure = false
@@ -182,7 +182,8 @@ local function drop_gone(all)
 end
 
 
--- Whether there is nothing left to do; begins the exit first, as copas.loop() does, for what waits for it.
+-- Returns whether copas has nothing left to do. Starts copas' exit first, as copas.loop() does, for coroutines that
+-- wait for it.
 local function is_over()
     if not copas.finished() then
         return false
@@ -250,8 +251,8 @@ function _M.wait(waiter, seconds)
 end
 
 
--- A removed coroutine leaves its wait at once, not only when its time is over. Some versions of copas notice the
--- removal only when they resume it.
+-- A removed coroutine leaves its wait at once, not when its time is over. Some versions of copas notice the removal
+-- only when they resume the coroutine.
 local remove = copas.removethread
 if remove then
     function copas.removethread(co)

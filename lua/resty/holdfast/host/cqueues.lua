@@ -1,9 +1,9 @@
 -- The host of coroutines of a cqueues controller: only the coroutine waits.
 --
--- One waiter of a controller, the leader, polls the parker's descriptor; the others poll only their own conditions. A
--- woken waiter wakes the others with news, and when the leader leaves, it makes another the leader. So nothing is left
--- in the controller without waiters. Each controller has its own leader, because the program may stop running the
--- others.
+-- One waiter of a controller, the leader, polls the parker's descriptor; the others poll only conditions of their own.
+-- Whoever finds wake-ups wakes the others. When the leader leaves, it makes another waiter the leader, so nothing
+-- remains in the controller without waiters. Each controller has its own leader, because the program may stop running
+-- the other controllers.
 
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
@@ -20,14 +20,14 @@ local pcall, setmetatable, tostring = pcall, setmetatable, tostring
 local _M = { name = "cqueues", now = none.now }
 
 local POLL_EVERY = parker.POLL_EVERY
--- A leader that is not back this long after its time is never resumed again.
+-- A leader that has not returned this many seconds after its time will never be resumed.
 local GRACE = 0.05
--- How often a job runner checks whether its controller ends. No row shows it: none has jobs.
+-- How often a job runner checks whether its controller ends. No benchmark covers it: none has jobs.
 local STEP = 0.1
 
 local INFINITY = math.huge
 
--- By controller: { waiting, leader }, and its job runner, which must not keep it alive.
+-- By controller: { waiting, leader }, and the job runner, which must not keep the controller alive.
 local groups = setmetatable({}, { __mode = "k" })
 local runners = setmetatable({}, { __mode = "k" })
 
@@ -38,7 +38,7 @@ function _M.is_yieldable()
         return false
     end
     if not inside then
-        return false, "a coroutine of the program's own, inside one of the controller's"
+        return false, "a coroutine of the program inside a coroutine of the controller"
     end
     if not co_isyieldable() then
         return false, "Lua was called from C"
@@ -69,7 +69,7 @@ local function group_here()
 end
 
 
--- To cqueues an object like this is a descriptor.
+-- Polls the descriptor as the leader. cqueues accepts such an object as a descriptor.
 local function poll_descriptor(group, me, fd, now, left)
     group.leader = me
     me.back = now + left + GRACE
@@ -119,8 +119,8 @@ local function spawn(fn, ...)
 end
 
 
--- A controller ends when its coroutines have ended, and says nothing, so this coroutine checks every STEP whether it is
--- the last.
+-- Runs jobs. A controller ends when its coroutines have ended and notifies nobody, so this coroutine checks every STEP
+-- whether it is the last one.
 local function run_jobs(runner)
     local controller = cqueues.running()
     local jobs = runner.jobs
@@ -150,7 +150,7 @@ local function new_runner()
 end
 
 
--- The job runner of a controller.
+-- Returns the job runner of a controller.
 local function runner_of(controller)
     local runner = runners[controller]
     if not runner then

@@ -14,9 +14,9 @@ local in_fast_event, schedule, vim_wait = vim.in_fast_event, vim.schedule, vim.w
 local POLL_EVERY = parker.POLL_EVERY
 -- The longest single wait, in seconds.
 local LONGEST = 86400
--- How often vim.wait() asks without news, in milliseconds.
+-- How often vim.wait() checks its condition at least, in milliseconds.
 local INTERVAL = 200
--- What vim.wait() says to Ctrl-C.
+-- What vim.wait() returns after Ctrl-C.
 local INTERRUPTED = -2
 
 local _M = { name = "neovim" }
@@ -26,7 +26,8 @@ local function defer()
     return not in_fast_event() and schedule or nil
 end
 
--- The timer runs in a fast event, which may renew; on_lost may call the editor, so it is scheduled.
+-- The timer runs in a fast event, where locks can be renewed. on_lost may call functions of the editor, so it is
+-- scheduled.
 local function spawn(fn, ...)
     local count, arguments = select("#", ...), { ... }
     schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
@@ -43,7 +44,7 @@ function _M.is_yieldable()
 end
 
 
--- Everywhere: outside of coroutines locks are renewed while their objects live.
+-- Returns a job runner everywhere: outside of coroutines, locks are renewed while their objects live.
 function _M.job_runner()
     return runner
 end
@@ -52,7 +53,7 @@ end
 _M.now = coroutines.now
 
 
--- Whether the condition has come true; nil and the reason after Ctrl-C.
+-- Returns whether the condition became true; nil and the reason after Ctrl-C.
 local function run_loop(seconds, condition)
     local come, code = vim_wait(ceil(max(min(seconds, LONGEST), 0) * 1000), condition, INTERVAL)
     if not come and code == INTERRUPTED then

@@ -1,10 +1,10 @@
--- The host of a worker of nginx: only the light thread waits, by a semaphore of its own. The wake timer posts it;
--- without a wake timer the waiter polls.
+-- The host of a worker of nginx. Only the light thread waits, for its own semaphore. The wake timer posts it;
+-- without the wake timer the waiter polls.
 --
 -- The wake timer runs in a timer of nginx and reads from a connection to the wake thread, which sends a byte when there
--- are wake-ups to deliver. It ends soon after the last waiter, because a running timer would keep the worker from
--- exiting. No wait may rely on it, because nginx may drop the timer, and an error may end it: each wait is short, and
--- the next one starts it again.
+-- are wake-ups to deliver. It ends soon after the last waiter has left, because a running timer would keep the worker
+-- from exiting. No wait may rely on it: nginx may drop the timer, and an error may end it. So each wait is short, and
+-- the next one starts the timer again.
 
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
@@ -21,18 +21,18 @@ local C, abandon = core.C, waiting.abandon
 local _M = { name = "nginx", now = none.now }
 
 local POLL_EVERY = parker.POLL_EVERY
--- nginx's timers count milliseconds: shorter waits are none.
+-- The shortest wait, in seconds: nginx's timers count milliseconds.
 local SHORTEST = 0.001
 
--- The phases of http { } and stream { } that can wait. For others nginx itself is asked.
+-- Phases of http { } and stream { } that can wait. For other phases, nginx itself is asked.
 local YIELDABLE = {
     access = true, content = true, precontent = true, preread = true, rewrite = true, server_rewrite = true,
     timer = true, proxy_ssl_cert = true, proxy_ssl_verify = true, ssl_cert = true, ssl_client_hello = true,
     ssl_session_fetch = true,
 }
 
-local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use init_worker_by_lua* and there "
-                .. "ngx.timer.at(0, ...)"
+local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use ngx.timer.at(0, ...) in "
+                .. "init_worker_by_lua*"
 
 -- Objects of earlier waits, for reuse.
 local idle, idle_count = {}, 0
@@ -40,8 +40,8 @@ local idle, idle_count = {}, 0
 local probe
 
 
--- Whether the running phase can wait, or nginx's reason against it. sleep(0) would log a complaint in an nginx without
--- OpenResty's patch.
+-- Returns whether the running phase can wait, and nginx's reason if not. ngx.sleep(0) would log an error in an nginx
+-- without OpenResty's patch.
 local function can_phase_wait()
     probe = probe or semaphore.new(0)
     local _, err = probe:wait(0)
@@ -74,33 +74,34 @@ end
 
 -- --- the wake timer ---
 
--- The longest wait that relies on the wake timer, in seconds. Row: nginx, of 100 coroutines wait for one lock, and
--- nothing happens.
+-- The longest wait that relies on the wake timer, in seconds. Benchmark: nginx, of 100 coroutines wait for one lock,
+-- and nothing happens.
 local LONGEST = 1
--- How long it stays without waiters, in seconds (row: nginx, held for longer), and how often it checks for that in a
--- worker that is about to exit (no row shows it).
+-- How long it stays without waiters, in seconds (benchmark: nginx, held for longer), and how often it checks for that
+-- in a worker that is about to exit (no benchmark covers it).
 local LINGER = 0.25
 local EXITING_STEP = 0.05
--- How late it may hear that its time has come, and a waiter that its own has.
+-- How late the wake timer and a waiter may notice that their time is over, in seconds.
 local SLACK = 0.005
 local GRACE = 0.2
--- How long a waiter waits for the wake timer to start. nginx runs timers in the order of their times: one that has not
--- started by then was dropped. None is asked for again for REST seconds, because nginx writes an alert each time.
+-- How long a waiter waits for the wake timer to start. nginx runs timers in the order of their times, so a timer that
+-- has not started by then was dropped. Nobody requests another one for REST seconds, because nginx writes an alert each
+-- time.
 local START_TIMEOUT = 0.05
 local REST = 1
--- Expires only if the wake thread is gone: nginx writes an error each time.
+-- Expires only if the wake thread is gone, because nginx logs an error each time.
 local READ_TIMEOUT_MS = 60000
 local BYTES = 64
 
--- Whether it runs, whether it is to start, and until when it is not asked for again.
+-- Whether the wake timer runs, whether it was requested, and until when nobody requests it again.
 local armed = false
 local coming = false
 local rest_until = 0
 local asked_times = 0
 
--- Waits by waiter number; those of killed light threads stay until they are found.
+-- Waits by waiter number. Those of killed light threads stay until sweep() finds them.
 local visits, count = {}, 0
--- How many waits were dropped so far.
+-- How many waits were dropped.
 local dropped = 0
 local idle_since = 0
 
@@ -110,7 +111,7 @@ local complained = false
 local function complain(why)
     if not complained then
         complained = true
-        log(ngx.WARN, "holdfast: locks are polled for: ", why)
+        log(ngx.WARN, "holdfast: waiters poll for locks: ", why)
     end
 end
 
@@ -131,7 +132,7 @@ local function forget_visit(waiter)
 end
 
 
--- Drops a waiter without a light thread: it must leave its queue. Should it come back after all, it queues again.
+-- Removes a waiter without a light thread from its queue. If the thread comes back after all, it queues again.
 local function drop(waiter)
     if visits[waiter] then
         forget_visit(waiter)
@@ -142,7 +143,8 @@ local function drop(waiter)
 end
 
 
--- A wake-up of a waiter that is gone drops it, by wake(). What it was granted goes to the next, which may be gone, too.
+-- Sets waiting.drop_gone. Delivering a wake-up to a waiter that is gone drops it, see wake(). Its grant then goes to
+-- the next waiter, which may be gone too.
 function waiting.drop_gone()
     local before = dropped
     local last
@@ -153,7 +155,7 @@ function waiting.drop_gone()
 end
 
 
--- Drops waiters that are missing at a second check after their time: they were killed.
+-- Drops waiters that two checks find past their time: they were killed.
 local function sweep(now)
     for waiter, visit in pairs(visits) do
         if now > visit.over_at + GRACE then
@@ -174,8 +176,7 @@ local function is_over(now)
 end
 
 
--- Reads until there are no more waiters, or until worker_shutdown_timeout closes all connections of a worker that is
--- about to exit.
+-- Reads until there are no more waiters, or until worker_shutdown_timeout closes all connections of an exiting worker.
 local function attend(connection)
     local check_at = 0
     repeat
@@ -238,7 +239,7 @@ local function start(premature, number)
 end
 
 
--- Asks nginx for the timer; whether it is to start soon.
+-- Requests the timer from nginx. Returns whether it will start soon.
 local function ask_for_timer()
     local now = C.holdfast_now()
     if now < rest_until then
@@ -255,15 +256,15 @@ local function ask_for_timer()
 end
 
 
--- Begins a wait of at most `seconds`. How long the waiter may rely on being woken, and the argument for leave(); nil if
--- it has to poll.
+-- Begins a wait of at most `seconds`. Returns how long the waiter may rely on being woken, and the argument for
+-- leave(); nil if it must poll.
 local function enter(waiter, seconds)
     if not armed and not coming and not ask_for_timer() then
         return nil
     end
     local longest = min(seconds, armed and LONGEST or START_TIMEOUT)
     local visit = { asked = coming and asked_times, over_at = C.holdfast_now() + longest, missed = false }
-    if not visits[waiter] then  -- otherwise the collector closed an earlier waiter of that number
+    if not visits[waiter] then  -- otherwise the collector closed an earlier waiter with this number
         count = count + 1
     end
     visits[waiter] = visit
@@ -271,10 +272,10 @@ local function enter(waiter, seconds)
 end
 
 
--- Ends a wait, after a wake-up or at the end of its time.
+-- Ends a wait, after a wake-up or when its time is over.
 local function leave(waiter, visit, woken)
     if coming and visit.asked == asked_times and not woken then
-        rest("nginx does not run a timer, see lua_max_running_timers")
+        rest("nginx ran no timer; raise lua_max_running_timers")
     end
     if visits[waiter] == visit then
         forget_visit(waiter)
@@ -284,8 +285,8 @@ end
 
 -- --- waits ---
 
--- nginx removes a light thread that is killed, or ends with its request, from the waiters of the semaphore. Nothing
--- waits for it then, and the waiter must leave its queue.
+-- Wakes a light thread. If it was killed or ended with its request, nginx has removed it from the waiters of the
+-- semaphore; then the waiter must leave its queue.
 local function wake(me)
     if me.woken then
         return
@@ -311,7 +312,7 @@ end
 
 local function give_back(me, heard)
     if me.woken and not heard then
-        me.semaphore:wait(0)  -- the post came after the time was over
+        me.semaphore:wait(0)  -- it was posted after the time was over
     end
     me.woken = false
     idle_count = idle_count + 1
@@ -319,7 +320,7 @@ local function give_back(me, heard)
 end
 
 
--- A light thread that is killed while it waits never comes back here; the wake timer finds out.
+-- A light thread that is killed while it waits never returns here; sweep() finds it.
 function _M.wait(waiter, seconds)
     local me = take()
     local longest, visit = enter(waiter, max(seconds, SHORTEST))
@@ -342,16 +343,17 @@ end
 
 -- --- phases that cannot yield ---
 
--- The sleeps of a wait double between these. A sleep cannot end at a wake-up. No row shows it: none waits there.
+-- First and longest sleep of a wait, in seconds; each sleep is twice as long as the one before. A wake-up does not end
+-- a sleep. No benchmark covers it: none waits there.
 local FIRST_SLEEP, LONGEST_SLEEP = 0.001, 0.05
 
 
--- The host for phases that cannot yield, if the program has replaced ngx.sleep by a function that works there: Kong's
--- sleeps in init_worker_by_lua, where its workers wait for each other. lua-resty-lock calls that function, so this host
--- does, too. The whole worker stops. `sleep_there` is ngx.sleep.
+-- Creates the host for phases that cannot yield, for programs that have replaced ngx.sleep by a function that works
+-- there: Kong's sleeps in init_worker_by_lua, where its workers wait for each other. lua-resty-lock calls that
+-- function, so this host does too. It blocks the whole worker. `sleep_there` is ngx.sleep.
 function _M.new_sleeping_host(sleep_there)
     local host = { name = "nginx", now = none.now, stops_all = true }
-    local is_replaced = getinfo(sleep_there, "S").what ~= "C"  -- nginx's own function is one of C
+    local is_replaced = getinfo(sleep_there, "S").what ~= "C"  -- nginx's own function is a C function
 
     -- False without a reason: the next host is asked.
     function host.is_yieldable()

@@ -11,16 +11,18 @@ local max, min, pcall = math.max, math.min, pcall
 local next_job = background_jobs.next
 
 local INFINITY = math.huge
--- How often a worker that is about to exit drops jobs that are over. No row shows these two: none has jobs.
+-- How often an exiting worker drops finished jobs, in seconds. No benchmark covers these two: none has jobs.
 local EXITING_STEP = 0.2
--- A job may ask to run again at once, and sleeping for no time is a busy loop with a line in the log for each pass.
+-- The shortest sleep. A job may ask to run again at once, and ngx.sleep(0) would be a busy loop that writes a line to
+-- the log each time.
 local LEAST_SLEEP = 0.005
 
--- nginx's timers run up to this much early; without the margin they would be set again and again until it is time.
+-- nginx's timers run up to this much early, in seconds. Without the margin a timer would be set again and again until
+-- the job is due.
 local TICK = 0.001
 
 local _M = {
-    WHERE = "in nginx locks are renewed only in phases that can wait",
+    WHERE = "renewal needs a phase of nginx that can wait",
     jobs = background_jobs,
     has_request = function () return get_phase() ~= "init" end,
     is_alive = threads.is_alive,
@@ -30,7 +32,7 @@ local _M = {
     use_of = threads.use_of,
 }
 
--- When the timer runs; earlier timers find nothing to do.
+-- When the timer runs. Earlier timers find nothing to do.
 local due = INFINITY
 
 
@@ -42,7 +44,7 @@ local function run()
 end
 
 
--- Runs jobs in a worker that exits, where nginx sets no timers any more.
+-- Runs jobs in an exiting worker, where nginx refuses timers.
 local function run_until_exit()
     background_jobs.drop_over()
     while next_job() < INFINITY do
@@ -81,7 +83,7 @@ function _M.changed()
     if ok then
         due = time
     else
-        log(ngx.ERR, "holdfast: locks are not renewed: ", err)
+        log(ngx.ERR, "holdfast: cannot renew locks: ", err)
     end
 end
 

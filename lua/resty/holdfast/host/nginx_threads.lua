@@ -1,4 +1,4 @@
--- The coroutines below nginx's light threads, which nginx reuses, and which only LuaJIT can inspect.
+-- The coroutines of nginx's light threads. nginx reuses them, and only LuaJIT's functions can inspect them.
 
 local ffi = require "ffi"
 
@@ -6,7 +6,7 @@ local co_running, ffi_cast = coroutine.running, ffi.cast
 local getinfo, getlocal, getregistry, ipairs, pairs = debug.getinfo, debug.getlocal, debug.getregistry, ipairs, pairs
 local pcall, rawequal, require, tonumber, tostring, type = pcall, rawequal, require, tonumber, tostring, type
 
--- lua_getexdata, of OpenResty's LuaJIT, gives the request of a coroutine of nginx.
+-- lua_getexdata of OpenResty's LuaJIT returns the request of a coroutine.
 local DECLARATIONS = {
     "int lua_isyieldable(void *state);",
     "int lua_status(void *state);",
@@ -24,7 +24,8 @@ for _, declaration in ipairs(DECLARATIONS) do
 end
 
 
--- Calls a function of LuaJIT's for a coroutine; `otherwise` if LuaJIT lacks it.
+-- Makes a function that calls a function of LuaJIT for a coroutine. It returns `otherwise` if LuaJIT lacks the
+-- function.
 local function ask(name, otherwise)
     local known = pcall(function () return ffi.C[name] end)
     return function (co)
@@ -41,18 +42,18 @@ local status = ask("lua_status", SUSPENDED)
 local request = ask("lua_getexdata", nil)
 
 
--- Whether the caller's yield arrives in nginx, which hides coroutine.isyieldable.
+-- Returns whether a yield of the caller reaches nginx. nginx hides coroutine.isyieldable.
 function _M.can_yield()
     return is_yieldable(co_running()) ~= 0
 end
 
 
--- nginx's context of the running coroutine, without leaving compiled code.
+-- A module that returns nginx's context of the running coroutine without leaving compiled code.
 local has_context, context_of = pcall(require, "thread.exdata2")
 
 
--- Identifies the caller for task_ids.lua. The table of the request identifies the use of a coroutine, or of its place
--- in memory.
+-- Identifies the caller for task_ids.lua. The table of the request tells apart the uses of one coroutine, and of its
+-- address.
 function _M.identify()
     local context
     if has_context then
@@ -67,11 +68,11 @@ function _M.identify()
 end
 
 
--- The list in the registry with nginx's light threads, until they end or are killed.
+-- The list in the registry that has nginx's light threads until they end or are killed.
 local kept
 
 
--- The position of the coroutine in a list.
+-- Returns the position of the coroutine in a list.
 local function position_in(list, co)
     for position, value in pairs(list) do
         if value == co then
@@ -81,7 +82,7 @@ local function position_in(list, co)
 end
 
 
--- nil for a coroutine that runs inside a light thread.
+-- Returns the position of a light thread in that list; nil for a coroutine that runs inside a light thread.
 local function position_of(co)
     if kept then
         return position_in(kept, co)
@@ -96,13 +97,13 @@ local function position_of(co)
 end
 
 
--- The argument `use` of is_alive and is_gone for the running coroutine.
+-- Returns the argument `use` of is_alive and is_gone for the running coroutine.
 function _M.use_of(co)
     return { request = request(co), position = position_of(co), context = ngx.ctx }
 end
 
 
--- Whether another coroutine is still to be resumed for the same use.
+-- Returns whether another coroutine will be resumed for the same use.
 function _M.is_alive(co, use)
     if status(co) ~= SUSPENDED or request(co) ~= use.request then
         return false
@@ -111,8 +112,8 @@ function _M.is_alive(co, use)
 end
 
 
--- Whether a coroutine will never run again for the same use. The running coroutine may run for another request. A
--- coroutine that has resumed the running one has frames but no status.
+-- Returns whether a coroutine will never run again for the same use. The running coroutine may now run for another
+-- request. A coroutine that has resumed the running one has frames but no status.
 function _M.is_gone(co, use)
     if co == co_running() then
         return use.context ~= ngx.ctx
@@ -124,8 +125,8 @@ function _M.is_gone(co, use)
 end
 
 
--- Whether a function of the coroutine has the value in a local variable. nginx reuses coroutines and the memory of
--- requests: the same coroutine may run another request at the same place.
+-- Returns whether a function of the coroutine has the value in a local variable. nginx reuses coroutines and the memory
+-- of requests, so the same coroutine may run another request at the same address.
 function _M.has_local(co, value)
     local level = 0
     while getinfo(co, level, "f") do

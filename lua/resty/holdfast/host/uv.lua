@@ -1,9 +1,9 @@
--- The waits of coroutines under libuv's loop, for luv and Neovim: the coroutine yields, and a callback of the loop
+-- The waits of coroutines under libuv's loop, for luv and Neovim. The coroutine yields, and a callback of the loop
 -- resumes it.
 --
 -- Each wait has a timer. One poll handle watches the parker's descriptor while there are waiters, so that a loop
--- without waiters ends. A program may close all handles of its loop (uv.walk) during a wait: nothing comes back to it
--- then.
+-- without waiters can end. A program may close all handles of its loop (uv.walk) during a wait; that wait is then never
+-- resumed.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local core = require "resty.holdfast.core"
@@ -27,9 +27,9 @@ local function resume(co)
 end
 
 
--- The job runner: one timer, which does not keep the loop from ending. A program may close all handles of its loop: the
--- next lock makes another timer. We do not close it ourselves: luv crashes the process if a Lua state is closed before
--- the loop has run once more.
+-- Creates the job runner. It has one timer, which does not keep the loop from ending. If the program closes all handles
+-- of its loop, the next lock creates another timer. The timer is never closed here, because luv crashes the process if
+-- a Lua state is closed before the loop has run once more.
 local function new_job_runner(uv, spawn)
     local jobs, timer
     local due = INFINITY  -- the time of the timer
@@ -45,7 +45,7 @@ local function new_job_runner(uv, spawn)
         due = INFINITY
     end
 
-    -- Sets the timer for the first job. An early run finds nothing to do.
+    -- Sets the timer for the first job. A run that is too early finds nothing to do.
     local function changed()
         local time = jobs.next()
         if time == INFINITY then
@@ -73,13 +73,13 @@ local function new_job_runner(uv, spawn)
 end
 
 
--- A host for `uv`, the module of libuv's functions, without name and is_yieldable, and its job runner. defer() gives a
--- function that calls the resuming function later, or nil where any callback may resume. spawn(fn, ...) begins a
--- coroutine.
+-- Returns a host for `uv`, the module of libuv's functions, without name and is_yieldable, and its job runner. defer()
+-- returns a function that calls its argument later, or nil if any callback may resume coroutines. spawn(fn, ...) starts
+-- a coroutine.
 return function (uv, defer, spawn)
     local host = { now = none.now }
     local poll, poll_fd
-    local watch = { count = 0 }  -- the waiters of this poll handle
+    local watch = { count = 0 }  -- counts the waiters of this poll handle
 
     local function deliver()
         parker.sleep(0)
@@ -94,7 +94,7 @@ return function (uv, defer, spawn)
         end
     end
 
-    -- The argument for unwatch(), and whether the loop hears of wake-ups.
+    -- Returns the argument for unwatch(), and whether the loop gets wake-ups.
     function host.watch()
         local fd = parker.fd()
         if fd ~= poll_fd or poll and poll:is_closing() then
@@ -124,7 +124,7 @@ return function (uv, defer, spawn)
         sleeper.timer:start(ceil(max(seconds, 0) * 1000), 0, sleeper.on_timer)
     end
 
-    -- Yields until the timer or wake() resumes the coroutine; any other resume ends this, too.
+    -- Yields until the timer or wake() resumes the coroutine. Any other resume ends the wait too.
     local function suspend(sleeper, seconds)
         local co = co_running()
         local later = defer()

@@ -1,5 +1,5 @@
 -- Takes locks and permits that are not free: waits for the holder, or for a process that is stopped inside the
--- dictionary. Also the method wait of resty.lock, which waits for the holder and takes nothing.
+-- dictionary. Also has the method wait of resty.lock, which waits for the holder and takes nothing.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -24,20 +24,21 @@ local ALL_PERMITS, RWLOCK, SEMAPHORE = core.ALL_PERMITS, core.RWLOCK, core.SEMAP
 local BUSY, ELSEWHERE, LOCKED, OK = core.BUSY, core.ELSEWHERE, core.LOCKED, core.OK
 local SYSTEM, TIMEOUT = core.SYSTEM, core.TIMEOUT
 
--- How long a caller that does not wait waits for the answer of the gate, in seconds.
+-- Seconds that trylock and the like wait for an answer of the gate.
 local ASKS_FOR = 1
 
 local _M = {}
 
 
--- Whether an attempt's code is final: a wait would not help, or is not allowed.
+-- Returns whether the code of an attempt is final, because a wait would not help or is not allowed.
 function _M.is_final(code, timeout)
     return code ~= LOCKED and code ~= TIMEOUT
            and (timeout <= 0 or (code ~= SYSTEM and code ~= BUSY and code ~= ELSEWHERE))
 end
 
 
--- A request (wait/wait.lua) for the key of the grant. Field by field: an initialiser costs three times as much.
+-- Creates a request (wait/wait.lua) for the key of the grant. It sets one field at a time, because an initialiser costs
+-- three times as much.
 local function new_request(self, grant, exptime, timeout, step)
     local request = ffi_new(request_type)
     request.handle, request.key_id = grant.dict, grant.key_id
@@ -48,7 +49,8 @@ end
 _M.new_request = new_request
 
 
--- Names the holder of what is waited for: the host of the caller is known by now. A semaphore's permits have none.
+-- Sets the coroutine that will hold what is requested. Called when the caller's host is known. Permits of a semaphore
+-- have no such coroutine.
 local function name_holder(self, request)
     if request.kind ~= SEMAPHORE then
         request.holder = holder_of(self.settings.holder, request.certain)
@@ -56,7 +58,7 @@ local function name_holder(self, request)
 end
 
 
--- The second attempt of a caller that does not wait: a free lock may be reserved for a waiter that is gone.
+-- Tries a second time for a caller that does not wait, because a free lock may be reserved for a waiter that is gone.
 local function attempt(self, request, grant, keep, why)
     if find_gone() then
         name_holder(self, request)
@@ -69,7 +71,7 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- How the object waits. A gate lets a lock in only for a waiter in its queue.
+-- Returns how the object waits. A gate admits a lock only for a waiter in its queue, so there polling would not work.
 local function way_of(self, request)
     if self.settings.wait == "poll" and not request.tries and not find_gate(request.handle) then
         return poll
@@ -78,17 +80,18 @@ local function way_of(self, request)
 end
 
 
--- The reason of a wait that ended without the lock at its timeout.
+-- Returns the reason for a wait that ended at its timeout without the lock.
 local function reason_of_timeout(handle, key)
     local found = find_gate(handle)
     return found and found.reason_of_timeout(handle, key) or "timeout"
 end
 
 
--- Waits for what the object wants: the results of keep(self, request, grant, seconds waited, why), which has the grant
--- to release; nil and the reason, after a deadlock its keys. A coroutine that waits keeps the frames of all functions
--- between it and the sleep, and its stack grows by doubling, so they are few and small: the results of a call are
--- declared where it is made.
+-- Waits for what the object requested. Returns the results of keep(self, request, grant, seconds waited, why), which
+-- then owns the grant; nil and the reason, and the keys after a deadlock.
+--
+-- A waiting coroutine keeps the stack frames of all functions between it and the sleep, and its stack grows by
+-- doubling. So these functions are few and have few variables, which are declared where they are assigned.
 local function wait(self, request, grant, keep, why)
     if request.timeout <= 0 then
         return attempt(self, request, grant, keep, why)
@@ -118,8 +121,8 @@ end
 _M.wait = wait
 
 
--- Asks the gate for a lock that it has not let in, for a caller that does not wait. Returns the seconds that the answer
--- took; nil and "held", or why that is not known.
+-- Asks the gate for a lock that it has not admitted, for a caller that does not wait. Returns the seconds that the
+-- answer took; nil and "held", or the reason why that is unknown.
 local function ask(self, request, grant, keep, why)
     local found = find_gate(grant.dict)
     local refusal = found and found.refusal(grant.dict)
@@ -136,11 +139,11 @@ local function ask(self, request, grant, keep, why)
 end
 
 
--- What becomes of a grant that was waited for.
+-- Stores a grant that was waited for in the object. Returns what lock() returns.
 local function keep(self, request, grant, elapsed, why)
     local key = memo[request.key_id]
     if self.cdata then
-        -- Another coroutine got a lock with this object in the meantime.
+        -- Another coroutine took a lock with this object in the meantime.
         C.holdfast_unlock_for_certain(request.handle, key, #key, grant.lease)
         give_back(grant)
         return nil, "locked"
@@ -151,7 +154,7 @@ end
 
 
 -- Waits for the lock of the key, or for `want` permits of its rwlock, for an object that holds one thing at a time.
--- `asks`: only asks the gate. The results of acquire.take().
+-- `asks`: only asks the gate. Returns what acquire.take() returns.
 function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
     local request = new_request(self, grant, exptime, timeout or 0, step or 0)
     request.certain = certain
@@ -168,13 +171,13 @@ end
 
 -- --- the method wait of resty.lock ---
 
--- The number of the grant that the present call has found: nothing else runs before it is read.
+-- The number of the grant that the present call found. No other Lua code runs before it is read.
 local watched = ffi_new("uint64_t[1]")
 
 local WAIT_OPTIONS = options.known { "timeout" }
 
 
--- Waits as the object's settings say: the seconds waited; nil and the reason, after a deadlock its keys.
+-- Waits as the object's settings say. Returns the seconds waited; nil and the reason, and the keys after a deadlock.
 local function wait_watching(self, request)
     if request.timeout <= 0 then
         return nil, "timeout"
@@ -201,7 +204,8 @@ local function finish(grant, ...)
 end
 
 
--- The seconds waited, 0 for a free key; nil and the reason, after a deadlock its keys.
+-- The method wait of resty.lock. Returns the seconds waited, 0 for a free key; nil and the reason, and the keys after a
+-- deadlock.
 function _M.wait_for_release(self, key, opts)
     held_lock.check(self, "wait")
     local timeout, err, _
@@ -219,12 +223,12 @@ function _M.wait_for_release(self, key, opts)
     if code == OK then
         return 0
     elseif code == ELSEWHERE then
-        return nil, "held"  -- maybe by another machine, of which nothing here sees the release
+        return nil, "held"  -- maybe by another machine, whose release nobody here notices
     elseif _M.is_final(code, timeout) then
         return nil, reason(code)
     end
     local number = watched[0]
-    local grant = take_grant(handle, key)  -- it takes nothing, but owns the key
+    local grant = take_grant(handle, key)  -- holds no lock, only the key
     local request = new_request(self, grant, 0, timeout, self.step)
     request.watches, request.fair, request.watched[0] = true, false, number
     return finish(grant, wait_watching(self, request))

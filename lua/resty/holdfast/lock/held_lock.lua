@@ -1,5 +1,5 @@
--- Methods of objects that hold one lock at a time (resty.lock and resty.rwlock), by the grant in their field `cdata`,
--- which is false when they hold none.
+-- Methods of objects that hold one lock at a time: resty.lock and resty.rwlock. The field `cdata` has the object's
+-- grant (lease_pool.lua), or false while it holds nothing.
 
 local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
@@ -31,12 +31,12 @@ local methods = {}
 local _M = { methods = methods }
 
 
--- What polling does between two attempts, in objects that were not told otherwise. Eight fields are what fits into the
--- room of an object before that doubles.
+-- Defaults of the options `ratio` and `max_step`. They are in the class, because a table of more than eight fields
+-- takes twice the memory.
 local RATIO, MAX_STEP = 2, 0.5
 
 
--- Gives a class of objects the methods of this file, and returns its metatable.
+-- Adds the methods of this file to a class, and returns the metatable of its objects.
 function _M.new_class(class)
     for name, method in pairs(methods) do
         class[name] = method
@@ -46,7 +46,7 @@ function _M.new_class(class)
 end
 
 
--- A new object of that metatable, which holds nothing.
+-- Creates an object that holds nothing.
 function _M.new(mt, dict, settings, exptime, timeout, step, ratio, max_step)
     local self = setmetatable({
         cdata = false, dict = dict, settings = settings, exptime = exptime, timeout = timeout, step = step,
@@ -65,7 +65,8 @@ local function bad_receiver(self, method)
 end
 
 
--- Every lock object has the field cdata. The line to blame is the method's caller.
+-- Raises for a receiver that is no lock object, at the line that called the method. Every lock object has the field
+-- cdata.
 function _M.check(self, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -75,7 +76,7 @@ end
 local check = _M.check
 
 
--- The key as a string, for an object that holds nothing; nil and the reason.
+-- Returns the key as a string; nil and the reason if it is not valid or the object holds something.
 function _M.free_key(self, key, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -94,7 +95,8 @@ function _M.free_key(self, key, method)
 end
 
 
--- The grant of an object and its key; none if the collector was there first, in a finaliser that has the object.
+-- Returns the grant of an object and its key; nil if it holds nothing. In a finaliser the collector may have released
+-- the grant already.
 local function held_by(self, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -111,7 +113,7 @@ local function held_by(self, method)
 end
 
 
--- Gives an object that holds one thing at a time its grant; the library has named `task_id` its holder.
+-- Stores the grant in the object. The library already has `task_id` as its holder.
 function _M.settle(self, grant, task_id, key, exptime, why)
     hold(grant, task_id)
     self.cdata, self.key = grant, key
@@ -124,8 +126,8 @@ function _M.settle(self, grant, task_id, key, exptime, why)
 end
 
 
--- Concludes a release: what unlock() returns. The library clears the lease when the lock is given back or lost, and
--- when it gives the lock back later.
+-- Finishes a release, and returns what unlock() returns. The library clears the lease if the lock was released or lost,
+-- or if the library will release it later.
 local function conclude(self, grant, key, code)
     if code ~= OK and grant.lease.owner ~= 0 then
         -- Nothing has changed; the caller may try again.
@@ -145,6 +147,9 @@ local function conclude(self, grant, key, code)
 end
 
 
+-- Releases the lock of this object and wakes a waiter. Does not yield. Returns 1; nil and "unlocked", "not owner" (the
+-- lock was lost), "dictionary not found", or "timeout" (a process is stopped in the middle of a change: the lock is
+-- still held, unlock again).
 function methods.unlock(self)
     local grant, key = held_by(self, "unlock")
     if not grant then
@@ -155,7 +160,7 @@ function methods.unlock(self)
 end
 
 
--- The reason for the caller; tells on_lost if it means that the lock is lost.
+-- Returns the reason for the caller. Calls on_lost if it means that the lock is lost.
 local function failure(self, key, code)
     local err = reason(code)
     if self.settings.watched and (code == NOT_OWNER or code == NOT_FOUND or code == REMOVED) then
@@ -165,7 +170,7 @@ local function failure(self, key, code)
 end
 
 
--- true, or nil and the reason: what a method returns after a call for the held lock.
+-- Returns the results of a method for the held lock: true; nil and the reason.
 local function outcome(self, key, code)
     if code == OK then
         return true
@@ -177,21 +182,22 @@ _M.outcome = outcome
 
 -- --- hand-over ---
 --
--- An object may be handed to another coroutine, which then releases the lock. The named holder (tasks/task_ids.lua)
--- must be the coroutine that releases it: the search for deadlocks relies on it.
+-- A program may pass an object to another coroutine, which then releases the lock. The library records one coroutine as
+-- the holder (tasks/task_ids.lua). The search for deadlocks relies on it being the one that will release the lock.
 --
--- The holder is the coroutine that took the lock; after hand_over(), the next one to use the object. If two use it
--- without hand_over(), either may release the lock, and none is named any more. `with` releases its own lock, whichever
--- coroutines use the object; after hand_over() none is named.
+-- The holder is the coroutine that took the lock or, after hand_over(), the next one that uses the object. If two use
+-- an object without hand_over(), either may release the lock, so none is recorded any more. `with` releases its own
+-- lock, whichever coroutines use the object; after hand_over() none is recorded.
 --
--- Fields of an object, each the token of a grant: `scoped`, held by `with`; `handed`, handed over and not used since.
+-- Two fields of an object have the token of a grant: `scoped` if `with` holds it, `handed` if it was handed over and
+-- not used since.
 
 local function token_of(grant)
     return tonumber(grant.lease.sequence)
 end
 
 
--- Names `task_id` the holder. The code.
+-- Records `task_id` as the holder. Returns the code.
 local function name_holder(grant, key, task_id)
     local code = C.holdfast_lock_adopt(grant.dict, key, #key, grant.lease, task_id)
     if code == OK then
@@ -201,7 +207,8 @@ local function name_holder(grant, key, task_id)
 end
 
 
--- `user` is not the named holder. If the library cannot be told now, the next use does that.
+-- Changes the recorded holder for `user`, which is another coroutine. If the library cannot record it now, the next use
+-- does.
 local function change_hands(self, grant, key, user)
     local token = token_of(grant)
     if self.handed == token then
@@ -214,7 +221,7 @@ local function change_hands(self, grant, key, user)
 end
 
 
--- Notes that the calling coroutine uses an object that holds something. Background jobs must not call this.
+-- Records that the calling coroutine uses an object that holds something. Background jobs must not call this.
 local function used(self, grant, key)
     local task_id = grant.task_id
     if task_id == NOBODY or task_id == base and not self.handed then
@@ -228,7 +235,7 @@ end
 _M.used = used
 
 
--- Names no holder until a coroutine uses the object. The code.
+-- Records no coroutine as holder until one uses the object. Returns the code.
 local function hand_over(self, grant, key)
     local holder = self.settings.holder
     local code = name_holder(grant, key, holder == NOBODY and NOBODY or base)
@@ -241,6 +248,9 @@ end
 
 -- --- methods for the held lock ---
 
+-- Makes the held lock expire `time` seconds from now; 0 and math.huge: never. Default: the exptime of new(). Does not
+-- yield. Returns true; nil and "unlocked", "not found" (lost, and free now), "not owner" (lost, and held by another),
+-- "dictionary not found" or "timeout".
 function methods.expire(self, time)
     local grant, key = held_by(self, "expire")
     if not grant then
@@ -257,7 +267,7 @@ function methods.expire(self, time)
 end
 
 
--- A method for an object that holds a lock: body(self, grant, key). For another the method returns nil, "unlocked".
+-- Makes a method of body(self, grant, key). The method returns nil and "unlocked" if the object holds nothing.
 local function on_held(method, body)
     return function (self)
         local grant, key = held_by(self, method)
@@ -270,18 +280,23 @@ end
 _M.on_held = on_held
 
 
+-- Declares that another coroutine will release the lock of this object. Does not yield. Returns true; the errors are
+-- those of expire().
 methods.hand_over = on_held("hand_over", function (self, grant, key)
     return outcome(self, key, hand_over(self, grant, key))
 end)
 
 
+-- Returns the fencing token of the held lock, a whole number that grows with each grant of the key; nil and "unlocked".
+-- Does not yield.
 methods.token = on_held("token", function (self, grant, key)
     used(self, grant, key)
     return token_of(grant)
 end)
 
 
--- Seconds until the held lock lapses; nil and the reason.
+-- Returns the seconds until the held lock expires, math.huge if never; nil and "unlocked", "not owner" or "dictionary
+-- not found". Does not yield.
 methods.remaining = on_held("remaining", function (self, grant, key)
     used(self, grant, key)
     local seconds = enter().double
@@ -295,13 +310,14 @@ methods.remaining = on_held("remaining", function (self, grant, key)
 end)
 
 
+-- Returns whether this object holds a lock that has not expired and was not taken from it. Does not yield.
 function methods.valid(self)
     check(self, "valid")
     return methods.remaining(self) ~= nil
 end
 
 
--- How many holders to name at most: a whole number; nil for the default.
+-- Raises unless `max` is nil or a whole number.
 local function check_max(max)
     if max ~= nil and (type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0) then
         error("bad max to holders: a whole number, 0 or more, expected, got " .. describe(max), 3)
@@ -309,21 +325,25 @@ local function check_max(max)
 end
 
 
--- Adds the methods that describe a key, whichever object took it, to a class whose methods call check(self, name).
+-- Adds the methods that describe a key, whichever object holds it, to a class. check_self(self, name) raises for a
+-- wrong receiver.
 function _M.add_queries(class, check_self)
-    -- nil if the key is free.
+    -- Returns a table that describes the holder that has held the key longest; nil if the key is free; nil and a
+    -- reason. Yields only in a cluster, for a lock that no process of this machine holds.
     function class.holder(self, key)
         check_self(self, "holder")
         return find_holder(self.dict[1], key, self.settings.block)
     end
 
+    -- Returns an array of such tables, at most `max` (default 100, limit 4096), the longest holder first; nil and a
+    -- reason. Does not yield.
     function class.holders(self, key, max)
         check_self(self, "holders")
         check_max(max)
         return find_all(self.dict[1], key, max)
     end
 
-    -- How many waiters the key has.
+    -- Returns the number of waiters; nil and a reason. Does not yield.
     function class.waiters(self, key)
         check_self(self, "waiters")
         return count_waiters(self.dict[1], key)
@@ -333,8 +353,8 @@ end
 _M.add_queries(methods, check)
 
 
--- Releases only what `with` has taken: the function may have unlocked it, and locked another key. Nobody comes again
--- for it: if the release is refused now, the library tries again.
+-- Releases only what `with` took, because the function may have unlocked it and locked another key. If the release is
+-- refused now, the library tries again later.
 local function give_back(self, token)
     local grant, key = held_by(self, "with")
     if grant and token_of(grant) == token then
@@ -351,7 +371,7 @@ local function keep(self)
 end
 
 
--- The method `with` for objects that take by take(self, key, opts).
+-- Makes the method `with` for objects whose locks take(self, key, opts) takes.
 function _M.with(name, take, known)
     return later.fn("resty.holdfast.lock.with", function (with)
         return with.method(name, {

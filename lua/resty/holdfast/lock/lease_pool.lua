@@ -1,7 +1,9 @@
--- Grants: the leases of lock objects, with finalisers. A grant outlives its object until the collector has released the
--- lock. Making one costs ten times as much as making the object, so objects have a grant only while they hold a lock,
--- and the pool reuses it. key_id: the number of the key in the memo; 0 when nothing is held or asked for. task_id: the
--- named holder (tasks/task_ids.lua).
+-- Grants: the leases of lock objects, with finalisers. A grant may outlive its object, until the collector releases the
+-- lock. Creating a grant costs ten times as much as creating the object, so an object has one only while it holds a
+-- lock, and the pool reuses grants.
+--
+-- key_id is the number of the key in the memo, or 0 if nothing is held or requested. task_id is the recorded holder
+-- (tasks/task_ids.lua).
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -13,8 +15,8 @@ local ffi_metatype, ffi_new = ffi.metatype, ffi.new
 
 local NOBODY = task_ids.NOBODY
 
--- Lua values under numbers, for finalisers: a finaliser gets only its cdata, which can hold a number. Free numbers form
--- a list from memo[FREE_LIST_REF]; 0 or nil ends it.
+-- Lua values by number. A finaliser gets only its cdata, which can store a number but no Lua value. Free numbers form a
+-- list from memo[FREE_LIST_REF]; 0 or nil ends it.
 local FREE_LIST_REF = 0
 local memo = {}
 
@@ -56,7 +58,8 @@ local function count(task_id, change)
 end
 
 
--- The library compares the lease with the holder's: a lock with another holder, or a parent process's, stays as it is.
+-- The finaliser. The library compares the lease with the holder's, so a lock of another holder or of a parent process
+-- stays.
 local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then
@@ -74,15 +77,16 @@ end
 local grant_type = ffi_metatype(
     "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
--- More spare grants than a program uses between two collections waste memory. Row: new + lock + unlock.
+-- Limit of the pool: more grants than a program uses between two collections waste memory. Benchmark: new + lock +
+-- unlock.
 local MOST_SPARE = 1024
--- The count is a field: compiled code loads the other variables of this file again after an assignment to one.
--- nil: the grants are in the array.
+-- The count is a field, because compiled code reloads the other variables of this file after an assignment to one. The
+-- nil makes LuaJIT keep the grants in the array part.
 local spare = { nil, count = 0 }
 
 
--- A grant for an attempt. After an error at any later point, even a stack overflow, the collector finds the lease
--- cleared by the library, or releases it.
+-- Returns a grant for an attempt. After an error at any later point, even a stack overflow, the collector releases the
+-- lease unless the library has cleared it.
 function _M.take(handle, key)
     local last = spare.count
     local grant = spare[last]
@@ -98,8 +102,8 @@ function _M.take(handle, key)
 end
 
 
--- Counts a grant that the library has filled, with its named holder. An error for want of stack, here or in empty(),
--- comes before the count.
+-- Counts a grant that the library has filled, and its recorded holder. A stack overflow, here or in empty(), happens
+-- before the count.
 function _M.hold(grant, task_id)
     grant.task_id = task_id
     if task_id == base then
@@ -110,7 +114,7 @@ function _M.hold(grant, task_id)
 end
 
 
--- Counts the new holder that the library has named.
+-- Counts the new holder that the library has recorded.
 function _M.pass(grant, task_id)
     local before = grant.task_id
     count(task_id, 1)
@@ -119,7 +123,7 @@ function _M.pass(grant, task_id)
 end
 
 
--- Returns a grant that holds nothing to the pool. A grant that the collector has finalised is not used again: its
+-- Returns a grant that holds nothing to the pool. A grant that the collector has finalised is not reused, because its
 -- finaliser is gone.
 local function give_back(grant)
     local key_id = grant.key_id

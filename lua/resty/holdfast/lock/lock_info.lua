@@ -1,4 +1,4 @@
--- The holders of a key, their reasons, and the number of its waiters: for people, logs and metrics.
+-- The holders of a key, why they hold it, and the number of waiters: for people, logs and metrics.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -49,7 +49,8 @@ local function describe(found)
 end
 
 
--- Describes the holder in a table; nil for a free key; nil and the reason if that is unknown. Asks only this machine.
+-- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Looks
+-- only at this machine.
 function _M.find_here(handle, key)
     local text, err = key_string(key)
     if not text then
@@ -67,7 +68,8 @@ function _M.find_here(handle, key)
 end
 
 
--- As find_here, wherever the holder is: a gate may have to wait for an answer, `block` says as for a lock how.
+-- As find_here, but finds holders on other machines too. A gate may have to wait for an answer; `block` is the option
+-- of a lock.
 function _M.find(handle, key, block)
     local gate = find_gate(handle)
     if gate then
@@ -77,7 +79,7 @@ function _M.find(handle, key, block)
 end
 
 
--- How many holders and waiters the key has; nil and the reason. Writes at most `max` of the holders.
+-- Returns the numbers of holders and waiters of the key; nil and the reason. Writes at most `max` holders.
 local function count(handle, key, holders, max)
     local text, err = key_string(key)
     if not text then
@@ -103,7 +105,7 @@ local function describe_all(found, held, max)
 end
 
 
--- An array of the holders of the key, at most `max`, longest holder first; nil and the reason if that is unknown.
+-- Returns an array of the holders of the key, at most `max`, the longest holder first; nil and the reason.
 function _M.find_all(handle, key, max)
     max = min(max or _M.DEFAULT_MAX, HOLDERS_MAX)
     local found = ffi_new(holders_type, max)
@@ -115,7 +117,7 @@ function _M.find_all(handle, key, max)
 end
 
 
--- Whether the process lives; nil if that cannot be told. `lives`: what was asked before, by the process.
+-- Returns whether the process is alive; nil if that is unknown. `lives` has earlier answers, by process.
 local function is_alive(owner, lives)
     local id = tostring(owner)
     local code = lives[id]
@@ -132,9 +134,8 @@ local function is_alive(owner, lives)
 end
 
 
--- The holders, at most `max`, and the number of waiters; nil and the reason. Waits for no other process: one that is
--- stopped in the middle of a change holds this up for some 20 ms at most. `lives`: a table, one for all keys that are
--- peeked at together.
+-- Returns the holders, at most `max`, and the number of waiters; nil and the reason. A process that is stopped in the
+-- middle of a change delays this by about 20 ms at most. `lives`: a table that all keys of one listing share.
 function _M.peek(handle, key, max, lives)
     local found = ffi_new(holders_type, max)
     local frame = enter()
@@ -152,7 +153,7 @@ function _M.peek(handle, key, max, lives)
 end
 
 
--- How many waiters the key has; nil and the reason.
+-- Returns the number of waiters of the key; nil and the reason.
 function _M.count_waiters(handle, key)
     local held, waiters = count(handle, key, nil, 0)
     if not held then
@@ -162,9 +163,9 @@ function _M.count_waiters(handle, key)
 end
 
 
--- --- the option log_timeouts: a line about each wait that ends without the lock, with the holders in the way ---
+-- --- the option log_timeouts: a line about each wait that ends without the lock, with the holders ---
 
--- Holders that are named.
+-- How many holders a line names.
 local NAMED = 3
 
 -- By request.kind.
@@ -178,11 +179,11 @@ local function holder_text(holder)
 end
 
 
--- Returns what was in the way just now.
+-- Returns a text about the present holders.
 local function obstacle(handle, key)
     local holders, waiters = _M.peek(handle, key, NAMED + 1, {})
     if not holders then
-        return "who holds it is not known: " .. waiters
+        return "holder unknown: " .. waiters
     end
     local named = {}
     for i = 1, #holders do
@@ -190,13 +191,13 @@ local function obstacle(handle, key)
     end
     if #named == 0 then
         local gate = find_gate(handle)
-        return gate and gate.NO_HOLDER or "nobody holds it by now"
+        return gate and gate.NO_HOLDER or "no longer held"
     end
     return "held by " .. concat(named, " and by ") .. (waiters > 0 and "; waiters: " .. waiters or "")
 end
 
 
--- Raises nothing. `err`: the reason that the method gives.
+-- Writes the line. Raises nothing. `err`: the error that the method returns.
 function _M.report_timeout(self, request, key, err)
     local log = self.settings.log_timeouts
     if request.tries then
@@ -213,21 +214,21 @@ function _M.report_timeout(self, request, key, err)
 end
 
 
--- --- how many keys of a dictionary are held, and how many waiters there are ---
+-- --- the numbers of held keys and of waiters in a dictionary ---
 --
--- Without a table or a string for each, and for a limited time, as no other task of the process runs in the meantime.
--- The time is the processor's: what else runs on a busy machine does not make the numbers go away.
+-- Counting makes no table or string for a key, and is limited in time, because no other task of the process runs in the
+-- meantime. The limit is processor time, so a busy machine does not prevent the count.
 
 local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
 local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("const uint32_t *")
 local timespec_type = ffi.typeof("struct holdfast_timespec[1]")
 
 local CLOCK_THREAD_CPUTIME_ID = 3
--- Between two checks of the time. No row shows it: none counts what is held.
+-- Keys between two checks of the time. No benchmark covers it: none counts held keys.
 local KEYS_AT_ONCE = 50
 
 
--- Seconds that this thread has computed for.
+-- Returns the processor time of this thread in seconds.
 function _M.computed()
     local time = ffi_new(timespec_type)
     ffi.C.holdfast_clock_gettime(CLOCK_THREAD_CPUTIME_ID, time)
@@ -235,7 +236,7 @@ function _M.computed()
 end
 
 
--- Adds the keys that are packed in the frame; the code of the first that cannot be read.
+-- Counts the keys that are packed in the frame. Returns OK, or the code of the first key that cannot be read.
 local function add_keys(handle, frame, found, held)
     local counts, holder = ffi_new(counts_type), ffi_new(holder_type)
     local key = frame.value.data
@@ -273,8 +274,8 @@ local function add_some(handle, cursor, found)
 end
 
 
--- { held = { lock = n, rwlock = n, semaphore = n }, waiters = n }; nil and the reason, "timeout" if it took more than
--- so many seconds of computing.
+-- Returns { held = { lock = n, rwlock = n, semaphore = n }, waiters = n }; nil and the reason, which is "timeout" after
+-- `seconds` of processor time.
 function _M.count_all(handle, seconds)
     local deadline = _M.computed() + seconds
     local found, cursor = { held = { lock = 0, rwlock = 0, semaphore = 0 }, waiters = 0 }, ffi_new(cursor_type)

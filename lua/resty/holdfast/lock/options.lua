@@ -1,5 +1,5 @@
--- The options of locks, rwlocks and semaphores. Errors blame the line that called the method: a method calls a reader,
--- the reader its checks.
+-- Reads the options of locks, rwlocks and semaphores. Errors blame the line that called the method: a method calls a
+-- reader, and the reader calls its checks.
 
 local core = require "resty.holdfast.core"
 local program = require "resty.holdfast.program"
@@ -17,7 +17,7 @@ local WHY_MAX = core.WHY_MAX
 -- The default timeout, in seconds.
 local DEFAULT_TIMEOUT = 5
 
--- Levels of error(): the check, the reader, the method, and then the line to blame.
+-- Levels for error(). The line to blame comes after the check, the reader and the method.
 local BLAME_FROM_CHECK = 4
 local BLAME_FROM_READER = 3
 
@@ -30,19 +30,19 @@ local function default_wait()
         return "wake"
     end
     if wait ~= "wake" and wait ~= "poll" then
-        error('holdfast: HOLDFAST_WAIT is "' .. wait .. '": accepted are "wake" and "poll"', 0)
+        error('holdfast: bad HOLDFAST_WAIT "' .. wait .. '": expected "wake" or "poll"', 0)
     end
     return wait
 end
 
 local DEFAULT_WAIT = default_wait()
 
--- The named holder of what an object takes: task_ids.NOBODY, task_ids.base, or false for the coroutine that takes it.
--- In nginx timers and other light threads may get a lock, so the coroutine that takes it is not certain to release it.
+-- The coroutine that is recorded as holder of an object's locks: task_ids.NOBODY, task_ids.base, or false for the
+-- coroutine that takes the lock. In nginx the light thread that takes a lock may not be the one that releases it.
 local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
--- Settings of an object without options. `block`: blocks the process where the host allows no wait. `watched`: the
--- object has something to do when it gets or loses a lock.
+-- Settings of an object without options. `block`: it blocks the process where the host allows no wait. `watched`: it
+-- has a watch (lock/renewal.lua) for each lock.
 _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, watched = false,
                          renew = false, on_lost = false, log_timeouts = false }
 
@@ -112,9 +112,9 @@ local function accepted_names(names)
 end
 
 
--- The name of an unknown option; nil if all are known. Not by pairs: a compiled loop over pairs never ends in a
--- finaliser when it is entered with another table, because LuaJIT goes back to the compiled code until it may record
--- more, which it may not there.
+-- Returns the name of an unknown option; nil if all are known. It does not use pairs(): in a finaliser, a compiled loop
+-- over pairs() never ends if it is entered with another table. LuaJIT then returns to the compiled code until it may
+-- record more code, which it may not in a finaliser.
 local function unknown(opts, known)
     local name = next(opts)
     while name ~= nil and known[name] do
@@ -124,7 +124,7 @@ local function unknown(opts, known)
 end
 
 
--- A number as lua-resty-lock reads it: false is none; strings and cdata numbers are converted.
+-- Reads a number as lua-resty-lock does: false counts as not given, and strings and cdata numbers are converted.
 local function loose_number(given)
     if type(given) == "string" or type(given) == "cdata" then
         return tonumber(given) or given
@@ -138,7 +138,8 @@ local function is_number(given)
 end
 
 
--- lua-resty-lock notices these values only in a wait, if ever: they become the default, with a warning.
+-- Returns the value, or nil for a bad one, with a warning. lua-resty-lock notices bad values only during a wait, or
+-- never, so they must not raise.
 local function noticed(name, given, is_acceptable, method)
     if given == nil or is_acceptable(given) then
         return given
@@ -148,7 +149,7 @@ local function noticed(name, given, is_acceptable, method)
 end
 
 
--- The argument of expire(), read as the option exptime.
+-- Reads the argument of expire() like the option exptime.
 function _M.read_time(given)
     local time = loose_number(given)
     if time == nil or is_number(time) then
@@ -159,7 +160,7 @@ function _M.read_time(given)
 end
 
 
--- The options as lua-resty-lock understands them. A negative wait is none, and no step is shorter than a millisecond.
+-- Reads options as lua-resty-lock does: a negative timeout is 0.
 local function as_the_original(opts, method)
     local timeout, ratio = loose_number(opts.timeout), loose_number(opts.ratio)
     local step = noticed("step", loose_number(opts.step), is_time, method)
@@ -175,7 +176,8 @@ local function as_the_original(opts, method)
 end
 
 
--- The newer modules refuse unknown options; for lua-resty-lock's methods they are a warning.
+-- Returns the options. The modules that lua-resty-lock does not have refuse unknown options; its own methods log a
+-- warning.
 local function check_names(opts, method, known)
     if type(opts) ~= "table" then
         local text = "bad options to " .. method .. ": table expected, got " .. type(opts)
@@ -197,7 +199,7 @@ local function check_names(opts, method, known)
 end
 
 
--- The options of a call. `lenient`: what worked with lua-resty-lock works.
+-- Describes the options of a method. `lenient`: the method accepts everything that works with lua-resty-lock.
 function _M.known(names, lenient)
     local known = {}
     for i = 1, #names do
@@ -223,7 +225,7 @@ local function holder_of(deadlock)
 end
 
 
--- Times and settings of a new object; `defaults` has the values for absent options.
+-- Returns the times, the settings and the permits of a new object. `defaults` has values for absent options.
 function _M.read_new(opts, known, defaults)
     opts = check_names(opts, "new", known)
     local times = {
@@ -252,7 +254,7 @@ function _M.read_new(opts, known, defaults)
 end
 
 
--- The options of one call that takes a lock.
+-- Returns exptime, timeout and why of a call that takes a lock; each may be nil.
 function _M.read_call(opts, method, known)
     opts = check_names(opts, method, known)
     local why = typed(opts, "why", method, "string")

@@ -1,6 +1,6 @@
--- The options renew and on_lost. An object with one of them has a watch for each lock it gets, in its field `watch`:
--- the job that renews the lock, and what on_lost needs. A lock behind a gate may be lost at any time: its watch
--- also checks whether it is still held.
+-- The options renew and on_lost. An object with one of them has a watch for each lock that it takes, in its field
+-- `watch`. The watch is the background job that renews the lock, and has what on_lost needs. A lock behind a gate may
+-- be lost at any time, so its watch also checks whether it is still held.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -20,7 +20,7 @@ local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
--- Renewals per exptime; retries per exptime after a stopped process has prevented one. No row shows these three:
+-- Renewals per exptime, and retries per exptime after a stopped process prevented one. No benchmark covers these three:
 -- none renews.
 local RENEWALS = 3
 local RETRIES = 10
@@ -29,14 +29,14 @@ local CHECK_EVERY = 0.15
 
 local INFINITY = math.huge
 
--- A job runner renews locks. `jobs`: its list of jobs; spawn(fn, ...) begins a coroutine. is_alive(co, use) and
--- use_of(co), if a coroutine's status does not tell whether it will go on.
+-- A job runner renews locks. `jobs` is its list of jobs; spawn(fn, ...) starts a coroutine. It has is_alive(co, use)
+-- and use_of(co) if the status of a coroutine does not show whether it will run again.
 hosts.load_job_runner()
 local in_nginx = background_jobs.runner
 local in_scheduler = { jobs = background_jobs, spawn = scheduler.spawn }
 
-local CANNOT_RENEW = "cannot renew here: " .. (in_nginx and in_nginx.WHERE or "locks are renewed in tasks of "
-                                               .. "resty.holdfast.scheduler and in coroutines of an event loop")
+local CANNOT_RENEW = "cannot renew here: " .. (in_nginx and in_nginx.WHERE or "renewal needs a task of "
+                                               .. "resty.holdfast.scheduler or a coroutine of an event loop")
 
 local _M = {}
 
@@ -47,7 +47,8 @@ Watch.__index = Watch
 local WEAK = { __mode = "v" }
 
 
--- The job runner for the caller's locks, and the coroutine that must live for the renewals, if the caller is one.
+-- Returns the job runner for the caller's locks, and the caller's coroutine, if it is one. Renewals end with the
+-- coroutine.
 local function find_runner()
     local co, is_main = co_running()
     co = not is_main and co or nil
@@ -58,13 +59,13 @@ local function find_runner()
 end
 
 
--- Whether what the caller takes can be renewed; if not, the reason.
+-- Returns whether locks of the caller can be renewed, and the reason if not.
 function _M.can_renew()
     return (find_runner()) ~= nil, CANNOT_RENEW
 end
 
 
--- The reason for on_lost, the same whether or not the lock has another holder by now.
+-- Returns the reason for on_lost. It is the same whether or not the lock has another holder now.
 function _M.loss(code)
     return reason(code == NOT_FOUND and NOT_OWNER or code)
 end
@@ -78,8 +79,8 @@ local function tell(on_lost, lock, key, err)
 end
 
 
--- The callback of a lost lock; nil if it was called already, or there is none. A forked child loses nothing: the lock
--- is its parent's.
+-- Returns on_lost, if it is set and was not called for this lock. In a forked child returns nil: the lock belongs to
+-- the parent.
 local function to_be_told(watch, lock)
     if watch.told or watch.pid ~= getpid() then
         return nil
@@ -114,7 +115,8 @@ local function stop(watch)
 end
 
 
--- A watch without its object or coroutine renews no more; the lock lapses, or the collector releases it.
+-- Returns whether the object or the coroutine is gone. Then nothing is renewed: the lock expires, or the collector
+-- releases it.
 function Watch:is_over()
     local refs, runner = self.refs, self.runner
     local co = refs.co
@@ -131,7 +133,7 @@ function Watch:is_over()
 end
 
 
--- Begins a coroutine that tells on_lost.
+-- Starts a coroutine that calls on_lost.
 function Watch:tell(lock, key, code)
     local on_lost = to_be_told(self, lock)
     if on_lost then
@@ -140,7 +142,7 @@ function Watch:tell(lock, key, code)
 end
 
 
--- Whether the lease still holds the key: the code.
+-- Checks whether the lease still holds the key. Returns the code.
 function _M.check(handle, key, lease)
     local code = C.holdfast_lock_remaining(handle, key, #key, lease, enter().double)
     leave()
@@ -175,7 +177,7 @@ function Watch:run()
 end
 
 
--- Begins the watch of a lock that the object has got.
+-- Creates the watch of a lock that the object has taken.
 function _M.begin(lock, exptime)
     local settings = lock.settings
     local checks = settings.on_lost and find_gate(lock.dict[1]) ~= nil
@@ -212,7 +214,7 @@ function _M.restart(lock, exptime)
 end
 
 
--- Ends the watch of a lock that is held no more, and returns it for lost().
+-- Stops the watch of a lock that is no longer held, and returns it for lost().
 function _M.finish(lock)
     local watch = lock.watch
     stop(watch)
@@ -221,7 +223,7 @@ function _M.finish(lock)
 end
 
 
--- Tells on_lost of a lost lock. Unlocking the object is left to the caller.
+-- Calls on_lost for a lost lock. The caller must still unlock the object.
 function _M.lost(watch, lock, key, err)
     stop(watch)
     local on_lost = to_be_told(watch, lock)

@@ -1,6 +1,8 @@
--- The method `with` of locks, rwlocks and semaphores: holds something while a function runs. The function may never
--- return: a request of nginx that ends inside of it (ngx.exit, a client that goes away, ngx.thread.kill) leaves its
--- coroutine as it is. Elsewhere a function returns or raises. So in nginx each `with` has a scope.
+-- The method `with` of locks, rwlocks and semaphores: holds something while a function runs.
+--
+-- In nginx the function may never return. If its request ends (ngx.exit, a client that goes away, ngx.thread.kill),
+-- nginx abandons the coroutine. So in nginx each `with` has a scope, and a background job finds scopes whose coroutine
+-- is gone. Elsewhere a function always returns or raises.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -15,7 +17,7 @@ local error, next, pcall, type, xpcall = error, next, pcall, type, xpcall
 
 local _M = {}
 
--- How often open scopes are checked, in seconds. No row shows it: none has scopes.
+-- How often open scopes are checked, in seconds. No benchmark covers it: none has scopes.
 local CHECK_EVERY = 0.1
 
 local open = {}
@@ -37,7 +39,8 @@ local function close(scope)
 end
 
 
--- The function that entered keeps the scope in a local variable while it runs.
+-- Returns whether the coroutine of a scope is gone. The function that entered the scope has it in a local variable
+-- while it runs.
 local function is_left(scope)
     return runner.is_gone(scope.co, scope.use) or not runner.has_local(scope.co, scope)
 end
@@ -60,15 +63,15 @@ function sweep:run()
 end
 
 
--- drop_over() takes it out of the list.
+-- Called by drop_over(), which removes the job if this is true.
 function sweep:is_over()
     self.due = next(open) ~= nil
     return not self.due
 end
 
 
--- From now on give_back(owner, what) is called when the caller's coroutine is gone. Returns the argument for
--- leave_scope(); false outside of coroutines and requests, where nothing is cut off.
+-- Arranges a call of give_back(owner, what) when the caller's coroutine is gone. Returns the argument for
+-- leave_scope(); false outside of coroutines and requests, which nginx never abandons.
 local function enter_scope(owner, give_back, what)
     local co = runner and co_running()
     if not co or not runner.has_request() then
@@ -85,7 +88,7 @@ local function enter_scope(owner, give_back, what)
 end
 
 
--- Gives back what the object holds for a coroutine that is gone; whether it did.
+-- Gives back what the object holds for a coroutine that is gone. Returns whether it did.
 function _M.vacate(owner)
     local scope = owner.scope
     if scope and open[scope] and is_left(scope) then
@@ -121,12 +124,12 @@ local function run(self, how, key, opts, fn, ...)
 end
 
 
--- The method obj:name(key, fn, ...) or obj:name(key, opts, fn, ...): takes the lock, calls the function and returns its
--- results. Raises the function's errors unchanged; returns what take() says without the lock. `how`:
---   check(self, name), check_options(opts, name)   raise, and blame the method's caller
---   take(self, key, opts)
---   keep(self, key)                                the argument for give_back()
---   give_back(self, what)
+-- Makes the method obj:name(key, [opts,] fn, ...). It takes the lock, calls the function and returns its results. It
+-- raises the function's errors unchanged. Without the lock it returns what take() returned. `how` has these functions:
+--   check(self, name), check_options(opts, name)   raise an error at the line of the method's caller
+--   take(self, key, opts)                          takes the lock
+--   keep(self, key)                                returns `what`, the argument for give_back()
+--   give_back(self, what)                          releases the lock
 function _M.method(name, how)
     local check, check_options = how.check, how.check_options
     return function (self, key, ...)

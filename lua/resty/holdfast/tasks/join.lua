@@ -14,7 +14,7 @@ local _M = {}
 local methods
 
 
--- The line to blame is the caller of the function or method.
+-- Raises for a receiver that is no task, at the line that called the method.
 function _M.check_receiver(task, method, usage)
     if getmetatable(task) ~= methods then
         error("bad receiver of " .. method .. ": a task expected, got " .. describe(task) .. "; call it as "
@@ -25,7 +25,7 @@ end
 local check_receiver = _M.check_receiver
 
 
--- Whether `task` waiting for `other` closes a cycle of tasks that wait for each other without a limit.
+-- Returns whether a wait of `task` for `other` would close a cycle of tasks that wait for each other without a limit.
 local function closes_cycle(task, other)
     while other do
         if other == task then
@@ -53,19 +53,22 @@ local function nothing()
 end
 
 
--- The scheduler lends its functions: waiting_task() is the caller, if it may wait; suspend(task, deadline, cause) lets
--- others run until a wake-up, and go_on(task) must follow; loop_until(is_over) runs tasks.
+-- Adds the methods to the class Task. `scheduler` has these functions: waiting_task() returns the caller, if it may
+-- wait; suspend(task, deadline, cause) lets other tasks run until a wake-up, and go_on(task) must follow;
+-- loop_until(is_over) runs tasks.
 function _M.add_methods(Task, scheduler)
     local go_on, loop_until, now = scheduler.go_on, scheduler.loop_until, scheduler.now
     local suspend, waiting_task = scheduler.suspend, scheduler.waiting_task
     methods = Task
 
+    -- Returns "ready", "running", "waiting", "done", "failed" or "cancelled". Does not yield.
     function Task.status(task)
         check_receiver(task, "status")
         return task.state
     end
 
-    -- A name for error messages.
+    -- name(text) sets the name of the task in error messages, and returns the task. name() returns the name, or nil.
+    -- Does not yield.
     function Task.name(task, text)
         check_receiver(task, "name")
         if text == nil then
@@ -108,6 +111,9 @@ function _M.add_methods(Task, scheduler)
         go_on(me)
     end
 
+    -- Waits until the task ends, at most `timeout` seconds (default: for ever). Yields in a task; elsewhere runs all
+    -- tasks in the meantime. Returns true and the results of the task; nil and its error if it failed or was cancelled;
+    -- nil and "timeout". Raises where a task cannot wait, and for a cycle of joins.
     function Task.join(task, timeout)
         check_receiver(task, "join")
         if timeout ~= nil then

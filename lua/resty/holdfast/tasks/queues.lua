@@ -1,7 +1,7 @@
--- The work that a process still has: tasks that are ready, tables with a deadline, and background jobs.
+-- The work of a process: tasks that are ready, tables with a deadline, and background jobs.
 --
--- The hook of a time limit may raise an error between any two steps. The order of the steps sees to it that no task and
--- no item is lost then.
+-- A hook, as of a time limit, may raise an error between any two steps. The order of the steps makes sure that no task
+-- and no item is lost then.
 
 local floor, ipairs, setmetatable = math.floor, ipairs, setmetatable
 
@@ -15,7 +15,7 @@ local INFINITY = math.huge
 
 local ready = {}
 
--- `batch` runs or has run; tasks that have run leave false in their positions. `spare` holds only such positions.
+-- `batch` is running or has run; tasks that have run leave false in their positions. `spare` has only such positions.
 local queue, queued = {}, 0
 local batch, spare = {}, {}
 
@@ -33,7 +33,7 @@ function ready.is_empty()
 end
 
 
--- Resumes each ready task once, by resume(task).
+-- Calls resume(task) once for each ready task.
 function ready.run(resume)
     local last = queued
     batch = queue
@@ -62,8 +62,8 @@ local function take_all(from, to, known)
 end
 
 
--- Recovers from an error that has left run(): the rest of the batch comes first, then the other ready tasks. Returns
--- the task that was interrupted, if the error came from outside of it; it is in no list.
+-- Recovers from an error that has left run(). The rest of the batch comes first, then the other ready tasks. If the
+-- error came from outside the running task, returns this task, which is then in no list.
 function ready.recover()
     local tasks, known = {}, {}
     take_all(batch, tasks, known)
@@ -85,9 +85,9 @@ end
 
 -- --- deadlines in order: a binary heap of tables ---
 --
--- A table is in one heap at most and knows its position there, so removing it needs no search. Equal deadlines keep the
--- order of being added. An error of a hook may leave an item twice in the heap, or one behind its end; remove and
--- take_first cope with that.
+-- A table is in one heap at most and has its position there, so removing it needs no search. Items with equal deadlines
+-- stay in the order in which they were added. An error of a hook may leave an item twice in the heap, or one behind its
+-- end; remove and take_first allow for that.
 
 local timers = {}
 timers.__index = timers
@@ -158,7 +158,7 @@ local function clear(heap, position)
 end
 
 
--- Takes the item out, if it is in.
+-- Removes the item, if it is in the heap.
 local function remove(heap, item)
     local position = item.timer_position
     if not position then
@@ -172,7 +172,7 @@ end
 timers.remove = remove
 
 
--- Adds an item; if it is in this heap, its deadline changes.
+-- Adds an item. If it is in this heap already, changes its deadline.
 function timers.add(heap, item, deadline)
     if item.timer_position then
         remove(heap, item)
@@ -187,7 +187,7 @@ function timers.add(heap, item, deadline)
 end
 
 
--- Takes out the item with the earliest deadline, whatever position it has noted.
+-- Removes and returns the item with the earliest deadline, whatever position the item has recorded.
 function timers.take_first(heap)
     local item = heap[1]
     item.timer_position = nil
@@ -196,23 +196,23 @@ function timers.take_first(heap)
 end
 
 
--- The item with the earliest deadline, or nil.
+-- Returns the item with the earliest deadline, or nil.
 function timers.first(heap)
     return heap[1]
 end
 
 
--- --- background jobs, beside the coroutines of a program ---
+-- --- background jobs ---
 --
--- A job is a table with a method run, which the loop of its list calls once, some time after its deadline. Jobs keep no
--- loop from ending. They must not wait; a job that has to wait begins a coroutine.
+-- A job is a table with a method run, which the loop of its list calls once, some time after the job's deadline. Jobs
+-- do not keep a loop from ending. A job must not wait; if it has to, it starts a coroutine.
 
--- A new list. Calls changed() when the first deadline may have changed.
+-- Creates a list. It calls changed() when the first deadline may have changed.
 local function new_jobs(changed)
     local deadlines = timers.new()
     local list = {}
 
-    -- The job must be in no list.
+    -- The job must not be in a list.
     function list.add(job, deadline)
         deadlines:add(job, deadline)
         changed()
@@ -223,7 +223,7 @@ local function new_jobs(changed)
         changed()
     end
 
-    -- The first deadline.
+    -- Returns the first deadline; math.huge if there is none.
     function list.next()
         local job = deadlines:first()
         return job and job.deadline or INFINITY
@@ -239,7 +239,7 @@ local function new_jobs(changed)
         end
     end
 
-    -- Takes out the jobs that are over by their method is_over().
+    -- Removes the jobs whose method is_over() returns true.
     function list.drop_over()
         local over = {}
         for i = 1, deadlines.count do
@@ -257,7 +257,8 @@ local function new_jobs(changed)
 end
 
 
--- The list of the scheduler, and in nginx of the worker's timers (host/nginx_jobs.lua). Other loops have their own.
+-- The list of the scheduler; in nginx the list of the worker's timers (host/nginx_jobs.lua). Other loops have their own
+-- lists.
 local background_jobs
 background_jobs = new_jobs(function ()
     if background_jobs.runner then
@@ -265,8 +266,8 @@ background_jobs = new_jobs(function ()
     end
 end)
 
--- `looping`: whether the scheduler runs tasks, and with them jobs. `runner`: runs the jobs instead of the scheduler;
--- false: the scheduler does.
+-- `looping`: whether the scheduler runs, and so runs the jobs. `runner`: what runs the jobs instead of the scheduler;
+-- false if the scheduler does.
 background_jobs.looping = false
 background_jobs.runner = false
 

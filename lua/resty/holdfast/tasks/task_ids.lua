@@ -1,15 +1,15 @@
--- Task ids: the numbers by which the library knows the coroutine that waits for a lock and the one that holds it. The
--- search for deadlocks follows them. A number is never given to two coroutines.
+-- Task ids: the numbers by which the library knows the coroutine that waits for a lock and the coroutine that holds it.
+-- The search for deadlocks follows them. No two coroutines get the same number.
 --
--- `current` is the caller's number if it is known beforehand: the running task's, or outside of tasks `base`, which
--- stands for the whole Lua state, because a wait there stops all of it. It is nil under a host of the user's own, with
--- coroutines that we do not start: get() tells them apart.
+-- `current` is the caller's number if it is known beforehand: the number of the running task, or `base` outside of
+-- tasks. `base` stands for the whole Lua state, because a wait there blocks all of it. `current` is nil under a host
+-- whose coroutines we do not start; get() then tells them apart.
 --
--- As a holder, `base` stands for any coroutine of this Lua state: any of them may release the lock. The search follows
--- such a holder only where all of the Lua state waits.
+-- As a holder, `base` means that any coroutine of this Lua state may release the lock. The search follows such a holder
+-- only where the whole Lua state waits.
 --
--- `named` counts the locks of this Lua state with a coroutine as their holder, `unnamed` those with `base`. A waiter
--- that holds nothing is no part of a deadlock.
+-- `named` counts the locks of this Lua state that have a coroutine as their holder, `unnamed` those with `base`. A
+-- waiter that holds nothing is not part of a deadlock.
 
 local C = require("resty.holdfast.core").C
 local is_nginx = require("resty.holdfast.program").is_nginx
@@ -18,10 +18,10 @@ local later = require "resty.holdfast.later"
 local co_running = coroutine.running
 local setmetatable = setmetatable
 
--- The lower bits of a number; 0 stands for the whole Lua state.
+-- How many numbers the library gives at a time. Their lower bits are 0 for the number of the whole Lua state.
 local RANGE = 2 ^ 20
 
--- The holder of what cannot be part of a deadlock.
+-- The holder of locks that cannot be part of a deadlock.
 local NOBODY = 0
 
 local base = C.holdfast_task_ids()
@@ -32,17 +32,17 @@ local _M = {
     base = base,
     current = base,
     named = 0,
-    outside = base,  -- what `current` is outside of tasks
+    outside = base,  -- the value of `current` outside of tasks
     unnamed = 0,
 }
 
--- The numbers of coroutines that are not tasks. Where a host reuses coroutines, `runs` says for which use each number
--- is.
+-- The numbers of coroutines that are not tasks. Where a host reuses coroutines, `runs` has the use that a number
+-- belongs to.
 local numbers, runs, count
 local main_number
 
--- Keys that are no objects stay in these tables. Beyond this many, all is forgotten: a deadlock among present holders
--- may then go unnoticed.
+-- Keys that are not objects stay in these tables. When there are more than this, all are forgotten, and a deadlock
+-- among the present holders may not be noticed.
 local MOST = 2 ^ 16
 
 
@@ -54,8 +54,8 @@ end
 forget()
 
 
--- The caller as a key of a table, and where a host reuses coroutines, an object that identifies this use. nil outside
--- of coroutines.
+-- Returns the caller as a key of a table and, where a host reuses coroutines, an object that identifies this use. nil
+-- outside of coroutines.
 local function identify()
     local co = co_running()
     return co
@@ -66,7 +66,7 @@ if is_nginx then
 end
 
 
--- A new number; 0, which stands for nothing, when none are left.
+-- Returns a new number; 0, which stands for nobody, when none are left.
 local function new()
     if last == 0 then
         return 0
@@ -81,7 +81,7 @@ end
 _M.new = new
 
 
--- The number of the coroutine that runs.
+-- Returns the number of the running coroutine.
 function _M.get()
     local key, run = identify()
     if not key then
@@ -104,8 +104,8 @@ function _M.get()
 end
 
 
--- The holder to name for what the caller takes. `told`: what options.lua says of its object; `certain`: the caller will
--- release it.
+-- Returns the holder to record for a lock of the caller. `told`: the holder from options.lua; `certain`: the caller
+-- will release the lock.
 function _M.holder(told, certain)
     if told and not (certain and told ~= NOBODY) then
         return told
@@ -114,13 +114,13 @@ function _M.holder(told, certain)
 end
 
 
--- How many locks that count in a deadlock a waiter may hold. `stops_all`: its wait stops the whole Lua state.
+-- Returns how many locks a waiter may hold that count for a deadlock. `stops_all`: its wait blocks the whole Lua state.
 function _M.held(stops_all)
     return stops_all and _M.named + _M.unnamed or _M.named
 end
 
 
--- Sets whether coroutines run under a host of the user's own.
+-- Sets whether coroutines run under a host other than the scheduler.
 function _M.set_foreign(foreign)
     local before = _M.outside
     _M.outside = not foreign and base or nil
@@ -128,7 +128,7 @@ function _M.set_foreign(foreign)
         _M.current = _M.outside
     end
 end
-_M.set_foreign(is_nginx)  -- other hosts say so when they are found
+_M.set_foreign(is_nginx)  -- other hosts call it when they are found
 
 
 return _M

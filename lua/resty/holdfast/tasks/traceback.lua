@@ -1,4 +1,5 @@
--- Keeps tracebacks of errors that are caught and raised again: the second error() would make the traceback its own.
+-- Keeps tracebacks of errors that are caught and raised again. Otherwise the traceback would begin at the second
+-- error().
 
 local co_running = coroutine.running
 local pcall, rawequal, setmetatable = pcall, rawequal, setmetatable
@@ -6,11 +7,11 @@ local tostring, traceback, type = tostring, debug.traceback, type
 
 local _M = {}
 
--- The last noted error of a coroutine: { err =, text = }.
+-- The last recorded error of each coroutine: { err =, text = }.
 local noted = setmetatable({}, { __mode = "k" })
 
 
--- Any error value as a string. An error in its __tostring must not reach the reporter: the text is then luajit's.
+-- Converts any error value to a string. If its __tostring raises, returns the text that luajit prints.
 local function text_of(err)
     local ok, text = pcall(tostring, err)
     return ok and type(text) == "string" and text or "(error object is a " .. type(err) .. " value)"
@@ -18,7 +19,8 @@ end
 _M.text_of = text_of
 
 
--- A message handler for xpcall: leaves the error as it is. An error that is raised again keeps its first note.
+-- A message handler for xpcall that records the traceback and returns the error unchanged. An error that is raised
+-- again keeps its first traceback.
 function _M.note(err)
     local co = co_running()
     local last = co and noted[co]
@@ -29,7 +31,7 @@ function _M.note(err)
 end
 
 
--- The error that has ended this coroutine, with its traceback.
+-- Returns the error that ended this coroutine, with its traceback.
 function _M.describe(co, err)
     local last = noted[co]
     if last and rawequal(last.err, err) then

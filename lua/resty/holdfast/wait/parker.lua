@@ -1,6 +1,6 @@
--- The parker, in which this Lua state sleeps, made when it is first needed, the listeners of its waiters, and the
--- descriptors that tasks wait for. Every sleep here, the scheduler's or a blocked process's, delivers the wake-ups of
--- all.
+-- The parker in which this Lua state sleeps, created when it is first needed; the listeners of its waiters; the
+-- descriptors that tasks wait for. Each sleep here, of the scheduler or of a blocked process, delivers the wake-ups of
+-- all waiters.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -20,29 +20,30 @@ local POLLIN = EVENTS.r
 
 local _M = {
     EVENTS = EVENTS,
-    -- How often a host polls for wake-ups that no descriptor reports, in seconds. No row shows it: all have one.
+    -- How often a host without a descriptor for wake-ups polls for them, in seconds. No benchmark covers it: all have
+    -- one.
     POLL_EVERY = 0.005,
 }
 
--- The longest single sleep.
+-- The longest single sleep, in seconds.
 local LONGEST = 86400
 
--- In one call. Rows: 100 that wait for one value.
+-- The most waiters that one call returns. Benchmarks: 100 that wait for one value.
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 
 local parker
 local parker_pid
 
--- Listeners by waiter number: objects with a method wake.
+-- Listeners by waiter number. A listener is an object with a method wake.
 local listeners = {}
 
 
--- Called before the parker is freed.
+-- Set by before_free().
 local before_free
 
 
--- Runs also when the Lua state is closed, before or after the finalisers of objects with waiters here.
+-- The finaliser. When the Lua state is closed, it runs before or after the finalisers of objects with waiters here.
 local function free(old)
     if old == parker then
         if before_free then
@@ -55,7 +56,7 @@ local function free(old)
 end
 
 
--- The parker, or nil and the reason. A forked child makes its own, and hears nothing of its parent's waiters.
+-- Returns the parker; nil and the reason. A forked child creates its own, and gets no wake-ups of its parent's waiters.
 local function get()
     local pid = getpid()
     if parker_pid ~= pid then
@@ -72,13 +73,14 @@ end
 _M.get = get
 
 
--- fn() is called before the parker is freed, when the Lua state is closed: the last chance to leave queues.
+-- Sets a function that is called before the parker is freed, when the Lua state is closed. It is the last chance to
+-- leave queues.
 function _M.before_free(fn)
     before_free = fn
 end
 
 
--- Whether a parker from get() is still the current one: not freed, and not a parent process's.
+-- Returns whether a parker from get() is still in use: not freed, and not a parent process's.
 function _M.is_mine(other)
     return other == parker and parker_pid == getpid()
 end
@@ -95,7 +97,8 @@ function _M.forget(waiter)
 end
 
 
--- fn(parker, argument), as a function that makes the parker if there is none: nil and the reason if that fails.
+-- Makes a function that calls fn(parker, argument), and creates the parker if there is none. It returns nil and the
+-- reason if that fails.
 local function of_parker(fn)
     return function (argument)
         local here, err = _M.get()
@@ -107,7 +110,7 @@ local function of_parker(fn)
 end
 
 
--- The descriptor that is readable while sleep(0) has wake-ups to deliver; nil and the reason.
+-- Returns the descriptor that is readable while sleep(0) has wake-ups to deliver; nil and the reason.
 _M.fd = of_parker(function (here)
     local fd = C.holdfast_parker_fd(here)
     if fd < 0 then
@@ -117,15 +120,15 @@ _M.fd = of_parker(function (here)
 end)
 
 
--- Makes the descriptor readable after so many seconds; nil unsets that. true, or nil and the reason.
+-- Makes the descriptor readable after `seconds`; nil cancels that. Returns true; nil and the reason.
 _M.timer = of_parker(function (here, seconds)
     return answer(C.holdfast_parker_timer(here, seconds and min(seconds, LONGEST) or -1), true)
 end)
 
 
--- For loops that can wait for a connection they have made, but for no other descriptor. Listens at a path, instead of
--- an earlier one and of its connection: the path, or nil and the reason. Once connected and accepted, the connection
--- gives a byte whenever sleep(0) has wake-ups to deliver, or timer() runs out. Read it, then call sleep(0).
+-- Listens at a path, for loops that can wait for a connection of their own but for no other descriptor. Replaces an
+-- earlier path and its connection. Returns the path; nil and the reason. After connecting and accept(), the connection
+-- receives a byte whenever sleep(0) has wake-ups to deliver, and when timer() expires. Read it, then call sleep(0).
 _M.listen_at = of_parker(function (here)
     local path = ffi_new("char[?]", PATH_MAX)
     local code = C.holdfast_parker_listen(here, path, PATH_MAX)
@@ -133,8 +136,8 @@ _M.listen_at = of_parker(function (here)
 end)
 
 
--- Accepts the connection to that path, which this very process must have made: true, or nil and the reason. Removes the
--- path.
+-- Accepts the connection to that path, which this process must have made, and removes the path. Returns true; nil and
+-- the reason.
 _M.accept = of_parker(function (here)
     return answer(C.holdfast_parker_accept(here), true)
 end)
@@ -153,13 +156,13 @@ local function note(listener)
 end
 
 
--- A listener that notes in its field `woken` that it is woken.
+-- Creates a listener. Its field `woken` becomes true when it is woken.
 function _M.new_listener()
     return { wake = note, woken = false }
 end
 
 
--- The results of a host's wait(w, s).
+-- Returns the results of a host's wait(w, s).
 function _M.outcome(is_woken)
     if is_woken then
         return true
@@ -168,8 +171,8 @@ function _M.outcome(is_woken)
 end
 
 
--- A host's wait(w, s) that sleeps by step(left), which may end early. Wake-ups of other waiters, and signals, end the
--- sleep but not the wait.
+-- A host's wait(w, s) for a host that sleeps by step(left), which may return early. Wake-ups of other waiters and
+-- signals end a sleep but not the wait.
 function _M.wait(waiter, seconds, step)
     local listener = _M.new_listener()
     listeners[waiter] = listener
@@ -187,7 +190,7 @@ function _M.wait(waiter, seconds, step)
 end
 
 
--- Calls step(left), a sleep that may end early, until `seconds` have passed or is_over(), if given, says so.
+-- Calls step(left), a sleep that may return early, until `seconds` have passed or is_over(), if given, returns true.
 function _M.for_seconds(seconds, step, is_over)
     local deadline = C.holdfast_now() + seconds
     local left = seconds
@@ -203,8 +206,8 @@ function _M.has_listeners()
 end
 
 
--- These two functions have no loop, so that they get compiled: after a sleep, with cold caches, an interpreted access
--- to a C object takes a microsecond.
+-- The next two functions have no loop, so that they are compiled. After a sleep, with cold caches, an interpreted
+-- access to a C object takes a microsecond.
 
 local function sleep_and_collect(here, seconds)
     local count = C.holdfast_parker_sleep(here, seconds, woken, MAX_WOKEN)
@@ -220,7 +223,8 @@ local function tell(position)
 end
 
 
--- Sleeps until a waiter is woken, `seconds` have passed or a signal comes, then calls the listeners. 0 does not sleep.
+-- Sleeps until a waiter is woken, `seconds` have passed or a signal arrives, then calls the listeners. 0: does not
+-- sleep.
 function _M.sleep(seconds)
     local here, err = get()
     if not here then
@@ -244,15 +248,15 @@ end
 --
 -- While there are any, the process sleeps in poll(2), and the parker's own descriptor reports wake-ups.
 
--- Position 0 of the set is the parker's; each wait has its own. The hook of a time limit may raise an error between any
--- two steps: a counted wait is in its position, and a wait may stay that nothing removes.
+-- Position 0 of the set is the parker's; each wait has its own. A hook, as of a time limit, may raise an error between
+-- any two steps. So a wait is stored in its position before it is counted, and a wait may remain that nothing removes.
 local waits, count = {}, 0
 local room = 16
 local set = ffi_new("struct holdfast_pollfd[?]", room)
 local timeout = ffi_new("struct holdfast_timespec")
 
--- The kernel polls at most as many positions at once as the process may have descriptors. There may be more waits:
--- several for one descriptor, and some for closed ones.
+-- The most positions for one call of poll: as many as the process may have descriptors. There may be more waits,
+-- because several may be for one descriptor and some for closed ones.
 local most = INT_MAX
 
 
@@ -269,8 +273,8 @@ function _M.has_no_descriptors()
 end
 
 
--- Adds a wait for the descriptor. It must be the cause of the task's wait: task:wake() is called when the descriptor is
--- ready, and the field `events` says for what.
+-- Adds a wait for a descriptor and returns it; it must be the cause of the task's wait. When the descriptor is ready,
+-- task:wake() is called, and the field `events` of the wait has what it is ready for.
 function _M.add_descriptor(task, fd, events)
     if count + 1 == room then
         grow()
@@ -305,7 +309,7 @@ local function poll(descriptors, number, seconds)
 end
 
 
--- Waits for one descriptor that no task waits for: what it is ready for; 0 for nothing. A signal does not end the wait.
+-- Waits for one descriptor without a task. Returns what it is ready for, or 0. A signal does not end the wait.
 function _M.wait_for_descriptor(fd, events, seconds)
     local one = ffi_new("struct holdfast_pollfd[1]")
     one[0].fd, one[0].events = min(fd, INT_MAX), events
@@ -321,7 +325,7 @@ function _M.wait_for_descriptor(fd, events, seconds)
 end
 
 
--- Polls in parts. The last one polled has the parker in it, and is the one to sleep in.
+-- Polls in parts. The last part contains the parker's position, and only its poll may sleep.
 local function poll_all(number, seconds)
     local ready = 0
     for first = floor((number - 1) / most) * most, 0, -most do
@@ -329,7 +333,7 @@ local function poll_all(number, seconds)
         local found = poll(set + first, part, first == 0 and ready == 0 and seconds or 0)
         if found < 0 and part > 1 and errno() == EINVAL then
             most = floor(part / 2)
-            return ready  -- the rest is polled next time
+            return ready  -- the rest is polled by the next call
         end
         ready = ready + max(found, 0)
     end
@@ -337,7 +341,7 @@ local function poll_all(number, seconds)
 end
 
 
--- Goes backwards: removing one puts the last one in its position.
+-- Runs backwards, because removing a wait moves the last one into its position.
 local function wake_ready()
     for position = count, 1, -1 do
         local wait = waits[position]
@@ -354,7 +358,7 @@ local function wake_ready()
 end
 
 
--- Sleeps until a descriptor is ready, a waiter of the parker is woken, `seconds` have passed, or a signal came.
+-- Sleeps until a descriptor is ready, a waiter of the parker is woken, `seconds` have passed, or a signal arrives.
 function _M.sleep_with_descriptors(seconds)
     local listening = _M.has_listeners()
     local own = listening and _M.fd() or nil
@@ -371,7 +375,7 @@ function _M.sleep_with_descriptors(seconds)
 end
 
 
--- Whether the events say that there is no such descriptor.
+-- Returns whether the events mean that there is no such descriptor.
 function _M.is_closed(events)
     return band(events, POLLNVAL) ~= 0
 end

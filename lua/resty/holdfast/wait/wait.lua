@@ -1,13 +1,17 @@
--- Two ways to wait for a lock: wake and poll. Both fill the lease and return the seconds waited, or nil and the reason,
--- after a deadlock its keys. TIMEOUT: a process is stopped inside the dictionary. BUSY, in a forked child: a process is
--- entering the world. Both may pass, so the wait goes on.
+-- Two ways to wait for a lock: wake and poll. Both fill the lease and return the seconds waited; nil and the reason,
+-- and the keys after a deadlock. Two codes may pass, so a wait continues after them: TIMEOUT (a process is stopped
+-- inside the dictionary) and, in a forked child, BUSY (another process is joining the runtime directory).
 --
--- A request says what is waited for, and how. Each waiting coroutine has one, so it is no table: that takes three times
--- as much. key_id: the number that the key has in the memo, as long as the caller has its grant. holder: see
--- tasks/task_ids.lua. For permits also kind, want and total, which is not 0. watches: waits only for the end of a
--- grant, which has the number in `watched`; without lease, exptime, holder and fair. tries: for a lock that
--- the dictionary's gate has not let in, until it is known whether another machine holds it; then the reason is "held".
--- `certain` is for lock/acquire.lua.
+-- A request describes what is requested and how. Each waiting coroutine has one. It is a struct, because a table takes
+-- three times the memory. Its fields:
+--   key_id             number of the key in the memo; valid while the caller has its grant
+--   holder             see tasks/task_ids.lua
+--   kind, want, total  only for permits; total is not 0 then
+--   watches            only waits for the end of the grant with the number in `watched`; lease, exptime, holder and
+--                      fair are not used
+--   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
+--                      machine holds it; the reason is then "held"
+--   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -26,12 +30,13 @@ local INVALID, LOCKED, OK, SYSTEM, TIMEOUT = core.INVALID, core.LOCKED, core.OK,
 local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
 local HOLDS_EVERYTHING = core.HOLDS_EVERYTHING
 
--- A reason that no host can give.
+-- A reason that no host can return, for a process that was forked during the wait.
 local FORKED = {}
--- Seconds until another attempt to enter. No row shows it: none forks.
+-- Seconds until another attempt to join the runtime directory. No benchmark covers it: none forks.
 local BUSY_SLEEP = 0.05
 
--- Of the present call: a step of a wait reads it all, and nothing else runs before the results are read.
+-- Arguments and results of the present call. Every call sets all of them, and no other Lua code runs before the results
+-- are read.
 local wait, holder = ffi_new("holdfast_wait"), ffi_new("holdfast_holder")
 
 local _M = {}
@@ -63,21 +68,22 @@ end
 _M.try = try
 
 
--- A host sets this where a waiting coroutine may vanish: drop_gone() takes such waiters out of their queues; whether
--- there were any.
+-- A host whose waiting coroutines may vanish sets this function. drop_gone() removes such waiters from their queues,
+-- and returns whether there were any.
 _M.drop_gone = false
 
 
--- Whether a waiter was found gone. A caller that does not wait asks before giving up: a free lock may be reserved for
--- one.
+-- Returns whether a waiter was found to be gone. A caller that does not wait checks this before it gives up, because a
+-- free lock may be reserved for such a waiter.
 function _M.find_gone()
     local drop_gone = _M.drop_gone
     return drop_gone and drop_gone()
 end
 
 
--- The code, and the seconds to sleep. No tail calls: those of C functions are not compiled. No loop, so that it gets
--- compiled: after a sleep, with cold caches, an interpreted access to a C object takes a microsecond.
+-- Makes one attempt. Returns the code, and the seconds to sleep. It has no tail calls, because LuaJIT does not compile
+-- tail calls of C functions, and no loop, so that it is compiled as a whole. After a sleep, with cold caches, an
+-- interpreted access to a C object takes a microsecond.
 local function wait_once(request, lease, slot, task, holds, timeout)
     wait.parker, wait.waiter, wait.task, wait.holds = slot.parker, slot.waiter, task, holds
     wait.holder_task, wait.fair, wait.timeout = request.holder, request.fair and 1 or 0, timeout
@@ -96,7 +102,7 @@ local function wait_once(request, lease, slot, task, holds, timeout)
 end
 
 
--- Whether a process of this machine holds the key.
+-- Returns whether a process of this machine holds the key.
 function _M.is_held_here(handle, key)
     local code = C.holdfast_lock_holder(handle, key, #key, holder)
     return code == OK
@@ -105,15 +111,14 @@ end
 local is_held_here = _M.is_held_here
 
 
--- Whether a host's answer ends the wait: nil and a reason other than a timeout.
+-- Returns whether a host's answer ends the wait: nil and a reason other than "timeout".
 local function gives_up(answer, why)
     return answer == nil and type(why) == "string" and why ~= "timeout"
 end
 
 
--- Polls: sleep, try, sleep longer. Reports the sum of the sleeps, not the clock's time; attempts that a stopped process
--- has blocked count as long as they took.
--- `way`: an object with the fields ratio and max_step.
+-- Polls: sleeps, tries, sleeps longer. Returns the sum of the sleeps, not the elapsed time; attempts that a stopped
+-- process blocked count with their duration. `way`: an object with the fields ratio and max_step.
 function _M.poll(host, request, lease, way)
     local timeout, step = request.timeout, request.step
     local elapsed = 0
@@ -147,12 +152,12 @@ function _M.poll(host, request, lease, way)
 end
 
 
--- A slot: a waiter of this Lua state, and the dictionary of the lock it queues for; NULL: it is in no queue. Slots
--- are reused, because making one costs as much as the rest of a wake-up. They are no tables, as each waiting coroutine
--- has one.
+-- A slot has a waiter of this Lua state, and the dictionary of the lock that it queues for; NULL if it is in no queue.
+-- Slots are reused, because creating one costs as much as the rest of a wake-up. They are structs, because each waiting
+-- coroutine has one.
 local idle_slots, idle_count = {}, 0
 
--- All slots, by waiter number, and the keys that they queue for.
+-- All slots and the keys that they queue for, by waiter number.
 local slots = setmetatable({}, { __mode = "v" })
 local key_of = {}
 
@@ -168,14 +173,14 @@ local function leave(slot)
 end
 
 
--- A coroutine that is never resumed gives nothing back; the collector does it. A forked child may have a slot of its
--- own by that number.
+-- The finaliser, for a coroutine that is never resumed and so returns no slot. A forked child may have a slot of its
+-- own with this number.
 local function collect(slot)
     leave(slot)
     local here, waiter = slot.parker, slot.waiter
     if waiter ~= 0 and is_mine(here) then
         key_of[waiter] = nil
-        parker.forget(waiter)  -- its host may have left it there
+        parker.forget(waiter)  -- its host may have left it listening
         C.holdfast_waiter_close(here, waiter)
     end
 end
@@ -186,7 +191,7 @@ local slot_type = ffi_metatype("struct { holdfast_parker *parker; holdfast_dict 
 
 
 local function make_slot(here)
-    local slot = ffi_new(slot_type)  -- first: no waiter is lost if there is no memory for it
+    local slot = ffi_new(slot_type)  -- first, so that no waiter is lost if there is no memory
     local waiter = C.holdfast_waiter_open(here)
     if waiter == 0 then
         return nil
@@ -197,8 +202,8 @@ local function make_slot(here)
 end
 
 
--- For a host that knows before the collector that a wait is abandoned. A coroutine that comes back nevertheless queues
--- again.
+-- For a host that notices an abandoned wait before the collector does. If the coroutine is resumed nevertheless, it
+-- queues again.
 function _M.abandon(waiter)
     local slot = slots[waiter]
     if slot then
@@ -207,7 +212,7 @@ function _M.abandon(waiter)
 end
 
 
--- A closing Lua state finalises in any order; without the parker no waiter could leave.
+-- Waiters leave their queues before the parker is freed: a closing Lua state runs finalisers in any order.
 parker.before_free(function ()
     local waiter, slot = next(slots)  -- not by pairs: see lock/options.lua
     while waiter do
@@ -217,7 +222,7 @@ parker.before_free(function ()
 end)
 
 
--- nil without room for another waiter.
+-- Returns a slot; nil if there is no room for another waiter.
 local function open_slot()
     local here = get_parker()
     if not here then
@@ -253,7 +258,7 @@ local function close_slot(slot, granted)
 end
 
 
--- The keys of the cycle that the library has found, beginning with the one waited for here.
+-- Returns the keys of the cycle that the library found, beginning with the key waited for here.
 local function deadlock_keys(here, waiter)
     local frame = core.enter()
     local code
@@ -269,7 +274,7 @@ local function deadlock_keys(here, waiter)
 end
 
 
--- Waits in the queue. true for a granted lock; otherwise nil and the reason, after a deadlock its keys.
+-- Waits in the queue. Returns true for a granted lock; nil and the reason, and the keys after a deadlock.
 local function wait_in_queue(slot, host, request, deadline, lease)
     local waiter = slot.waiter
     local task = not request.tries and (task_ids.current or task_ids.get()) or 0
@@ -311,10 +316,11 @@ local function wait_in_queue(slot, host, request, deadline, lease)
 end
 
 
--- Sleeps until the lock is released, and tries again at least as often as the library asks. nil, nil without room for a
--- waiter. The results of a call are declared where it is made: the frame of what it calls then begins there.
+-- Sleeps until the lock is released, and tries again at least as often as the library requires. Returns nil, nil if
+-- there is no room for a waiter. Results of calls are declared where they are assigned, which keeps the stack of the
+-- called function short.
 function _M.wake(host, request, lease)
-    local start = C.holdfast_now()  -- not the host's clock: its error must not lose what is granted
+    local start = C.holdfast_now()  -- not the host's clock, whose error would lose a granted lock
     local deadline = host.now() + request.timeout
     while true do
         local slot = open_slot()
@@ -322,12 +328,12 @@ function _M.wake(host, request, lease)
             return nil, nil
         end
         local ok, granted, err, keys = pcall(wait_in_queue, slot, host, request, deadline, lease)
-        -- Report that the holder's life is unknown rather than the timeout.
+        -- Report that it is unknown whether the holder is alive, rather than the timeout.
         if close_slot(slot, ok and granted) == SYSTEM and err == "timeout" then
             err = reason(SYSTEM)
         end
         if not ok and is_mine(slot.parker) then
-            parker.forget(slot.waiter)  -- the host that failed may have left it there
+            parker.forget(slot.waiter)  -- the host that failed may have left it listening
         end
         if not ok then
             error(granted, 0)
