@@ -1,8 +1,8 @@
--- Takes locks of a cluster that nobody has, one after the other: emits the seconds of each.
+-- Takes free locks of a cluster, one after the other, and prints the seconds of each.
 --
---   round     makes the keys of this run others than those before
---   samples   how many; warm_up: how many before them
---   release   "yes": each is released at once; otherwise all of them are at the end
+--   round     makes the keys of this run differ from earlier ones
+--   samples   how many locks; warm_up: how many before the measured ones
+--   release   "yes": each is released at once; otherwise all at the end
 
 local clock = require "bench.support.clock"
 local machines = require "cluster.bench.machines"

@@ -1,5 +1,5 @@
--- Locks of a cluster that no other machine wants: what one costs beside the bare request, and what an agent costs that
--- has nothing to do.
+-- Locks of a cluster that no other machine wants: the cost of one, compared with the bare request, and the cost of an
+-- idle agent.
 
 local clock, process, report, runs, stats = require "bench.support" ("clock", "process", "report", "runs", "stats")
 local contest = require "cluster.bench.contest"
@@ -9,11 +9,11 @@ local machines = require "cluster.bench.machines"
 local NONE = report.NONE
 local ROUNDS, SAMPLES, WARM_UP = 5, 100, 10
 local ASK_TARGET = 1.15
--- One to take it, one to give it back; and the agent's looks, one each second.
+-- One request to take it, one to give it back, and the agent's checks, one each second.
 local REQUESTS_TARGET, REQUESTS_SAMPLES = 2.05, 1000
--- A lock that stays on its machine: the looks only.
+-- A lock that stays on its machine: only the checks.
 local LOCAL_TARGET = 0.01
--- Until an agent has given back what nobody uses, and until one that was started has come to rest.
+-- Seconds until an agent has given back unused locks, and until a new agent is idle.
 local LINGER, REST = 1, 2
 local IDLE_SECONDS = 10
 -- Percent of a core, and megabytes.
@@ -22,7 +22,7 @@ local IDLE_TARGET, MEMORY_TARGET = 0.2, 15
 local _M = {}
 
 
--- --- one request beside another -----------------------------------------------------------------------------
+-- --- one request against the other -----------------------------------------------------------------------------
 
 local function ask_once(context, cluster, command, part, round)
     local child = process.start(command, part, {
@@ -39,7 +39,7 @@ local function ask_once(context, cluster, command, part, round)
 end
 
 
--- In turns: the medians of each round.
+-- Both take turns. Returns the medians of each round.
 local function measure_asks(context, cluster)
     local direct, ours = {}, {}
     local spread = machines.start(context, cluster, "ask", 1)
@@ -89,14 +89,14 @@ local function asks(context)
 end
 
 
--- --- what etcd has to do, and an agent that has nothing to do ---------------------------------------------------
+-- --- the load on etcd, and an idle agent ---------------------------------------------------
 
 local function row(what, value, format, target)
     return { what, format:format(value), "<= " .. format:format(target), report.distance(value, target) }
 end
 
 
--- A target of 0 has no share of it.
+-- A target of 0 has no percentage.
 local function zero_row(what, value)
     if value > 0 then
         return { what, ("%d"):format(value), "0", "missed" }
@@ -105,7 +105,7 @@ local function zero_row(what, value)
 end
 
 
--- Locks of the first machine, while the second has nothing to do.
+-- Locks of the first machine, while the second is idle.
 local function measure_requests(context, cluster, spread)
     local samples = context.quick and 50 or REQUESTS_SAMPLES
     local before = cluster:counts()
@@ -144,7 +144,7 @@ local function request_rows(context, cluster, spread)
 end
 
 
--- Seconds on a processor, of all threads.
+-- Returns the processor seconds of all threads.
 local function processor_time(pid)
     return tonumber(process.output(("cat /proc/%d/task/*/schedstat | awk '{ sum += $1 } END { print sum }'"):format(
                                    pid))) * 1e-9

@@ -1,5 +1,5 @@
--- One lock that contenders of several machines want, over etcd: beside etcd's own lock service, and beside a queue of
--- keys as one would write it.
+-- One lock for which machines contend over etcd, compared with etcd's own lock service and with a queue of keys as one
+-- would write it.
 
 local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 local contest = require "cluster.bench.contest"
@@ -11,12 +11,12 @@ local _M = {}
 
 local STOCK, FIXED = "etcd's /v3/lock", "a queue of keys"
 local CONTENDERS = 8
--- Over how many machines they are spread, and over how many if it is to be quick.
+-- Over how many machines they are spread, and over how many in a quick run.
 local SPREADS, QUICK_SPREADS = { 1, 2, 4, 8 }, { 2 }
--- Contenders of as many machines; for the last there is a target.
+-- Contenders, each on its own machine; the last number has a target.
 local CROWDS, CROWD = { 1, 2, 4, 8, 16, 32 }, 32
 
--- By machines: times the stock recipe, and the fixed one.
+-- By machines: the ratio to the stock recipe, and to the fixed one.
 local TARGETS = { [8] = { stock = 5, fixed = 1.8 }, [2] = { stock = 20, fixed = 5 } }
 local CROWD_TARGET = 3
 
@@ -26,7 +26,7 @@ local function node_text(nodes)
 end
 
 
--- What one side is to do at an etcd.
+-- The task of one side at an etcd.
 local function stock(etcd, contenders)
     return { what = STOCK, side = "stock", etcd = etcd, contenders = contenders }
 end
@@ -53,7 +53,7 @@ local function rate(sum)
 end
 
 
--- The median over the rounds of how many times the rate of the other.
+-- Returns the median, over the rounds, of the ratio of the rates.
 local function times(mine, theirs)
     return stats.median(stats.ratios(mine.rates, theirs.rates))
 end
@@ -97,7 +97,7 @@ local function entries_for(etcd, spreads)
 end
 
 
--- The recipes know of no machines: theirs are level lines.
+-- The recipes do not depend on machines: their lines are level.
 local function keep(figures, nodes, machines, sum, others)
     local curves = { { ("holdfast (%s)"):format(node_text(nodes)), sum } }
     if nodes == 1 then
@@ -121,7 +121,7 @@ local function add_targets(targets, entry, nodes, sum, others)
 end
 
 
--- The table of one etcd, from the sums of its entries.
+-- Prints the table of one etcd, from the sums of its entries.
 local function table_of(context, etcd, entries, sums, targets)
     local nodes, rows = #etcd.nodes, {}
     local others = { stock = sums[1], fixed = sums[2] }
@@ -132,7 +132,7 @@ local function table_of(context, etcd, entries, sums, targets)
             add_targets(targets, entry, nodes, sums[i], others)
         end
     end
-    -- That the check finds overlaps.
+    -- Shows that the check finds overlaps.
     local unlocked = contest.run(context, etcd, { side = "none", contenders = CONTENDERS }, 0.2)
     return {
         title = "Eight contenders, etcd of " .. node_text(nodes),
@@ -145,7 +145,7 @@ local function table_of(context, etcd, entries, sums, targets)
 end
 
 
--- Both take turns with all sides.
+-- Both etcds take turns with all sides.
 local function eight(context, one_node, three_nodes, targets)
     local spreads = context.quick and QUICK_SPREADS or SPREADS
     local all, of_one, of_three = {}, entries_for(one_node, spreads), entries_for(three_nodes, spreads)

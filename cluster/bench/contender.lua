@@ -1,8 +1,8 @@
--- One of several processes, on one or several machines, that want one lock of a cluster: each takes it, is in the
--- section, releases it, pauses, and wants it again.
+-- One of several processes, on one or several machines, that contend for one lock of a cluster. Each takes the lock,
+-- runs the section, releases the lock, pauses, and starts again.
 --
 --   page      the file of cluster/bench/shared_page.lua
---   seconds   of the run; held, pause: of one turn
+--   seconds   the length of the run; held, pause: the length of one section and pause
 
 local clock, stats = require "bench.support" ("clock", "stats")
 local machines = require "cluster.bench.machines"
@@ -26,7 +26,7 @@ local function connect()
 end
 
 
--- The last wait ends after the deadline: it counts as a wait only.
+-- The last wait ends after the deadline, and counts only as a wait.
 local function contend(lock, page, options)
     local ending = page:await_start() + options.seconds
     local acquired, longest, waits = 0, 0, {}

@@ -1,5 +1,5 @@
--- Contenders of one side, each a process, that want one lock over etcd: how often they got it, how long they waited,
--- what etcd had to do for it, and whether two ever had it at the same time.
+-- Runs contenders of one side, each a process, for one lock over etcd. Measures how often they got it, how long they
+-- waited, the load on etcd, and whether two ever had it at the same time.
 
 local process, sides, stats = require "bench.support" ("process", "sides", "stats")
 local machines = require "cluster.bench.machines"
@@ -8,7 +8,7 @@ local shared_page = require "cluster.bench.shared_page"
 local HELD, PAUSE = 20e-6, 200e-6
 
 local _M = {}
--- Makes the names of a run others than those of the runs before.
+-- Makes the names of a run differ from those of earlier runs.
 local runs = 0
 
 
@@ -27,7 +27,7 @@ local function start(context, etcd, entry, told, spread)
 end
 
 
--- What they print, one after the other; nil and a sentence if one failed.
+-- Returns their output, one after the other; nil and a sentence if one failed.
 local function read(children)
     local lines, err, all = {}, nil, true
     for _, child in ipairs(children) do
@@ -84,9 +84,9 @@ local function compete(context, etcd, entry, told, spread)
 end
 
 
--- One run of entry: { side = "holdfast", or a part of cluster/bench/clients/main.cc, contenders =, machines = }. The
--- result: acquired, and rate (per second); longest wait, and a histogram of waits; requests and events of etcd for each
--- wait; overlaps. Nil and a sentence if it failed.
+-- Makes one run of entry: { side = "holdfast", or a part of cluster/bench/clients/main.cc, contenders =, machines = }.
+-- The result: acquired, and rate (per second); longest wait, and a histogram of waits; requests and events of etcd for
+-- each wait; overlaps. Returns nil and a sentence if it failed.
 function _M.run(context, etcd, entry, seconds)
     runs = runs + 1
     local space = "run" .. runs
@@ -102,7 +102,7 @@ function _M.run(context, etcd, entry, seconds)
 end
 
 
--- Adds a run to what there is of those before.
+-- Adds a run to the sums of earlier runs.
 local function merge(sum, found)
     table.insert(sum.rates, found.rate)
     table.insert(sum.requests, found.requests)
@@ -117,8 +117,8 @@ local function merge(sum, found)
 end
 
 
--- Runs of several entries in turns, each at its own `etcd`. The result has for each entry all runs together: lists of
--- rates, requests and events; or `err`.
+-- Runs several entries in turns, each at its own `etcd`. The result has for each entry the lists of rates, requests and
+-- events of all its runs; or `err`.
 function _M.compare(context, entries, seconds, rounds)
     local sums = {}
     for i in ipairs(entries) do

@@ -1,4 +1,4 @@
--- Programs that run until they are told to end, and end with this process however that ends.
+-- Programs that run until they are stopped, and end with this process, however it ends.
 
 local clock, process = require "bench.support" ("clock", "process")
 
@@ -11,13 +11,14 @@ local LOOK = 0.01
 local _M = {}
 local Daemon = {}
 Daemon.__index = Daemon
--- All of them. The collector, which would wait for a child before it closes the pipe to it, never finds one here.
+-- All running programs, so that they are never collected: the collector would wait for a child before it closes its
+-- pipe.
 local running = {}
 
 
--- The first word of the command is a program. What it says goes to the file `log`.
+-- The first word of the command is a program. Its output goes to the file `log`.
 function _M.start(command, log)
-    -- The number of the shell is that of all that it becomes.
+    -- The program keeps the process id of the shell.
     local pipe = assert(io.popen("echo $$; exec setpriv --pdeathsig KILL " .. command .. " >" .. quote(log)
                                  .. " 2>&1 </dev/null", "r"))
     local self = setmetatable({ pid = pipe:read("*n"), pipe = pipe, log = log }, Daemon)
@@ -26,7 +27,7 @@ function _M.start(command, log)
 end
 
 
--- A child that has ended stays a zombie until it is waited for.
+-- An ended child stays a zombie until it is waited for.
 function Daemon:runs()
     local file = io.open("/proc/" .. self.pid .. "/stat")
     local stat = file and file:read("*a")
@@ -37,13 +38,13 @@ function Daemon:runs()
 end
 
 
--- The last line of what it said.
+-- Returns the last line of its output.
 function Daemon:last_words()
     return process.output("tail -n 1 " .. quote(self.log))
 end
 
 
--- Ends it, as a crash does, unless it has ended.
+-- Kills it, like a crash, unless it has ended.
 function Daemon:kill()
     if running[self] then
         os.execute("kill -KILL " .. self.pid .. " 2>/dev/null")
@@ -68,7 +69,7 @@ function _M.stop(daemons)
 end
 
 
--- After a fault; REQUIRES that a program calls it before it ends by an error.
+-- Ends all after a fault. REQUIRES: a program calls it before it ends by an error.
 function _M.stop_all()
     local daemons = {}
     for daemon in pairs(running) do

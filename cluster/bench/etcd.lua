@@ -1,4 +1,4 @@
--- An etcd of our own: one node or several on loopback, with their data in a temporary folder, and what they counted.
+-- A private etcd: one node or several on loopback, with their data in a temporary folder, and their counters.
 
 local clock, process = require "bench.support" ("clock", "process")
 local daemon = require "cluster.bench.daemon"
@@ -8,7 +8,7 @@ local quote = process.quote
 -- Seconds until it serves.
 local PATIENCE = 20
 local LOOK = 0.05
--- Another program may take a port between the look and the start.
+-- Another program may take a port between the check and the start.
 local ATTEMPTS = 3
 local FIRST_PORT, PORTS = 20000, 12000
 
@@ -17,7 +17,7 @@ local Cluster = {}
 Cluster.__index = Cluster
 
 
--- As "3.4.23".
+-- Returns the version, such as "3.4.23".
 function _M.version()
     return process.output("etcd --version | sed -n 's/^etcd Version: //p'")
 end
@@ -41,7 +41,7 @@ local function ports_in_use()
 end
 
 
--- Ports that nobody listens on.
+-- Returns ports that nobody listens on.
 function _M.free_ports(count)
     local used, ports = ports_in_use(), {}
     local at = math.floor(clock.now() * 1e6)
@@ -69,7 +69,7 @@ local function answers(address)
 end
 
 
--- The command that starts a node, which has its data in the folder. more: a list of options.
+-- Returns the command that starts a node with its data in the folder. more: a list of options.
 function _M.command(name, folder, client, peer, members, more)
     return table.concat({
         "etcd --name", name, "--data-dir", quote(folder .. "/" .. name),
@@ -96,7 +96,7 @@ local function start_nodes(folder, count)
 end
 
 
--- Nil, or what is in the way.
+-- Returns nil, or what prevents a start.
 function Cluster:await_service()
     local patience = clock.now() + PATIENCE
     for i, address in ipairs(self.urls) do
@@ -110,7 +110,7 @@ function Cluster:await_service()
 end
 
 
--- A cluster of so many nodes that serves, with the URLs of its nodes in `urls`; nil and a sentence if there is none.
+-- Starts a cluster with that many nodes. Returns it, with the URLs of its nodes in `urls`, or nil and a sentence.
 -- folder: a new one.
 function _M.start(folder, count)
     local err
@@ -133,9 +133,9 @@ function Cluster:stop()
 end
 
 
--- --- what it has counted ----------------------------------------------------------------------------------
+-- --- counters ----------------------------------------------------------------------------------
 
--- Keepalives are not among the requests: there are as many without any lock.
+-- Keepalives do not count as requests: there are as many without any lock.
 local REQUESTS = { ["etcdserverpb.KV"] = true, ["etcdserverpb.Watch"] = true, ["v3lockpb.Lock"] = true }
 
 
@@ -154,8 +154,8 @@ local function count_line(counts, line)
 end
 
 
--- Of all nodes, since their start: requests, events that were sent to watchers, and how often and for how long their
--- logs were written through to the disk.
+-- Returns the sums over all nodes, since their start: requests, events sent to watchers, and how often and for how long
+-- their logs were written to disk.
 function Cluster:counts()
     local counts = { requests = 0, events = 0, syncs = 0, sync_seconds = 0 }
     for _, address in ipairs(self.urls) do
@@ -167,7 +167,7 @@ function Cluster:counts()
 end
 
 
--- A sentence.
+-- Describes it in a sentence.
 function Cluster:describe()
     local counts = self:counts()
     return ("Each write of etcd's log to the disk took %.2f ms on average."):format(

@@ -1,4 +1,4 @@
--- "Machines" of a cluster on this one: worlds of their own, with an agent in each.
+-- "Machines" of a cluster on this machine: separate runtime directories, with an agent in each.
 
 local process = require "bench.support.process"
 local daemon = require "cluster.bench.daemon"
@@ -8,7 +8,7 @@ local quote = process.quote
 local CLUSTER = "bench"
 
 local _M = {
-    -- What their programs open.
+    -- The dictionary that their programs open.
     DICTIONARY = "bench_cluster",
     OPTIONS = { size = "1m", cluster = CLUSTER },
 }
@@ -16,7 +16,7 @@ local Machines = {}
 Machines.__index = Machines
 
 
--- So many of them, with an agent that begins. space: the prefix of their keys at etcd.
+-- Starts `count` machines and their agents. space: the prefix of their keys at etcd.
 function _M.start(context, etcd, space, count)
     local self = setmetatable({ root = context.root, folders = {}, agents = {} }, Machines)
     for i = 1, count do
@@ -32,7 +32,7 @@ function _M.start(context, etcd, space, count)
 end
 
 
--- What starts bench/child.lua on one of them; number: from 1.
+-- Returns the command that starts bench/child.lua on one of them; number: from 1.
 function Machines:command(number)
     return "env HOLDFAST_DIR=" .. quote(self.folders[number]) .. " luajit " .. quote(self.root .. "/bench/child.lua")
 end

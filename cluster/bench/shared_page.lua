@@ -1,5 +1,5 @@
--- What all contenders of a run share, whatever lock they take: a page of memory that lets them start together, and in
--- which each that has the lock finds out whether it is alone. cluster/bench/clients/shared_page.h has the same for C++.
+-- A page of memory that all contenders of a run share, whatever lock they take. They start together through it, and the
+-- holder of the lock finds out whether it is alone. cluster/bench/clients/shared_page.h has the same for C++.
 
 local clock, system_locks = require "bench.support" ("clock", "system_locks")
 local ffi = require "ffi"
@@ -15,7 +15,7 @@ typedef struct {
 } holdfast_bench_page;
 ]]
 
--- Seconds until all have to be there, and from the last arrival to the start.
+-- Seconds within which all must arrive, and from the last arrival to the start.
 local PATIENCE = 60
 local RUN_UP = 0.02
 local LOOK = 0.001
@@ -33,7 +33,7 @@ end
 
 -- --- the driver -----------------------------------------------------------------------------------------
 
--- Waits for contenders 0 to count - 1. False if one does not come: then nobody starts.
+-- Waits for contenders 0 to count - 1. Returns false if one does not arrive: then nobody starts.
 function Page:await(count)
     assert(count <= _M.CONTENDERS_MAX, "more contenders than places")
     local patience = now() + PATIENCE
@@ -55,7 +55,7 @@ function Page:start()
 end
 
 
--- How many sections there were, if none overlapped.
+-- Returns how many sections there were, if none overlapped.
 function Page:sections()
     return self.page.counter
 end
@@ -63,7 +63,7 @@ end
 
 -- --- a contender ----------------------------------------------------------------------------------------
 
--- Says that this one is ready, waits for the start, and returns its moment.
+-- Reports that this contender is ready, waits for the start, and returns its time.
 function Page:await_start()
     self.page.ready[self.self] = 1
     local patience = now() + PATIENCE
@@ -71,19 +71,19 @@ function Page:await_start()
         clock.sleep(LOOK)
     end
     local start = self.page.start
-    assert(start > 0, "the others do not come")
+    assert(start > 0, "the other contenders did not arrive")
     clock.sleep(start - now())
     return start
 end
 
 
--- Says that this one will not be ready.
+-- Reports that this contender will not be ready.
 function Page:give_up()
     self.page.ready[self.self] = -1
 end
 
 
--- What is done with the lock held: keeps the processor for so long. `overlaps` counts how often it is not alone.
+-- Runs the section under the lock: keeps the processor busy that long. `overlaps` counts how often it is not alone.
 function Page:section(seconds)
     local page, number = self.page, self.self + 1
     if page.owner ~= 0 then

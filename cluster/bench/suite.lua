@@ -1,4 +1,4 @@
--- What `make bench-cluster` measures, for bench/main.lua.
+-- The benchmarks of `make bench-cluster`, for bench/main.lua.
 
 local process = require "bench.support.process"
 local daemon = require "cluster.bench.daemon"

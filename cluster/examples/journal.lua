@@ -1,5 +1,5 @@
--- What the demonstration is judged by (report.lua): each worker writes down when it had a lock. A program has no need
--- of it.
+-- The record from which report.lua judges the demonstration: each worker writes down when it had a lock. Programs do
+-- not need this.
 
 local ffi = require "ffi"
 
@@ -13,7 +13,7 @@ local CLOCK_BOOTTIME = 7
 
 local _M = {}
 local file, who
--- By key: the number of the grant, and until when the machine could be sure of it as it began.
+-- By key: the fencing number of the grant, and until when the machine was sure of the lock when it got it.
 local holding = {}
 
 
@@ -24,7 +24,7 @@ local function now()
 end
 
 
--- One write for each line: those of several processes do not mix.
+-- Writes each line at once, so that lines of several processes do not mix.
 local function write(what, key, time)
     file:write(("%s %s %s %.6f %.0f\n"):format(what, key, who, time, holding[key].token))
     file:flush()
@@ -37,7 +37,7 @@ function _M.open(path, machine, number)
 end
 
 
--- Now the worker has the lock.
+-- The worker has got the lock.
 function _M.begin(key, lock)
     local time = now()
     holding[key] = { token = lock:token(), sure_until = time + (lock:remaining() or 0) }
@@ -45,7 +45,7 @@ function _M.begin(key, lock)
 end
 
 
--- Now it is about to release it. If it lost it meanwhile, it had it no longer than the machine could be sure of.
+-- The worker is about to release the lock. If it has lost the lock, it had it only while the machine was sure of it.
 function _M.finish(key, lock)
     local time = now()
     write("end", key, lock:valid() and time or math.min(time, holding[key].sure_until))

@@ -1,5 +1,5 @@
--- Which worker had which lock when, by what they have written down, and what must not have been: two that had the same
--- lock at a time, a grant with a number that is not above the last, a write in the store that came too late.
+-- Shows which worker had which lock when, from their records, and finds errors: two workers with the same lock at a
+-- time, a grant whose number is not above the last one, a write in the store that came too late.
 --
 --   luajit cluster/examples/report.lua JOURNAL CERTIFICATE     status 0 if there is none of these
 
@@ -7,7 +7,7 @@ local COLUMNS = 72
 
 local held, killed, events, refused = { certificate = {}, job = {} }, {}, {}, 0
 local first, last, machines = math.huge, 0, 0
--- What a worker holds now, by its pid and the key.
+-- The locks that workers hold now, by pid and key.
 local open = {}
 
 for line in io.lines(arg[1]) do
@@ -39,7 +39,7 @@ local function column(time)
 end
 
 
--- A line for each machine: in each column the worker that had the lock for longest.
+-- Prints a line for each machine; each column has the worker that had the lock for the longest time.
 local function draw(list)
     local rows = {}
     for machine = 1, machines do
@@ -69,7 +69,7 @@ local function draw(list)
 end
 
 
--- Grants in their order in time.
+-- Checks the grants in the order of time.
 local function judge(list)
     table.sort(list, function (a, b) return a.from < b.from end)
     local found = { between = 0, inside = 0, overlaps = 0, disorder = 0 }
@@ -88,7 +88,7 @@ local function judge(list)
 end
 
 
--- How many writes, and how many of them came after one of a later grant.
+-- Returns how many writes there were, and how many of them came after a write of a later grant.
 local function judge_store(path)
     local writes, stale, highest = 0, 0, 0
     for line in io.lines(path) do
@@ -100,14 +100,14 @@ end
 
 
 local total = { between = 0, inside = 0, overlaps = 0, disorder = 0 }
-print(("Which worker had the lock: 0, 1 or 2 of each machine; a dot: none of that one. A column is %.2f s.")
+print(("Which worker of each machine had the lock: 0, 1 or 2; a dot: none. One column is %.2f s.")
       :format((last - first) / COLUMNS))
 for _, key in ipairs { "certificate", "job" } do
     local found = judge(held[key])
     for name, value in pairs(found) do
         total[name] = total[name] + value
     end
-    print(("\n%s: %d grants, handed on %d times between machines and %d times inside one"):format(key, #held[key],
+    print(("\n%s: %d grants, passed on %d times between machines and %d times inside one"):format(key, #held[key],
         found.between, found.inside))
     draw(held[key])
 end
@@ -127,15 +127,15 @@ end
 local writes, stale = judge_store(arg[2])
 print(([[
 
-given to another machine     %d
-given on inside a machine    %d
+passed to another machine    %d
+passed on inside a machine   %d
 overlaps                     %d
-numbers that did not grow    %d
-writes that were accepted    %d
+tokens that did not grow     %d
+accepted writes              %d
 late writes, refused         %d
 late writes, accepted        %d]]):format(total.between, total.inside, total.overlaps, total.disorder, writes, refused,
     stale))
 local good = total.overlaps + total.disorder + stale == 0 and total.between > 0 and total.inside > 0 and writes > 0
-print(good and "\nAt no time had two workers the same lock, and no write that came too late was accepted."
-      or "\nThat is not as it must be: see the counts above.")
+print(good and "\nNo two workers had the same lock at the same time, and no late write was accepted."
+      or "\nThe demonstration has failed: see the counts above.")
 os.exit(good and 0 or 1)

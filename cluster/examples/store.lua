@@ -1,5 +1,5 @@
--- A file that takes writes of the last holder of a lock only: each comes with the number of the holder's grant, and one
--- that is lower than the last is refused. A database does the same in one statement: UPDATE ... WHERE token <= ?
+-- A file that accepts writes only from the latest holder of a lock. Each write carries the token of the holder's grant,
+-- and is refused if the token is lower than the last one. A database does the same: UPDATE ... WHERE token <= ?
 
 local ffi = require "ffi"
 
@@ -13,7 +13,7 @@ local LOCK_EX = 2
 local _M = {}
 
 
--- Adds a line to the file; the last one is its content. True; or nil and "stale".
+-- Adds a line to the file; the last line is its content. Returns true, or nil and "stale".
 function _M.write(path, token, text)
     local file = assert(io.open(path, "a+"))
     assert(ffi.C.flock(ffi.C.fileno(file), LOCK_EX) == 0, "flock")

@@ -1,12 +1,12 @@
--- A worker of one of several machines. Together they renew one certificate whenever that is due, and do one job step by
--- step: at any time one worker of one machine is at each. The machine's agent runs already:
+-- A worker on one of several machines. Together the workers renew one certificate whenever that is due, and do one job
+-- step by step. At any time only one worker of all machines does each. The machine's agent must run already:
 --
 --   holdfast agent main --etcd http://10.0.0.5:2379
 --   holdfast run --workers 3 cluster/examples/worker.lua FOLDER MACHINE
 --
--- FOLDER is what all machines share, as a file server or a database would be; MACHINE is a name to tell them apart.
+-- FOLDER is shared by all machines, like a file server or a database; MACHINE is the name of this machine.
 
--- In a checkout that is built but not installed, the modules lie next door.
+-- Finds the modules of a checkout that is built but not installed.
 local here = arg[0]:match("^(.*)/") or "."
 package.path = package.path .. ";" .. here .. "/../../lua/?.lua;" .. here .. "/?.lua"
 
@@ -20,13 +20,13 @@ local worker = require "resty.holdfast.worker"
 local folder, machine = arg[1], arg[2]
 local certificate = folder .. "/certificate"
 
--- One lock over all machines for each key of this dictionary.
+-- Each key of this dictionary is one lock for all machines.
 assert(shdict.open("jobs", { size = "1m", cluster = "main" }))
 journal.open(folder .. "/journal", machine, worker.id())
 
 
--- Does work(lock) again and again, while this worker has the lock, until the worker is told to finish. No lock within
--- `timeout`, as other machines have it or the store is away, is no mistake: try again.
+-- Repeats work(lock) while this worker has the lock, until the worker must finish. If it does not get the lock within
+-- `timeout`, because another machine has it or the store is away, it tries again.
 local function keep_doing(key, pause, work)
     local lock = assert(resty_lock:new("jobs", { timeout = 2, exptime = 60 }))
     while not worker.exiting() do
@@ -40,8 +40,8 @@ local function keep_doing(key, pause, work)
 end
 
 
--- The lock can be lost while the new certificate is made, if this machine hangs or is cut off for long. So the store
--- gets the number of the grant, and refuses one that is older than what it has.
+-- If this machine hangs or is cut off for long, it can lose the lock while it makes the new certificate. So the store
+-- gets the token of the grant, and refuses a token that is older than the last one.
 local function renew_certificate(lock)
     local token = lock:token()
     scheduler.sleep(0.3)

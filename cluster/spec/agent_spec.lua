@@ -1,4 +1,4 @@
--- `holdfast agent`: its command line and its configuration, how it ends, and which one acts when there are two.
+-- `holdfast agent`: its command line and configuration, how it ends, and which of two agents acts.
 
 local command, etcd, fixture, files, process, shell =
     require "spec.support" ("command", "cluster/etcd", "fixture", "files", "process", "shell")
@@ -10,21 +10,21 @@ local it_has_agent = fixture.it_unless(not files.find(command.program .. "-agent
 local it_has_etcd = fixture.it_unless(etcd.missing())
 
 
--- A configuration file of that mode; the text is what stands between the braces.
+-- Writes a configuration file with that mode. The text goes between the braces.
 local function config(fields, mode)
     local path = write("main.json", "{" .. fields .. "}")
     assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
     return path
 end
 
--- A file that a configuration may name.
+-- Writes a file that a configuration may name.
 local function secret(name, mode)
     local path = write(name, "secret\n")
     assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
     return path
 end
 
--- The agent has to refuse that, with status 2 and one sentence that has `wanted` in it.
+-- The agent must refuse these arguments, with status 2 and one sentence that contains `wanted`.
 local function assert_refused(wanted, ...)
     local ended, out, err = run("agent", ...)
     assert.same({ code = 2 }, ended, err)
@@ -46,7 +46,7 @@ describe("holdfast agent", function ()
     after_each(command.tear_down)
 
     describe("refuses", function ()
-        it_has_agent("a command line that is wrong", function ()
+        it_has_agent("a wrong command line", function ()
             for _, case in ipairs {
                 { "no CLUSTER was given" },
                 { 'bad cluster "a/b": expected 1 to 63', "a/b" },
@@ -62,8 +62,8 @@ describe("holdfast agent", function ()
                 { 'unknown option "--frob"; accepted: --help, ', "main", "--frob" },
                 { 'unexpected "other"', "main", "other", "--etcd", "http://127.0.0.1:1" },
                 { 'unexpected "--drain=3": --drain takes no value', "main", "--drain=3" },
-                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL of a scheme, a host and a port, as '
-                  .. '"https://host:2379"',
+                { 'the command line: bad endpoint "127.0.0.1:2379": expected a URL with a scheme, a host and a port, '
+                  .. 'such as "https://host:2379"',
                   "main", "--etcd", "127.0.0.1:2379" },
                 { 'the command line: bad endpoint "http://"', "main", "--etcd", "http://a:1,http://" },
                 { 'the command line: bad namespace "a/": expected a prefix without zero bytes that does not end in "/"',
@@ -74,12 +74,12 @@ describe("holdfast agent", function ()
             end
         end)
 
-        it_has_agent("a configuration that is not there, and says what would do without", function ()
+        it_has_agent("a missing configuration, and names the alternative", function ()
             assert_refused('no configuration of cluster "no-such": cannot read /etc/holdfast/no-such.json: '
-                           .. "No such file or directory; --etcd URL does without", "no-such")
+                           .. "No such file or directory; or use --etcd URL", "no-such")
             assert_refused('no configuration of cluster "main": cannot read /no/such.json: No such file or directory',
                            "main", "--config", "/no/such.json")
-            assert_refused("/tmp is no file", "main", "--config", "/tmp")
+            assert_refused("/tmp is not a regular file", "main", "--config", "/tmp")
         end)
 
         it_has_agent("a file that is open to all users", function ()
@@ -96,7 +96,7 @@ describe("holdfast agent", function ()
             end
         end)
 
-        it_has_agent("what is no configuration, and advises no other mode of it", function ()
+        it_has_agent("a file that is no configuration, and does not complain about its mode", function ()
             local path = write("passwd", "root:x:0:0\n")
             local ended, _, err = run("agent", "main", "--config", path)
             assert.same({ code = 2 }, ended)
@@ -104,33 +104,33 @@ describe("holdfast agent", function ()
             assert.falsy(err:find "chmod", err)
         end)
 
-        it_has_agent("what is no JSON object, and names the place", function ()
+        it_has_agent("a file that is no JSON object, and names the position", function ()
             local path = config '\n"endpoints": ["http://127.0.0.1:1",]\n'
             assert_refused(path .. ": parse error at line 2, column ", "main", "--config", path)
             write("main.json", "")
             assert_refused(path .. ": parse error at line 1, column 1: ", "main", "--config", path)
             write("main.json", "[]")
-            assert_refused(path .. ": expected one JSON object, as {", "main", "--config", path)
+            assert_refused(path .. ": expected one JSON object, such as {", "main", "--config", path)
         end)
 
-        it_has_agent("a field that it does not know, and lists those that it knows", function ()
+        it_has_agent("an unknown field, and lists the known ones", function ()
             assert_config_refused('unknown field "endpoint"; accepted are ca, cert, endpoints, key, linger_ms, '
                                   .. "max_hold_ms, namespace, password_file, require_fixed_etcd, slice_ms, "
                                   .. "state_directory, ttl, user",
                                   '"endpoint": "http://127.0.0.1:1"')
         end)
 
-        it_has_agent("a bad value of each field, and says what is expected", function ()
+        it_has_agent("a bad value of each field, and says what it expected", function ()
             for _, case in ipairs {
-                { 'bad endpoints "http://a:1": expected a list of one string or more', '"endpoints": "http://a:1"' },
-                { "bad endpoints []: expected a list of one string or more", '"endpoints": []' },
-                { 'bad endpoint "...@h:1": expected a URL of', '"endpoints": ["http://u:secret@h:1"]' },
-                { 'bad endpoint "http://h:1/v3": expected a URL of', '"endpoints": ["http://h:1/v3"]' },
-                { 'bad endpoint "http://h:99999": expected a URL of', '"endpoints": ["http://h:99999"]' },
-                { 'bad endpoint "ftp://h:1": expected a URL of', '"endpoints": ["ftp://h:1"]' },
-                { 'bad endpoint "http://h": expected a URL of', '"endpoints": ["http://h"]' },
+                { 'bad endpoints "http://a:1": expected a list of at least one string', '"endpoints": "http://a:1"' },
+                { "bad endpoints []: expected a list of at least one string", '"endpoints": []' },
+                { 'bad endpoint "...@h:1": expected a URL with', '"endpoints": ["http://u:secret@h:1"]' },
+                { 'bad endpoint "http://h:1/v3": expected a URL with', '"endpoints": ["http://h:1/v3"]' },
+                { 'bad endpoint "http://h:99999": expected a URL with', '"endpoints": ["http://h:99999"]' },
+                { 'bad endpoint "ftp://h:1": expected a URL with', '"endpoints": ["ftp://h:1"]' },
+                { 'bad endpoint "http://h": expected a URL with', '"endpoints": ["http://h"]' },
                 { "slice_ms is 60: expected at most max_hold_ms, which is 50", URLS .. ', "slice_ms": 60' },
-                { "bad endpoints [1]: expected a list of one string or more", '"endpoints": [1]' },
+                { "bad endpoints [1]: expected a list of at least one string", '"endpoints": [1]' },
                 { "no endpoints: expected URLs", '"ttl": 10' },
                 { 'bad endpoint "a:1": expected a URL', '"endpoints": ["a:1"]' },
                 { 'bad endpoint "etcd://a:1": expected a URL', '"endpoints": ["etcd://a:1"]' },
@@ -170,7 +170,7 @@ describe("holdfast agent", function ()
         end)
     end)
 
-    it_has_agent("warns of a password that goes over a network without encryption, and of no other", function ()
+    it_has_agent("warns only of a password that goes over a network without encryption", function ()
         local login = (', "user": "me", "password_file": "%s"'):format(secret "password")
         local function warning(endpoint)
             local path = config(('"endpoints": ["%s"]'):format(endpoint) .. login)
@@ -180,15 +180,15 @@ describe("holdfast agent", function ()
             agent:wait()
             return agent:err():match "warning: [^\n]*"
         end
-        -- An address of no network: nothing is sent anywhere.
-        assert.equal("warning: the password of etcd's user me goes to http://0.0.0.1:1 without encryption: "
-                     .. "give https://", warning "http://0.0.0.1:1")
+        -- An address of no network, so that nothing is sent anywhere.
+        assert.equal("warning: the password of etcd's user me is sent to http://0.0.0.1:1 without encryption: "
+                     .. "use https://", warning "http://0.0.0.1:1")
         for _, url in ipairs { "http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://0.0.0.1:1" } do
             assert.is_nil(warning(url))
         end
     end)
 
-    it_has_agent("tells its options, and its version", function ()
+    it_has_agent("prints its options and its version", function ()
         local ended, out = run("agent", "--help")
         assert.same({ code = 0 }, ended)
         for _, option in ipairs { "--config", "--etcd", "--namespace", "--ttl", "--drain", "--standby" } do
@@ -212,12 +212,12 @@ describe("holdfast agent", function ()
             space = etcd.new_space()
         end)
 
-        -- An agent, which has a lease.
+        -- Starts an agent and waits for its lease.
         local function start_agent(...)
             return etcd.agent(machine, "--etcd", server.url, "--namespace", space, ...)
         end
 
-        -- A program of that machine which holds the lock "key", and what it says.
+        -- A program of that machine that holds the lock "key", and its output.
         local function holder(timeout)
             local child = process.start(([[
                 assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
@@ -231,14 +231,14 @@ describe("holdfast agent", function ()
             return child
         end
 
-        -- Whether the store has the lease that the agent has told of.
+        -- Returns whether the store has the lease that the agent has logged.
         local function lives(agent, namespace)
             local lease = assert(agent:err():match "has lease (%x+)")
             local keys = server:keys((namespace or space) .. "/b/" .. lease)
             return #keys == 1
         end
 
-        it_has_etcd("takes each field of its configuration", function ()
+        it_has_etcd("accepts each field of its configuration", function ()
             local path = config(([["endpoints": ["%s", "%s"], "namespace": "fields", "ttl": 20,
                 "slice_ms": 0, "max_hold_ms": 0, "linger_ms": 1, "require_fixed_etcd": false, "ca": "%s",
                 "state_directory": "%s"]])
@@ -249,14 +249,14 @@ describe("holdfast agent", function ()
             assert.is_true(lives(agent, "fields"))
         end)
 
-        it_has_etcd("takes the command line before its configuration", function ()
+        it_has_etcd("prefers the command line to its configuration", function ()
             local path = config '"endpoints": ["http://127.0.0.1:1"], "namespace": "file", "ttl": 30'
             etcd.agent(machine, "--config", path, "--etcd", server.url, "--namespace", "line", "--ttl", "5")
             holder()
             assert.same({ "line/l/jobs/key" }, server:keys "line/l/")
         end)
 
-        it_has_etcd("uses no etcd that may end leases early, if it is told so, and says that once", function ()
+        it_has_etcd("uses no etcd that may end leases early, if configured so, and says that once", function ()
             local path = config(('"endpoints": ["%s"], "require_fixed_etcd": true'):format(server.url))
             local agent = start("agent", "main", "--config", path, { HOLDFAST_DIR = machine })
             assert.truthy(await(function () return said(agent):find("\n$") end))
@@ -285,7 +285,7 @@ describe("holdfast agent", function ()
             end)
         end
 
-        it_has_etcd("gives its lease back at TERM also beside a holder that was killed", function ()
+        it_has_etcd("gives its lease back at TERM even if a holder was killed", function ()
             local agent = start_agent("--ttl", "60")
             local child = holder()
             child:kill()
@@ -296,7 +296,7 @@ describe("holdfast agent", function ()
             assert.same({}, server:keys(space .. "/l/"))
         end)
 
-        it_has_etcd("leaves its lease at TERM to the next agent if a lock is held", function ()
+        it_has_etcd("leaves its lease to the next agent at TERM if a lock is held", function ()
             local agent = start_agent("--ttl", "60")
             local child = holder()
             agent:signal(command.TERM)
@@ -321,7 +321,7 @@ describe("holdfast agent", function ()
             ]], { env = { HOLDFAST_DIR = machine } })))
             local _, found = run("doctor", { HOLDFAST_DIR = machine })
             local finding = "error\tdictionary jobs\tbelongs to the cluster main, and no new lock of it can be had: "
-                            .. 'the agent of the cluster "main" takes no new locks: it drains\t'
+                            .. 'the agent of cluster "main" takes no new locks: it is draining\t'
             assert.truthy(found:find(finding, 1, true), found)
             assert.is_nil(agent:wait(0.1))
             assert.is_true(lives(agent))
@@ -375,17 +375,17 @@ describe("holdfast agent", function ()
             assert.equal("", said(second))
         end)
 
-        it_has_etcd("tells why its lease is lost, and goes on with another one", function ()
+        it_has_etcd("reports why its lease is lost, and continues with another one", function ()
             local agent = start_agent()
             local lease = agent:err():match "has lease (%x+)"
             holder()
             server:erase(space .. "/b/" .. lease)
             assert.truthy(await(function ()
-                return said(agent):find("the lease is lost: the store has ended it\n.*has lease ")
+                return said(agent):find("the lease is lost: the store ended it\n.*has lease ")
             end), agent:err())
         end)
 
-        -- A service manager, as sd_notify(3) knows it: says each line that it is told.
+        -- A service manager in the sense of sd_notify(3), which prints each line that it gets.
         local function start_manager(path)
             local manager = process.start(([[
                 local ffi = require "ffi"
@@ -401,7 +401,7 @@ describe("holdfast agent", function ()
             return manager
         end
 
-        it_has_etcd("tells its manager when it is ready, what it has, and that it ends", function ()
+        it_has_etcd("reports to its manager that it is ready, what it has, and that it ends", function ()
             local path = command.path "notify"
             local manager = start_manager(path)
             local agent = start("agent", "main", "--etcd", server.url,
@@ -419,7 +419,7 @@ describe("holdfast agent", function ()
             local second = start("agent", "main", "--etcd", server.url, "--standby",
                                  { HOLDFAST_DIR = machine, NOTIFY_SOCKET = path })
             manager:expect "READY=1"
-            manager:expect "STATUS=cluster main: waits for the end of the agent that acts for this machine"
+            manager:expect "STATUS=cluster main: waiting until the other agent of this machine ends"
             second:signal(command.TERM)
             second:wait()
         end)

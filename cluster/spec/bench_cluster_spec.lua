@@ -1,4 +1,4 @@
--- What `make bench-cluster` is judged by: its locks exclude, and that two had one lock at a time is not missed.
+-- The checks of `make bench-cluster`: its locks exclude each other, and an overlap is noticed.
 
 local figures, process, stats = require "bench.support" ("figures", "process", "stats")
 local contest = require "cluster.bench.contest"
@@ -26,7 +26,7 @@ describe("The page that contenders share", function ()
         return shared_page.open(command.path("page"), self)
     end
 
-    it("counts sections and no overlaps where one comes after the other", function ()
+    it("counts sections and no overlaps if one follows the other", function ()
         local page, first, second = open(), open(0), open(1)
         for _ = 1, 3 do
             first:section(0)
@@ -35,14 +35,14 @@ describe("The page that contenders share", function ()
         assert.same({ 0, 0, 6 }, { first.overlaps, second.overlaps, page:sections() })
     end)
 
-    it("tells one that comes into the section of another", function ()
+    it("notices a contender that enters the section of another", function ()
         local page = open(1)
         page.page.owner = 1
         page:section(0)
         assert.equal(1, page.overlaps)
     end)
 
-    it("starts nobody before all are there", function ()
+    it("starts nobody before all have arrived", function ()
         local page, first, second = open(), open(0), open(1)
         first.page.ready[0] = 1
         assert.equal(0, page.page.start)
@@ -52,8 +52,8 @@ describe("The page that contenders share", function ()
         assert.is_true(first:await_start() == second:await_start())
     end)
 
-    -- With sections this long, two of them meet on any machine.
-    fixture.it_unless(no_clients)("is the same in C++, whose contenders without a lock are found out", function ()
+    -- Sections this long overlap on any machine.
+    fixture.it_unless(no_clients)("is the same in C++, and finds overlaps of contenders without a lock", function ()
         local page, children = open(), {}
         for i = 1, 4 do
             children[i] = process.start(CLIENTS, "none", { page = command.path("page"), process = i - 1, held = 0.01,
@@ -103,7 +103,7 @@ describe("Contenders for one lock over etcd", function ()
         { what = "by a queue of keys", side = "fixed", contenders = 4 },
         { what = "by the agents of two machines", side = "holdfast", machines = 2, contenders = 4 },
     } do
-        it("have it one after the other " .. entry.what, function ()
+        it("get it one after the other " .. entry.what, function ()
             local found = assert(contest.run(context, cluster, entry, 0.5))
             assert.equal(0, found.overlaps)
             assert.is_true(found.acquired > 0)
@@ -112,7 +112,7 @@ describe("Contenders for one lock over etcd", function ()
         end)
     end
 
-    it("are no result if one of them fails", function ()
+    it("give no result if one of them fails", function ()
         cluster.urls[1] = "http://127.0.0.1:1"
         local found, err = contest.run(context, cluster, { side = "fixed", contenders = 1 }, 0.1)
         assert.is_nil(found)
@@ -131,7 +131,7 @@ describe("Contenders for one lock over etcd", function ()
 end)
 
 
-it("The figures of cluster/docs/benchmarks.md are those of the kept files, as bench/publish writes them", function ()
+it("The figures of cluster/docs/benchmarks.md are the kept files' figures, as bench/publish writes them", function ()
     local text = files.read("cluster/docs/benchmarks.md")
     assert.is_true(#figures.sources(text) > 0)
     assert.equal(assert(figures.update(text, files.find)), text)

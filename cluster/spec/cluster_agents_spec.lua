@@ -1,5 +1,5 @@
 -- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua.
--- Locks of two machines with agents and etcd itself: what only the store knows, as each host of Lua gets it.
+-- Locks of two machines with agents and a real etcd: information that only the store has, under each host of Lua.
 
 local command, etcd, fixture, json, process, shell, site =
     require "spec.support" ("command", "cluster/etcd", "fixture", "tools/json", "process", "shell", "site")
@@ -7,7 +7,7 @@ local command, etcd, fixture, json, process, shell, site =
 local it = fixture.it_unless(etcd.missing())
 local in_nginx = fixture.it_unless(etcd.missing() or site.missing())
 
--- How a program runs what it is told.
+-- How a program runs the code that it is given.
 local HOSTS = {
     ["plain LuaJIT"] = "local function in_host(fn) return fn() end",
     ["the scheduler"] = [[
@@ -119,7 +119,7 @@ describe("a lock of two machines", function ()
             assert.equal("true", there 'return lock:trylock("key")')
         end)
 
-        it("is not verified if the store does not have it, whatever this machine knows, in " .. host, function ()
+        it("is not verified if the store does not have it, whatever this machine believes, in " .. host, function ()
             start_agents("--ttl", "60")
             local here = program(one, host)
             assert.equal("true", here 'return lock:trylock("key")')
@@ -127,7 +127,7 @@ describe("a lock of two machines", function ()
             assert.equal("nil not owner", here 'return lock:verify()')
         end)
 
-        it("cannot be verified without store or agent, and is held all the same, in " .. host, function ()
+        it("cannot be verified without store or agent, but is still held, in " .. host, function ()
             local agent = start_agents("--ttl", "60")
             local here = program(one, host)
             assert.equal("true", here 'return lock:trylock("key")')
@@ -143,7 +143,7 @@ describe("a lock of two machines", function ()
         end)
     end
 
-    it("is had by trylock also in a dictionary that the agent has not noticed yet", function ()
+    it("is granted by trylock even in a dictionary that the agent has not noticed yet", function ()
         start_agents()
         local here = program(one)
         assert.equal("", here [[
@@ -157,7 +157,7 @@ describe("a lock of two machines", function ()
         ]])
     end)
 
-    it("is verified while other tasks run, and the object may be used for another lock meanwhile", function ()
+    it("is verified while other tasks run, which may use the object for another lock", function ()
         start_agents()
         local here = program(one, "the scheduler")
         assert.equal("true", here 'return lock:trylock("key")')
@@ -177,7 +177,7 @@ describe("a lock of two machines", function ()
         assert.equal("another", here 'return lock.key')
     end)
 
-    it("is told to be lost by on_lost when somebody breaks it, once", function ()
+    it("is reported by on_lost once when somebody breaks it", function ()
         start_agents("--ttl", "60")
         local here, there = program(one, "the scheduler"), program(two)
         assert.equal("true", here [[
@@ -239,7 +239,7 @@ describe("a lock of two machines", function ()
     end)
 
 
-    it("log_timeouts does not say that nobody holds what another machine may hold", function ()
+    it("log_timeouts does not claim that nobody holds a lock that another machine may hold", function ()
         start_agents()
         local here, there = program(one), program(two)
         assert.equal("true", there 'return lock:trylock("key")')
@@ -254,7 +254,7 @@ describe("a lock of two machines", function ()
     end)
 
 
-    it("is held by nobody of the machine where it is waited for, says `holdfast locks`", function ()
+    it("has no holder on a machine that waits for it, according to `holdfast locks`", function ()
         start_agents()
         local here = program(one)
         assert.equal("true", here 'return lock:trylock("key")')
@@ -295,7 +295,8 @@ describe("a lock of two machines", function ()
             local code, out = run_cluster(one, "status")
             assert.equal(1, code)
             assert.equal("jobs: cluster main, no agent, no session\n"
-                         .. '  no agent of cluster "main" answers in this world: No such file or directory\n', out)
+                         .. '  no agent of cluster "main" answers in this runtime directory: No such file or '
+                         .. 'directory\n', out)
             command.start("agent", "main", "--etcd", "http://127.0.0.1:1", { HOLDFAST_DIR = one })
             local reason = "etcd at http://127.0.0.1:1 does not answer: Connection refused\n"
             assert.truthy(command.await(function ()
@@ -320,7 +321,7 @@ describe("a lock of two machines", function ()
             assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. ", nor any other\n", err)
         end)
 
-        it("status tells of an agent that listens before there is a dictionary", function ()
+        it("status shows an agent that listens before there is a dictionary", function ()
             etcd.agent(one, "--etcd", server.url, "--namespace", space)
             local code, out, err = run_cluster(one, "status")
             assert.matches("^no dictionary: cluster main\n  agent: up for ", out)
@@ -335,7 +336,7 @@ describe("a lock of two machines", function ()
             assert.equal(0, code)
         end)
 
-        it("holders is JSON where that is asked for, in the world that --dir names", function ()
+        it("holders prints JSON on request, about the runtime directory that --dir names", function ()
             start_agents()
             local here = program(one)
             assert.equal("true", here 'return lock:trylock("key", { why = "a test" })')

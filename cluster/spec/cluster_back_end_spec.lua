@@ -1,12 +1,12 @@
--- The specs of resty.lock once more, with a dictionary that belongs to a cluster: a program that HOLDFAST_CLUSTER is
--- set for needs no change. Claims with the tag #local are of other locks: that one which is deleted or flushed is free
--- at once, that a lease may last for ever, what rwlocks and semaphores do.
+-- Runs the specs of resty.lock again, with a dictionary that belongs to a cluster: with HOLDFAST_CLUSTER set, programs
+-- need no change. Tests with the tag #local hold only for local locks: a deleted or flushed lock is free at once, a
+-- lease may last forever, and rwlocks and semaphores exist.
 
 local agents, fixture, process, shell = require "spec.support" ("cluster/agent", "fixture", "process", "shell")
 
 local it = fixture.it_unless(agents.missing())
 
--- The dictionary of each spec.
+-- The dictionary that each spec uses.
 local SPECS = {
     lock = "spec_locks",
     lock_holder = "spec_holder",

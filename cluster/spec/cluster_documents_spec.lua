@@ -1,5 +1,5 @@
--- cluster/docs/cluster.md: what it shows happens, with an etcd of its own in place of that at port 2379; and it has
--- each count that there is. tools/docs/holdfast.md has each option of the agent and each field of its configuration.
+-- cluster/docs/cluster.md: its examples run, with an own etcd instead of the one at port 2379, and it lists each
+-- counter. tools/docs/holdfast.md lists each option of the agent and each field of its configuration.
 
 local command, etcd, files, fixture, shell, snippets =
     require "spec.support" ("command", "cluster/etcd", "files", "fixture", "shell", "snippets")
@@ -24,7 +24,7 @@ describe(PATH, function ()
         server = nil
     end)
 
-    -- Where the section starts no etcd of its own, one is there.
+    -- Starts an etcd unless the section starts its own.
     local function prepare(section)
         local shown = {}
         for _, block in ipairs(section) do
@@ -43,7 +43,7 @@ describe(PATH, function ()
             block.text = block.text:gsub("127%.0%.0%.1:2379", at or "%0"):gsub("127%.0%.0%.1:2380", peer or "%0")
                               :gsub("host amber", "host " .. shell.output "hostname")
         end
-        section.forgives = "holdfast: still waiting for [^\n]*\n"  -- on a machine that is slow
+        section.forgives = "holdfast: still waiting for [^\n]*\n"  -- on a slow machine
         section.env = { ETCDCTL_ENDPOINTS = at, ETCDCTL_API = "3" }
     end
 
@@ -54,7 +54,7 @@ describe(PATH, function ()
     end
 
 
-    -- The names in backticks in the tables under that heading.
+    -- Returns the names in backticks in the tables under that heading.
     local function names(path, heading)
         local found = {}
         local section = assert(files.read(path):match("\n##+ " .. heading .. "\n(.-)\n##+ "), heading)
@@ -66,7 +66,7 @@ describe(PATH, function ()
         return found
     end
 
-    it("leaves the options of the agent to the manual, which has each", function ()
+    it("leaves the options of the agent to the manual, which has all", function ()
         local _, help = command.run("agent", "--help")
         local described = names(MANUAL, "Agent")
         for option in help:gmatch("%-%-(%a+)") do
@@ -74,7 +74,7 @@ describe(PATH, function ()
         end
     end)
 
-    it("leaves the fields of the agent's configuration to the manual, which has each", function ()
+    it("leaves the fields of the agent's configuration to the manual, which has all", function ()
         local path = command.write("main.json", '{"walk": 1}')
         assert(shell.succeeds("chmod 600 '" .. path .. "'"))
         local _, _, err = command.run("agent", "main", "--config", path)
@@ -85,7 +85,7 @@ describe(PATH, function ()
         end
     end)
 
-    it("has each number that `holdfast cluster status --json` gives", function ()
+    it("has each number that `holdfast cluster status --json` prints", function ()
         server = etcd.start()
         local machine = etcd.machine "m"
         etcd.agent(machine, "--etcd", server.url)

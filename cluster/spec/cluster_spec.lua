@@ -1,5 +1,5 @@
 -- Locks of a dictionary that belongs to a cluster, with an agent that has no store (cluster/spec/support/agent.lua).
--- They are those of other dictionaries in what cluster/spec/cluster_back_end_spec.lua runs.
+-- cluster/spec/cluster_back_end_spec.lua tests what they have in common with other locks.
 
 local agents, expect, fixture, process, site, tasks =
     require "spec.support" ("cluster/agent", "expect", "fixture", "process", "site", "tasks")
@@ -39,12 +39,12 @@ describe("a dictionary", function ()
                        select(2, shdict.open(NAME, OPTIONS)), 1, true)
     end)
 
-    it("that is plain has no cluster to tell of", function ()
+    it("that is plain has no cluster", function ()
         local dict = assert(shdict.open(NAME, { size = "1m" }))
         assert.same({ nil, 'dictionary "spec_cluster" belongs to no cluster' }, { dict:cluster() })
     end)
 
-    it("may not have any name for its cluster", function ()
+    it("refuses invalid names for its cluster", function ()
         for _, bad in ipairs { "", "a b", ".a", "a\0b", ("x"):rep(64) } do
             local dict, err = shdict.open(NAME, { cluster = bad })
             assert.is_nil(dict)
@@ -54,7 +54,7 @@ describe("a dictionary", function ()
                      expect.blamed(function () shdict.open(NAME, { cluster = true }) end))
     end)
 
-    -- What a process says that opens dictionaries with that in its environment.
+    -- Returns the output of a process that opens dictionaries with that environment.
     local function declared(source, clusters, dictionaries)
         local text = process.run([[
             local shdict = require "resty.shdict"
@@ -91,7 +91,7 @@ describe("a dictionary", function ()
                      declared('say(select(2, shdict.open("spec_cluster", { cluster = "other" })))', NAME .. "=main"))
     end)
 
-    it("stays in its cluster when it is removed and made anew as a local one", function ()
+    it("stays in its cluster when it is removed and created again as a local one", function ()
         assert(shdict.open(NAME, OPTIONS))
         local lock = assert(resty_lock:new(NAME))
         assert.equal("", (process.run [[
@@ -102,7 +102,7 @@ describe("a dictionary", function ()
         assert.same({ nil, "dictionary not found" }, { lock:trylock("key") })
     end)
 
-    it("is named with the mistake that HOLDFAST_CLUSTER has", function ()
+    it("is named in the message about a mistake in HOLDFAST_CLUSTER", function ()
         for _, bad in ipairs { NAME, NAME .. "=", NAME .. "=a b", "=main", NAME .. "=main," .. NAME .. "=other" } do
             assert.matches("HOLDFAST_CLUSTER", declared('say(select(2, shdict.open("spec_cluster")))', bad), 1, true)
         end
@@ -136,13 +136,13 @@ describe("a lock of a cluster", function ()
         return lock
     end
 
-    -- The agent of a machine that has lost its store, and comes back to it.
+    -- The agent of a machine that loses its store and then reaches it again.
     local function lose()
         agent:does "lose"
     end
 
 
-    it("may be asked for in code", function ()
+    it("can be demanded in code", function ()
         assert(resty_lock:new(NAME, { cluster = true }))
         assert(resty_lock:new(NAME, { cluster = "main" }))
         assert(resty_lock:new(NAME, { cluster = false }))
@@ -157,7 +157,7 @@ describe("a lock of a cluster", function ()
                      expect.refusal_of(resty_lock, NAME) { cluster = 1 })
     end)
 
-    it("is got from the agent, and then handed on by this machine's processes", function ()
+    it("comes from the agent, and is then passed on by this machine's processes", function ()
         local lock = new()
         assert.is_true(lock:lock("key") >= 0)
         local token = lock:token()
@@ -170,7 +170,7 @@ describe("a lock of a cluster", function ()
         assert.equal(1, lock:unlock())
     end)
 
-    it("is asked for by trylock and by a timeout of 0", function ()
+    it("is requested by trylock and by a timeout of 0", function ()
         assert.is_true(new():trylock("free"))
         assert.is_number(new({ timeout = 0 }):lock("also free"))
         agent:does "refuse key"
@@ -204,7 +204,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(tried[2] == "held" or tried[2] == "unavailable", tried[2])
     end)
 
-    -- By a task that waits for it before the agent does that.
+    -- By a task that waits for the lock before the agent does.
     local function is_got_after(word)
         tasks.run(function ()
             scheduler.spawn(function ()
@@ -215,7 +215,7 @@ describe("a lock of a cluster", function ()
         end)
     end
 
-    it("is waited for until another machine gives it back", function ()
+    it("makes callers wait until another machine gives it back", function ()
         agent:does "refuse key"
         assert.same({ nil, "timeout" }, { new({ timeout = 0.1 }):lock("key") })
         is_got_after "allow key"
@@ -231,14 +231,14 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "held" }, { lock:trylock("key") })
     end)
 
-    it("is unavailable without an agent, or where that has no session, and never a local one", function ()
+    it("is unavailable without an agent or without a session, and never a local one", function ()
         for _, stop in ipairs { function () agent:kill() end, lose } do
             stop()
             assert.same({ nil, "unavailable" }, { new():trylock("key") })
             assert.same({ nil, "unavailable" }, { new({ timeout = 0 }):lock("key") })
             assert.same({ nil, "unavailable" }, { new({ timeout = 0.05 }):lock("key") })
             assert.same({ nil, "unavailable" }, { new():with("key", { timeout = 0.05 }, error) })
-            -- Two agents that attend one dictionary would end each other's sessions.
+            -- Two agents that serve one dictionary would end each other's sessions.
             if stop == lose then
                 agent:kill()
             end
@@ -256,12 +256,12 @@ describe("a lock of a cluster", function ()
         assert.equal(1, lock:unlock())
     end)
 
-    it("is got by a waiter as soon as there is an agent with a session", function ()
+    it("goes to a waiter as soon as there is an agent with a session", function ()
         lose()
         is_got_after "begin"
     end)
 
-    it("is waited for in the queue, too, by an object that polls", function ()
+    it("makes even an object that polls wait in the queue", function ()
         assert.is_number(new({ wait = "poll" }):lock("key"))
         assert.is_true(new({ wait = "poll" }):trylock("other"))
     end)
@@ -293,7 +293,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(holding("key", { exptime = 2 }):remaining() <= 2.001)
     end)
 
-    it("is lost when the session ends because nobody prolongs it", function ()
+    it("is lost when the session ends because nobody extends it", function ()
         agent:does "begin 0.2"
         local lock = new()
         if lock:trylock("key") then
@@ -305,7 +305,7 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "unavailable" }, { lock:trylock("key") })
     end)
 
-    it("is waited for without being taken where this machine has it, and elsewhere not said to be free", function ()
+    it("can be waited for without being taken if this machine has it, and is else not reported as free", function ()
         assert.same({ nil, "held" }, { new():wait("key") })
         local lock = holding "key"
         assert.same({ nil, "timeout" }, { new():wait("key", { timeout = 0.01 }) })
@@ -321,7 +321,7 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "held" }, { new():wait("key") })
     end)
 
-    it("is a lock, no rwlock and no semaphore", function ()
+    it("is a lock, not a rwlock or a semaphore", function ()
         local rw, sem = rwlock:new(NAME), semaphore:new(NAME, { permits = 2 })
         for _, method in ipairs { "rdlock", "wrlock", "tryrdlock", "trywrlock" } do
             assert.same({ nil, UNSUPPORTED }, { rw[method](rw, "key") })
@@ -332,14 +332,14 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, UNSUPPORTED }, { sem:count("key") })
     end)
 
-    it("has a cluster that tells of its session", function ()
+    it("has a cluster that describes its session", function ()
         local found = dict:cluster()
         assert.same({ name = "main", agent = agent.pid, epoch = 1, machine = MACHINE, seconds = found.seconds,
                       state = "standing" }, found)
         assert.is_true(found.seconds > 3600)
         lose()
         local lost = dict:cluster()
-        assert.matches("has no session at its store", lost.trouble)
+        assert.matches("has no session at the store", lost.trouble)
         lost.trouble = nil
         assert.same({ name = "main", agent = agent.pid, epoch = 1, machine = MACHINE, seconds = 0, state = "lost" },
                     lost)
@@ -347,7 +347,7 @@ describe("a lock of a cluster", function ()
         assert.equal(2, dict:cluster().epoch)
         agent:kill()
         found = dict:cluster()
-        assert.matches("^no agent of the cluster", found.trouble)
+        assert.matches("^no agent of cluster", found.trouble)
         found.trouble = nil
         assert.same({ name = "main", epoch = 2, machine = MACHINE, seconds = found.seconds, state = "no agent" },
                     found)
@@ -363,7 +363,7 @@ describe("a lock of a cluster", function ()
 
 
     describe("in the scheduler", function ()
-        it("is asked for by trylock while other tasks run", function ()
+        it("is requested by trylock while other tasks run", function ()
             agent:does "ignore key"
             local turns, over = 0, false
             tasks.run(function ()
@@ -380,7 +380,7 @@ describe("a lock of a cluster", function ()
         end)
 
         for _, renew in ipairs { false, true } do
-            it("tells on_lost of its loss, unasked" .. (renew and ", also if it is renewed" or ""), function ()
+            it("calls on_lost after its loss" .. (renew and ", also if it is renewed" or ""), function ()
                 local told = {}
                 tasks.run(function ()
                     local options = { exptime = 3600, renew = renew, on_lost = function (lock, key, reason)
@@ -399,7 +399,7 @@ describe("a lock of a cluster", function ()
             end)
         end
 
-        it("is not looked after any more once it is released", function ()
+        it("is no longer watched once it is released", function ()
             tasks.run(function ()
                 local lock = holding("key", { on_lost = error })
                 assert.equal(1, lock:unlock())
@@ -408,7 +408,7 @@ describe("a lock of a cluster", function ()
             end)
         end)
 
-        it("tells on_lost within 0.3 s", function ()
+        it("calls on_lost within 0.3 s", function ()
             expect.in_time(function ()
                 local lost_at, told_at
                 tasks.run(function ()
@@ -479,7 +479,7 @@ describe("a lock of a cluster in nginx", function ()
         assert.equal(agent.pid, shdict.shared[NAME]:cluster().agent)
     end)
 
-    in_nginx("tells on_lost of its loss while the request that holds it sleeps", function ()
+    in_nginx("calls on_lost after its loss while the request that holds it sleeps", function ()
         local here = start()
         here:get("/cluster")
         local agent = agents.start { NAME }

@@ -1,4 +1,4 @@
--- The command about clusters: completion, and `holdfast serve` beside an agent. No store is needed.
+-- The command with clusters: completion, and `holdfast serve` with an agent. No store is needed.
 
 local command, offered, server, world =
     require "spec.support" ("command", "tools/completion", "tools/server", "tools/world")
@@ -26,7 +26,7 @@ describe("The command", function ()
         assert.same({ ["--revision"] = true }, offered("cluster", "break", "--rev"))
     end)
 
-    it("says what is wrong with a command line about clusters", function ()
+    it("explains mistakes in a command line about clusters", function ()
         local no_subcommand = "no subcommand was given: expected status, holders, break or accept-new-store"
         for _, case in ipairs {
             { { "cluster" }, no_subcommand },
@@ -40,7 +40,7 @@ describe("The command", function ()
         end
     end)
 
-    it("serves that an agent is silent, a second later at most", function ()
+    it("reports a silent agent to scrapers within a second", function ()
         world.keep [[
             assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
             ready()

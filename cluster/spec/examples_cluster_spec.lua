@@ -1,4 +1,4 @@
--- cluster/examples: the demonstration in its short form, what it is judged by, and that it leaves nothing behind.
+-- cluster/examples: the short demonstration, its checks, and that it leaves nothing behind.
 
 local command, fixture, process, row, shell =
     require "spec.support" ("command", "fixture", "process", "rows", "shell")
@@ -22,28 +22,28 @@ describe("cluster/examples", function ()
         return command.start(FOLDER .. "/run", "--short", BUILD, { PROGRAM = "/bin/bash" })
     end
 
-    -- The demonstration's folder, and the processes of its group.
+    -- The demonstration's folder and the processes of its group.
     local function left_by(demo)
         return shell.output(("ls -d /dev/shm/holdfast-demo.%d.* 2>/dev/null; ps -eo pgid=,args= | awk '$1 == %d'")
                             :format(demo.pid, demo.pid))
     end
 
 
-    it_runs("has no overlap and takes no late write, whatever is killed, and leaves nothing", function ()
+    it_runs("has no overlap, accepts no late write whatever is killed, and leaves nothing behind", function ()
         local demo = start()
         assert.same({ code = 0 }, demo:wait(), demo:err())
         local out = demo:out()
-        for _, name in ipairs { "overlaps", "numbers that did not grow", "late writes, accepted" } do
+        for _, name in ipairs { "overlaps", "tokens that did not grow", "late writes, accepted" } do
             assert.same({ 0 }, row(out, name), out)
         end
         assert.same({ 1 }, row(out, "late writes, refused"), out)
-        for _, name in ipairs { "given to another machine", "given on inside a machine" } do
+        for _, name in ipairs { "passed to another machine", "passed on inside a machine" } do
             assert.is_true(row(out, name)[1] > 0, out)
         end
         assert.equal("", left_by(demo))
     end)
 
-    it_runs("leaves nothing after Ctrl-C", function ()
+    it_runs("leaves nothing behind after Ctrl-C", function ()
         local demo = start()
         local function has_killed() return (demo:out() or ""):find("kill -9 of worker", 1, true) end
         assert.truthy(command.await(has_killed), demo:err())
@@ -53,7 +53,7 @@ describe("cluster/examples", function ()
     end)
 
 
-    -- --- the judge -----------------------------------------------------------------------------------------------
+    -- --- the checks ----------------------------------------------------------------------------------------------
 
     local GOOD = [[
 begin job 1 0 100 10.000000 5
@@ -71,20 +71,20 @@ end job 2 0 200 12.000000 9
                            command.write("certificate", certificate), { PROGRAM = "/usr/bin/luajit" })
     end
 
-    it("judges by what the workers wrote down", function ()
+    it("judges by the workers' records", function ()
         local ended, out, err = judge(GOOD, CERTIFICATE)
         assert.same({ code = 0 }, ended, err)
-        assert.same({ 1, 1, 0, 0, 3 }, { row(out, "given to another machine")[1],
-            row(out, "given on inside a machine")[1], row(out, "overlaps")[1],
-            row(out, "numbers that did not grow")[1], row(out, "writes that were accepted")[1] }, out)
+        assert.same({ 1, 1, 0, 0, 3 }, { row(out, "passed to another machine")[1],
+            row(out, "passed on inside a machine")[1], row(out, "overlaps")[1],
+            row(out, "tokens that did not grow")[1], row(out, "accepted writes")[1] }, out)
         assert.truthy(out:find("a   1.0 s  kill -9", 1, true), out)
-        assert.truthy(out:find("At no time had two workers the same lock", 1, true), out)
+        assert.truthy(out:find("No two workers had the same lock", 1, true), out)
     end)
 
     for _, case in ipairs {
         { "an overlap", "overlaps", GOOD:gsub("11%.100000", "10.900000") },
         { "one that spans others", "overlaps", "begin job 2 2 202 9.000000 4\nend job 2 2 202 11.500000 4\n" .. GOOD },
-        { "a number that does not grow", "numbers that did not grow", GOOD:gsub(" 9\n", " 6\n") },
+        { "a number that does not grow", "tokens that did not grow", GOOD:gsub(" 9\n", " 6\n") },
         { "a late write that was accepted", "late writes, accepted", GOOD, CERTIFICATE .. "6 renewed\n" },
     } do
         it("does not miss " .. case[1], function ()
@@ -94,7 +94,7 @@ end job 2 0 200 12.000000 9
         end)
     end
 
-    it("has a store that refuses what comes late", function ()
+    it("has a store that refuses late writes", function ()
         local out = process.run(([[
             package.path = %q
             local store = require "store"

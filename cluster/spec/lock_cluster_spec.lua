@@ -1,4 +1,4 @@
--- `holdfast lock` in a cluster: with an agent that it starts, with one that does not answer, and what it says of both.
+-- `holdfast lock` in a cluster: with an agent that it starts, with an agent that does not answer, and its messages.
 
 local command, etcd, fixture, shell = require "spec.support" ("command", "cluster/etcd", "fixture", "shell")
 
@@ -37,7 +37,7 @@ describe("holdfast lock in a cluster", function()
         return shell.output("pgrep -f '^[^ ]*holdfast-agent main --config " .. command.path("") .. "' || true")
     end
 
-    -- An agent outlives a holdfast lock that is killed.
+    -- An agent outlives a killed `holdfast lock`.
     after_each(function()
         for pid in agents():gmatch("%d+") do
             command.kill(tonumber(pid), command.KILL)
@@ -58,9 +58,9 @@ describe("holdfast lock in a cluster", function()
             end
         end
 
-        it("waits for ever, and says so once", function()
+        it("waits forever, and says so once", function()
             local process = start(lock("--agent", "--agent-config", dead, "key", "--", "true"))
-            local wanted = 'holdfast: still waiting for "key": the agent of the cluster "main" has no session at its '
+            local wanted = 'holdfast: still waiting for "key": the agent of cluster "main" has no session at the '
                            .. 'store for dictionary "commands.main"\n'
             assert(await(function() return process:err() == wanted end), said(process))
             process:signal(command.TERM)
@@ -68,7 +68,7 @@ describe("holdfast lock in a cluster", function()
             assert.equal(wanted, process:err())
         end)
 
-        it("waits without a word with -q", function()
+        it("waits silently with -q", function()
             local process = start(lock("-q", "--agent", "--agent-config", dead, "key", "--", "true"))
             assert.is_nil(process:wait(2.5))
             assert.equal("", process:err())
@@ -89,12 +89,12 @@ describe("holdfast lock in a cluster", function()
         return process
     end
 
-    it("says of an agent that is stopped that it does not answer", function()
+    it("reports that a stopped agent does not answer", function()
         hold()
         local agent = tonumber(agents())
         command.kill(agent, STOP)
         for _, how in ipairs { { "-n" }, { "-w", "0.5" } } do
-            -- A crontab with -E 0 would leave out its job without a word.
+            -- A crontab with -E 0 would skip its job silently.
             local ended, _, err = run(lock("-q", "-E", "0", how[1], how[2] or "-q", "other", "--", "true"))
             assert.same({ code = 75 }, ended, err)
             assert.equal('holdfast: cannot lock "other": the agent did not answer within 0.5 s\n', err)
@@ -103,7 +103,7 @@ describe("holdfast lock in a cluster", function()
         assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
     end)
 
-    -- Another store, of which the lock is held, and a function that fills it.
+    -- Another store with a held lock, and a function that fills it.
     local function hold_at_small_store()
         local small = etcd.start { "--quota-backend-bytes=400000" }
         config = configure("small.json", small.url)
@@ -116,8 +116,8 @@ describe("holdfast lock in a cluster", function()
         end
     end
 
-    -- Some seconds pass before it is so bad that an agent without work would notice.
-    it("is told by the status of an idle machine that the store's database is full", function()
+    -- An idle agent notices only after some seconds.
+    it("has a status that shows a full database, even on an idle machine", function()
         local full, fill = hold_at_small_store()
         assert.same({ code = 0 }, (run("cluster", "status")))
         fill()
@@ -137,8 +137,8 @@ describe("holdfast lock in a cluster", function()
         assert.matches('"queue_us":%d', json)
     end)
 
-    -- As "etcdctl put" makes it.
-    it("says that a key which somebody has put at the store is no machine's", function()
+    -- As "etcdctl put" creates it.
+    it("reports that a key which somebody else put into the store belongs to no machine", function()
         hold()
         local key = space .. "/l/commands.main/odd"
         server:ctl("put " .. key .. " byhand")
@@ -154,7 +154,7 @@ describe("holdfast lock in a cluster", function()
         assert.same({}, server:keys(space .. "/b/0000000000000000"))
     end)
 
-    it("makes a dictionary that a program may use which says a size", function()
+    it("creates a dictionary that a program with a size may use", function()
         local process = hold()
         local library = assert(os.getenv "HOLDFAST_LIB")
         local open = 'print(require("resty.shdict").open("commands.main", { size = "%s", cluster = "main" }))'
@@ -175,11 +175,11 @@ describe("holdfast lock in a cluster", function()
         local ended, _, err = run(lock("-n", "other", "--", "true"))
         full:stop()
         assert.same({ code = 75 }, ended, err)
-        assert.equal('holdfast: cannot lock "other": the store of the cluster "main" takes nothing new: '
+        assert.equal('holdfast: cannot lock "other": the store of cluster "main" accepts no changes: '
                      .. 'its database is full\n', err)
     end)
 
-    it("is told that its dictionary was removed", function()
+    it("reports that its dictionary was removed", function()
         local process = hold()
         assert.same({ code = 0 }, (run("rm", "--force", "commands.main")))
         assert.same({ code = 76 }, process:wait())

@@ -1,4 +1,4 @@
--- docs/proof.md and tests/mutants: the tests that they name exist, so none of them passes because it runs nothing.
+-- The tests that docs/proof.md and the mutants name exist, so none of them passes because it runs nothing.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -14,7 +14,7 @@ for name in shell.output("find " .. FOLDERS .. " -name CMakeLists.txt -exec cat 
 end
 
 
--- The expressions in use are patterns of Lua too, but for the escape.
+-- Apart from the escape character, the expressions in use are also Lua patterns.
 local function is_there(expression)
     local pattern = expression:gsub("\\", "%%")
     for _, test in ipairs(tests) do
@@ -26,14 +26,14 @@ local function is_there(expression)
 end
 
 
-it("docs/proof.md runs tests that there are", function ()
+it("docs/proof.md runs only existing tests", function ()
     for expression in files.read("docs/proof.md"):gmatch("%-R '?([^`' ]+)") do
         assert.is_true(is_there(expression), expression)
     end
 end)
 
 
-it("each mutant is noticed by tests that there are", function ()
+it("each mutant names existing tests", function ()
     for name, expressions in shell.output("tests/mutants/apply --list"):gmatch("([%w_]+)\t[^\t]+\t([^\t]+)") do
         for expression in expressions:gmatch("[^|]+") do
             assert.is_true(is_there(expression), name .. ": " .. expression)

@@ -1,4 +1,4 @@
--- `holdfast run --agent`: an agent of a cluster for as long as the workers run.
+-- `holdfast run --agent`: an agent of a cluster while the workers run.
 
 local command, etcd, files, fixture, process, shell =
     require "spec.support" ("command", "cluster/etcd", "files", "fixture", "process", "shell")
@@ -7,7 +7,7 @@ local await, run, said, start, write = command.await, command.run, etcd.said, co
 
 local it = fixture.it_unless(etcd.missing())
 
--- Takes the lock, says so, and has it until it is told to finish, or until it loses it.
+-- Takes the lock, prints that, and keeps the lock until it must finish or has lost the lock.
 local HOLDER = [[
 local worker = require "resty.holdfast.worker"
 local scheduler = require "resty.holdfast.scheduler"
@@ -52,21 +52,21 @@ describe("holdfast run --agent", function ()
                said(of))
     end
 
-    -- One of which a worker has the lock.
+    -- Starts one, and waits until a worker has the lock.
     local function begin_with(workers)
         local master = begin("--workers", workers)
         has_said(master, "has it")
         return master
     end
 
-    -- Its worker had the lock and releases it.
+    -- Ends it: its worker had the lock and releases it.
     local function finishes(master)
         master:signal(command.QUIT)
         assert.same({ code = 0 }, master:wait(), said(master))
         assert.equal("has it\nreleased\n", master:out())
     end
 
-    -- The child of the process that is an agent.
+    -- Returns the child of the process that is an agent.
     local function agent_of(master)
         for child in (files.find(("/proc/%d/task/%d/children"):format(master.pid, master.pid)) or ""):gmatch("%d+") do
             if (files.find("/proc/" .. child .. "/comm") or ""):find("^holdfast%-agent") then
@@ -84,7 +84,7 @@ describe("holdfast run --agent", function ()
         assert.same({}, server:keys(space .. "/"))
     end)
 
-    it("starts it again when it dies, and no lock is lost", function ()
+    it("restarts it when it dies, and no lock is lost", function ()
         local master = begin_with "1"
         local first = agent_of(master)
         command.kill(first, command.KILL)
@@ -95,7 +95,7 @@ describe("holdfast run --agent", function ()
         finishes(master)
     end)
 
-    it("ends it also at TERM, after the workers", function ()
+    it("ends it at TERM, too, after the workers", function ()
         local master = begin_with "2"
         master:signal(command.TERM)
         assert.same({ signal = command.TERM }, master:wait(), said(master))
@@ -126,7 +126,7 @@ describe("holdfast run --agent", function ()
                                     'require("resty.holdfast.scheduler").sleep(60)')
         assert.same({ code = 1 }, ended)
         assert.equal("", out)
-        assert.equal("holdfast-agent: " .. config .. ': no endpoints: expected URLs as "https://host:2379"\n', err)
+        assert.equal("holdfast-agent: " .. config .. ': no endpoints: expected URLs such as "https://host:2379"\n', err)
     end)
 
     it("keeps one for each cluster that is named", function ()

@@ -1,4 +1,4 @@
--- SECURITY.md names the tests that show what it says.
+-- The tests that SECURITY.md names exist.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -7,7 +7,7 @@ describe("SECURITY.md", function ()
     local sources = shell.output("cat tests/*/*_test.cc tests/*/CMakeLists.txt "
                                  .. "tools/tests/CMakeLists.txt cluster/tests/*/*_test.cc")
 
-    it("names tests that there are", function ()
+    it("names only existing tests", function ()
         local count = 0
         for suite, name in text:gmatch("`(%u%a+)%.(%l[%l%d_]+)`") do
             count = count + 1

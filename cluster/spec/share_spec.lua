@@ -1,4 +1,4 @@
--- cluster/share: what is for systemd suits it.
+-- cluster/share: systemd accepts the unit.
 
 local command, files, fixture, systemd = require "spec.support" ("command", "files", "fixture", "systemd")
 
@@ -8,11 +8,11 @@ local UNIT = "cluster/share/holdfast-agent@.service"
 describe(UNIT, function ()
     command.fixture()
 
-    fixture.it_unless(systemd.missing)("is one that systemd takes, where the command is installed", function ()
+    fixture.it_unless(systemd.missing)("is accepted by systemd where the command is installed", function ()
         assert.equal("", systemd.complaints(UNIT, "main"))
     end)
 
-    it("starts no agent again that says so by its status, and each other one before its lease ends", function ()
+    it("restarts no agent whose exit status forbids it, and each other one before its lease ends", function ()
         local text = files.read(UNIT)
         local statuses = assert(text:match "\nRestartPreventExitStatus=([%d ]+)\n")
         local manual = files.read "tools/docs/holdfast.md"

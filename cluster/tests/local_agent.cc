@@ -1,18 +1,18 @@
-// An agent without a store: gives every lock that is wanted to this machine, for tests of what goes on there.
+// An agent without a store, which gives this machine every lock that it wants. For tests of a single machine.
 //
 //   local_agent DICTIONARY...
 //
-// Attends those dictionaries from when they exist. Says to each question about a lock that no other machine has it.
-// Obeys the lines of its standard input, and says "done" after each:
+// Serves these dictionaries as soon as they exist. Answers each question about a lock with "no other machine has it".
+// Executes the lines of its standard input, and prints "done" after each:
 //
-//   begin [SECONDS]   begins another session, which lasts so long (a day)
+//   begin [SECONDS]   begins another session, which lasts SECONDS; default: a day
 //   lose              ends the session
 //   stand KEY         gives the lock to this machine, now and in each later session
 //   withdraw KEY      waits for the lock and takes it from this machine; from then on another machine has it
 //   refuse KEY        from now on another machine has it
-//   ignore KEY        from now on its store says nothing about it
-//   allow KEY         takes back the last three
-//   leave, attend     attends no longer; attends again
+//   ignore KEY        from now on its store does not answer questions about it
+//   allow KEY         reverts the last three
+//   leave, attend     stops serving the dictionaries; serves them again
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -41,8 +41,8 @@ namespace holdfast {
 namespace {
 
 constexpr int kRoundMs = 50;         // hints may be lost
-constexpr int kQuestionMs = 1000;    // until the question of one that has connected
-constexpr std::uint64_t kLease = 1;  // there is no store that could tell leases apart
+constexpr int kQuestionMs = 1000;    // from a connection to its question
+constexpr std::uint64_t kLease = 1;  // no store tells leases apart
 constexpr std::uint64_t kDayMs = 86'400'000;
 constexpr double kPatience = 30;  // seconds that withdraw() waits for the lock
 
@@ -56,7 +56,7 @@ class Answerer {
  public:
   int descriptor() const { return listener_.get(); }
 
-  /// Listens for that cluster, unless it does already.
+  /// Listens for that cluster, unless it already does.
   void listen_for(const RuntimeDirectory& directory, const std::string& cluster) {
     if (listener_) return;
     sockaddr_un address{};
@@ -67,7 +67,7 @@ class Answerer {
     ::unlink(path.c_str());
     if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
         ::listen(listener_.get(), SOMAXCONN) != 0)
-      fail("it cannot listen");
+      fail("cannot listen");
   }
 
   void answer_all() const {
@@ -77,7 +77,7 @@ class Answerer {
       if (!asker) return;
       pollfd asked{asker.get(), POLLIN, 0};
       ::poll(&asked, 1, kQuestionMs);
-      // A socket that is closed with something unread takes its answer along.
+      // Read everything: closing a socket with unread data discards the answer.
       std::array<char, 4096> question;
       ::recv(asker.get(), question.data(), question.size(), MSG_DONTWAIT);
       ::send(asker.get(), kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL);
@@ -96,7 +96,7 @@ class LocalAgent {
     contender_ = holdfast_waiter_open(parker_);
   }
 
-  /// Until the end of the standard input.
+  /// Runs until the end of the standard input.
   void run() {
     std::string text;
     for (;;) {
@@ -123,10 +123,10 @@ class LocalAgent {
 
   World& world() { return **World::current(); }
 
-  // The waiter gets mail only while it waits.
+  // The waiter is notified only while it waits.
   void listen() { reinterpret_cast<Parker*>(parker_)->begin(waiter_, world().token()); }
 
-  // Dictionaries are made, and made anew after a removal, while this runs.
+  // Dictionaries are created, and created again after a removal, while this runs.
   void attend_all() {
     for (const std::string& name : names_) {
       const bool known = std::any_of(attended_.begin(), attended_.end(),
@@ -253,12 +253,12 @@ class LocalAgent {
     const double end = holdfast_now() + kPatience;
     int code = HOLDFAST_LOCKED;
     while ((code = holdfast_lock_wait(attended.handle, key.data(), key.size(), 0, &wait, &lease)) != HOLDFAST_OK) {
-      if (holdfast_now() > end) fail("the lock is not to be had");
+      if (holdfast_now() > end) fail("cannot get the lock");
       std::uint32_t woken = 0;
       holdfast_parker_sleep(parker_, std::min(wait.sleep, kRoundMs / 1e3), &woken, 1);
     }
     Lease held{lease.owner, lease.sequence};
-    if (withdraw(dictionary(attended), key, held) != Code::ok) fail("it is not withdrawn");
+    if (withdraw(dictionary(attended), key, held) != Code::ok) fail("cannot withdraw the lock");
   }
 
   std::vector<std::string> names_;

@@ -1,6 +1,6 @@
-// What `make bench-cluster` measures locks of a cluster beside, as cluster/bench/contest.lua starts it: a contender for
-// one lock, or one that asks for locks that nobody has. Which, says HOLDFAST_BENCH_PART; lines of results are those of
-// the parts in Lua.
+// The etcd clients with which `make bench-cluster` compares locks of a cluster, started by cluster/bench/contest.lua: a
+// contender for one lock, or a client that takes free locks. HOLDFAST_BENCH_PART selects the part; result lines have
+// the same form as from the parts in Lua.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -29,14 +29,14 @@ std::unique_ptr<Recipe> recipe_for(const std::string& part, const Options& optio
   throw std::invalid_argument("no part " + part);
 }
 
-/// The bucket of a duration (bench/support/stats.lua).
+/// Returns the bucket of a duration (bench/support/stats.lua).
 int bucket_of(double seconds) {
   constexpr double kShortest = 1e-6;
   constexpr double kPerDecade = 20;
   return std::max(0, static_cast<int>(std::ceil(std::log10(seconds / kShortest) * kPerDecade)));
 }
 
-/// One that has had the lock once.
+/// A contender that has had the lock once.
 std::unique_ptr<Recipe> connect(const std::string& part, const Options& options, SharedPage& page) try {
   std::unique_ptr<Recipe> lock = recipe_for(part, options);
   lock->lock();
@@ -47,7 +47,7 @@ std::unique_ptr<Recipe> connect(const std::string& part, const Options& options,
   throw;
 }
 
-/// As cluster/bench/contender.lua: the last wait ends after the deadline, and counts as a wait only.
+/// Does the same as cluster/bench/contender.lua: the last wait ends after the deadline, and counts only as a wait.
 void contend(const std::string& part, const Options& options) {
   SharedPage page(options.text("page"), static_cast<std::size_t>(options.number("process")));
   const std::unique_ptr<Recipe> lock = connect(part, options, page);
@@ -76,7 +76,7 @@ void contend(const std::string& part, const Options& options) {
   std::printf("\n");
 }
 
-/// The transaction with which an agent asks for a lock that nobody has, made without one: seconds of each.
+/// Sends the transaction by which an agent asks for a free lock, without an agent. Prints the seconds of each.
 void ask(const Options& options) {
   Session session(options.text("url"));
   const agent::Keys keys(options.text("space"));

@@ -1,4 +1,4 @@
-// What bench/support/process.lua tells its children by the environment.
+// The options that bench/support/process.lua passes to its children in the environment.
 #pragma once
 
 #include <cstdlib>

@@ -19,7 +19,7 @@ StockLock::StockLock(const std::string& url, const std::string& name)
 
 void StockLock::lock() {
   const auto answer = nlohmann::json::parse(session_.post("/v3/lock/lock", request_), nullptr, false);
-  if (!answer.is_object() || !answer.contains("key")) throw std::runtime_error("etcd's lock service gave no lock");
+  if (!answer.is_object() || !answer.contains("key")) throw std::runtime_error("etcd's lock service granted no lock");
   held_ = nlohmann::json{{"key", answer["key"]}}.dump();
 }
 
@@ -32,14 +32,14 @@ void QueueLock::lock() {
   const Change enqueue{
       {{Guard::Of::created, key_, 0, false}}, {Step::put(key_, "", session_.lease()), Step::oldest(prefix_, 0)}, {}};
   const agent::Answer answer = session_.transact(enqueue);
-  if (!answer.guarded) throw std::runtime_error("the key of a place is there already");
+  if (!answer.guarded) throw std::runtime_error("the queue already has this key");
   place_ = answer.revision;
   Queue queue = answer.found.front();
   while (const agent::Record* first = before(queue)) {
     const std::string watched = first->key;
     KeyWatch watch(session_, watched);
     watch.await_begin();
-    // It may have been deleted before.
+    // The key may have been deleted before.
     queue = look();
     const agent::Record* second = before(queue);
     if (second == nullptr || second->key != watched) continue;
@@ -58,7 +58,7 @@ const agent::Record* QueueLock::before(const Queue& queue) const {
     if (record.key == key_) return previous;
     previous = &record;
   }
-  throw std::runtime_error("the key of a place is gone");
+  throw std::runtime_error("the client's key in the queue is gone");
 }
 
 }  // namespace holdfast::bench

@@ -1,4 +1,4 @@
-// Locks that a program can have from etcd without an agent.
+// Locks that a program can get from etcd without an agent.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Recipe {
   virtual void unlock() = 0;
 };
 
-/// etcd's own lock service, by its gateway.
+/// etcd's own lock service, through its gateway.
 class StockLock final : public Recipe {
  public:
   StockLock(const std::string& url, const std::string& name);
@@ -30,8 +30,8 @@ class StockLock final : public Recipe {
   std::string held_;  // the body of the request that releases it
 };
 
-/// A queue of keys in the order of their creation. Each waits until the one before it is gone, and so wakes one other
-/// only; and looks whether it is the first before it goes on.
+/// A queue of keys in the order of their creation. Each client waits until the key before its own is gone, so a release
+/// wakes only one. Before it continues, the client checks that its key is the first.
 class QueueLock final : public Recipe {
  public:
   QueueLock(const std::string& url, const std::string& name);
@@ -42,17 +42,17 @@ class QueueLock final : public Recipe {
   using Queue = std::vector<agent::Record>;
 
   Queue look();
-  /// The key before this client's, or none if it is the first. Throws if its own is gone.
+  /// Returns the key before this client's, or none if its own is the first. Throws if its own is gone.
   const agent::Record* before(const Queue& queue) const;
 
   Session session_;
   const std::string prefix_;
   std::string key_;
-  agent::Revision place_ = 0;  // in which the key was created
+  agent::Revision place_ = 0;  // the revision in which the key was created
   std::uint64_t count_ = 0;
 };
 
-/// None at all: shows that the check of overlaps finds some.
+/// No lock at all, to show that the check finds overlaps.
 class NoLock final : public Recipe {
  public:
   void lock() override {}

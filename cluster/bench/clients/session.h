@@ -1,4 +1,4 @@
-// A client's requests to etcd, one after the other, by the agent's own means: the same libcurl, the same JSON.
+// A client's requests to etcd, one after the other, with the agent's own HTTP and JSON code.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@ namespace holdfast::bench {
 
 class Session {
  public:
-  /// With a lease that outlives every run. All calls throw if etcd does not do what it is asked for.
+  /// Gets a lease that outlives every run. All calls throw if etcd does not do what they request.
   explicit Session(const std::string& url);
 
   agent::LeaseId lease() const { return lease_; }
   agent::Answer transact(const agent::Change& change);
-  /// Of a call that the agent does not make: the body of its answer.
+  /// Makes a call that the agent never makes. Returns the body of the answer.
   std::string post(const std::string& path, std::string body);
 
  private:
@@ -32,13 +32,13 @@ class Session {
   agent::LeaseId lease_ = 0;
 };
 
-/// A watch of one key, for as long as the object lives. It has no start revision: etcd looks only every 100 ms for
-/// watches that start in the past.
+/// A watch of one key, as long as the object lives. It has no start revision, because etcd serves watches that start in
+/// the past only every 100 ms.
 class KeyWatch {
  public:
   KeyWatch(Session& session, const std::string& key);
 
-  /// From here on no deletion is missed.
+  /// Returns when the watch works: no later deletion is missed.
   void await_begin();
   void await_deletion();
 

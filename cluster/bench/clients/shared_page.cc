@@ -50,7 +50,7 @@ double SharedPage::await_start() {
   const double patience = now() + kPatience;
   double start = 0;
   while ((start = page_->start.load()) == 0 && now() < patience) nap(0.001);
-  if (start <= 0) throw std::runtime_error("the others do not come");
+  if (start <= 0) throw std::runtime_error("the other contenders did not arrive");
   nap(start - now());
   return start;
 }

@@ -1,5 +1,5 @@
-// What all contenders of a run share, whatever lock they take: a page of memory that lets them start together, and in
-// which each that has the lock finds out whether it is alone. cluster/bench/shared_page.lua has the same for Lua.
+// A page of memory that all contenders of a run share, whatever lock they take. They start together through it, and the
+// holder of the lock finds out whether it is alone. cluster/bench/shared_page.lua has the same for Lua.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace holdfast::bench {
 
 /// CLOCK_MONOTONIC, in seconds.
 double now();
-/// Seconds; nothing for none.
+/// Sleeps for that many seconds, which may be 0.
 void nap(double seconds);
 
 class SharedPage {
@@ -20,23 +20,23 @@ class SharedPage {
   /// Maps the file, which exists. It stays mapped until the process ends. `self`: from 0.
   SharedPage(const std::string& path, std::size_t self);
 
-  /// Says that this contender is ready, waits for the start, and returns its moment. Throws if there is none.
+  /// Reports that this contender is ready, waits for the start, and returns its time. Throws if there is none.
   double await_start();
-  /// Says that this contender will not be ready.
+  /// Reports that this contender will not be ready.
   void give_up() { page_->ready[self_].store(-1); }
 
-  /// What is done with the lock held: keeps the processor for so long, and counts how often it is not alone.
+  /// Runs the section under the lock: keeps the processor busy that long, and counts how often it is not alone.
   void section(double seconds);
   std::uint64_t overlaps() const { return overlaps_; }
 
  private:
   static constexpr std::size_t kContendersMax = 64;
 
-  /// Zero from its beginning on.
+  /// Starts as zeros.
   struct Layout {
-    std::atomic<double> start;    // CLOCK_MONOTONIC; below 0: there is none
-    std::atomic<double> owner;    // that is in the section: its number from 1; 0: nobody
-    std::atomic<double> counter;  // of sections: less than all were, if two overlapped
+    std::atomic<double> start;    // CLOCK_MONOTONIC; below 0: no start
+    std::atomic<double> owner;    // the contender in the section: its number from 1; 0: nobody
+    std::atomic<double> counter;  // counts sections: too low if two overlapped
     std::array<std::atomic<std::int32_t>, kContendersMax> ready;
   };
   static_assert(std::atomic<double>::is_always_lock_free && sizeof(std::atomic<double>) == sizeof(double));

@@ -1,5 +1,5 @@
--- An agent without a store (cluster/tests/local_agent.cc): gives every lock that is wanted to this machine, unless it
--- is told otherwise.
+-- An agent without a store (cluster/tests/local_agent.cc), which gives this machine every lock that it wants, unless a
+-- spec decides otherwise.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
@@ -11,13 +11,13 @@ Agent.__index = Agent
 local _M = {}
 
 
--- Nil, or why there is no agent.
+-- Returns nil, or why there is no agent.
 function _M.missing()
     return not files.find(PROGRAM) and PROGRAM .. " is not built" or nil
 end
 
 
--- One that attends these dictionaries, from when they exist. Options of process.start.
+-- Starts an agent that serves these dictionaries as soon as they exist. Takes the options of process.start.
 function _M.start(names, options)
     local child = process.start(([[
         local ffi = require "ffi"
@@ -35,14 +35,14 @@ function _M.start(names, options)
 end
 
 
--- Obeys the command: see local_agent.cc.
+-- Executes a command of local_agent.cc.
 function Agent:does(command)
     self.child:say(command)
     self.child:expect "done"
 end
 
 
--- Ends it, as a crash does.
+-- Kills it, like a crash.
 function Agent:kill()
     self.child:kill()
     self.child:wait()

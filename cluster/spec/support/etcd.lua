@@ -1,4 +1,4 @@
--- etcd of Debian's package, on loopback, and agents of machines: each machine is a world of its own.
+-- etcd from Debian's package, on loopback, and agents of machines: each machine is a separate runtime directory.
 --
 -- A server lives from start() to stop(); agents are processes of spec.support.command, and end with the test.
 
@@ -13,7 +13,7 @@ local _M = {}
 local spaces = 0
 
 
--- Nil, or why there is no etcd, or no agent.
+-- Returns nil, or why there is no etcd or no agent.
 function _M.missing()
     return not shell.succeeds("command -v etcd >/dev/null") and "etcd is not installed"
            or not shell.succeeds("command -v curl >/dev/null") and "curl is not installed"
@@ -31,7 +31,7 @@ function _M.free_port()
 end
 
 
--- The body of the answer to a request with that body; false if there is none.
+-- Sends a request. Returns the body of the answer; false if there is none.
 function Server:post(path, body)
     local text = shell.output(("curl -sS -m 5 %s -d '%s' '%s%s' 2>/dev/null"):format(self.curl, body, self.url, path))
     return text ~= "" and text
@@ -43,7 +43,7 @@ local function base64(text)
 end
 
 
--- The keys that begin with the prefix, in order.
+-- Returns the keys that begin with the prefix, sorted.
 function Server:keys(prefix)
     local last = prefix:sub(1, -2) .. string.char(prefix:byte(-1) + 1)
     local body = ('{"key":"%s","range_end":"%s","keys_only":true}'):format(base64(prefix), base64(last))
@@ -60,7 +60,7 @@ function Server:erase(key)
 end
 
 
--- Runs etcdctl against it: what it prints, on standard error too.
+-- Runs etcdctl with this server. Returns its output, also from standard error.
 function Server:ctl(arguments)
     return shell.output(("ETCDCTL_API=3 etcdctl --endpoints=%s %s %s 2>&1")
                         :format(self.url, self.ctl_options, arguments))
@@ -78,7 +78,7 @@ function Server:begin()
 end
 
 
--- Ends it, as a crash does. What it has stored stays, for begin().
+-- Kills it, like a crash. Its data stays for begin().
 function Server:kill()
     self.daemon:kill()
 end
@@ -90,7 +90,7 @@ function Server:stop()
 end
 
 
--- options.certificates: the folder of ca.pem, server.pem and server.key, for TLS; else strings: options of etcd.
+-- options.certificates: the folder with ca.pem, server.pem and server.key, for TLS; strings are options of etcd.
 function _M.start(options)
     options = options or {}
     local folder = options.certificates
@@ -117,7 +117,7 @@ function _M.start(options)
 end
 
 
--- Certificates that openssl makes in the folder: ca.pem, and for each name NAME.pem and NAME.key, with that subject.
+-- Creates certificates in the folder: ca.pem, and for each name NAME.pem and NAME.key with that subject.
 function _M.certificates(folder, subjects)
     local function openssl(arguments)
         assert(shell.succeeds(("cd '%s' && openssl %s >>openssl.log 2>&1"):format(folder, arguments)), arguments)
@@ -135,7 +135,7 @@ end
 
 -- --- machines ---------------------------------------------------------------------------------------------
 
--- A world of its own within that of the test: the folder.
+-- Returns the folder of a new runtime directory, within the folder of the test.
 function _M.machine(name)
     local folder = command.world() .. "/" .. name
     assert(shell.succeeds("mkdir -p -m 700 '" .. folder .. "'"))
@@ -143,13 +143,13 @@ function _M.machine(name)
 end
 
 
--- What a process has said so far, which may have only just begun.
+-- Returns the output of a process so far, even if it has only just started.
 function _M.said(process)
     return process:err() or ""
 end
 
 
--- An agent of the cluster "main" of that machine, with these options: the process, which has a lease.
+-- Starts an agent of the cluster "main" on that machine, with these options, and waits for its lease.
 function _M.agent(machine, ...)
     local words = { "agent", "main", ... }
     words[#words + 1] = { HOLDFAST_DIR = machine }
@@ -160,7 +160,7 @@ function _M.agent(machine, ...)
 end
 
 
--- The namespace of a claim: what another one leaves at etcd must not be in its way.
+-- The namespace of one test, so that leftovers of other tests at etcd do not disturb it.
 function _M.new_space()
     spaces = spaces + 1
     return "space" .. spaces

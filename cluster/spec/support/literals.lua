@@ -1,4 +1,4 @@
--- The string literals of C++ and Lua sources, as the compiler joins them: for specs that compare texts.
+-- Returns the string literals of C++ and Lua sources, joined as the compiler joins them, for specs that compare texts.
 
 local files = require "spec.support.files"
 
@@ -7,7 +7,7 @@ local _M = {}
 local ESCAPES = { n = "\n", t = "\t", r = "\r", ["0"] = "\0", ["\\"] = "\\", ['"'] = '"', ["'"] = "'" }
 
 
--- The place after a literal that begins at `at`, and what is in it.
+-- Returns the position after a literal that begins at `at`, and its content.
 local function read_quoted(text, at, quote)
     local parts = {}
     local from = at + 1
@@ -24,13 +24,13 @@ local function read_quoted(text, at, quote)
 end
 
 
--- Of each language: what begins something else than plain text, its comment to the end of the line, and what stands
--- between literals that are joined.
+-- For each language: what begins anything but plain text, a comment to the end of the line, and what may stand between
+-- joined literals.
 local CPP = { marks = '[/"\']', comment = "//", joint = "^%s*$" }
 local LUA = { marks = '["\'-]', comment = "--", joint = "^%s*%.%.%s*$" }
 
 
--- The place after what begins at `from` and is no literal: a comment, or a character of C++. Nil where it is a literal.
+-- Returns the position after a comment, or a C++ character, that begins at `from`; nil if a literal begins there.
 local function passed_over(text, from, language)
     local two, mark = text:sub(from, from + 1), text:sub(from, from)
     if two == language.comment then
@@ -72,7 +72,7 @@ local function scan(text, found, language)
 end
 
 
--- Those of a file, in its order.
+-- Returns the literals of a file, in order.
 function _M.of(path)
     local found = {}
     scan(files.read(path), found, path:find("%.lua$") and LUA or CPP)

@@ -11,7 +11,7 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  /// CLOCK_BOOTTIME, which goes on while the machine is suspended. All deadlines use it.
+  /// CLOCK_BOOTTIME, which runs while the machine is suspended. All deadlines use it.
   virtual Milliseconds boot_ms() const = 0;
   /// The same in microseconds, for measurements.
   virtual std::int64_t boot_us() const { return boot_ms() * 1000; }

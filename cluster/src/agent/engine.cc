@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// A change in the last second shows the store's present state.
+/// A change in the last second shows the store's current state.
 constexpr Milliseconds kFresh = 1000;
 /// How long a status question may wait for the store.
 constexpr Milliseconds kStatusWait = 300;
@@ -37,9 +37,8 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
 
 // Numbers of local locks continue to grow; those of other machines and of new locks may not.
 void Engine::store_went_back(Revision from, Revision to) {
-  const std::string why = "the store has gone back from revision " + std::to_string(from) + " to " +
-                          std::to_string(to) +
-                          ", as one does that is restored without --bump-revision: tokens may come twice";
+  const std::string why = "the store went back from revision " + std::to_string(from) + " to " + std::to_string(to) +
+                          ", as after a restore without --bump-revision: tokens may repeat";
   if (!keeper_.alive()) warn_(why);
   keeper_.store_went_back(why);
 }
@@ -73,8 +72,8 @@ bool Engine::knows_trouble() const {
   return !keeper_.alive() || store_.trouble() != Trouble::none || clock_.boot_ms() - store_.judged_ms() <= kFresh;
 }
 
-// A store that is full still answers reads and renews leases, so an agent that has changed nothing since does not
-// notice. So when somebody asks, request a change.
+// A full store still answers reads and renews leases, so an agent that has changed nothing since does not notice. So
+// when somebody asks, request a change.
 void Engine::answer_status() {
   const Milliseconds now = clock_.boot_ms();
   if (asked_.empty()) return;
@@ -129,8 +128,8 @@ Milliseconds Engine::due() const {
   return keeper_.alive() ? std::min(due, housekeeping_.due()) : due;
 }
 
-// Take it back before the session ends: a program that comes in the meantime waits, instead of getting a lock and
-// losing it.
+// Take the lock back before the session ends: a program that comes in the meantime waits, instead of getting the lock
+// and losing it.
 bool Engine::vacate() {
   const auto standing = machine_.standing();
   return standing && std::all_of(standing->begin(), standing->end(), [this](const LockName& name) {

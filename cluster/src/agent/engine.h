@@ -1,5 +1,5 @@
-// An agent: combines the lease, its locks, the questions of local programs, and the housekeeping, for one store and one
-// machine. Its loop calls step() at due(), when Machine::wanted() or Machine::queries() has something, and after
+// An agent: combines the lease, its locks, the questions of local programs and the housekeeping, for one store and one
+// machine. The loop calls step() at due(), when Machine::wanted() or Machine::queries() has something, and after
 // callbacks of the store.
 #pragma once
 
@@ -32,14 +32,14 @@ class Engine {
   void start() { keeper_.start(); }
   /// Sets how to describe the store for status().
   void describe_store(std::function<Figures()> describe) { describe_store_ = std::move(describe); }
-  /// Sets how to handle an order to accept another store.
+  /// Sets the handler of an order to accept another store.
   void on_accept(std::function<Reply(std::uint64_t id)> accept) { accept_ = std::move(accept); }
-  /// Another store is in use from now on: nothing about the last one counts.
+  /// Forgets everything about the last store: another one is in use from now on.
   void store_changed(const std::string& why) { keeper_.store_went_back(why); }
-  /// Do not start yet; `reason` is the answer to questions.
+  /// Delays the start; `reason` is the answer to questions.
   void hold_back(const std::string& reason) { reason_ = reason; }
   void step();
-  /// A part of step(), which also works before start().
+  /// The part of step() that also works before start().
   void answer();
   /// BOOTTIME
   Milliseconds due() const;
@@ -47,7 +47,7 @@ class Engine {
   /// Takes back each lock that stands, unless a local program holds or wants it. Returns true if no living program
   /// does.
   bool vacate();
-  /// Takes no new locks for local programs, and gives each back when its holder releases it, until drained().
+  /// Takes no new locks for local programs, and gives each lock back when its holder releases it, until drained().
   void drain() { locks_.drain(); }
   bool drained() const { return locks_.empty() && !keeper_.adopting(); }
   /// Gives back the lease, and all locks with it. REQUIRES: vacate() or drained(). An agent that ends without this

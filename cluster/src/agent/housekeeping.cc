@@ -7,11 +7,11 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Interval of checks, and of comparisons with the store. Row: processor of an idle agent.
+/// Interval of checks, and of comparisons with the store. Benchmark: processor of an idle agent.
 constexpr Milliseconds kStep = 1000;
 constexpr Milliseconds kOften = 5000;
 constexpr Milliseconds kSeldom = 60'000;
-/// After so many unannounced grants the bell counts as dead: a few rings are lost at each election of the store.
+/// After this many unannounced grants the bell counts as dead. A few rings are lost at each election of the store.
 constexpr std::uint64_t kUnheard = 10;
 
 std::uint64_t grants(const LockCounters& counters) {
@@ -63,8 +63,8 @@ void Housekeeping::look_at_bell() {
   heard_ = counters;
   if (unheard < kUnheard || unheard < heard) return;
   ++dead_bells_;
-  warn_("the watch of this machine's bell seems to be dead: of " + std::to_string(unheard + heard) +
-        " grants within a minute, " + std::to_string(unheard) + " were only found by looking, up to a second late");
+  warn_("notifications do not arrive: " + std::to_string(unheard) + " of " + std::to_string(unheard + heard) +
+        " grants within a minute were found only by polling, up to a second late");
 }
 
 }  // namespace holdfast::agent

@@ -12,14 +12,14 @@ namespace {
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
 constexpr Milliseconds kProbeEvery = 1000;
-/// Seconds. A longer time, from whatever answers instead of the store, counts as this.
+/// Seconds. A longer time does not come from the store, and counts as this.
 constexpr std::int64_t kTtlMax = 1'000'000;
 
 // Reasons for the loss of a lease.
 constexpr const char* kPassed = "it was not renewed before its deadline";
-constexpr const char* kEnded = "the store has ended it";
-constexpr const char* kNotFound = "the store has ended it, or it was begun by an agent with another namespace";
-constexpr const char* kLeaped = "the wall clock has leapt, so this machine's memory may be a copy of another's";
+constexpr const char* kEnded = "the store ended it";
+constexpr const char* kNotFound = "the store ended it, or it belongs to an agent with another namespace";
+constexpr const char* kLeaped = "the wall clock jumped, so this machine may be a copy of another one";
 
 }  // namespace
 
@@ -83,8 +83,8 @@ void Keeper::step() {
     adopting_ ? adopt() : renew();
 }
 
-/// Returns whether the wall clock moved differently from BOOTTIME since the last check. This process may be stopped
-/// between reading the two clocks: the time that passed then is no leap.
+/// Returns whether the wall clock moved differently from BOOTTIME since the last check. If this process was stopped
+/// between reading the two clocks, the time that passed is no leap.
 bool Keeper::leaped() {
   const Milliseconds before = clock_.boot_ms();
   const Milliseconds wall = clock_.wall_ms();
@@ -111,7 +111,7 @@ void Keeper::announce(LeaseId lease, Milliseconds deadline) {
   Change change{{Guard::absent(keys_.bell(lease))},
                 {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
                 {}};
-  change.urgent = true;  // the lease runs while it waits
+  change.urgent = true;  // the lease runs down while the change is queued
   store_.transact(std::move(change), [this, attempt = attempt_, lease, deadline](const Answer& answer) {
     const bool late = clock_.boot_ms() >= deadline;
     if (attempt != attempt_ || late || answer.outcome != Outcome::answered) retire(lease);
@@ -132,7 +132,7 @@ void Keeper::probe() {
   next_probe_ = now + kProbeEvery;
   probing_ = true;
   Change change{{}, {introduce(lease_, machine_.session().epoch)}, {}};
-  change.urgent = true;  // otherwise it would report how long it waited behind others
+  change.urgent = true;  // otherwise the result would include the time in the queue
   store_.transact(std::move(change), [this](const Answer&) { probing_ = false; });
 }
 

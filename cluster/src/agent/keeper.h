@@ -4,10 +4,14 @@
 // lease's time (clocks may differ by 1 %), less a margin. Renewal is a compare-and-swap from the deadline that was
 // read, so a lease that anyone saw as lost stays lost, whatever the store answers later.
 //
-// A lease is lost when its deadline passes, when the store says that it is gone, when its bell is deleted, or when the
-// wall clock leaps against BOOTTIME. In the last case this machine's memory may be a copy of another machine's or an
-// old state, and the lease may belong to another machine, too. It is also lost when the store was restored to an
-// earlier state, which may not know this machine's locks. After that there is a new lease, and with it a new epoch.
+// A lease is lost when
+//
+//   - its deadline passes, the store says that it is gone, or its bell (agent/ring.h) is deleted;
+//   - the wall clock leaps against BOOTTIME: this machine may be a clone or an old snapshot, and the lease may belong
+//     to another machine, too;
+//   - the store was restored to an earlier state, which may not know this machine's locks.
+//
+// After that there is a new lease, and with it a new epoch.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +30,7 @@ namespace holdfast::agent {
 /// Returns until when a lease is safe that was granted or kept alive by a request sent at `sent`.
 Milliseconds deadline_of(Milliseconds sent, std::int64_t ttl_s);
 
-/// The largest leap of the wall clock that is ignored.
+/// Leaps of the wall clock up to this size are ignored.
 inline constexpr Milliseconds kLeapMax = 1000;
 
 class Keeper {
@@ -91,7 +95,7 @@ class Keeper {
   /// Like lose(), but leaves the lease at the store until its end: it may belong to another machine. Returns false like
   /// Machine::lose().
   bool drop(const std::string& why);
-  /// Says that the deadline has passed, and the store's last message.
+  /// Returns that the deadline has passed, and the store's last message.
   std::string passed() const;
   void retry(const Answer& answer);
   void retire(LeaseId lease);

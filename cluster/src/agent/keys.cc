@@ -46,8 +46,8 @@ Keys::Keys(std::string_view space) : prefix_(std::string(space) + '/') {}
 Status Keys::check(const LockName& name) const {
   const std::size_t size = queue(name).size() + kLeaseDigits;
   if (size <= kStoreKeyMax) return {};
-  return {Code::too_large, "the lock " + quote(name.key) + " of " + quote_name(name.dictionary) + " has a key of " +
-                               std::to_string(size) + " bytes in the cluster: expected at most " +
+  return {Code::too_large, "lock " + quote(name.key) + " of dictionary " + quote_name(name.dictionary) +
+                               " has a key of " + std::to_string(size) + " bytes in the store: expected at most " +
                                std::to_string(kStoreKeyMax)};
 }
 

@@ -2,8 +2,8 @@
 //
 //   l/DICTIONARY/KEY           a lock, attached to its holder's lease: the lock is held while the key exists
 //   q/DICTIONARY/KEY/LEASE     a machine that waits for the lock, in the order in which these keys were created
-//   b/LEASE                    a machine's bell: the one key that it watches
-//   m/LEASE                    a machine's document
+//   b/LEASE                    a machine's bell: the one key that it watches (agent/ring.h)
+//   m/LEASE                    a machine's document: its name, for people (agent/document.h)
 //
 // Dictionary and key are percent-encoded, so that no lock's queue is the prefix of another's. The lease identifies a
 // machine.

@@ -144,7 +144,7 @@ void Locks::consider(const LockName& name) {
   const Use use = machine_.use(lock.name);
   if (!use.known) return wake(lock, now + settings_.linger_ms);
   if (lock.phase != Phase::held && use.stands) {
-    machine_.drop(lock.name);  // an earlier agent was about to grant it; the store has taken it back since
+    machine_.drop(lock.name);  // an earlier agent was about to grant it, but the store has taken it back since
     return wake(lock, now + settings_.linger_ms);
   }
   switch (lock.phase) {
@@ -227,8 +227,8 @@ void Locks::consider_idle(Lock& lock, const Use& use) {
   give(lock);
 }
 
-// A program sets its reason when it has the lock, so after the lock was requested. It is worth a request only if the
-// program keeps the lock for a while.
+// A program sets its reason once it has the lock, so after the lock was requested. The reason is worth a request only
+// if the program keeps the lock for a while.
 bool Locks::tell_why(Lock& lock, const Use& use) {
   const Milliseconds now = clock_.boot_ms();
   if (use.grants != lock.why_of) {

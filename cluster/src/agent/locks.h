@@ -1,26 +1,26 @@
 // The locks of a cluster that this machine has, waits for or gives back: one state machine per lock, in one epoch.
 //
 // Mutual exclusion depends on these rules:
-// 1. A lock is granted to local programs (stands) only after positive evidence that its key is on this machine's lease
-//    at a revision R: the answer to this machine's own transaction, a Grant with a later revision than the one at which
-//    it was last known to wait, or a look.
-// 2. Before a transaction that gives the lock away is sent, the lock no longer stands (Machine::recall), and we learned
-//    so after we asked the machine for its use: an earlier agent, which may have been stopped while it granted the
-//    lock, cannot go on with that. A lock that stands then, whatever was known before, is recalled first.
+// 1. A lock is granted to local programs (it *stands*) only after evidence that its key is attached to this machine's
+//    lease at a revision R. The evidence is the answer to this machine's own transaction, a Grant with a later revision
+//    than the one at which it was last known to wait, or a look (a read of the lock and its queue).
+// 2. Before a transaction that gives the lock away is sent, the lock no longer stands (Machine::recall). We must have
+//    learned that after we asked the machine for its use: from then on an earlier agent, which may have been stopped
+//    while it granted the lock, cannot finish the grant. A lock that stands then is recalled first.
 // 3. Such a transaction is guarded by R, and may be executed long after it was sent. So once one was sent, the lock
-//    stands again only at a new revision (touch), which makes all earlier transactions void. After a restart of the
-//    agent, a lock stands only if it stood before.
+//    stands again only at a new revision (touch), which voids all earlier transactions. After a restart of the agent, a
+//    lock stands only if it stood before.
 // 4. Answers of an earlier epoch, and answers to requests that were given up, change nothing.
 //
 // Progress depends on these rules:
-// 5. Ask for what is unknown: after an answer that did not arrive (unsure), and for the queue after a transfer, a claim
-//    or a restart.
+// 5. Unknown state is read from the store: after an answer that did not arrive (unsure), and the queue after a
+//    transfer, a claim or a restart.
 // 6. Once a second, waiters check whether the lock is free and they are the first; they notify the holder again, less
 //    and less often. This machine's own locks are checked in turns. No look is sent while earlier ones are unanswered.
 //    Looks at many locks share a few requests, of which few run at once; such a request is repeated as a whole.
-// 7. A ring or a look that shows an unknown lock on this machine's lease makes it known.
-// 8. What had no effect is repeated after a pause, which grows until something has an effect. If the store refuses what
-//    it would refuse for any lock, one lock at a time tries again; each that gets an answer lets two others follow.
+// 7. A lock on this machine's lease that was unknown becomes known by a look or a ring (a notification, agent/ring.h).
+// 8. A request without effect is repeated after a pause, which grows until something has an effect. If the store
+//    refuses all locks, one lock at a time tries again; each that gets an answer lets two others follow.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ namespace holdfast::agent {
 struct LockCounters {
   std::uint64_t granted_by_answer = 0;
   std::uint64_t granted_by_bell = 0;
-  std::uint64_t granted_by_look = 0;  // without a bell: it is dead, or slower than the look
+  std::uint64_t granted_by_look = 0;  // without a ring: the bell is dead, or slower than the look
   std::uint64_t transfers = 0;
   std::uint64_t releases = 0;
   std::uint64_t unsure = 0;   // answers that did not arrive
@@ -67,7 +67,7 @@ class Locks {
   /// Ends the epoch, and forgets everything.
   void end();
 
-  /// Compares with the keys attached to the lease: learns unknown ones (rule 7), and checks locks that are missing.
+  /// Compares its locks with the keys attached to the lease: learns unknown ones (rule 7), and checks missing ones.
   void compare(const std::vector<std::string>& keys);
 
   void want(const Want& want);
@@ -86,7 +86,7 @@ class Locks {
   std::size_t held() const { return count(Phase::held); }
   std::size_t waiting() const { return count(Phase::waiting); }
   const LockCounters& counters() const { return counters_; }
-  /// Sets what to call when the store says that some lease, perhaps this machine's, is gone.
+  /// Sets what to call when the store says that a lease, perhaps this machine's, is gone.
   void on_dead_lease(std::function<void()> call) { dead_lease_ = std::move(call); }
 
  private:
@@ -98,11 +98,11 @@ class Locks {
     std::uint64_t request = 0;  // the running one; 0: none
     std::uint64_t state = 0;    // changes with each event, so that an older bulk look is ignored
     bool unsure = false;        // an answer did not arrive
-    bool refused = false;       // by a store that refuses everything: the lock is in `line_`
+    bool refused = false;       // by a store that refuses all locks: this one is in `line_`
     bool tried = false;         // it was refused, and is the one that tries again
-    bool adopted = false;       // from an earlier agent; the first look is still to come
-    bool stood = false;         // and it stood
-    Contender contender;        // the last local program that asked
+    bool adopted = false;       // from an earlier agent; not looked at yet
+    bool stood = false;         // adopted, and it stood
+    Contender contender;        // the last local program that asked for it
     Contender told;             // what the store knows about the holder; without a pid: nothing
     Contender seen;             // the holder at the last look
     Milliseconds due = 0;       // 0: nothing
@@ -168,7 +168,7 @@ class Locks {
   void pause(Lock& lock);
   /// Ends the pauses: something had an effect.
   void worked(Lock& lock);
-  /// Queues the lock in `line_`: the store refused what it would refuse for any lock.
+  /// Queues the lock in `line_`: the store refuses all locks.
   void line_up(Lock& lock);
   /// Lets the first lock in the line try again.
   void let_next();
@@ -178,7 +178,7 @@ class Locks {
   void note_holder(Lock& lock, const Record& held);
   std::string document(const Lock& lock) const;
 
-  // locks_learn.cc: what we learned
+  // locks_learn.cc: handling answers
   void failed(Lock& lock, const Answer& answer);
   void gain(Lock& lock, Revision grant, Queue queue);
   void wait(Lock& lock, Revision place, Revision asked);
@@ -198,8 +198,8 @@ class Locks {
   void poll();
   void look_at_many(const std::vector<LockName>& names);
   void send_looks();
-  /// Sends the store what it should know about the holder, for people. Returns false if the store knows it, or no
-  /// holder stays.
+  /// Sends the store what people should see about the holder. Returns false if the store knows it, or no holder keeps
+  /// the lock.
   bool tell_holder(Lock& lock);
   void poll_many(const std::vector<LockName>& names);
   void learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer);
@@ -225,7 +225,7 @@ class Locks {
   std::size_t polls_ = 0;
   Milliseconds looks_back_off_ = 0;
   Milliseconds next_looks_ = 0;
-  // Locks that the store refused, as it does all others.
+  // Locks that wait because the store refuses all.
   std::deque<LockName> line_;
   Milliseconds line_back_off_ = 0;
   Milliseconds next_in_line_ = 0;

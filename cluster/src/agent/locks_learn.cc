@@ -1,4 +1,4 @@
-// What answers, looks and rings say about a lock.
+// Handles what answers, looks and rings say about a lock.
 #include <algorithm>
 #include <utility>
 
@@ -93,8 +93,8 @@ void Locks::gain_seen(Lock& lock, const View& view) {
 
 void Locks::learn_held(Lock& lock, const View& view) {
   if (view.lock->modified != lock.grant) {
-    // A touch by this machine or a later agent: it cancels what was sent before. If the lock was to be given away,
-    // recall it once more, because a later agent may have let it stand.
+    // A touch by this machine or a later agent, which voids what was sent before. If the lock was to be given away,
+    // recall it once more, because a later agent may have made it stand.
     lock.grant = view.lock->modified;
     lock.given_once = lock.giving = false;
   }

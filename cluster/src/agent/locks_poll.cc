@@ -1,4 +1,4 @@
-// Looks limit every wait: bells are hints, and a lost one must cost no more than a second.
+// Looks (reads of a lock and its queue) limit every wait: rings are hints, and a lost one must cost at most a second.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +10,8 @@ namespace {
 
 /// Locks per transaction, which may have 128 steps.
 constexpr std::size_t kPolledMax = 128 / kLookSteps;
-/// How many bulk looks run at once. More would not be answered sooner, and too late by a busy store. No row shows it,
-/// because none has an agent with so many locks; engine_test.cc does.
+/// How many bulk looks run at once. More would not be answered sooner, and by a busy store too late. No benchmark has
+/// an agent with so many locks; engine_test.cc does.
 constexpr std::size_t kLooksAtOnce = 8;
 
 }  // namespace
@@ -23,7 +23,7 @@ void Locks::poll() {
   for (const auto& [name, lock] : locks_)
     if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
   look_at_many(std::exchange(names, {}));
-  // Waiters find the holder, so the holder's own look is a second line of defence, and takes the locks in turns.
+  // Waiters find the holder, so the holder's own look is a second line of defence, and checks the locks in turns.
   const bool all = std::exchange(lost_unasked_, false);
   const std::size_t most = all ? locks_.size() : kPolledMax;
   auto next = locks_.upper_bound(polled_);
@@ -60,8 +60,8 @@ void Locks::send_looks() {
   }
 }
 
-// The request for a lock described the program that waited then, and a machine that is given a lock has sent nothing. A
-// lock that changes hands quickly is not worth a request; one that the same program has at two looks is.
+// The request for a lock described the program that waited then, and a machine that is given a lock has sent nothing.
+// Only a lock that the same program has at two successive looks is worth a request.
 bool Locks::tell_holder(Lock& lock) {
   if (!lock.stands) return false;
   if (!lock.recalled && machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
@@ -78,7 +78,7 @@ bool Locks::tell_holder(Lock& lock) {
   return true;
 }
 
-// It may wait before it is sent, and some of the locks may be gone or requested by then.
+// The request may be queued, and some of the locks may be gone or requested before it is sent.
 void Locks::poll_many(const std::vector<LockName>& names) {
   Change change;
   std::vector<std::pair<LockName, std::uint64_t>> looked;
@@ -99,7 +99,7 @@ void Locks::poll_many(const std::vector<LockName>& names) {
   });
 }
 
-// For known locks the next poll is as good; those of an earlier agent are checked until they are known.
+// For known locks the next poll is enough; those of an earlier agent are checked until they are known.
 void Locks::learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer) {
   const bool answered = answer.outcome == Outcome::answered;
   std::vector<LockName> again;

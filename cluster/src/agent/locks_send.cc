@@ -8,8 +8,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Pause between notes to one holder about one queue position. No row shows it, because none has a holder that keeps a
-/// lock for so long.
+/// Pause between notes to one holder about one queue position. No benchmark has a holder that keeps a lock for so long.
 constexpr Milliseconds kNoteAgainMax = 30'000;
 
 }  // namespace
@@ -93,7 +92,7 @@ void Locks::touch(Lock& lock) {
       worked(asked);
       asked.stood_at = asked.grant;
     } else {
-      pause(asked);  // a process is stopped there: it stands as before, with the numbers that are left
+      pause(asked);  // a process is stopped there: the lock stands as before, with the numbers that are left
     }
   });
 }
@@ -106,7 +105,7 @@ void Locks::pause(Lock& lock) {
 
 void Locks::worked(Lock& lock) {
   lock.back_off = lock.paused = 0;
-  lock.refused = false;  // its position in the line is void
+  lock.refused = false;  // it leaves the line
   if (!std::exchange(lock.tried, false)) return;
   line_back_off_ = 0;
   let_next();
@@ -124,7 +123,7 @@ void Locks::line_up(Lock& lock) {
   wake(lock, 0);
 }
 
-// Look first: what was refused may no longer be useful, and what a waiter has to note depends on the holder.
+// Look first: the refused request may no longer be useful, and a note depends on the holder.
 void Locks::let_next() {
   while (!line_.empty()) {
     const LockName name = std::move(line_.front());
@@ -179,8 +178,8 @@ void Locks::release(Lock& lock) {
   });
 }
 
-// A holder knows about this machine once the store has the note, unless its agent restarts, and that checks by itself.
-// Repeating the note is a second line of defence.
+// A holder knows about this machine once the store has the note. If its agent restarts, it checks by itself. Repeating
+// the note is a second line of defence.
 void Locks::note_holder(Lock& lock, const Record& held) {
   const Milliseconds now = clock_.boot_ms();
   const bool again = lock.noted == held.modified;

@@ -1,7 +1,7 @@
 // The agent's view of its own machine: the shared memory in which local programs take a cluster's locks.
 //
-// A lock is *standing* if this machine has it at the store and local programs may take it without asking: its epoch is
-// the current one, and now < deadline. Local programs get it only while it stands, in their own order.
+// A lock *stands* if this machine has it at the store, its epoch is the current one, and now < deadline. Only then
+// local programs get it, in their own order and without asking the agent.
 //
 // One agent acts for a machine. A later agent supersedes it: from then on calls of the earlier agent change nothing.
 // Calls return at once; callbacks run later, from the agent's loop.
@@ -56,7 +56,7 @@ enum class Refusal {
   too_long,     // the name is too long
 };
 
-/// Why no new lock is granted although the session lasts. Programs see it as StoreTrouble (gate/session.h).
+/// Why no new lock is granted while the session lasts. Programs see it as StoreTrouble (gate/session.h).
 enum class Trouble { none, unanswered, no_room, no_leader, denied, refused, draining };
 
 /// A question of a local program, and the reply.
@@ -104,7 +104,7 @@ class Machine {
   virtual Epoch begin_epoch(LeaseId lease, Milliseconds deadline) = 0;
   /// Moves the deadline from `from` on, unless the session is lost or the deadline has passed. Never moves it back.
   virtual bool renew(Milliseconds from, Milliseconds to) = 0;
-  /// Ends the session in each of its parts, whatever their epoch, and with it everything that stands. Holders notice.
+  /// Ends the session in all parts (dictionaries), whatever their epoch. Then no lock stands, and holders notice.
   /// Returns false if an earlier agent may have parts that cannot be reached. These end at their own deadline, so the
   /// lease must not be ended at the store before that.
   virtual bool lose() = 0;
@@ -112,10 +112,10 @@ class Machine {
   /// Tells local programs why they wait without success.
   virtual void note(Trouble trouble) = 0;
 
-  /// Returns what is wanted and does not stand: everything for a new agent or epoch, then what has come since.
+  /// Returns the wanted locks that do not stand: all for a new agent or epoch, later only new ones.
   virtual std::vector<Want> wanted() = 0;
-  /// After a call that returns `known`, no earlier agent grants the lock. It is unknown while a process that changes
-  /// the lock is stopped, or if the lock may be in a part that cannot be reached (lose()).
+  /// After a call that returns `known`, no earlier agent grants the lock. The use is unknown while a process that
+  /// changes the lock is stopped, or if the lock may be in a part that cannot be reached (lose()).
   virtual Use use(const LockName& name) const = 0;
   /// Returns the local program that has the lock; without a pid if there is none or it is unknown. For people.
   virtual Contender holder(const LockName& name) const = 0;
@@ -128,9 +128,9 @@ class Machine {
   /// locks.
   virtual std::optional<std::vector<LockName>> adopt(Milliseconds end) = 0;
 
-  /// Lets local programs take the lock from now on, with numbers of that revision; harmless to the holder if the lock
-  /// stands already. After kGrantsMax grants, no more follow. Returns false if the epoch is over. REQUIRES: it never
-  /// stood at that revision, so that no number is given twice.
+  /// Lets local programs take the lock from now on, with numbers of that revision. If the lock stands already, its
+  /// holder keeps it. After kGrantsMax grants, no more follow. Returns false if the epoch is over. REQUIRES: the lock
+  /// never stood at that revision, so that no number is given twice.
   virtual bool grant(const LockName& name, Epoch epoch, Revision revision) = 0;
   /// Refuses local programs that only try; if the name is too long or numbers are exhausted, also those that wait.
   virtual void refuse(const LockName& name, Refusal why) = 0;
@@ -139,7 +139,7 @@ class Machine {
   virtual void recall(const LockName& name, std::function<void()> done) = 0;
   /// Does the same if nobody holds the lock or waits for it; otherwise returns false and changes nothing.
   virtual bool try_recall(const LockName& name) = 0;
-  /// This machine has lost the lock, even if a local program holds it, which notices.
+  /// Records that this machine has lost the lock. A local holder notices.
   virtual void drop(const LockName& name) = 0;
 
   /// Returns the questions since the last call. Each gets one reply.

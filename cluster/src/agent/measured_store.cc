@@ -12,7 +12,7 @@ bool has_put(const std::vector<Step>& steps) {
   return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.kind == Step::Kind::put; });
 }
 
-// A lease that is gone, or a key that is too large, is no trouble of the store.
+// A lease that is gone or a key that is too large does not mean that the store is in trouble.
 constexpr std::array kTroubles{
     std::pair{Fault::no_space, Trouble::no_room},
     std::pair{Fault::no_leader, Trouble::no_leader},

@@ -19,8 +19,8 @@ namespace holdfast::agent {
 /// A histogram of request times: counts of requests that took no longer than each bound, in the form that metrics need.
 class Latency {
  public:
-  /// In microseconds. A request within one building takes some hundreds. A request that took longer than the last bound
-  /// is in no bucket, but in the total.
+  /// In microseconds. A request within one building takes some hundreds. A request longer than the last bound counts
+  /// only in the total.
   static constexpr std::array<std::int64_t, 12> kBounds{250,    500,    1'000,   2'000,   5'000,   10'000,
                                                         20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
 
@@ -56,9 +56,8 @@ struct StoreCounters {
 
 class MeasuredStore final : public Store {
  public:
-  /// `went_back`: called when a transaction was answered with a smaller revision than another that was answered before
-  /// it was sent. That happens only if the store was restored to an earlier state. Takes both revisions, the larger one
-  /// first.
+  /// `went_back`: called with both revisions, the larger one first, when a transaction gets a smaller revision than one
+  /// that was answered before it was sent. That happens only if the store was restored to an earlier state.
   using WentBack = std::function<void(Revision, Revision)>;
 
   MeasuredStore(Store& store, const Clock& clock, WentBack went_back)

@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// What the next holder is told. No waiter may be missing between those that are listed.
+/// Returns the list of waiters for the next holder. No waiter may be missing between those that are listed.
 Grant grant_for(const LockName& name, const Queue& queue) {
   Grant grant{name, {queue.waiters().begin() + 1, queue.waiters().end()}, queue.complete()};
   if (grant.next.size() > kNextMax) {

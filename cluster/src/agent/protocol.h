@@ -1,4 +1,5 @@
-// The transactions of the protocol, one per row. R is the revision of a lock's key: of its last put.
+// The transactions of the protocol, one per row. R is the revision of the last put of a lock's key; l, q and b are keys
+// (agent/keys.h).
 //
 //   step       if                                    then                                           else
 //   ask        create(l)=0, create(q/*)=0            put l                                          put q/me; look
@@ -28,8 +29,8 @@
 
 namespace holdfast::agent {
 
-/// Waiters that a look reads; one more than a Grant lists, because the first of them gets the lock. Rows: One contender
-/// on each machine.
+/// Waiters that a look reads; one more than a Grant lists, because the first of them gets the lock. Benchmark: One
+/// contender on each machine.
 inline constexpr std::int64_t kLookMax = 9;
 /// Steps of a look; a transaction of etcd has at most 128 steps.
 inline constexpr std::size_t kLookSteps = 3;

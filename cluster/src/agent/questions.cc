@@ -65,7 +65,7 @@ void Questions::find_holder(const Query& query) {
   });
 }
 
-/// A lock that was transferred has no document of its own: use the machine's document.
+/// A lock that was transferred has no document of its own, so the machine's document is used.
 void Questions::name_holder(const Query& query, const Record& lock) {
   Change change{{}, {Step::get(keys_.machine(lock.lease))}, {}};
   store_.transact(std::move(change), [this, query, lock](const Answer& answer) {
@@ -94,13 +94,13 @@ void Questions::name_holder(const Query& query, const Record& lock) {
 void Questions::break_lock(const Query& query, int round) {
   if (round == kBreakRounds)
     return reply(query, Reply::Code::unavailable,
-                 "its queue changes faster than the grant can be broken, or has a key that is no machine's");
+                 "cannot break the grant: its queue changes too fast, or has a key that belongs to no machine");
   const Protocol protocol(keys_, machine_.session().lease);
   store_.transact(protocol.look(query.name), [this, query, protocol, round](const Answer& answer) {
     if (!answered(query, answer)) return;
     const View view = protocol.view(answer, 0);
     if (!view.lock || view.lock->modified != query.revision)
-      return reply(query, Reply::Code::no, "the lock has no grant of that revision");
+      return reply(query, Reply::Code::no, "the lock has no grant with that revision");
     break_seen(query, view, true, round);
   });
 }

@@ -1,5 +1,5 @@
-// Questions of local programs that only the store can answer: does this machine still have the lock, who holds it; and
-// the order to break a grant.
+// Answers questions of local programs that only the store can answer: whether this machine still has the lock, and who
+// holds it. Also breaks a grant.
 #pragma once
 
 #include <string>

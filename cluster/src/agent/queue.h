@@ -1,9 +1,9 @@
 // What the holder of a lock knows about the machines that wait for it.
 //
-// Nobody watches the queue, so knowledge belongs to a revision up to which no waiter is missing. Waiters come only at
-// the end, in the order of their revisions. So a known first waiter within that bound is the first, and may get the
-// lock; unknown waiters may precede one beyond it. A listed waiter may have left: the transaction that would give it
-// the lock finds out.
+// Nobody watches the queue, so its list is complete only up to a known revision. Waiters join at the end, in the order
+// of their revisions. So the first listed waiter up to that revision is the first one, and may get the lock; before a
+// later one there may be unknown waiters. A listed waiter may have left: the transaction that would give it the lock
+// finds out.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct Waiter {
 
 class Queue {
  public:
-  /// The queue of a lock that was gained at `gained`. Nothing is known about it.
+  /// The queue of a lock that this machine got at revision `gained`. Nothing is known about it yet.
   explicit Queue(Revision gained = 0) : gained_(gained) {}
 
   /// Replaces what is known: `waiters` are all waiters up to the revision `complete`. Ignores a look that a note or
@@ -34,8 +34,8 @@ class Queue {
   /// The waiter is dead, and its queue entry may or may not be gone. The queue becomes unknown().
   void forget(Waiter waiter);
 
-  /// Returns whether the queue must be read before the next step, because waiters may be missing before the first, or
-  /// all.
+  /// Returns whether the queue must be read before the next step, because waiters before the first, or all, may be
+  /// missing.
   bool unknown() const;
   bool empty() const { return waiters_.empty(); }
   /// Returns the first waiter. REQUIRES: not unknown(), not empty().

@@ -10,19 +10,20 @@ namespace holdfast::agent {
 
 struct Settings {
   std::int64_t ttl_s = 10;
-  /// How long local programs keep a lock after another machine is known to wait. Rows of these two: Eight contenders.
+  /// How long local programs keep a lock after another machine is known to wait. Benchmark of these two: Eight
+  /// contenders.
   Milliseconds slice_ms = 5;
-  /// The limit of that in all.
+  /// The limit of the total.
   Milliseconds max_hold_ms = 50;
-  /// An unused lock is given back after this. Rows: requests for a lock that nobody has, and its release.
+  /// An unused lock is given back after this. Benchmark: requests for a lock that nobody has, and its release.
   Milliseconds linger_ms = 200;
-  /// How often each wait for another machine is checked, because bells are not reliable. Rows: What is asked of etcd.
+  /// How often each wait for another machine is checked, because rings may be lost. Benchmark: What is asked of etcd.
   Milliseconds poll_ms = 1000;
   std::string host;
   std::string machine;  // the machine's boot id
 };
 
-/// Pauses before repeating a failed request. No row shows them.
+/// Pauses before repeating a failed request. No benchmark shows them.
 inline constexpr Milliseconds kBackOffMin = 20;
 inline constexpr Milliseconds kBackOffMax = 1000;
 

@@ -58,13 +58,13 @@ struct Step {
   static Step oldest(std::string prefix, std::int64_t limit) { return {Kind::oldest, std::move(prefix), {}, 0, limit}; }
 };
 
-/// Does `then` if all guards hold, otherwise `otherwise`; all of it or nothing.
+/// Executes `then` if all guards hold, otherwise `otherwise`, as a whole.
 struct Change {
   std::vector<Guard> guards;
   std::vector<Step> then;
   std::vector<Step> otherwise;
 
-  /// Is sent before all queued requests: the session itself depends on it.
+  /// Send it before all queued requests: the session itself depends on it.
   bool urgent = false;
   /// Called when this change is about to be sent. If it returns false, the change is not sent and its callback does not
   /// run. Empty: send.
@@ -99,7 +99,7 @@ struct Answer {
   std::int64_t queued_us = 0;              // how long it was queued here before it was sent
 };
 
-/// Returns whether the store refused what it would refuse for any key: it is full, has no leader, or denies changes.
+/// Returns whether the store would refuse the same for any key: it is full, has no leader, or denies changes.
 inline bool is_refused_to_all(const Answer& answer) {
   return answer.outcome == Outcome::refused && (answer.fault == Fault::no_space || answer.fault == Fault::no_leader ||
                                                 answer.fault == Fault::denied || answer.fault == Fault::other);

@@ -81,7 +81,8 @@ int holdfast_ask(holdfast_dict* dict, int question, const char* key, size_t key_
 
 int holdfast_answer(int fd, char* text, size_t* size) {
   return guarded([&]() -> int {
-    if (*size < kAnswerMax) return fail(Code::invalid, "no room for an answer: HOLDFAST_ANSWER_MAX bytes are enough");
+    if (*size < kAnswerMax)
+      return fail(Code::invalid, "the buffer is too small for an answer: HOLDFAST_ANSWER_MAX bytes are enough");
     const Code code = read_answer(fd, text, *size);
     if (code != Code::timeout) ::close(fd);
     if (code == Code::ok) return HOLDFAST_OK;
@@ -89,8 +90,8 @@ int holdfast_answer(int fd, char* text, size_t* size) {
   });
 }
 
-// Ask the store first. This machine has the lock without a gap while the lease holds, so if the lease holds after the
-// answer, it held when the store was read.
+// Ask the store first. While the lease is valid, this machine has the lock without a gap. So if the lease is valid
+// after the answer, it was valid when the store was read.
 int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                          double seconds) {
   return guarded([&]() -> int {
@@ -108,7 +109,7 @@ int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length
     std::array<char, kAnswerMax> text;
     std::size_t size = 0;
     const Code came = await_answer(socket->get(), seconds, text, size);
-    if (came == Code::timeout) return fail(came, "the agent has not answered in time");
+    if (came == Code::timeout) return fail(came, "the agent did not answer in time");
     if (came != Code::ok) return fail(came, "the agent has ended");
     const std::string_view answer(text.data(), size);
     if (answer.starts_with(kUnavailable)) return fail({Code::unavailable, sentence_of(answer)});

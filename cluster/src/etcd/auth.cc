@@ -24,7 +24,7 @@ std::optional<std::string> read_password(const std::string& path, std::string& c
     if (password.ends_with('\r')) password.pop_back();
     return password;
   }
-  cause = "was not asked: the password file " + path + " cannot be read: " + std::strerror(errno);
+  cause = "was not asked: cannot read password file " + path + ": " + std::strerror(errno);
   return std::nullopt;
 }
 
@@ -68,10 +68,10 @@ std::optional<std::string> Auth::request_body(std::string& cause) const {
   const std::string& path = credentials_.password_file;
   const auto password = read_password(path, cause);
   if (!password) return std::nullopt;
-  // The mode was right when the agent started, and the next start will refuse it.
+  // The mode was right when the agent started; the next start would fail.
   if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users (chmod o= " + path + ")");
   auto body = encode_credentials(credentials_.user, *password);
-  if (!body) cause = "was not asked: the user and the password have to be UTF-8";
+  if (!body) cause = "was not asked: the user and the password must be UTF-8";
   return body;
 }
 
@@ -92,7 +92,7 @@ void Auth::answered(const Response& response) {
       token_ = *token;
       return end(nullptr);
     }
-    const Verdict failure{.cause = "gave no token for the user " + credentials_.user};
+    const Verdict failure{.cause = "sent no token for user " + credentials_.user};
     return end(&failure);
   }
   const auto error = decode_error(response.body);
@@ -102,7 +102,7 @@ void Auth::answered(const Response& response) {
   }
   Verdict failure = judge(response.status, response.body, false);
   if (error && failure.fault == Fault::denied)
-    failure.cause = "does not let in the user " + credentials_.user + ": " + error->message;
+    failure.cause = "refuses user " + credentials_.user + ": " + error->message;
   if (failure.fault == Fault::denied) {
     denial_ = failure;
     denied_until_ms_ = boottime_ms() + kDenialMs;

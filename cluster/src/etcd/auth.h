@@ -1,5 +1,5 @@
-// The token of a user with a password. It is requested when needed, and again when a server does not know it: etcd
-// forgets tokens after five idle minutes, and when it restarts.
+// The token of a user with a password. It is requested when needed, and again when a server does not know it, because
+// etcd forgets tokens after five idle minutes and when it restarts.
 #pragma once
 
 #include <functional>
@@ -20,10 +20,10 @@ struct Credentials {
 
 class Auth {
  public:
-  /// Nothing, or why there is no token; in a verdict of `unknown`, nobody answered.
+  /// Called with nullptr, or with the reason why there is no token; `unknown`: nobody answered.
   using Done = std::function<void(const Verdict* failure)>;
 
-  /// `complain`: receives what people must know.
+  /// `complain`: receives messages for the log.
   Auth(Loop& loop, Http& http, Credentials credentials, std::function<void(const std::string&)> complain);
   ~Auth();
   Auth(const Auth&) = delete;
@@ -34,7 +34,7 @@ class Auth {
   bool lacks_token() const noexcept { return has_user() && token_.empty() && !disabled_; }
   /// Empty if the server's authentication is not enabled.
   const std::string& token() const noexcept { return token_; }
-  /// A server refused this token, or requires one.
+  /// Records that a server refused this token, or requires one.
   void reject(const std::string& token);
   /// Calls `done` later. Only one request runs at a time; callers that come in the meantime wait for the same one,
   /// whatever their endpoint.

@@ -60,7 +60,7 @@ class Client::Call {
   void authenticated(const Verdict* failure) {
     if (failure == nullptr) return send();
     Verdict verdict = *failure;
-    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // of the call itself, nothing was sent
+    if (verdict.outcome == Outcome::unknown) verdict.elsewhere = true;  // the call itself was not sent
     conclude(verdict);
   }
 
@@ -92,7 +92,7 @@ class Client::Call {
   Verdict judge_not_understood(const std::string& body) {
     if (const auto error = decode_error(body)) return judge(*error, client_.auth_.has_user());
     client_.auth_.reject(token_);
-    return {.cause = body.empty() ? "gave an empty answer" : "gave an answer that is not etcd's"};
+    return {.cause = body.empty() ? "sent an empty answer" : "sent an answer that is not etcd's"};
   }
 
   void conclude(const Verdict& verdict) {
@@ -207,11 +207,11 @@ std::optional<Verdict> Client::judge_cluster(std::size_t endpoint, const std::st
   const std::int64_t now = boottime_ms();
   if (identity == nullptr || identity->hear(endpoint, id, now)) return std::nullopt;
   Verdict verdict;
-  verdict.cause = "is of another cluster than the known one: it is of " + shown_id(id) + ", expected " +
+  verdict.cause = "belongs to another cluster than the known one: it names " + shown_id(id) + ", expected " +
                   shown_id(identity->known());
   if (identity->known().empty())
-    verdict.cause = "is of cluster " + shown_id(id) + ", which " + std::to_string(identity->count(id, now)) + " of " +
-                    std::to_string(endpoints_.size()) + " endpoints name: expected a majority";
+    verdict.cause = "belongs to cluster " + shown_id(id) + ", which only " + std::to_string(identity->count(id, now)) +
+                    " of " + std::to_string(endpoints_.size()) + " endpoints name: expected a majority";
   return verdict;
 }
 

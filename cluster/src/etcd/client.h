@@ -1,11 +1,12 @@
 // Sends a request to one of several etcd endpoints, with a token if there is a user.
 //
 // If no server can have executed a request, it is repeated at the other endpoints, once at each, and once with a new
-// token. All others end as `unknown`: the caller decides about repeating them, because they may then be executed twice.
+// token. All other failures end as `unknown`: the caller decides whether to repeat, which may execute the request
+// twice.
 //
 // A limited number of requests runs at once, because each has its own connection; others are queued. Urgent requests
-// are not: a keepalive must not wait until thousands of locks have been requested. A queued request that nobody wants
-// any more is dropped.
+// are never queued: a keepalive must not wait until thousands of locks have been requested. A queued request that is no
+// longer wanted is dropped.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,7 @@ struct Options {
   std::uint64_t seed = 0;          // for random pauses between attempts
   /// Decides which store's answers count. Null: all do. Must outlive the client.
   Identity* identity = nullptr;
-  /// Receives what people must know: the watch fails, another endpoint is used, requests are refused. May be empty.
+  /// Receives messages for the log: the watch fails, another endpoint is used, requests are refused. May be empty.
   std::function<void(const std::string& sentence)> complain;
 
   /// Short enough to repeat a keepalive several times within a lease.
@@ -50,7 +51,7 @@ class Client {
   enum class Rank { ordinary, urgent };
   /// Returns whether an ordinary request should still be sent; empty: yes.
   using Wanted = std::function<bool()>;
-  /// The number of ordinary requests at once. No row has so many.
+  /// The number of ordinary requests at once. No benchmark has so many.
   static constexpr std::size_t kAtOnce = 64;
 
   Client(Loop& loop, Options options);
@@ -70,14 +71,14 @@ class Client {
   /// Requests a path without a body. Urgent.
   void get(const std::string& path, Understand understand, Done done);
 
-  /// An endpoint failed for so long: makes another the current one, and calls `moved`.
+  /// Makes another endpoint the current one after a failure that took `took_ms`, and calls `moved`.
   void leave(std::size_t endpoint, const std::string& sentence, std::int64_t took_ms = 0);
   void on_move(std::function<void()> moved) { moved_ = std::move(moved); }
-  /// The endpoint answered.
+  /// Records that the endpoint answered.
   void worked(std::size_t endpoint);
-  /// Returns nothing, or that the endpoint belongs to another cluster than the known one, so its answers do not count.
+  /// Returns an error if the endpoint belongs to another cluster than the known one, so that its answers do not count.
   std::optional<Verdict> judge_cluster(std::size_t endpoint, const std::string& text);
-  /// Reports a sentence once until something works.
+  /// Reports a sentence once, until a request succeeds.
   void complain(const std::string& sentence);
   /// Reports why requests are refused, once a minute while they are. A lease that is gone is not reported.
   void complain_of_refusal(agent::Fault fault, const std::string& sentence);

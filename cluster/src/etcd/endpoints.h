@@ -1,5 +1,5 @@
-// Chooses one of several endpoints: the one that worked last. After a failure it takes the next one; when all have
-// failed in a row, with growing pauses.
+// Chooses one of several endpoints: the one that worked last. After a failure it takes the next one. When all have
+// failed in a row, it pauses before each, longer and longer.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace holdfast::etcd {
 /// returns do not come at once.
 class Backoff {
  public:
-  /// No row shows these two: none has a server that is away.
+  /// No benchmark shows these two: none has a server that is away.
   static constexpr std::int64_t kFirstMs = 20;
   static constexpr std::int64_t kLongestMs = 1000;
 
@@ -40,8 +40,8 @@ class Endpoints {
     return now_ms < not_before_ms_ ? not_before_ms_ - now_ms : 0;
   }
   void worked(std::size_t index) noexcept;
-  /// Counts only for the current endpoint: others have been left already. `took_ms`: duration of the attempt, which is
-  /// a part of the pause after it.
+  /// Moves on from the current endpoint; ignores others, which were left already. `took_ms`: duration of the attempt,
+  /// which is subtracted from the pause after it.
   void failed(std::size_t index, std::int64_t now_ms, std::int64_t took_ms = 0);
 
  private:

@@ -10,8 +10,8 @@ namespace {
 using agent::Fault;
 using agent::Outcome;
 
-// Messages of 3.4 to 3.6 whose code alone says too little. In all of these cases nothing was done; a message that is
-// not listed here, with an ambiguous code, is unknown.
+// Messages of etcd 3.4 to 3.6 whose code alone says too little. In all of these cases nothing was done. Another message
+// with an ambiguous code counts as unknown.
 struct Known {
   std::string_view message;  // a part of the message
   Fault fault;
@@ -22,7 +22,7 @@ constexpr std::array kKnown{
     Known{"requested lease not found", Fault::no_lease},
     Known{"database space exceeded", Fault::no_space},
     Known{"etcdserver: no leader", Fault::no_leader, false, true},
-    // From a member without a leader; a leader that drops what a member passed on says nothing.
+    // From a member without a leader. A leader that drops a forwarded proposal does not report it.
     Known{"raft proposal dropped", Fault::no_leader, false, true},
     Known{"not capable", Fault::no_leader, false, true},
     Known{"request is too large", Fault::too_large},
@@ -37,7 +37,7 @@ constexpr std::array kKnown{
     Known{"too many requests", Fault::other},
 };
 
-// gRPC codes which mean that nothing was done.
+// gRPC codes that mean that nothing was done.
 enum : int { kInvalidArgument = 3, kNotFound = 5, kPermissionDenied = 7, kResourceExhausted = 8 };
 enum : int { kFailedPrecondition = 9, kOutOfRange = 11, kUnimplemented = 12, kUnauthenticated = 16 };
 
@@ -54,7 +54,7 @@ std::string shortened(const std::string& text) {
   return line;
 }
 
-// An answer from a proxy in front of etcd, or from etcd before its gateway.
+// Judges an answer from a proxy in front of etcd, or from etcd itself instead of its gateway.
 Verdict judge_plain(long status, const std::string& body) {
   Verdict verdict;
   verdict.cause = "answered " + std::to_string(status);
@@ -64,15 +64,15 @@ Verdict judge_plain(long status, const std::string& body) {
   verdict.elsewhere = true;
   if (status == 404) {
     verdict.cause =
-        "has no JSON gateway (404); etcd 3.4 turns it off when it is started with --config-file: set "
+        "has no JSON gateway (404): etcd 3.4 disables it if started with --config-file; set "
         "enable-grpc-gateway: true in that file";
   } else if (status == 400 && body.find("CommonName") != std::string::npos) {
     verdict.fault = Fault::denied;
     verdict.cause =
-        "refuses the client certificate because it has a common name (CN), which etcd's gateway does not take for a "
-        "user: use a certificate without CN, and a user with a password";
+        "refuses the client certificate because it has a common name (CN), which etcd's gateway does not accept: "
+        "use a certificate without CN, and a user with a password";
   } else if (status == 400 && body.find("HTTPS server") != std::string::npos) {
-    verdict.cause = "speaks TLS: write https:// in its address";
+    verdict.cause = "uses TLS: write https:// in its address";
   } else if (status == 401 || status == 403) {
     verdict.fault = Fault::denied;
   }
@@ -82,7 +82,7 @@ Verdict judge_plain(long status, const std::string& body) {
 void explain_denial(Verdict& verdict, std::string_view message, bool has_user) {
   if (message.find("user name is empty") == std::string_view::npos || has_user) return;
   verdict.token = false;
-  verdict.cause = "wants a user and a password, and none are configured (" + verdict.cause + ")";
+  verdict.cause = "requires a user and a password, and none are configured (" + verdict.cause + ")";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What an error of etcd means for a request, and its text for people.
+// Judges what an error of etcd means for a request, and describes it for people.
 #pragma once
 
 #include <string>

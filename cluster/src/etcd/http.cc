@@ -13,7 +13,7 @@ namespace {
 
 // Longer than any answer, or line of a stream.
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
-// Handles that are kept for later requests. No row shows it: none has so many requests at once.
+// Handles that are kept for later requests. No benchmark has so many requests at once.
 constexpr std::size_t kMostIdle = 8;
 // A silent connection is probed, so that a stream notices a server that is gone.
 constexpr long kProbeAfterSeconds = 10;
@@ -74,7 +74,7 @@ class Http::Handle final : public Transfer {
     set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
     set(CURLOPT_PROXY, "");  // ignore the environment's
     set(CURLOPT_NOSIGNAL, 1L);
-    // A request that timed out does not wait for the thread that is still resolving a name.
+    // A request that timed out does not wait for the thread that still resolves a name.
     set(CURLOPT_QUICK_EXIT, 1L);
     set(CURLOPT_TCP_NODELAY, 1L);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -86,7 +86,7 @@ class Http::Handle final : public Transfer {
     set(line_ ? CURLOPT_CONNECTTIMEOUT_MS : CURLOPT_TIMEOUT_MS, static_cast<long>(request_.timeout_ms));
     set(CURLOPT_WRITEFUNCTION, &Handle::on_data);
     set(CURLOPT_WRITEDATA, this);
-    // A resumed session shows no certificate: one that has expired in the meantime would pass.
+    // A resumed session shows no certificate, so a certificate that has expired in the meantime would pass.
     set(CURLOPT_SSL_SESSIONID_CACHE, 0L);
     if (!http_.tls_.ca.empty()) set(CURLOPT_CAINFO, http_.tls_.ca.c_str());
     if (!http_.tls_.certificate.empty()) set(CURLOPT_SSLCERT, http_.tls_.certificate.c_str());
@@ -172,18 +172,18 @@ class Http::Handle final : public Transfer {
 
   // The same words for the same cause, where libcurl's words contain times or internals.
   std::string describe(CURLcode code) {
-    if (code == CURLE_OPERATION_TIMEDOUT) return "nothing came within " + std::to_string(request_.timeout_ms) + " ms";
+    if (code == CURLE_OPERATION_TIMEDOUT)
+      return "nothing arrived within " + std::to_string(request_.timeout_ms) + " ms";
     long error = 0;
     ::curl_easy_getinfo(curl_, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error != 0) return std::generic_category().message(static_cast<int>(error));
-    if (code == CURLE_SEND_FAIL_REWIND) return "it ended the connection before the answer";
+    if (code == CURLE_SEND_FAIL_REWIND) return "it closed the connection before the answer";
     // The reply to a plain request that should have used TLS may be lost by the following reset. A server that has
     // answered before speaks the requested protocol.
     if (code == CURLE_GOT_NOTHING || (code == CURLE_RECV_ERROR && error == ECONNRESET && response_.status == 0))
       return request_.url.starts_with("https:") || http_.answered_.contains(server())
-                 ? "it ended the connection without an answer"
-                 : "it ended the connection without an answer, as a server does that is to "
-                   "be asked by https://";
+                 ? "it closed the connection without an answer"
+                 : "it closed the connection without an answer; if it uses TLS, write https://";
     return error_[0] != '\0' ? error_.data() : ::curl_easy_strerror(code);
   }
 

@@ -1,7 +1,7 @@
 // Requests over HTTP/1.1 and TLS, by libcurl. Independent of etcd.
 //
-// A request is sent once: libcurl would repeat it over another connection if a reused one ends before the answer,
-// although the first may have been executed.
+// Each request is sent once. By default, libcurl repeats a request when a reused connection ends before the answer,
+// although the server may have executed it.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ class Http {
 
   /// The callback may destroy the transfer.
   std::unique_ptr<Transfer> send(Request request, Done done);
-  /// Calls `line` with each line of an endless answer, then `done`. An answer with a status other than 200 comes to
+  /// Calls `line` with each line of an endless answer, then `done`. An answer with a status other than 200 goes to
   /// `done` as a whole.
   std::unique_ptr<Transfer> stream(Request request, Line line, Done done);
 

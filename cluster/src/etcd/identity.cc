@@ -31,7 +31,7 @@ std::size_t Identity::count(std::string_view id, std::int64_t now_ms) const {
       words_.begin(), words_.end(), [&](const Word& word) { return is_fresh(word, now_ms) && word.id == id; }));
 }
 
-// After a break, the lease time starts again: the endpoint may have named another store during the break.
+// After an interruption, the lease time starts again: the endpoint may have named another store in between.
 void Identity::judge(std::int64_t now_ms) {
   const auto follow = [&](Other& other, const std::string& id) {
     if (other.id != id) other = {id, now_ms};

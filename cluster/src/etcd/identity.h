@@ -1,8 +1,8 @@
-// Decides which store is the right one. Each member of etcd names its cluster, by an id that is created with the
+// Decides which store is the right one. Each member of etcd names its cluster by an id, which is created with the
 // cluster. Two clusters would each grant every lock, so an answer counts only if it comes from the known cluster.
 //
-// The store becomes known when a majority of the configured endpoints names it. Since these are its members, no other
-// store can have a majority of its own members among them at the same time. Another store replaces it only if
+// The store becomes known when a majority of the configured endpoints names it. The endpoints are the store's members,
+// so no other store can have a majority of them at the same time. Another store replaces it only if
 //
 //   - a majority of several endpoints names it, or
 //   - a person says so; with one endpoint, this is the only way;
@@ -30,7 +30,7 @@ class Identity {
 
   /// As in etcd's JSON: a decimal number. Empty: no store is known yet.
   const std::string& known() const noexcept { return known_; }
-  /// Takes an endpoint's id; empty: it gives none. Returns whether the rest of its answer counts.
+  /// Takes the id in an endpoint's answer; empty: it has none. Returns whether the rest of the answer counts.
   bool hear(std::size_t endpoint, std::string_view id, std::int64_t now_ms);
   /// Returns an endpoint that names another store than the known one.
   std::optional<std::size_t> stranger(std::int64_t now_ms) const;
@@ -40,8 +40,8 @@ class Identity {
   std::size_t majority() const noexcept { return words_.size() / 2 + 1; }
 
   enum class Accepted { done, later, unnamed, outvoted };
-  /// A person accepts this store. later: takes effect at a hear() after the lease time. unnamed: no endpoint names it.
-  /// outvoted: a majority names the known store.
+  /// A person accepts this store. later: it takes effect at a hear() after the lease time. unnamed: no endpoint names
+  /// it. outvoted: a majority names the known store.
   Accepted accept(std::string_view id, std::int64_t now_ms);
 
  private:
@@ -49,7 +49,7 @@ class Identity {
     std::string id;
     std::int64_t at_ms = 0;
   };
-  /// Another store, and since when it has been named without a break.
+  /// Another store, and since when it has been named without interruption.
   struct Other {
     std::string id;
     std::int64_t since_ms = 0;

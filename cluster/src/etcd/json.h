@@ -28,13 +28,13 @@ std::string encode_watch(std::string_view key);
 /// Returns nothing if one of them is not UTF-8, which JSON requires.
 std::optional<std::string> encode_credentials(const std::string& user, const std::string& password);
 
-/// Returns the first key after all that begin with the prefix; if there is none, one zero byte, which means no end.
+/// Returns the first key after all keys with the prefix; if there is none, one zero byte, which means no end.
 std::string end_of_prefix(std::string_view prefix);
 
 // --- answers --------------------------------------------------------------------------------------------
-// Each is nothing if the text is not such an answer, for instance because it was cut off.
+// Each function returns nothing if the text is not such an answer, for instance because it was cut off.
 
-/// Needs the change, because the answer does not say which step a part belongs to.
+/// Takes the change as well, because the answer does not say which step a part belongs to.
 std::optional<agent::Answer> decode_change(const std::string& text, const agent::Change& change);
 std::optional<agent::LeaseAnswer> decode_grant(const std::string& text);
 /// Decodes a keepalive, which is the single line of a stream.

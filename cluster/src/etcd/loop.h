@@ -14,7 +14,7 @@
 
 namespace holdfast::etcd {
 
-/// CLOCK_BOOTTIME: it goes on while the machine is suspended, as leases do.
+/// CLOCK_BOOTTIME, which runs while the machine is suspended, as leases do.
 std::int64_t boottime_ms() noexcept;
 std::int64_t boottime_us() noexcept;
 

@@ -25,7 +25,7 @@ void VersionQuestion::answered(std::size_t endpoint, const Response& response) {
     answer.trouble = sentence(answer.url, "does not answer: " + response.failure);
   } else {
     if (response.status == 200) answer.version = decode_version(response.body);
-    if (!answer.version) answer.trouble = sentence(answer.url, "does not tell its version");
+    if (!answer.version) answer.trouble = sentence(answer.url, "does not report its version");
   }
   answer.version ? ask_cluster(endpoint) : end_one();
 }

@@ -32,7 +32,7 @@ void Watch::start(const std::string& key, std::function<void(const agent::Record
   begin_after(0);
 }
 
-// From the loop, because a callback of the transfer that ends here may be running.
+// Through the loop, because a callback of the transfer that ends here may be running.
 void Watch::begin_after(std::int64_t delay_ms) {
   ++opening_;
   waits_ = true;
@@ -76,7 +76,7 @@ void Watch::open() {
       });
   timer_ = client_.loop().after(client_.options().timeout_ms, [this] {
     trouble({.elsewhere = true,
-             .cause = "did not begin the watch within " + std::to_string(client_.options().timeout_ms) + " ms"});
+             .cause = "did not start the watch within " + std::to_string(client_.options().timeout_ms) + " ms"});
   });
 }
 
@@ -84,7 +84,8 @@ void Watch::line(const std::string& text) {
   const auto parsed = decode_watch_line(text);
   if (!parsed) {
     const auto error = decode_error(text);
-    return trouble(error ? judge(*error, client_.auth().has_user()) : Verdict{.cause = "sent what is not a watch's"});
+    return trouble(error ? judge(*error, client_.auth().has_user())
+                         : Verdict{.cause = "sent something other than watch events"});
   }
   if (auto stranger = client_.judge_cluster(endpoint_, text)) {
     stranger->elsewhere = true;
@@ -114,11 +115,11 @@ void Watch::ended(const Response& response) {
            .cause = response.ended ? "ended the watch" : "ended the watch: " + response.failure});
 }
 
-// Any trouble ends this watch; a new one follows.
+// Any error ends this watch; a new one follows.
 void Watch::trouble(const Verdict& verdict) {
   if (verdict.token) client_.auth().reject(token_);
   const std::string text =
-      sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the watch will be made again";
+      sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the agent restarts the watch";
   client_.complain(text);
   if (began_ms_ != 0 && boottime_ms() - began_ms_ >= kLastingMs) backoff_.reset();
   begin_after(backoff_.next_ms());

@@ -1,5 +1,5 @@
-// A watch of one key that is renewed whenever it ends. It has no start revision: events between two watches are lost,
-// and compaction does not affect it.
+// A watch of one key that is renewed whenever it ends. It has no start revision, so events between two watches are
+// lost, and compaction does not affect it.
 #pragma once
 
 #include <functional>

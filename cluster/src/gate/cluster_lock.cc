@@ -13,7 +13,7 @@ namespace holdfast {
 
 namespace {
 
-/// Waiters that are checked with the mutex held: some 20 µs. No row has so many. standing_test.cc bounds it.
+/// Waiters that are checked with the mutex held: some 20 µs. No benchmark has so many; standing_test.cc bounds it.
 constexpr std::uint32_t kLookedAt = 4096;
 
 // Runs `operation(const LockEntry&) -> Code` on the lock. Returns not_found if there is none.
@@ -38,9 +38,9 @@ void stop_standing(const LockEntry& lock) noexcept { commit(standing_of(lock).st
 
 // --- for the agent ---
 
-// Returns the base for numbers from `base` on. Numbers never fall: if revisions start again, as in a store that was
-// restored, the lock continues above its last numbers when half of them are used up, which is when the agent asks for
-// more. An invalid base was overwritten.
+// Returns the base for numbers from `base` on. Numbers never fall. If revisions start again, as in a store that was
+// restored, the lock continues above its last numbers when half of them are used up: then the agent asks for more. An
+// invalid base was overwritten.
 static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base) noexcept {
   constexpr std::uint64_t kStep = std::uint64_t{1} << kGrantBits;
   const std::uint64_t last = fields.base.load(kRelaxed);
@@ -49,8 +49,8 @@ static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base
   return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
 }
 
-// Returns whether no other agent has replaced this one. With the mutex held, we see any agent that has checked the lock
-// since then.
+// Returns whether no other agent has replaced this one. With the mutex held, this sees every later agent that has
+// checked the lock.
 static bool attends(const LockEntry& lock) noexcept {
   const Token agent = Session(lock.segment).agent();
   return agent == kNobody || agent == lock.segment.world().token();
@@ -92,8 +92,8 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
   return code;
 }
 
-// The lock stops standing with the first store, so a crash in between leaves a lock that nobody is granted. Waiters go
-// on waiting for the agent; watchers have seen the end of the grant.
+// The lock stops standing with the first store, so a crash in between leaves a lock that is granted to nobody. Waiters
+// continue to wait for the agent; watchers have seen the end of the grant.
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
@@ -112,7 +112,7 @@ Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t p
   Chosen next;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
     const bool held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
-    // Also where no numbers are left: it stands for its holder.
+    // Also if no numbers are left: it stands for its holder.
     if (lock.grant_counts() && (held || lock.has_waiters())) return Code::locked;
     stop_standing(lock);
     if (!lock.is_free() && !held) end_grant(lock);
@@ -139,7 +139,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
 }
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kWoken = 64;  // the rest check by themselves; no row shows it: none refuses any
+  constexpr std::uint32_t kWoken = 64;  // the rest check by themselves; no benchmark refuses any
   const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;
@@ -197,7 +197,7 @@ Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token
 
 namespace {
 
-/// The keys of the visited locks for which `is_meant(const LockFields&, const StandingFields&)` is true.
+/// Collects the keys of the visited locks for which `is_meant(const LockFields&, const StandingFields&)` is true.
 class FoundKeys {
  public:
   template <class Meant>
@@ -226,8 +226,8 @@ class FoundKeys {
   std::vector<std::string> keys_;
 };
 
-/// Visits the entries of the bucket, up to the first damaged one. Returns false if its chain led into memory that this
-/// process had not mapped yet, so that some are missing.
+/// Visits the entries of the bucket, up to the first damaged one. Returns false if some may be missing, because its
+/// chain led into memory that this process has not mapped yet.
 template <class Visit>
 bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
   EntryView view{};
@@ -258,7 +258,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
   if (hashes.empty()) {
     for (Shard& shard : segment->shards()) {
       if (!shard.open_if_used() || shard.header().waiters.load(kRelaxed) == 0) continue;
-      shard.catch_up();  // others may have made it grow
+      shard.catch_up();  // others may have enlarged it
       walk_entries(shard, visit);
     }
   }
@@ -273,7 +273,7 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
 
 namespace {
 
-/// Repeats this until all are visited. Returns false if others changed the shard each time.
+/// Retries until all entries are visited. Returns false if others changed the shard each time.
 template <class Visit>
 bool walk_whole_bucket(Shard& shard, std::uint32_t bucket, FoundKeys& found, Visit&& visit) {
   constexpr int kTries = 10'000;  // each takes less than 1 µs

@@ -1,16 +1,15 @@
-// Standing: whether this machine has a lock of a cluster, so that its processes may take it.
+// Standing: whether this machine owns a lock of a cluster, so that its processes may take it.
 //
-// A lock stands in an epoch of the session (gate/session.h): the agent says so when the store has given the lock to
-// this machine. While it stands, the machine's processes pass it on among themselves like any lock. It stops standing
-// when the session's deadline passes, for all processes at the same moment, or when the agent withdraws it. For that
-// the agent needs the lock itself: as an ordinary fair waiter it lets the present holder and earlier waiters finish.
+// A lock *stands* in an epoch of the session (gate/session.h) once the store has given it to this machine and the agent
+// has recorded that. While it stands, the machine's processes pass it on among themselves like any lock. It stops
+// standing when the session's deadline passes, for all processes at the same moment, or when the agent withdraws it. To
+// withdraw a lock, the agent first takes it as an ordinary fair waiter, so the holder and earlier waiters finish.
 //
-// A lock that does not stand is granted to nobody, and its holder, if there is one, holds nothing: its machine has lost
-// the lock. Contenders queue, and notify the agent. Everything that the agent does is committed by the store to
-// `standing`.
+// A lock that does not stand is granted to nobody. If it still has a holder, that holder has lost it together with the
+// machine. Contenders queue and notify the agent. Every change by the agent is committed by the write to `standing`.
 //
-// Fencing numbers count from the base that the agent gives: the store's revision in which this machine got the lock.
-// They rise over all machines, for each key.
+// Fencing numbers count from a base that the agent sets: the store's revision in which this machine got the lock. So
+// the numbers of a key rise over all machines.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +37,7 @@ inline constexpr std::uint64_t kRevisionMax = (std::uint64_t{1} << (53 - kGrantB
 
 /// The gate's fields behind the fields of a lock (dict/gate.h).
 struct StandingFields {
-  Word64 standing;    // the session's epoch in which this machine has the lock, and kStands; 0: it does not have it
+  Word64 standing;    // the epoch in which this machine has the lock, and kStands; 0: it does not have it
   Word64 base;        // the fencing number from which its grants count
   Word64 refused_ns;  // when waiters were last refused (CLOCK_MONOTONIC); 0: never
   Word32 grants;      // since `base`
@@ -65,16 +64,16 @@ inline bool stands_in(const StandingFields& fields, SessionWord now) noexcept {
 
 // --- for the agent ---
 //
-// `patience_ns`: how long a call may wait for a process that is stopped inside the shard; then it returns timeout,
-// changes nothing and learns nothing.
+// `patience_ns`: how long a call may wait for a process that is stopped inside the shard. After that the call returns
+// timeout and has no effect.
 
 struct LockState {
   bool stands = false;
   bool held = false;
   bool waited_for = false;   // by a process in the queue
-  bool tried_for = false;    // by a process that only tries
+  bool tried_for = false;    // by a process that does not wait for it
   Token first = kNobody;     // the first waiting process
-  std::uint32_t grants = 0;  // numbers given from the present base
+  std::uint32_t grants = 0;  // numbers given from the current base
 };
 
 /// Gives the lock to this machine: it stands in the epoch, with numbers from revision · 2^14. Grants of another epoch
@@ -90,16 +89,16 @@ Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease,
               std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Does the same if nobody holds it or waits for it, and ends an expired grant; otherwise returns locked.
 Code withdraw_idle(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// Ends the agent's wait for a lock, and its lease if it has one; passes on what was granted to it. Otherwise the lock
-/// would seem to be wanted or held here.
+/// Ends the agent's wait for a lock, and its lease if it has one. A lock that was granted to it goes to the next
+/// waiter. Otherwise the lock would seem to be wanted or held here.
 Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& waiter, const Lease& lease,
                     std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// Ends the waits of processes that only try, with `why`: elsewhere (another machine has the lock), or unavailable (the
-/// store does not answer); or all waits: unsupported (the store cannot have such a lock). Later processes wait for the
-/// next answer.
+/// Ends waits with the reason `why`. elsewhere (another machine has the lock) and unavailable (the store does not
+/// answer) end the waits of processes that only try; unsupported (the store cannot have such a lock) ends all waits.
+/// Processes that come later wait for the next answer.
 Code refuse(Dictionary& dictionary, std::string_view key, Code why,
             std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// This machine no longer has the lock: from now on nobody holds it or is granted it.
+/// Records that this machine has lost the lock: from now on nobody holds it or is granted it.
 Code drop(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Returns not_found if there is no such lock, so that it does not stand.
 Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& state,
@@ -113,7 +112,7 @@ Code users_of_lock(Dictionary& dictionary, std::string_view key, std::span<Token
 /// Returns the keys that have waiters and do not stand, without duplicates: a hint. `hashes`: from
 /// Session::take_wants(), or empty: check all.
 std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std::uint64_t> hashes);
-/// Returns all keys that stand in that epoch; nothing if they change too fast.
+/// Returns all keys that stand in that epoch, or nothing if they change too fast.
 std::optional<std::vector<std::string>> standing_keys(Dictionary& dictionary, std::uint16_t epoch);
 
 }  // namespace holdfast

@@ -20,14 +20,14 @@ std::uint32_t living_agent(World& world, Token agent) noexcept {
   return slot != nullptr ? slot->pid.load(kRelaxed) : 0;
 }
 
-/// Completes "the store of the cluster NAME", by StoreTrouble.
+/// Completes "the store of cluster NAME", by StoreTrouble.
 constexpr std::array<const char*, 6> kInWords{
     "",
     " does not answer",
-    " takes nothing new: its database is full",
+    " accepts no changes: its database is full",
     " has no leader",
-    " denies what the agent asks for",
-    " refuses what the agent asks for; the agent's log has the reason",
+    " denies the agent's requests",
+    " refuses the agent's requests; see the agent's log for the reason",
 };
 static_assert(kInWords.size() == static_cast<std::size_t>(StoreTrouble::draining));
 
@@ -48,17 +48,18 @@ Status find_cluster_state(Dictionary& dictionary, ClusterState& state) {
   const std::uint64_t now_ms = boottime_ms();
   state.seconds = word.lost() ? 0 : static_cast<double>(std::max(word.deadline_ms(), now_ms + 1) - now_ms) / 1e3;
   if (state.agent == 0)
-    return {Code::unavailable, "no agent of the cluster " + quote_name(state.name) + " attends dictionary " +
-                                   quote_name(dictionary.name())};
+    return {Code::unavailable,
+            "no agent of cluster " + quote_name(state.name) + " serves dictionary " + quote_name(dictionary.name())};
   if (word.lost())
-    return {Code::unavailable, "the agent of the cluster " + quote_name(state.name) +
-                                   " has no session at its store for dictionary " + quote_name(dictionary.name())};
+    return {Code::unavailable, "the agent of cluster " + quote_name(state.name) +
+                                   " has no session at the store for dictionary " + quote_name(dictionary.name())};
   const StoreTrouble trouble = session.trouble();
   if (trouble == StoreTrouble::draining)
-    return {Code::unavailable, "the agent of the cluster " + quote_name(state.name) + " takes no new locks: it drains"};
+    return {Code::unavailable,
+            "the agent of cluster " + quote_name(state.name) + " takes no new locks: it is draining"};
   if (trouble != StoreTrouble::none)
     return {Code::unavailable,
-            "the store of the cluster " + quote_name(state.name) + kInWords.at(static_cast<std::size_t>(trouble))};
+            "the store of cluster " + quote_name(state.name) + kInWords.at(static_cast<std::size_t>(trouble))};
   return {};
 }
 

@@ -11,7 +11,7 @@ namespace holdfast {
 
 struct ClusterState {
   std::string name;
-  std::uint32_t agent = 0;    // the agent's process id, in its own pid namespace; 0: none may be alive
+  std::uint32_t agent = 0;    // the agent's process id, in its own pid namespace; 0: there is none
   std::uint16_t epoch = 0;    // of the session
   double seconds = 0;         // until the session ends; 0: it is lost
   std::uint64_t machine = 0;  // the lease; 0: none yet

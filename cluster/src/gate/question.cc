@@ -26,8 +26,8 @@ bool cut(std::string_view& rest, std::string_view& part) noexcept {
 }
 
 Status no_agent(std::string_view cluster, int error) {
-  return {Code::unavailable,
-          "no agent of cluster " + quote(cluster) + " answers in this world: " + platform::error_text(error)};
+  return {Code::unavailable, "no agent of cluster " + quote(cluster) +
+                                 " answers in this runtime directory: " + platform::error_text(error)};
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ Expected<platform::FileDescriptor> connect_agent(const RuntimeDirectory& directo
   address.sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), static_cast<char*>(address.sun_path));
   platform::FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return Status{Code::system, "cannot make a socket: " + platform::error_text(errno)};
+  if (!socket) return Status{Code::system, "cannot create a socket: " + platform::error_text(errno)};
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return no_agent(cluster, errno);
   return socket;

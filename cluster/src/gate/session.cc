@@ -8,8 +8,8 @@ namespace holdfast {
 
 std::uint64_t boottime_ms() noexcept { return platform::boottime_ns() / kNsPerMs; }
 
-// Relaxed: no order matters. A deadline that is read late is an older one of the same lease, which ends earlier. After
-// the loss of a session no lock stands in its epoch, whatever else is seen.
+// Relaxed: no order matters. A stale deadline belongs to the same lease and is earlier. After the loss of a session no
+// lock stands in its epoch, whatever else is seen.
 SessionWord Session::now() const noexcept {
   SessionWord word{fields_.word.load(kRelaxed)};
   while (!word.lost() && boottime_ms() >= word.deadline_ms())
@@ -35,8 +35,8 @@ void Session::lose(std::uint16_t epoch) const noexcept {
 }
 
 // Writes the lease first, while the session is lost: an agent that adopts a session then finds the lease of that epoch.
-// But an agent that was stopped in here may write its lease into the session of a later one. So an agent that adopts a
-// session reads the keys attached to the lease from the store before it moves the deadline (agent/keeper.h).
+// But an agent that is stopped here may later write its lease into the session of its successor. So an agent that
+// adopts a session reads the keys attached to the lease from the store before it moves the deadline (agent/keeper.h).
 bool Session::begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease,
                     std::uint64_t deadline_ms) const noexcept {
   std::uint64_t expected = last.bits;
@@ -53,9 +53,8 @@ std::uint64_t Session::lease() const noexcept {
   return fields_.lease.load(kRelaxed);
 }
 
-// Writes the agent first: the waiter is a hint, which may be wrong for a moment until the remaining agent corrects it.
-// Acquire and release: an agent that sees another one here also sees where else that one has been (agents take
-// dictionaries over one by one).
+// Writes the agent first. The waiter is a hint, which may be wrong for a moment until the remaining agent corrects it.
+// Acquire and release: an agent that sees another one here also sees which dictionaries that one took over before.
 bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noexcept {
   if (!fields_.agent.compare_exchange_strong(before, agent, std::memory_order_acq_rel, kRelaxed)) return false;
   fields_.waiter.store(waiter, kRelaxed);

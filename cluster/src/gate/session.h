@@ -1,12 +1,12 @@
-// The session of a dictionary whose locks reach over machines: until when this machine may rely on the locks that it
-// has at the cluster's store, and how its processes reach the agent.
+// The session of a dictionary that belongs to a cluster: until when this machine may rely on the locks that it has at
+// the cluster's store, and how its processes reach the agent.
 //
 // The agent has one lease at the store. `word` holds the epoch, which names that lease, and the deadline, before which
-// the store does not end it. The agent moves the deadline on. Every process that finds it passed marks the session as
+// the store does not end it. The agent extends the deadline. Any process that finds it passed marks the session as
 // lost. That is final: the next lease has another epoch. So two processes of this machine disagree about a lock for no
-// longer than it takes to read the clock, and none of them needs the agent for it.
+// longer than it takes to read the clock, and need no agent to decide.
 //
-// The clock is CLOCK_BOOTTIME, because the store's time goes on while this machine is suspended.
+// The clock is CLOCK_BOOTTIME, because the store's time runs while this machine is suspended.
 //
 // `wants` are hints: hashes of keys that have waiters and that this machine does not have. A lost hint delays the lock
 // until the agent's next poll.
@@ -28,8 +28,7 @@ namespace holdfast {
 class World;
 
 inline constexpr std::size_t kWants = 16;
-/// Set in each hint, so that no hint is 0. No arena has so many shards and buckets that this bit would matter for the
-/// position.
+/// Set in each hint, so that no hint is 0. No arena has enough shards and buckets to need this bit for the position.
 inline constexpr std::uint64_t kWantBit = std::uint64_t{1} << 63;
 
 /// The gate's fields in a dictionary's header page (dict/gate.h); docs/format.md describes them byte by byte.
@@ -48,7 +47,7 @@ struct alignas(64) ClusterFields {
 };
 static_assert(sizeof(ClusterFields) == sizeof(GateHeader));
 
-/// Why no new lock is granted although the session lasts. Held locks stay held.
+/// Why no new lock is granted while the session lasts. Held locks stay held.
 enum class StoreTrouble : std::uint32_t {
   none,
   unanswered,  // the store does not answer
@@ -88,23 +87,24 @@ class Session {
   /// REQUIRES: the dictionary has a gate.
   explicit Session(const Segment& segment) noexcept : Session(cluster_fields(segment.header())) {}
 
-  /// Returns the present state; marks the session as lost if the deadline has passed.
+  /// Returns the current state; marks the session as lost if the deadline has passed.
   SessionWord now() const noexcept;
   /// Returns the same without marking anything: for observers.
   SessionWord seen() const noexcept;
 
   // --- for the agent ---
 
-  /// Moves the deadline, on or back. Returns false if the session is not `from` any more: it was lost in the meantime.
+  /// Moves the deadline, forward or back. Returns false if the session is no longer `from`: it was lost in the
+  /// meantime.
   bool renew(SessionWord from, std::uint64_t deadline_ms) const noexcept;
   /// Ends the session, if it still has this epoch.
   void lose(std::uint16_t epoch) const noexcept;
-  /// Begins another session. Returns false if the session is not `last` any more: a later agent has begun its own.
+  /// Begins another session. Returns false if the session is no longer `last`: a later agent has begun its own.
   /// REQUIRES: `last` is lost, and no lock stands in `epoch`.
   bool begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease, std::uint64_t deadline_ms) const noexcept;
   /// Returns the lease of the epoch that was seen before, or of a later one.
   std::uint64_t lease() const noexcept;
-  /// Sets where processes reach the agent from now on. Returns false if the agent is not `before` any more.
+  /// Sets where processes reach the agent from now on. Returns false if the agent is no longer `before`.
   bool attend(Token before, Token agent, std::uint32_t waiter) const noexcept;
   Token agent() const noexcept { return fields_.agent.load(kAcquire); }  // pairs with attend()
   void note(StoreTrouble trouble) const noexcept;

@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr Milliseconds kMsMax = 60'000;
-constexpr const char* kTextsWanted = "expected a list of one string or more";
+constexpr const char* kTextsWanted = "expected a list of at least one string";
 
 std::string quoted(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -105,7 +105,7 @@ Status check_file(const std::string& path, bool secret) {
   if (!file || ::fstat(file.get(), &info) != 0)
     return {errno == ENOENT ? Code::not_found : Code::permission,
             "cannot read " + path + ": " + platform::error_text(errno)};
-  if (!S_ISREG(info.st_mode)) return {Code::invalid, path + " is no file"};
+  if (!S_ISREG(info.st_mode)) return {Code::invalid, path + " is not a regular file"};
   if (secret && (info.st_mode & 0007) != 0)
     return {Code::permission, path + " is open to all users: expected mode 0640 or less (chmod o= " + path + ")"};
   return {};
@@ -120,7 +120,8 @@ Expected<std::string> read_file(const std::string& path) {
 
 Expected<Json> parse(const std::string& text, const std::string& path) try {
   Json root = Json::parse(text);
-  if (!root.is_object()) return refuse(path, "expected one JSON object, as {\"endpoints\": [\"https://host:2379\"]}");
+  if (!root.is_object())
+    return refuse(path, "expected one JSON object, such as {\"endpoints\": [\"https://host:2379\"]}");
   return root;
 } catch (const Json::parse_error& error) {
   const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 2, column 1: ..."
@@ -138,7 +139,7 @@ std::string this_boot() {
   return id;
 }
 
-/// Returns a URL for a log: the part before the host's name may be a password.
+/// Returns a URL for the log, without the part before the host's name, which may be a password.
 std::string without_secret(const std::string& url) {
   const std::size_t at = url.rfind('@');
   return at == std::string::npos ? url : "..." + url.substr(at);
@@ -163,7 +164,7 @@ Expected<Config> read_config(const std::string& cluster, const std::string& path
     return Status{text.status().code, "no configuration of cluster " + quote(cluster) + ": " + text.status().message};
   auto root = parse(*text, path);
   if (!root) return root.status();
-  // Checked after the content: nobody is told to protect a file that is no configuration.
+  // Check the mode after the content, so that nobody is asked to protect a file that is no configuration.
   if (const Status bad = check_file(path, true); !bad.ok())
     return Status{bad.code, "no configuration of cluster " + quote(cluster) + ": " + bad.message};
   Config config = default_config(cluster);
@@ -192,11 +193,11 @@ std::string endpoint_in_clear(const Config& config) {
 }
 
 Status check_config(const Config& config, const std::string& source) {
-  if (config.endpoints.empty()) return refuse(source, "no endpoints: expected URLs as \"https://host:2379\"");
+  if (config.endpoints.empty()) return refuse(source, "no endpoints: expected URLs such as \"https://host:2379\"");
   for (const std::string& endpoint : config.endpoints)
     if (!etcd::is_endpoint(endpoint))
       return refuse(source, "bad endpoint " + quote(without_secret(endpoint)) +
-                                ": expected a URL of a scheme, a host and a port, as \"https://host:2379\"");
+                                ": expected a URL with a scheme, a host and a port, such as \"https://host:2379\"");
   if (config.space.empty() || config.space.ends_with('/') || config.space.find('\0') != std::string::npos)
     return refuse(source, "bad namespace " + quote(config.space) +
                               ": expected a prefix without zero bytes that does not end in \"/\"");

@@ -31,7 +31,7 @@ std::string config_path(const std::string& cluster);
 Expected<Config> read_config(const std::string& cluster, const std::string& path);
 /// Returns a cluster's defaults, with this machine's name.
 Config default_config(const std::string& cluster);
-/// Returns an endpoint to which etcd's password would go unencrypted over a network; empty: none.
+/// Returns an endpoint to which etcd's password would be sent unencrypted over a network; empty: none.
 std::string endpoint_in_clear(const Config& config);
 /// The range of "ttl", in seconds.
 inline constexpr std::int64_t kTtlMin = 2;

@@ -1,4 +1,4 @@
-// The dictionaries of one cluster in this world: those in the runtime directory, and new ones as they are created.
+// The dictionaries of one cluster in this world (runtime directory): existing ones, and new ones as they are created.
 #pragma once
 
 #include <map>
@@ -16,10 +16,10 @@ class Dictionaries {
  public:
   Dictionaries(World& world, std::string cluster);
 
-  /// Readable when the directory has changed: call refresh(). -1: the kernel does not notify, so look_again() finds
+  /// Readable when the directory has changed: call refresh(). -1: the kernel does not notify; look_again() finds
   /// changes.
   int descriptor() const noexcept { return notice_.get(); }
-  /// Returns why it does not; empty if it does.
+  /// Returns why the kernel does not notify; empty if it does.
   const std::string& trouble() const noexcept { return trouble_; }
   /// Opens new dictionaries, and forgets removed ones.
   void refresh();
@@ -27,7 +27,7 @@ class Dictionaries {
   /// because a process that is stopped while it opens or creates one keeps others waiting.
   void look_again() noexcept;
 
-  /// By name. None of them is known to be removed.
+  /// By name, without those that are known to be removed.
   const std::map<std::string, Dictionary*>& all() const noexcept { return all_; }
   /// Returns false if there may be others that cannot be opened just now.
   bool complete() const noexcept { return !incomplete_; }

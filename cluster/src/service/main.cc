@@ -1,4 +1,4 @@
-// The command line of holdfast-agent: one agent for each world and cluster. "holdfast agent" runs it.
+// The command line of holdfast-agent: one agent for each runtime directory and cluster. "holdfast agent" runs it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ Expected<Config> config_of(const Given& given) {
   if (given.endpoints.empty() || !given.path.empty()) {
     auto read = read_config(given.cluster, given.path.empty() ? config_path(given.cluster) : given.path);
     if (!read && given.path.empty() && read.status().code == Code::not_found)
-      return Status{Code::not_found, read.status().message + "; --etcd URL does without"};
+      return Status{Code::not_found, read.status().message + "; or use --etcd URL"};
     if (!read) return read;
     config = *read;
   }
@@ -128,9 +128,9 @@ int run(int count, char** values) {
     return EXIT_FAILURE;
   }
   Signals signals;
-  if (given.stands_by) {  // this may take longer than a manager waits for a start
+  if (given.stands_by) {  // may take longer than a service manager waits for a start
     notify_manager("READY=1");
-    notify_manager("STATUS=cluster " + config->cluster + ": waits for the end of the agent that acts for this machine");
+    notify_manager("STATUS=cluster " + config->cluster + ": waiting until the other agent of this machine ends");
     if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;
   }
   const StoreMemory memory(config->state_directory, (*world)->directory().path(), config->cluster);

@@ -27,7 +27,7 @@ constexpr std::size_t kConnectionsMax = 256;
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
-// Returns the inode of the file that has the name, which others may have put there. 0: it is not a socket of this user.
+// Returns the inode of the file with that name, which others may have put there. 0: it is not a socket of this user.
 std::uint64_t inode_of(const std::string& path) {
   struct stat info {};
   const bool is_ours = ::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode) && info.st_uid == ::geteuid();
@@ -97,7 +97,7 @@ QuestionServer::QuestionServer(const RuntimeDirectory& directory, const std::str
   if (longest >= sizeof sockaddr_un::sun_path)
     throw std::runtime_error(fmt::format("the path {} is too long for a socket: expected at most {} bytes", path_,
                                          sizeof sockaddr_un::sun_path - 1 - (longest - path_.size())));
-  if (!poll_) fail("cannot make a socket");
+  if (!poll_) fail("cannot create a socket");
   if (!take_name()) fail("cannot listen at " + path_);
 }
 
@@ -109,8 +109,8 @@ bool QuestionServer::has_name() const noexcept { return inode_of(path_) == inode
 
 bool QuestionServer::is_replaced() const { return !has_name() && connect_agent(directory_, cluster_); }
 
-// Binds under another name first: so we know which file is ours, and there is a socket at any time. Programs ask only
-// the latest agent: the name leads to it.
+// Binds under another name first, so that we know which file is ours, and there is a socket at any time. The name leads
+// programs to the latest agent.
 bool QuestionServer::take_name() {
   const std::string made = directory_.path_of(temporary_name());
   platform::FileDescriptor listener = listening_socket(made, directory_);
@@ -145,7 +145,7 @@ void QuestionServer::listen(bool on) {
     listens_ = ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr) != 0;
 }
 
-// Beyond this limit, or without a free descriptor, programs wait in the backlog until the next call.
+// Beyond the limit, or without a free descriptor, programs wait in the backlog until the next call.
 void QuestionServer::accept() {
   while (connections_.size() < kConnectionsMax) {
     platform::FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -175,7 +175,7 @@ std::vector<Query> QuestionServer::read() {
       queries.push_back(std::move(*query));
     } else {
       Reply reply;
-      reply.sentence = "the agent is asked too much at a time";
+      reply.sentence = "the agent is busy: too many requests";
       answer(number, write_answer(reply));
     }
   }

@@ -1,4 +1,4 @@
-// The agent's end of the questions of local programs (gate/question.h).
+// Receives the questions of local programs, and answers them (gate/question.h).
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ class QuestionServer {
 
   /// Readable when read() has something to do.
   int descriptor() const noexcept { return poll_.get(); }
-  /// Returns whether programs that ask reach this one.
+  /// Returns whether programs that ask reach this server.
   bool has_name() const noexcept;
-  /// Returns whether they reach another one, which is alive.
+  /// Returns whether they reach another server, which is alive.
   bool is_replaced() const;
-  /// Makes programs reach this one from now on. Returns false if that is impossible now.
+  /// Makes programs reach this server from now on. Returns false if that is impossible now.
   bool take_name();
   /// Reads what has arrived: each question is returned once. An invalid one ends its connection.
   std::vector<Query> read();

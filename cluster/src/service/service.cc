@@ -32,10 +32,10 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Another agent acts for this machine now. A service manager should not restart this one.
+/// Exit status after another agent has taken over. A service manager should not restart this one.
 constexpr int kSuperseded = 3;
 
-/// Prints a message of a running agent. In a file with the time: journals and supervisors stamp lines themselves.
+/// Prints a message of a running agent. In a file it adds the time; journals and supervisors add it themselves.
 void report(const std::string& sentence) {
   struct stat info {};
   const bool in_file = ::fstat(STDERR_FILENO, &info) == 0 && S_ISREG(info.st_mode);
@@ -65,7 +65,7 @@ etcd::Options store_options(const Config& config, etcd::Identity& identity) {
   return options;
 }
 
-/// Returns why no store is known yet although endpoints name one; empty: none does.
+/// Returns why no store is known yet although endpoints name one; empty if none does.
 std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
                         Milliseconds now) {
   const etcd::EndpointVersion* silent = nullptr;
@@ -76,12 +76,12 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
     if (id.empty()) continue;
     if (!first) first = i;
     if (id != identity.named(*first, now))
-      return fmt::format("etcd at {} is of another cluster than etcd at {}: give endpoints of one", members[i].url,
+      return fmt::format("etcd at {} belongs to another cluster than etcd at {}: give endpoints of one", members[i].url,
                          members[*first].url);
   }
   if (!first || silent == nullptr) return {};
   const std::string id = identity.named(*first, now);
-  return fmt::format("too few endpoints name the cluster {} of etcd: {} of {}, expected {}: {}", etcd::shown_id(id),
+  return fmt::format("too few endpoints name etcd cluster {}: {} of {}, expected {}: {}", etcd::shown_id(id),
                      identity.count(id, now), members.size(), identity.majority(),
                      silent->trouble.empty() ? silent->url + " does not name it" : silent->trouble);
 }
@@ -105,9 +105,9 @@ class Service {
     engine_.describe_store([this] { return describe_store(); });
     engine_.on_accept([this](std::uint64_t id) { return accept(std::to_string(id)); });
     if (const std::string url = endpoint_in_clear(config); !url.empty())
-      warn(
-          fmt::format("the password of etcd's user {} goes to {} without encryption: give https://", config.user, url));
-    if (!machine_.trouble().empty()) warn(machine_.trouble() + ": new dictionaries are found once a second");
+      warn(fmt::format("the password of etcd's user {} is sent to {} without encryption: use https://", config.user,
+                       url));
+    if (!machine_.trouble().empty()) warn(machine_.trouble() + ": new dictionaries are found only once a second");
     for (const int fd : machine_.descriptors()) loop_.watch(fd, EPOLLIN, [this](std::uint32_t) { step(); });
     loop_.watch(signals_.descriptor(), EPOLLIN, [this](std::uint32_t) {
       signals_.take();
@@ -127,12 +127,12 @@ class Service {
   }
 
  private:
-  // Row of this one and the last two: processor of an idle agent.
+  // Benchmark of this one and the last two: processor of an idle agent.
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kLeaveMs = 500;
   static constexpr Milliseconds kAskAgainMs = 2000;
-  static constexpr Milliseconds kAskLaterMs = 60'000;  // for a member, once the agent works
+  static constexpr Milliseconds kAskLaterMs = 60'000;  // between questions to a member, once the agent works
 
   // All members are asked repeatedly: another store may appear or disappear.
   void ask_versions() {
@@ -144,8 +144,8 @@ class Service {
     store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
-  // Waits for a store that is away, and for one that is too old if that matters: it may be updated. A member that did
-  // not answer is asked again later.
+  // Waits for a store that is away, or, if that matters, too old: it may be updated. A member that did not answer is
+  // asked again later.
   void judge(const std::vector<etcd::EndpointVersion>& members) {
     const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
     const Milliseconds now = clock_.boot_ms();
@@ -154,7 +154,7 @@ class Service {
       if (!member.version || !member.version->revokes_early()) continue;
       any_early = true;
       const std::string sentence = fmt::format(
-          "etcd {} at {} may end a lease early after a stopped leader goes on (mended in 3.4.31 and 3.5.13): "
+          "etcd {} at {} may end a lease early after a stopped leader resumes (fixed in 3.4.31 and 3.5.13): "
           "rely on fencing numbers",
           member.version->text, member.url);
       if (config_.require_fixed_etcd && !begun_) {
@@ -168,7 +168,7 @@ class Service {
     warn_of_strangers(now);
     const bool any_known = std::any_of(members.begin(), members.end(), is_known);
     if (!any_known && config_.require_fixed_etcd && !begun_)
-      hold_back("the version of etcd is not known: " + members.front().trouble + "; require_fixed_etcd is set");
+      hold_back("the version of etcd is unknown: " + members.front().trouble + "; require_fixed_etcd is set");
     if (doubt.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
     next_look_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
     loop_.after(kAskAgainMs, [this] { ask_versions(); });
@@ -181,18 +181,18 @@ class Service {
     if (!stranger || identity_.known().empty()) return;
     const std::string id = etcd::shown_id(identity_.named(*stranger, now));
     warn(
-        fmt::format("etcd at {} is of another cluster than the known one: it is of {}, expected {}; if the store was "
-                    "replaced on purpose: holdfast cluster accept-new-store {} {}",
+        fmt::format("etcd at {} belongs to another cluster than the known one: it names {}, expected {}; if the store "
+                    "was replaced on purpose, run holdfast cluster accept-new-store {} {}",
                     config_.endpoints[*stranger], id, etcd::shown_id(identity_.known()), config_.cluster, id));
   }
 
-  /// Keeps the id of the store that is known from now on.
+  /// Saves the id of the store that is known from now on.
   void remember() {
     const std::string& id = identity_.known();
     if (id == remembered_) return;
     if (!remembered_.empty()) {
-      const std::string sentence = fmt::format("the store is cluster {} of etcd from now on, and was {}",
-                                               etcd::shown_id(id), etcd::shown_id(remembered_));
+      const std::string sentence =
+          fmt::format("the store is now etcd cluster {}; it was {}", etcd::shown_id(id), etcd::shown_id(remembered_));
       report(sentence);
       engine_.store_changed(sentence);
     }
@@ -216,11 +216,11 @@ class Service {
     Reply reply;
     reply.code = accepted == Accepted::done || accepted == Accepted::later ? Reply::Code::yes : Reply::Code::no;
     if (accepted == Accepted::later)
-      reply.sentence = fmt::format("in {} s, when no lease of the last store is left", config_.settings.ttl_s);
+      reply.sentence = fmt::format("in {} s, when no lease of the previous store is left", config_.settings.ttl_s);
     else if (accepted == Accepted::unnamed)
       reply.sentence = "no endpoint names that store: see \"holdfast cluster status\"";
     else if (accepted == Accepted::outvoted)
-      reply.sentence = "most endpoints name the known store: take the other ones out of \"endpoints\"";
+      reply.sentence = "most endpoints name the known store: remove the others from \"endpoints\"";
     return reply;
   }
 
@@ -246,18 +246,17 @@ class Service {
 
   void step() {
     machine_.turn();
-    if (machine_.is_abandoned())
-      return end("another agent has acted for this machine, and lives no more", EXIT_FAILURE);
-    if (machine_.superseded()) return end("another agent acts for this machine now", kSuperseded);
+    if (machine_.is_abandoned()) return end("another agent took over and has ended", EXIT_FAILURE);
+    if (machine_.superseded()) return end("another agent has taken over", kSuperseded);
     if (machine_.has_lost_its_directory())
       return leave(
-          fmt::format("the runtime directory {} was removed or replaced: no program can reach this agent any "
-                      "more; start the agent again",
+          fmt::format("the runtime directory {} was removed or replaced: programs can no longer reach this "
+                      "agent; start the agent again",
                       directory_));
     // A lock that is held there is valid until its deadline, and the next agent would not know it.
     if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
       return leave(
-          "the file of a dictionary was deleted: no program can open it while this agent has it; start the agent "
+          "the file of a dictionary was deleted: no program can open it while this agent runs; start the agent "
           "again");
     remember();
     if (!begun_) engine_.answer();
@@ -267,7 +266,7 @@ class Service {
     if (draining_ && engine_.drained()) give_back();
   }
 
-  /// Reports changes once: that a lease is lost and why, and that there is one. Both may happen between two steps.
+  /// Reports once that a lease is lost and why, and that there is a new one. Both may happen between two steps.
   void tell() {
     const Keeper& keeper = engine_.keeper();
     if (std::exchange(told_losses_, keeper.losses()) != keeper.losses()) {
@@ -290,13 +289,13 @@ class Service {
     if (!begun_) return end("", EXIT_SUCCESS);
     if (engine_.vacate()) return give_back();
     if (!drains_ || draining_) return end("locks are held: the lease stays for the next agent", EXIT_SUCCESS);
-    report("locks are held: waiting for their release, and for no new one");
+    report("locks are held: waiting for their release, and taking no new ones");
     draining_ = true;
     engine_.drain();
   }
 
-  // The service manager starts another agent, which serves the present directory. It gets locks that nobody holds at
-  // once; the others have holders in the old directory until the lease ends.
+  // The service manager starts another agent, which serves the current directory. That agent gets locks that nobody
+  // holds at once; the others have holders in the old directory until the lease ends.
   void leave(const std::string& sentence) {
     if (leaving_) return;
     leaving_ = true;
@@ -308,8 +307,7 @@ class Service {
 
   void give_back(Milliseconds patience = kStopMs, int status = EXIT_SUCCESS) {
     stopping_ = true;
-    loop_.after(patience,
-                [this, status] { end("the store did not answer in time: the lease ends by itself", status); });
+    loop_.after(patience, [this, status] { end("the store did not answer in time: the lease will expire", status); });
     engine_.stop([this, status] { end("", status); });
   }
 

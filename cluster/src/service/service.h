@@ -1,4 +1,4 @@
-// A running agent, from its start to its end, for one world and one cluster.
+// A running agent, from its start to its end, for one world (runtime directory) and one cluster.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace holdfast::agent {
 
-/// Writes a line to standard error in one write. If the reader is gone or does not read, the line is dropped: it must
-/// not end or block the agent.
+/// Writes a line to standard error in one write. If nobody reads, the line is dropped: the log must not end or block
+/// the agent.
 void say(const std::string& sentence);
 
-/// TERM, INT and HUP as a descriptor, from its construction on. REQUIRES: there is only one thread.
+/// Delivers TERM, INT and HUP through a descriptor. REQUIRES: there is only one thread.
 class Signals {
  public:
   Signals();

@@ -22,9 +22,9 @@ namespace {
 
 static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevisionMax + 1);
 
-// Interval of checks for anything that was not notified. Row: processor of an idle agent.
+// Interval of checks for anything without a notification. Benchmark: processor of an idle agent.
 constexpr Milliseconds kIdleMs = 1000;
-// Pause before repeating a call that a stopped process has prevented. No row shows it.
+// Pause before repeating a call that a stopped process has prevented. No benchmark shows it.
 constexpr Milliseconds kStuckMs = 50;
 constexpr std::size_t kUsersLookedAt = 64;
 
@@ -81,13 +81,13 @@ SharedMachine::SharedMachine(World& world, const std::string& cluster)
       parker_(world) {
   waiter_ = parker_.open_waiter();
   if (self_ == kNobody || waiter_ == 0 || !parker_.descriptor())
-    throw std::system_error(ENOMEM, std::generic_category(), "the agent cannot wait in this world");
+    throw std::system_error(ENOMEM, std::generic_category(), "the agent cannot wait in this runtime directory");
   parker_.begin(waiter_, self_);
   dictionaries_.refresh();
   take_in_new();
 }
 
-// Its waiters will soon count as those of a dead process.
+// Its waiters will soon count as waiters of a dead process.
 SharedMachine::~SharedMachine() {
   for (const auto& [name, recall] : recalls_) parker_.close_waiter(recall.waiter);
   for (const auto& [name, recall] : leaves_) parker_.close_waiter(recall.waiter);
@@ -143,7 +143,7 @@ bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& nex
   const holdfast::Session session = holdfast::Session(segment);
   const SessionWord word = session.now();
   if (!word.lost()) return false;
-  // From 65,535 epochs ago; or this dictionary alone has lost the session.
+  // From 65,535 epochs ago, or this dictionary alone has lost the session.
   const auto standing = standing_keys(dictionary, narrow(next.epoch));
   if (!standing) return false;
   for (const std::string& key : *standing)
@@ -218,8 +218,8 @@ void SharedMachine::note(Trouble trouble) {
   each([trouble](const Dictionary&, const Segment& segment) { holdfast::Session(segment).note(in_memory(trouble)); });
 }
 
-/// Returns the session with the latest epoch. Dictionaries with an earlier one have been away, or an agent died before
-/// it reached them: nothing stands there.
+/// Returns the session with the latest epoch. Dictionaries with an earlier one were inaccessible, or an agent died
+/// before it reached them: no lock stands there.
 Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   Epoch last = 0;
   for (const auto& [name, part] : parts)
@@ -230,8 +230,8 @@ Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   return all;
 }
 
-// If there is no dictionary yet, the later agent is the one that programs ask. Otherwise it is the one that
-// dictionaries name: if two start at once, another may have the name of the socket.
+// If there is no dictionary yet, the later agent is the one with the name of the socket. Otherwise it is the one that
+// dictionaries name: if two start at once, the other one may have the name of the socket.
 void SharedMachine::look_at_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
@@ -240,7 +240,7 @@ void SharedMachine::look_at_socket() {
     questions_.take_name();
 }
 
-// Attends all before judging the session of any: a new dictionary has none, whatever its name.
+// Names this agent in all before it judges the session of any: a new dictionary has none, whatever its name.
 void SharedMachine::take_in_new() {
   const std::map<std::string, Part> come = attend_new();
   if (alone_.epoch == 0 && parts_.empty()) alone_ = latest(come);
@@ -252,9 +252,9 @@ void SharedMachine::take_in_new() {
   std::erase_if(parts_, [this](const auto& one) { return dictionaries_.find(one.first) == nullptr; });
 }
 
-// It may name an agent that has ended. If a later agent has replaced this one, another dictionary shows it before this
-// dictionary names it, perhaps one from this turn: so check its name first. Then only one of the two remains, whichever
-// reaches a dictionary first.
+// The dictionary may name an agent that has ended. A later agent that has replaced this one is named in another
+// dictionary before this one, perhaps in one from this turn: so check that first. Then only one of the two remains,
+// whichever reaches a dictionary first.
 std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   std::map<std::string, Part> come;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
@@ -272,10 +272,10 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   return come;
 }
 
-// It may have the session of an agent that has ended, or none. If this agent has adopted that session without this
-// dictionary, nobody counted what stands there: end it. The same epoch with another lease belongs to an agent that
-// started beside this one, and may be stopped while it makes a lock stand in that epoch: so end the session in all
-// dictionaries, and the next one has another epoch.
+// The dictionary may have the session of an agent that has ended, or none. If this agent has adopted that session
+// without this dictionary, nobody knows what stands there: end it. The same epoch with another lease belongs to an
+// agent that started at the same time, and may be stopped while it makes a lock stand in that epoch. So end the session
+// in all dictionaries: the next one has another epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment() != part.segment.get()) return false;
@@ -291,9 +291,9 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   return is_of_both || begin_in(*part.dictionary, *part.segment, all);
 }
 
-// A regular removal marks the dictionary before its file disappears, so check the mark last. A dictionary that was
-// deleted by hand stays in use by processes that have it open; while this agent is one of them, nobody can create
-// another one with that name.
+// A regular removal marks the dictionary before its file disappears, so check the mark last. A dictionary whose file
+// was deleted by hand stays in use by processes that have it open. While this agent is one of them, nobody can create
+// another dictionary with that name.
 bool SharedMachine::is_file_gone() const {
   bool gone = false;
   each([&](const Dictionary& dictionary, const Segment& segment) {
@@ -351,7 +351,7 @@ void SharedMachine::read_mail() {
   }
 }
 
-// Nobody here has a lock that does not stand: its entry may have been evicted.
+// A lock that does not stand has no holder here: its entry may have been evicted.
 bool SharedMachine::step(const LockName& name, Recall& recall) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr) return true;
@@ -371,8 +371,8 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   return false;
 }
 
-// Until it is withdrawn the lock stands, and would go to the next local program if the agent died: so it must not be
-// given to another machine before.
+// Until the lock is withdrawn it stands, and would go to the next local program if the agent died. So it must not be
+// given to another machine before that.
 bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recall& recall) {
   const Code code =
       budget_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
@@ -436,7 +436,7 @@ Contender SharedMachine::contender(Token token) const {
   return contender;
 }
 
-// The numbers of a lock that was evicted while it stood are unknown: count them as used up.
+// The numbers of a lock that was evicted while it stood are unknown, so they count as used up.
 Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
@@ -498,7 +498,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   if (dictionary == nullptr || superseded()) return false;
   const Session all = session();
   if (all.lost || all.epoch != epoch) return false;
-  // A lock that was taken away, and could not be dropped yet, does not come back with the next grant.
+  // A lock that was taken away and could not be dropped yet must not come back with the next grant.
   if (drops_.contains(name)) drop(name);
   if (drops_.contains(name)) return false;
   const Code code = budget_.spend([&](std::uint64_t ns) {
@@ -507,7 +507,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   return code == Code::ok;
 }
 
-// What it would end then waits for the agent's next look.
+// The waits that it would end then last until the agent's next look.
 void SharedMachine::refuse(const LockName& name, Refusal why) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr || superseded()) return;
@@ -540,7 +540,7 @@ void SharedMachine::drop(const LockName& name) {
   recalls_.erase(found);
 }
 
-// Nobody takes the lock in the meantime: whatever prevents the drop prevents that, too.
+// Nobody takes the lock in the meantime: whatever prevents the drop prevents a grant, too.
 void SharedMachine::drop_again() {
   if (superseded()) return;
   std::erase_if(drops_, [this](const LockName& name) {

@@ -1,13 +1,13 @@
-// This machine, as the agent sees it: the dictionaries of a cluster in the world of this process.
+// This machine, as the agent sees it: the dictionaries of a cluster in the world (runtime directory) of this process.
 //
-// Each dictionary has the session in its own header (gate/session.h). The session is alive if every dictionary's is:
-// whoever sees the deadline passed in one of them ends it for all. A dictionary that is created, or becomes accessible,
-// while the session is alive takes part from the next turn() on. A removed one stops taking part at once.
+// Each dictionary has the session in its own header (gate/session.h). The session is alive if every dictionary's copy
+// is: whoever finds the deadline passed in one of them ends it for all. A dictionary that is created, or becomes
+// accessible, while the session is alive takes part from the next turn() on. A removed one stops taking part at once.
 //
 // A dictionary that cannot be opened (no memory or descriptor, a stopped process in it, an overwritten header) may have
 // the session of an earlier agent, with locks that stand. That session ends by itself. Until then the lease is not
-// ended at the store, and no lock that may be in there is given away. Once the dictionary can be opened, it begins
-// again.
+// ended at the store, and no lock that may be in that dictionary is given away. Once the dictionary can be opened, it
+// takes part without its locks.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +33,9 @@
 
 namespace holdfast::agent {
 
-/// Limits how long the agent waits for processes that are stopped inside a dictionary: a small part of the time for all
-/// calls together. Otherwise such a process would keep it from renewing the lease, and the machine would lose all its
-/// locks because of one part of one dictionary.
+/// Limits how long the agent waits for processes that are stopped inside a dictionary: all calls together get a small
+/// part of the time. Otherwise such a process would keep the agent from renewing the lease, and the machine would lose
+/// all its locks because of one part of one dictionary.
 class StuckBudget {
  public:
   /// Returns the result of `call(timeout_ns) -> Code`.
@@ -52,8 +52,8 @@ class StuckBudget {
   }
 
  private:
-  // Usually longer than a busy machine takes a process off its processor. No row shows these two: none stops a process
-  // inside a dictionary.
+  // Usually longer than a busy machine preempts a process. No benchmark shows these two: none stops a process inside a
+  // dictionary.
   static constexpr std::uint64_t kPartNs = 50'000'000;
   static constexpr std::uint64_t kPeriodNs = 500'000'000;
 
@@ -63,7 +63,7 @@ class StuckBudget {
 
 class SharedMachine final : public Machine {
  public:
-  /// From now on this process acts for the machine. Throws std::runtime_error if the kernel refuses what it needs.
+  /// Makes this process the agent of the machine. Throws std::runtime_error if the kernel refuses what it needs.
   SharedMachine(World& world, const std::string& cluster);
   ~SharedMachine() override;
 
@@ -77,10 +77,10 @@ class SharedMachine final : public Machine {
   Milliseconds due() const { return due_; }
 
   bool superseded() const override;
-  /// Returns whether it is, and no other agent is left. An invalid agent may be named there, too, because the name can
-  /// be overwritten. In either case this agent's knowledge of the lease may be outdated.
+  /// Returns whether this agent is superseded and no other agent is left. If the name was overwritten, an invalid agent
+  /// may be named. In either case this agent's knowledge of the lease may be outdated.
   bool is_abandoned() const;
-  /// Returns whether this world's runtime directory was removed or replaced: then no program can reach this agent.
+  /// Returns whether this world's runtime directory was removed or replaced, so that no program can reach this agent.
   /// Noticed within a second.
   bool has_lost_its_directory() const noexcept { return directory_is_gone_; }
   /// Returns whether the last check, one per second, found that the file of a participating dictionary was deleted by
@@ -115,11 +115,11 @@ class SharedMachine final : public Machine {
     bool queued = false;
     Milliseconds due = 0;
     std::function<void()> done;
-    Lease lease;  // by which the agent holds the lock, from its turn until the lock is withdrawn
+    Lease lease;  // by which the agent holds the lock, until the lock is withdrawn
   };
   using Recalls = std::map<LockName, Recall>;
 
-  /// A participating dictionary. Another segment under its name does not take part yet.
+  /// A participating dictionary. A newer segment with its name does not take part yet.
   struct Part {
     Dictionary* dictionary = nullptr;
     std::shared_ptr<const Segment> segment;  // kept, so that no later segment has its address
@@ -144,7 +144,7 @@ class SharedMachine final : public Machine {
   /// Does one step of a recall. Returns true when it is over.
   bool step(const LockName& name, Recall& recall);
   bool withdraw(Dictionary& dictionary, const LockName& name, Recall& recall);
-  /// Ends the wait of a recall that is over.
+  /// Ends the wait of a finished recall.
   void leave(const LockName& name, Recall recall);
   void leave_again();
   Contender contender(Token token) const;
@@ -169,7 +169,7 @@ class SharedMachine final : public Machine {
   bool directory_is_gone_ = false;
   bool file_is_gone_ = false;  // a dictionary's
   bool replaced_ = false;      // by a later agent, before there was a dictionary
-  bool adopts_ = true;         // what stands in a newly found dictionary counts
+  bool adopts_ = true;         // locks that stand in a newly found dictionary count
   Milliseconds due_ = 0;
   Milliseconds next_look_ = 0;
   bool look_at_all_ = true;  // wanted() ignores hints, which may be lost

@@ -47,8 +47,8 @@ StoreMemory::StoreMemory(const std::string& configured, const std::string& runti
 
 Expected<std::string> StoreMemory::read() const {
   const auto refuse = [this](Code code, const std::string& why) {
-    return Status{code, fmt::format("cannot read which store the cluster has: {}: {}; remove that file if the "
-                                    "endpoints are the right ones",
+    return Status{code, fmt::format("cannot read the id of the cluster's store: {}: {}; remove that file if the "
+                                    "endpoints are right",
                                     path_, why)};
   };
   const platform::FileDescriptor file(::open(path_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -56,22 +56,23 @@ Expected<std::string> StoreMemory::read() const {
     return errno == ENOENT ? Expected<std::string>(std::string()) : refuse(Code::system, platform::error_text(errno));
   struct stat info {};
   if (::fstat(file.get(), &info) != 0) return refuse(Code::system, platform::error_text(errno));
-  if (!S_ISREG(info.st_mode)) return refuse(Code::invalid, "it is no file");
+  if (!S_ISREG(info.st_mode)) return refuse(Code::invalid, "it is not a regular file");
   std::array<char, kIdMax + 2> text{};
   const ssize_t size = ::read(file.get(), text.data(), text.size());
   if (size < 0) return refuse(Code::system, platform::error_text(errno));
   std::string id(text.data(), static_cast<std::size_t>(size));
   if (id.ends_with('\n')) id.pop_back();
-  return is_id(id) ? Expected<std::string>(id) : refuse(Code::invalid, "it has no id of a store");
+  return is_id(id) ? Expected<std::string>(id) : refuse(Code::invalid, "it does not contain a store's id");
 }
 
-// Writes under another name first: whenever the agent dies, there is the old file or the new one. The name is new, so
-// that no other user's file or link is written to.
+// Writes under another name first, so that there is the old file or the new one whenever the agent dies. That name is
+// new, so no other user's file or link is written to.
 Status StoreMemory::write(const std::string& id) const {
   const auto failure = [this] {
-    return Status{Code::system, fmt::format("cannot keep which store the cluster has: {}: {}; a restart of this agent "
-                                            "may take another store for it",
-                                            path_, platform::error_text(errno))};
+    return Status{Code::system,
+                  fmt::format("cannot save the id of the cluster's store: {}: {}; after a restart, this agent "
+                              "may accept another store",
+                              path_, platform::error_text(errno))};
   };
   const platform::FileDescriptor directory(::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory) return failure();
@@ -81,7 +82,7 @@ Status StoreMemory::write(const std::string& id) const {
   if (!file) return failure();
   const std::string line = id + "\n";
   errno = ENOSPC;  // for a line that is written partly
-  // It is no secret, and the next agent in a group's directory may run as another user.
+  // The id is no secret, and the next agent in a group's directory may run as another user.
   const bool written = ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
                        ::fchmod(file.get(), 0644) == 0 && ::fsync(file.get()) == 0 &&
                        ::renameat(directory.get(), made.c_str(), directory.get(), name_.c_str()) == 0 &&

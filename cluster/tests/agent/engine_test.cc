@@ -1,4 +1,4 @@
-// Claims about single events: one or two machines, a sound store, and one thing that goes wrong.
+// Tests single events: one or two machines, a healthy store, and one fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ const std::string kLockKey = "/test/l/jobs/a%2Fb";
 
 LockName numbered(int i) { return {"jobs", std::to_string(i)}; }
 
-/// The fate of a change that puts something.
+/// What happens to a change that puts something.
 std::function<std::optional<Fate>(const Change&)> of_puts(Fate fate) {
   return [fate](const Change& change) -> std::optional<Fate> {
     for (const std::vector<Step>* steps : {&change.then, &change.otherwise})
@@ -73,7 +73,7 @@ class EngineTest : public ::testing::Test {
     FakeMachine::Id first;
     FakeMachine::Id second;
   };
-  /// One machine has the lock, and a program of another waits for it.
+  /// One machine has the lock, and a program of another one waits for it.
   Contended contend() {
     Node& one = make_node();
     Node& two = make_node();
@@ -81,7 +81,7 @@ class EngineTest : public ::testing::Test {
     return {one, two, first, two.machine().wait(kLock)};
   }
   using Taken = std::vector<std::pair<LockName, FakeMachine::Id>>;
-  /// The locks "0" to `count` - 1, each with the program that has it.
+  /// Takes the locks "0" to `count` - 1. Returns each with the program that has it.
   Taken take_many(Node& node, int count) {
     Taken taken;
     for (int i = 0; i < count; ++i) {
@@ -94,7 +94,7 @@ class EngineTest : public ::testing::Test {
   bool has(Node& node, FakeMachine::Id id) const { return granted_.contains({&node, id}); }
   bool is_refused(Node& node, FakeMachine::Id id) const { return refused_.contains({&node, id}); }
   bool stored(const std::string& key) const { return store_.records().contains(key); }
-  /// Of machines that wait.
+  /// Returns the number of machines that wait.
   std::ptrdiff_t places() const {
     return std::count_if(store_.records().begin(), store_.records().end(),
                          [](const auto& one) { return one.first.starts_with("/test/q/"); });
@@ -104,7 +104,7 @@ class EngineTest : public ::testing::Test {
     run_ms(20);
     return node.machine().reply(number);
   }
-  /// The next transaction that puts or erases the lock's key has that fate.
+  /// Sets the fate of the next transaction that puts or erases the lock's key.
   void next_change(Node& node, Fate fate) {
     node.client().fate = [fate, done = false](const Change& change) mutable -> std::optional<Fate> {
       for (const Step& step : change.then)
@@ -130,7 +130,7 @@ TEST_F(EngineTest, a_free_lock_costs_one_request_and_goes_back_when_nobody_uses_
   const std::uint64_t before = node.client().requests;
   node.machine().release(kLock, take(node));
   EXPECT_EQ(node.client().requests, before + 1);
-  node.machine().release(kLock, take(node));  // at once: it still stands
+  node.machine().release(kLock, take(node));  // at once, so it still stands
   EXPECT_EQ(node.client().requests, before + 1);
   EXPECT_TRUE(stored(kLockKey));
   run_ms(700);
@@ -152,7 +152,7 @@ TEST_F(EngineTest, a_machine_that_waits_gets_the_lock_directly) {
   EXPECT_GT(number_, number);
 }
 
-TEST_F(EngineTest, a_try_is_refused_where_another_machine_has_the_lock_and_leaves_no_place) {
+TEST_F(EngineTest, a_try_is_refused_if_another_machine_has_the_lock_and_leaves_no_queue_entry) {
   const auto [one, two] = make_nodes();
   take(one);
   const auto second = two.machine().try_once(kLock);
@@ -161,7 +161,7 @@ TEST_F(EngineTest, a_try_is_refused_where_another_machine_has_the_lock_and_leave
   EXPECT_EQ(places(), 0);
 }
 
-TEST_F(EngineTest, one_that_waits_no_longer_leaves_its_place) {
+TEST_F(EngineTest, a_machine_that_no_longer_waits_leaves_the_queue) {
   const auto [one, two, first, second] = contend();
   run_ms(20);
   two.machine().leave(kLock, second);
@@ -169,7 +169,7 @@ TEST_F(EngineTest, one_that_waits_no_longer_leaves_its_place) {
   EXPECT_EQ(places(), 0);
 }
 
-TEST_F(EngineTest, a_lost_bell_costs_no_more_than_the_poll) {
+TEST_F(EngineTest, a_lost_ring_costs_only_a_poll) {
   const auto [one, two, first, second] = contend();
   two.client().hears = false;
   run_ms(100);
@@ -178,8 +178,8 @@ TEST_F(EngineTest, a_lost_bell_costs_no_more_than_the_poll) {
   EXPECT_TRUE(has(two, second));
 }
 
-// A look a second for all of them together, the renewals, and notes that become rare.
-TEST_F(EngineTest, locks_that_are_waited_for_cost_about_one_request_a_second) {
+// One look a second for all of them together, the renewals, and notes that become rare.
+TEST_F(EngineTest, waits_for_many_locks_cost_about_one_request_a_second) {
   constexpr int kLocks = 20;
   constexpr int kSeconds = 100;
   const auto [one, two] = make_nodes();
@@ -217,9 +217,9 @@ TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
   EXPECT_TRUE(has(two, second));
 }
 
-TEST_F(EngineTest, those_that_wait_behind_one_that_claims_are_found_at_once) {
+TEST_F(EngineTest, waiters_behind_a_machine_that_claims_the_lock_are_found_at_once) {
   const auto [one, two] = make_nodes();
-  run_ms(500);  // so that polls do not come together
+  run_ms(500);  // so that polls do not coincide
   Node& three = make_node();
   take(one);
   const auto second = two.machine().wait(kLock);
@@ -260,9 +260,9 @@ TEST_F(EngineTest, a_lease_that_was_lost_stays_lost_whatever_the_store_answers_l
   Node& node = make_node();
   const auto program = take(node);
   const agent::Session session = node.machine().session();
-  node.stop_agent_for(9'900'000);  // with an answer to its keepalive on the way, and longer than its deadline
+  node.stop_agent_for(9'900'000);  // longer than its deadline, with an answer to its keepalive on the way
   while (schedule_.now() < 9'950'000) {
-    store_.keep_alive(session.lease);  // the store would go on
+    store_.keep_alive(session.lease);  // the store keeps the lease
     run_ms(100);
   }
   EXPECT_FALSE(node.machine().valid(kLock, program));
@@ -271,7 +271,7 @@ TEST_F(EngineTest, a_lease_that_was_lost_stays_lost_whatever_the_store_answers_l
   EXPECT_FALSE(node.machine().valid(kLock, program));
 }
 
-TEST_F(EngineTest, an_agent_that_comes_back_in_time_loses_nothing) {
+TEST_F(EngineTest, an_agent_that_returns_in_time_loses_nothing) {
   Node& node = make_node();
   const auto program = take(node);
   const agent::Session session = node.machine().session();
@@ -283,7 +283,7 @@ TEST_F(EngineTest, an_agent_that_comes_back_in_time_loses_nothing) {
   EXPECT_TRUE(node.machine().valid(kLock, program));
   node.machine().release(kLock, program);
   run_ms(700);
-  EXPECT_FALSE(stored(kLockKey)) << "the new agent does not know of the lock";
+  EXPECT_FALSE(stored(kLockKey)) << "the new agent does not know the lock";
 }
 
 TEST_F(EngineTest, a_lock_that_an_earlier_agent_may_be_granting_is_not_given_away) {
@@ -316,7 +316,7 @@ TEST_F(EngineTest, a_lock_that_stands_but_hangs_on_another_lease_is_dropped_befo
   EXPECT_EQ(node.machine().session().deadline, session.deadline);
 }
 
-TEST_F(EngineTest, one_that_came_while_no_agent_was_there_is_found_at_once_by_the_next) {
+TEST_F(EngineTest, a_waiter_that_came_while_there_was_no_agent_is_found_at_once_by_the_next) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
@@ -339,7 +339,7 @@ TEST_F(EngineTest, a_deleted_bell_ends_the_epoch) {
   take(node);
 }
 
-TEST_F(EngineTest, what_a_session_depends_on_goes_before_locks) {
+TEST_F(EngineTest, requests_of_the_session_go_before_locks) {
   Node& node = make_node();
   const LeaseId lease = node.machine().session().lease;
   bool announced = false;
@@ -362,7 +362,7 @@ TEST_F(EngineTest, what_a_session_depends_on_goes_before_locks) {
   EXPECT_TRUE(asked);
 }
 
-TEST_F(EngineTest, what_an_epoch_has_asked_for_its_locks_is_unwanted_after_it) {
+TEST_F(EngineTest, requests_of_an_epoch_are_unwanted_after_it) {
   const auto [one, two] = make_nodes();
   take(one);
   std::vector<std::function<bool()>> wanted;
@@ -393,7 +393,7 @@ TEST_F(EngineTest, a_leap_of_the_wall_clock_ends_the_epoch_and_leaves_the_old_le
   EXPECT_THAT(store_.leases(), ::testing::Contains(lease));
 }
 
-TEST_F(EngineTest, a_store_that_was_put_back_to_an_earlier_state_ends_the_epoch) {
+TEST_F(EngineTest, a_store_that_was_restored_to_an_earlier_state_ends_the_epoch) {
   Node& node = make_node();
   store_.skip_to(1000);
   const auto program = take(node);
@@ -407,8 +407,8 @@ TEST_F(EngineTest, a_store_that_was_put_back_to_an_earlier_state_ends_the_epoch)
   EXPECT_EQ(node.engine().keeper().losses(), 1U);
 }
 
-// The numbers of a touch that the store has made cannot be noted here while a process is stopped at the lock.
-TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cannot_be_noted) {
+// While a process is stopped at the lock, the numbers of an executed touch cannot be recorded here.
+TEST_F(EngineTest, a_lock_that_stands_is_kept_if_new_numbers_cannot_be_recorded) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   const auto holder = one.machine().wait(kLock);
@@ -417,7 +417,7 @@ TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cann
   ASSERT_TRUE(has(one, holder));
   one.machine().busy.insert(kLock);
   const std::uint64_t requests = one.client().requests;
-  run_ms(10'000);  // its agent tells the store of the new holder
+  run_ms(10'000);  // its agent sends the new holder to the store
   EXPECT_LT(one.client().requests - requests, 40U);
   one.machine().busy.clear();
   const auto other = two.machine().wait(kLock);
@@ -429,8 +429,8 @@ TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_because_new_numbers_cann
   EXPECT_TRUE(has(two, other));
 }
 
-// Revisions may have risen all the same.
-TEST_F(EngineTest, where_a_lock_is_lost_that_nobody_has_broken_all_are_looked_at) {
+// Revisions may have risen nevertheless.
+TEST_F(EngineTest, all_locks_are_checked_if_one_is_lost_that_nobody_broke) {
   Node& node = make_node();
   const Taken taken = take_many(node, 600);
   for (const auto& [name, program] : taken) {
@@ -441,7 +441,7 @@ TEST_F(EngineTest, where_a_lock_is_lost_that_nobody_has_broken_all_are_looked_at
   for (const auto& [name, program] : taken) EXPECT_FALSE(node.machine().valid(name, program));
 }
 
-TEST_F(EngineTest, a_key_below_a_queue_that_is_no_machines_is_in_nobodys_way) {
+TEST_F(EngineTest, a_key_in_a_queue_that_belongs_to_no_machine_blocks_nobody) {
   store_.apply({{}, {Step::put("/test/q/jobs/a%2Fb/x", "", 0)}, {}});
   const auto [one, two] = make_nodes();
   const auto first = one.machine().wait(kLock);
@@ -467,7 +467,7 @@ TEST_F(EngineTest, a_key_below_a_queue_that_is_no_machines_is_in_nobodys_way) {
   EXPECT_EQ(two.machine().reply(broken)->code, Reply::Code::unavailable);
 }
 
-TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
+TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_does) {
   using agent::Trouble;
   Node& node = make_node();
   const auto holder = take(node);
@@ -482,7 +482,7 @@ TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
   run_ms(5000);
   EXPECT_EQ(node.machine().trouble, Trouble::no_leader);
   node.client().fate = nullptr;
-  run_ms(3000);  // nobody wants anything new
+  run_ms(3000);  // nobody requests anything
   EXPECT_EQ(node.machine().trouble, Trouble::none);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
   node.client().fate = [](const Change&) { return Fate::lost_answer; };
@@ -494,8 +494,8 @@ TEST_F(EngineTest, a_store_that_takes_no_changes_is_noted_until_it_does) {
   EXPECT_EQ(node.machine().trouble, Trouble::none);
 }
 
-// A store that is full answers at once, so what is refused could be asked again without end.
-TEST_F(EngineTest, locks_that_a_store_refuses_ask_again_one_at_a_time_and_all_once_it_takes_changes) {
+// A full store answers at once, so refused requests could be repeated endlessly.
+TEST_F(EngineTest, refused_locks_ask_again_one_at_a_time_and_all_once_the_store_accepts_changes) {
   constexpr int kLocks = 50;
   constexpr int kSeconds = 10;
   const auto [one, two] = make_nodes();
@@ -520,7 +520,7 @@ TEST_F(EngineTest, locks_that_a_store_refuses_ask_again_one_at_a_time_and_all_on
   for (const auto& waiter : waiters) EXPECT_TRUE(has(two, waiter));
 }
 
-TEST_F(EngineTest, one_that_only_tries_is_told_at_once_while_the_store_refuses_its_lock) {
+TEST_F(EngineTest, a_try_gets_an_answer_at_once_while_the_store_refuses_its_lock) {
   Node& node = make_node();
   node.client().fate = of_puts(Fate::no_leader);
   node.machine().wait(kLock);
@@ -530,8 +530,8 @@ TEST_F(EngineTest, one_that_only_tries_is_told_at_once_while_the_store_refuses_i
   EXPECT_TRUE(is_refused(node, tries));
 }
 
-// It may be one of a few to which the store denies changes, by its key.
-TEST_F(EngineTest, a_lock_that_alone_is_refused_is_in_nobodys_way) {
+// The store may deny changes to some keys only.
+TEST_F(EngineTest, a_single_refused_lock_blocks_no_other) {
   Node& node = make_node();
   node.client().fate = [](const Change& change) -> std::optional<Fate> {
     const bool is_bad = !change.then.empty() && change.then.front().key == "/test/l/jobs/bad";
@@ -549,7 +549,7 @@ TEST_F(EngineTest, a_lock_that_alone_is_refused_is_in_nobodys_way) {
   EXPECT_LE(node.client().requests - before, 20U + 4U);
 }
 
-// The look that finds out what became of it is answered each time.
+// The look that finds the outcome is answered each time.
 TEST_F(EngineTest, the_pause_after_a_change_without_an_answer_grows_though_looks_are_answered) {
   Node& node = make_node();
   std::uint64_t asks = 0;
@@ -563,7 +563,7 @@ TEST_F(EngineTest, the_pause_after_a_change_without_an_answer_grows_though_looks
   EXPECT_LE(asks, 60U / 2 + 8) << "a second of silence, and a second of pause";
 }
 
-TEST_F(EngineTest, what_became_of_a_change_without_an_answer_is_found_out) {
+TEST_F(EngineTest, the_outcome_of_an_unanswered_change_is_found_out) {
   for (const Fate fate : {Fate::lost_request, Fate::lost_answer}) {
     Node& node = make_node();
     next_change(node, fate);
@@ -577,7 +577,7 @@ TEST_F(EngineTest, what_became_of_a_change_without_an_answer_is_found_out) {
   }
 }
 
-TEST_F(EngineTest, a_lock_that_a_late_request_has_left_is_given_back) {
+TEST_F(EngineTest, a_lock_from_a_late_request_is_given_back) {
   Node& node = make_node();
   next_change(node, Fate::late);
   const auto program = node.machine().wait(kLock);
@@ -596,7 +596,7 @@ TEST_F(EngineTest, a_release_that_arrives_late_takes_nothing_from_the_next_holde
   const std::uint64_t before = one.client().requests;
   for (int i = 0; i < 200 && one.client().requests == before; ++i) run_ms(10);
   ASSERT_EQ(store_.records().at(kLockKey).modified, revision) << "the release is under way";
-  // As the end of the first one's lease would do.
+  // As when the lease of the first machine ends.
   EXPECT_EQ(ask(two, agent::Query::Kind::break_lock, revision)->code, Reply::Code::yes);
   const auto second = take(two);
   const agent::Revision next = store_.records().at(kLockKey).created;
@@ -620,7 +620,7 @@ TEST_F(EngineTest, a_lock_stands_again_only_at_a_new_revision_once_it_may_have_b
   EXPECT_GT(store_.records().at(kLockKey).modified, before);
 }
 
-TEST_F(EngineTest, a_lock_that_is_used_without_end_gets_new_numbers) {
+TEST_F(EngineTest, a_lock_that_is_used_endlessly_gets_new_numbers) {
   Node& node = make_node();
   std::uint64_t last = 0;
   for (std::uint32_t i = 0; i < 2 * agent::kGrantsMax; ++i) {
@@ -675,7 +675,7 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
   run_ms(3000);
   ASSERT_TRUE(has(two, second));
   const agent::Document document = ask(one, agent::Query::Kind::holder)->document;
-  EXPECT_LE(document.when, two.clock().wall_ms() - two.machine().held) << "since the grant, not since it was noted";
+  EXPECT_LE(document.when, two.clock().wall_ms() - two.machine().held) << "since the grant, not since it was recorded";
   const agent::Contender& told = document.contender;
   EXPECT_EQ(told.pid, static_cast<std::int64_t>(second));
   EXPECT_EQ(told.why, "holds");
@@ -685,8 +685,8 @@ TEST_F(EngineTest, a_holder_that_stays_is_described_at_the_store_once) {
   EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
 }
 
-// It is given when the program has the lock, which is after the agent has asked for it.
-TEST_F(EngineTest, a_reason_is_told_at_the_store_as_soon_as_its_program_has_stayed) {
+// A program sets its reason when it has the lock, so after the agent has asked for the lock.
+TEST_F(EngineTest, a_reason_is_sent_to_the_store_once_its_program_has_stayed) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   run_ms(2 * settings_.linger_ms + 50);
@@ -695,8 +695,8 @@ TEST_F(EngineTest, a_reason_is_told_at_the_store_as_soon_as_its_program_has_stay
   EXPECT_EQ(told.why, "holds");
 }
 
-// That is when somebody wants to know it.
-TEST_F(EngineTest, a_holder_is_described_also_while_another_machine_waits) {
+// Somebody asks then.
+TEST_F(EngineTest, a_holder_is_described_even_while_another_machine_waits) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   const auto second = one.machine().wait(kLock);
@@ -739,7 +739,7 @@ TEST_F(EngineTest, a_grant_is_broken_by_its_revision_only_and_its_holder_sees_it
   EXPECT_TRUE(has(two, second));
 }
 
-/// A count of the agent's, by its name.
+/// Returns a counter of the agent by its name.
 std::uint64_t figure(const Reply& reply, const std::string& name) {
   for (const auto& [each, number] : reply.figures)
     if (each == name) return number;
@@ -747,7 +747,7 @@ std::uint64_t figure(const Reply& reply, const std::string& name) {
   return 0;
 }
 
-TEST_F(EngineTest, the_status_of_an_idle_agent_tells_that_its_store_takes_no_changes) {
+TEST_F(EngineTest, the_status_of_an_idle_agent_shows_that_its_store_accepts_no_changes) {
   Node& node = make_node();
   run_ms(10'000);
   node.client().fate = of_puts(Fate::no_leader);
@@ -755,13 +755,13 @@ TEST_F(EngineTest, the_status_of_an_idle_agent_tells_that_its_store_takes_no_cha
   ASSERT_TRUE(full);
   EXPECT_FALSE(full->sentence.empty());
   EXPECT_EQ(full->space, "/test");
-  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "for those that look at the dictionary";
+  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "for observers of the dictionary";
   node.client().fate = {};
   run_ms(3000);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
 }
 
-TEST_F(EngineTest, the_status_does_not_wait_for_a_store_that_is_silent) {
+TEST_F(EngineTest, the_status_does_not_wait_for_a_silent_store) {
   Node& node = make_node();
   run_ms(10'000);
   node.client().fate = [](const Change&) { return Fate::lost_request; };
@@ -797,7 +797,7 @@ TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
   EXPECT_EQ(figure(returned, "returns"), 1U);
 }
 
-TEST_F(EngineTest, the_status_counts_answers_that_do_not_come_and_the_time_of_those_that_do) {
+TEST_F(EngineTest, the_status_counts_missing_answers_and_the_time_of_the_others) {
   Node& node = make_node();
   const auto before = *ask(node, agent::Query::Kind::status);
   EXPECT_EQ(figure(before, "latency_count"), figure(before, "requests"));
@@ -811,7 +811,7 @@ TEST_F(EngineTest, the_status_counts_answers_that_do_not_come_and_the_time_of_th
   EXPECT_EQ(figure(after, "latency_count"), figure(after, "requests") - 1);
 }
 
-TEST_F(EngineTest, the_status_tells_that_and_why_a_session_was_lost) {
+TEST_F(EngineTest, the_status_shows_that_and_why_a_session_was_lost) {
   Node& node = make_node();
   node.cut_for(30'000'000);
   run_ms(10'500);
@@ -822,7 +822,7 @@ TEST_F(EngineTest, the_status_tells_that_and_why_a_session_was_lost) {
   EXPECT_GT(figure(lost, "requests_unanswered"), 0U);
 }
 
-TEST_F(EngineTest, what_ended_a_session_is_told) {
+TEST_F(EngineTest, the_reason_for_the_end_of_a_session_is_reported) {
   Node& one = make_node();
   std::string why;
   const auto loss_of = [&](Node& node) {
@@ -830,13 +830,13 @@ TEST_F(EngineTest, what_ended_a_session_is_told) {
     for (int i = 0; i < 20'000 && node.engine().keeper().losses() == losses; ++i) run_ms(1);
     return node.engine().keeper().sentence();
   };
-  one.client().fate = [](const Change&) { return Fate::lost_request; };  // it gets no other lease
+  one.client().fate = [](const Change&) { return Fate::lost_request; };  // it cannot get another lease
   store_.revoke(one.machine().session().lease);
-  EXPECT_EQ(loss_of(one), "the store has ended it");
+  EXPECT_EQ(loss_of(one), "the store ended it");
   Node& two = make_node();
   two.client().fate = [](const Change&) { return Fate::lost_request; };
   two.clock().leap(3'600'000);
-  EXPECT_THAT(loss_of(two), ::testing::StartsWith("the wall clock has leapt"));
+  EXPECT_THAT(loss_of(two), ::testing::StartsWith("the wall clock jumped"));
   Node& three = make_node();
   three.cut_for(60'000'000);
   EXPECT_THAT(loss_of(three), ::testing::StartsWith("it was not renewed before its deadline"));
@@ -845,7 +845,7 @@ TEST_F(EngineTest, what_ended_a_session_is_told) {
   take(four);
   four.client().fate = of_puts(Fate::lost_request);
   store_.skip_to(500);
-  EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store has gone back from revision 1001 to 50"));
+  EXPECT_THAT(loss_of(four), ::testing::StartsWith("the store went back from revision 1001 to 50"));
 }
 
 TEST_F(EngineTest, a_dead_bell_is_warned_about_and_counts) {
@@ -860,7 +860,7 @@ TEST_F(EngineTest, a_dead_bell_is_warned_about_and_counts) {
     run_ms(1500);
     two.machine().release(kLock, second);
   }
-  EXPECT_THAT(two.warnings, ::testing::Contains(::testing::HasSubstr("seems to be dead")));
+  EXPECT_THAT(two.warnings, ::testing::Contains(::testing::HasSubstr("notifications do not arrive")));
   EXPECT_THAT(one.warnings, ::testing::IsEmpty());
   EXPECT_GT(figure(*ask(two, agent::Query::Kind::status), "dead_bells"), 0U);
   EXPECT_EQ(figure(*ask(one, agent::Query::Kind::status), "dead_bells"), 0U);
@@ -873,7 +873,7 @@ TEST_F(EngineTest, an_agent_that_drains_waits_for_holders_takes_no_new_lock_and_
   run_ms(10);
   one.machine().release(idle, soon_over);
   const auto first = take(one);
-  const auto next = one.machine().wait(kLock);  // of the same machine, before the agent begins to drain
+  const auto next = one.machine().wait(kLock);  // on the same machine, before the agent begins to drain
   one.engine().drain();
   run_ms(5000);
   EXPECT_TRUE(one.machine().valid(kLock, first));
@@ -906,7 +906,7 @@ TEST_F(EngineTest, an_agent_that_drains_while_it_adopts_a_lease_gives_no_held_lo
   node.kill_agent();
   node.start_agent();
   node.engine().drain();
-  EXPECT_FALSE(node.engine().drained()) << "it has not asked what hangs on the lease";
+  EXPECT_FALSE(node.engine().drained()) << "it has not read the keys of the lease";
   run_ms(100);
   EXPECT_FALSE(node.engine().drained());
   EXPECT_TRUE(node.machine().valid(kLock, held));
@@ -937,7 +937,7 @@ TEST_F(EngineTest, an_agent_that_stops_gives_everything_back) {
   EXPECT_THAT(store_.records(), ::testing::IsEmpty());
 }
 
-TEST_F(EngineTest, an_agent_is_idle_beside_a_dead_holder_and_not_where_a_process_is_stopped_at_a_lock) {
+TEST_F(EngineTest, an_agent_is_idle_with_a_dead_holder_but_not_if_a_process_is_stopped_at_a_lock) {
   Node& node = make_node();
   take(node);
   EXPECT_FALSE(node.engine().vacate());
@@ -947,7 +947,7 @@ TEST_F(EngineTest, an_agent_is_idle_beside_a_dead_holder_and_not_where_a_process
   EXPECT_FALSE(node.engine().vacate());
 }
 
-TEST_F(EngineTest, an_agent_that_ends_takes_what_is_free_before_a_program_can_have_it) {
+TEST_F(EngineTest, an_agent_that_ends_takes_free_locks_before_a_program_can) {
   Node& node = make_node();
   node.machine().release(kLock, take(node));
   EXPECT_TRUE(node.engine().vacate());
@@ -956,7 +956,7 @@ TEST_F(EngineTest, an_agent_that_ends_takes_what_is_free_before_a_program_can_ha
   EXPECT_FALSE(has(node, late)) << "it would lose the lock at once";
 }
 
-TEST_F(EngineTest, an_agent_that_cannot_reach_all_of_its_machine_leaves_the_lease_to_its_end) {
+TEST_F(EngineTest, an_agent_that_cannot_reach_all_dictionaries_lets_the_lease_expire) {
   Node& node = make_node();
   take(node);
   node.machine().is_incomplete = true;
@@ -967,9 +967,10 @@ TEST_F(EngineTest, an_agent_that_cannot_reach_all_of_its_machine_leaves_the_leas
   EXPECT_TRUE(stored(kLockKey));
 }
 
-// --- an agent after another ------------------------------------------------------------------------------------------
+// --- one agent after another
+// ------------------------------------------------------------------------------------------
 
-TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_though_the_next_agent_was_not_told_of_it) {
+TEST_F(EngineTest, a_lock_that_stands_is_kept_even_if_the_next_agent_does_not_know_it) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
@@ -984,7 +985,7 @@ TEST_F(EngineTest, a_lock_that_stands_is_not_given_away_though_the_next_agent_wa
   EXPECT_TRUE(has(two, second));
 }
 
-TEST_F(EngineTest, a_lock_of_another_machine_that_an_earlier_agent_lets_stand_late_is_dropped) {
+TEST_F(EngineTest, a_lock_of_another_machine_that_an_earlier_agent_grants_late_is_dropped) {
   const auto [one, two, first, second] = contend();
   run_ms(100);
   two.machine().stand_late(kLock);
@@ -993,7 +994,7 @@ TEST_F(EngineTest, a_lock_of_another_machine_that_an_earlier_agent_lets_stand_la
   EXPECT_FALSE(two.machine().valid(kLock, second));
 }
 
-TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_cannot_tell_what_stands) {
+TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_does_not_know_what_stands) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();
@@ -1011,8 +1012,8 @@ TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_cannot_tell_what_s
   EXPECT_TRUE(has(two, second));
 }
 
-/// Of 100 locks that the first machine holds, the one in the middle is deleted at the store, and no bell tells: the
-/// seconds until it knows.
+/// Deletes the middle one of 100 locks that the first machine holds at the store, without a notification. Returns the
+/// seconds until the machine knows.
 int seconds_until_noticed(Node& one, FakeStore& store, const std::function<void(Microseconds)>& run_ms) {
   std::vector<std::pair<LockName, FakeMachine::Id>> held;
   for (int i = 0; i < 100; ++i) {
@@ -1029,7 +1030,7 @@ int seconds_until_noticed(Node& one, FakeStore& store, const std::function<void(
   return seconds;
 }
 
-TEST_F(EngineTest, forty_locks_are_looked_at_each_second_however_many_are_waited_for) {
+TEST_F(EngineTest, forty_locks_are_checked_each_second_however_many_are_wanted) {
   for (const int waited_for : {0, 20, 41, 42, 100}) {
     Node& one = make_node();
     Node& two = make_node();
@@ -1054,7 +1055,7 @@ TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_given_back) {
   EXPECT_EQ(store_.records().size(), 2U) << "its bell and its document";
 }
 
-TEST_F(EngineTest, an_agent_that_follows_another_asks_for_many_locks_in_few_requests_and_keeps_them) {
+TEST_F(EngineTest, a_new_agent_asks_for_many_locks_in_few_requests_and_keeps_them) {
   constexpr int kMany = 2000;
   Node& node = make_node();
   const Taken taken = take_many(node, kMany);
@@ -1072,8 +1073,8 @@ TEST_F(EngineTest, an_agent_that_follows_another_asks_for_many_locks_in_few_requ
   EXPECT_TRUE(stored("/test/l/jobs/1"));
 }
 
-// Else the requests would be many times as many for a store that is too busy for those.
-TEST_F(EngineTest, an_agent_that_follows_another_asks_few_at_a_time_and_repeats_what_was_not_answered_as_it_was) {
+// Otherwise a busy store would get many times as many requests.
+TEST_F(EngineTest, a_new_agent_asks_few_at_a_time_and_repeats_unanswered_requests_unchanged) {
   constexpr std::uint64_t kMany = 2000;
   Node& node = make_node();
   const Taken taken = take_many(node, kMany);
@@ -1094,7 +1095,7 @@ TEST_F(EngineTest, an_agent_that_follows_another_asks_few_at_a_time_and_repeats_
   for (const auto& [name, program] : taken) EXPECT_TRUE(node.machine().valid(name, program));
 }
 
-TEST_F(EngineTest, an_agent_that_follows_another_looks_again_where_the_store_did_not_answer) {
+TEST_F(EngineTest, a_new_agent_looks_again_if_the_store_did_not_answer) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   one.kill_agent();

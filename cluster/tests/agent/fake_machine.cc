@@ -35,7 +35,7 @@ class Seat : public agent::Machine {
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override {
     if (superseded()) return 0;
     machine_.session_ = {machine_.session_.epoch + 1, lease, deadline, false};
-    // All that wait tell the new agent.
+    // All waiters notify the new agent.
     for (auto& [name, local] : machine_.locks_) {
       machine_.forget_agent(local);
       machine_.tell(local);
@@ -185,7 +185,7 @@ std::unique_ptr<agent::Machine> FakeMachine::seat() {
   return std::make_unique<Seat>(*this, seats_);
 }
 
-/// Each program that finds the deadline of the session passed marks it.
+/// Each program that finds the deadline passed marks the session as lost.
 bool FakeMachine::see_loss() {
   if (clock_.boot_ms() >= session_.deadline) session_.lost = true;
   return session_.lost;
@@ -197,7 +197,7 @@ agent::Session FakeMachine::session() const {
   return session;
 }
 
-/// What an agent waited for is not done any more.
+/// Cancels what an agent waited for.
 void FakeMachine::forget_agent(Local& local) {
   std::erase_if(local.waiters, [](const Waiter& waiter) { return waiter.program == 0; });
 }

@@ -1,5 +1,5 @@
-// A machine's shared memory that exists only here, with its local programs: they take a lock one at a time, in their
-// order, while it stands. It outlives agents; each agent has a seat of its own.
+// A simulated machine: its shared memory and its local programs, which take a lock one at a time, in their order, while
+// it stands. It outlives agents; each agent has a seat of its own.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ class FakeMachine {
  public:
   using Id = std::uint64_t;
   struct Listener {
-    /// The program has the lock, with that number.
+    /// Called when the program has the lock, with its number.
     std::function<void(const agent::LockName&, Id, std::uint64_t number)> granted;
     std::function<void(const agent::LockName&, Id, agent::Refusal)> refused;
-    /// There is work for the agent.
+    /// Called when there is work for the agent.
     std::function<void()> wanted;
   };
 
@@ -34,44 +34,44 @@ class FakeMachine {
   FakeMachine(const FakeMachine&) = delete;
   FakeMachine& operator=(const FakeMachine&) = delete;
 
-  // What local programs do.
+  // --- for local programs ---
   Id wait(const agent::LockName& name) { return enter(name, false); }
   Id try_once(const agent::LockName& name) { return enter(name, true); }
   void leave(const agent::LockName& name, Id program);
   void release(const agent::LockName& name, Id program);
-  /// Whether the program holds the lock, as any program sees it now.
+  /// Returns whether the program validly holds the lock now.
   bool valid(const agent::LockName& name, Id program) const;
   std::optional<agent::Reply> reply(std::uint64_t query) const;
   std::uint64_t ask(agent::Query query);
 
-  /// The first program that holds a lock validly.
+  /// Returns the first program that validly holds a lock.
   std::optional<Id> holder(const agent::LockName& name) const;
   bool stands(const agent::LockName& name) const;
   agent::Session session() const;
 
-  /// A process is stopped that changes the lock.
+  /// Locks at which a process is stopped in the middle of a change.
   std::set<agent::LockName> busy;
-  /// The agent is not told that it stands, if it asks for all that do.
+  /// Locks that standing() and adopt() omit.
   std::set<agent::LockName> unlisted;
-  /// Nor is it told that any does: they change too fast; or there may be parts that it cannot reach.
+  /// Whether standing() and adopt() return nothing: locks change too fast, or some parts cannot be reached.
   bool is_restless = false;
   bool is_incomplete = false;
-  /// Its holder and waiters are dead.
+  /// Locks whose holder and waiters are dead.
   std::set<agent::LockName> orphans;
 
-  /// For how long, as it says.
+  /// How long the holder claims to have held the lock.
   agent::Milliseconds held = 0;
 
-  /// As the agent has noted it last.
+  /// What the agent has recorded last.
   agent::Trouble trouble = agent::Trouble::none;
 
-  /// An earlier agent, which was stopped in the middle of grant(), goes on.
+  /// An earlier agent, which was stopped in the middle of grant(), continues.
   void stand_late(const agent::LockName& name) {
     locks_[name].epoch = session_.epoch;
     pass(name);
   }
 
-  /// A new agent, which supersedes those before it.
+  /// Returns a new agent, which supersedes earlier ones.
   std::unique_ptr<agent::Machine> seat();
 
  private:
@@ -80,22 +80,22 @@ class FakeMachine {
   struct Waiter {
     Id program = 0;  // 0: the agent
     bool tries = false;
-    std::shared_ptr<bool> seat;  // of the agent: whether it is there
+    std::shared_ptr<bool> seat;  // whether the agent is there
     std::function<void()> done;
   };
   struct Local {
-    agent::Epoch epoch = 0;  // in which it stands; 0: it does not
+    agent::Epoch epoch = 0;  // in which the lock stands; 0: it does not
     agent::Revision revision = 0;
     std::uint32_t grants = 0;
     Id holder = 0;
     agent::Epoch holder_epoch = 0;
     std::deque<Waiter> waiters;
-    bool wanted = false;  // and the agent does not know yet
+    bool wanted = false;  // and the agent does not know it yet
   };
 
   Id enter(const agent::LockName& name, bool tries);
   bool has(const Local& local) const;
-  /// Lets in the next, if that may be.
+  /// Lets the next program take the lock, if possible.
   void pass(const agent::LockName& name);
   void tell(Local& local);
   void forget_agent(Local& local);

@@ -1,5 +1,5 @@
-// A cluster's store that exists only here: linearizable, with revisions, leases and watches, in virtual time. Requests
-// and answers are lost, late and doubled by chance, or as a test says.
+// A simulated store of a cluster: linearizable, with revisions, leases and watches, in virtual time. Requests and
+// answers are lost, late or duplicated, by chance or as a test demands.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace holdfast::test {
 
-/// Chances, of one request or one ring.
+/// Probabilities for one request or one ring.
 struct StoreFaults {
   double lost_request = 0;
   double lost_answer = 0;
-  double late = 0;  // done up to 5 s after it was sent
+  double late = 0;  // executed up to 5 s after it was sent
   double doubled = 0;
   double no_leader = 0;
   double lost_ring = 0;
@@ -28,19 +28,19 @@ struct StoreFaults {
   double doubled_ring = 0;
 };
 
-/// What becomes of a request.
+/// What happens to a request.
 enum class Fate { done, lost_request, lost_answer, late, doubled, no_leader };
 
 class FakeStore {
  public:
   explicit FakeStore(Schedule& schedule) : schedule_(schedule) {}
 
-  /// The store answers within this, or the client gives up (µs).
+  /// The client gives up after this time (µs).
   static constexpr Microseconds kPatience = 1'000'000;
 
   StoreFaults faults;
 
-  // What clients ask, at once.
+  // --- requests, executed at once ---
   agent::Answer apply(const agent::Change& change);
   agent::LeaseAnswer grant(std::int64_t ttl_s);
   agent::LeaseAnswer keep_alive(agent::LeaseId lease);
@@ -49,9 +49,9 @@ class FakeStore {
 
   const std::map<std::string, agent::Record>& records() const { return records_; }
   std::vector<agent::LeaseId> leases() const;
-  /// Numbers of revisions go on from there.
+  /// Revisions continue from this number.
   void skip_to(agent::Revision revision) { revision_ = revision; }
-  /// Calls with each put and deletion, as a watch of all keys tells them.
+  /// Is called with each put and deletion, as a watch of all keys would report them.
   void observe(std::function<void(const agent::Record&)> call) { observer_ = std::move(call); }
 
  private:
@@ -79,7 +79,8 @@ class FakeStore {
   std::map<class FakeClient*, std::function<void(const agent::Record&)>> watchers_;
 };
 
-/// The store as one agent reaches it. When it is destroyed, no callback follows; what was sent is still done.
+/// One agent's connection to the store. After its destruction no callback runs; requests that were sent are still
+/// executed.
 class FakeClient : public agent::Store {
  public:
   /// `called`: after each callback.
@@ -95,11 +96,11 @@ class FakeClient : public agent::Store {
   void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
   void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
 
-  /// Nothing reaches the store, nor comes from it, until then.
+  /// Until then nothing reaches the store or comes from it.
   void cut_until(Microseconds when) { cut_until_ = when; }
-  /// Callbacks wait until then: the agent is stopped.
+  /// Until then callbacks are delayed: the agent is stopped.
   void stop_until(Microseconds when) { stopped_until_ = when; }
-  /// Decides about transactions, where it returns something.
+  /// Decides the fate of transactions, if it returns one.
   std::function<std::optional<Fate>(const agent::Change&)> fate;
   /// Whether rings reach the agent.
   bool hears = true;

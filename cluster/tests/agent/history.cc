@@ -23,7 +23,7 @@ std::string describe(const Section& section) {
          std::to_string(section.from) + " until " + std::to_string(section.until);
 }
 
-/// Sections of one lock, by `from`.
+/// Sections of one lock, sorted by `from`.
 void check_times(const std::vector<Section>& sections, std::vector<std::string>& errors) {
   const Section* longest = nullptr;
   for (const Section& section : sections) {
@@ -34,10 +34,10 @@ void check_times(const std::vector<Section>& sections, std::vector<std::string>&
   }
 }
 
-/// Of one lock. One that asks after another has got the lock gets a higher token.
+/// Checks one lock. A program that asks after another one got the lock must get a higher token.
 void check_token_order(std::vector<Section> sections, std::vector<std::string>& errors) {
   std::sort(sections.begin(), sections.end(), [](const Section& a, const Section& b) { return a.token > b.token; });
-  const Section* earliest = nullptr;  // of those with higher tokens
+  const Section* earliest = nullptr;  // among sections with higher tokens
   for (std::size_t i = 0; i < sections.size(); ++i) {
     const Section& section = sections[i];
     if (i > 0 && sections[i - 1].token == section.token)
@@ -57,7 +57,7 @@ Writers writers_of(const std::vector<Update>& updates) {
   return writers;
 }
 
-/// The values from the first to the last, as far as it goes back.
+/// Returns the chain of values that leads to the last one.
 std::vector<std::uint64_t> chain_to(std::uint64_t last, std::uint64_t first, const Writers& writers) {
   std::vector<std::uint64_t> chain{last};
   while (chain.back() != first && chain.size() <= writers.size()) {
@@ -100,7 +100,7 @@ std::vector<std::string> check_updates(const std::vector<Update>& updates, std::
 
   std::unordered_map<std::uint64_t, std::size_t> place;
   for (std::size_t i = 0; i < chain.size(); ++i) place[chain[i]] = 2 * i;
-  // The writer of a value, then those that only read it, in no order among themselves.
+  // The writer of a value, then its readers, in any order.
   std::map<std::size_t, std::vector<const Update*>> order;
   for (const Update& update : updates) {
     const auto found = place.find(update.written);
@@ -141,7 +141,7 @@ void StoreHistory::put_place(Lock& lock, LeaseId lease, const Record& event) {
   place.is_old = place.is_old || (by_giver && event.created < event.modified);
 }
 
-// Old places of one that has given the lock away may count as of then, or as of their creation.
+// An old queue entry of a former holder may count from then on, or from its creation.
 bool StoreHistory::is_first(const Lock& lock, LeaseId lease, LeaseId holder) {
   for (const auto& [created, place] : lock.queue) {
     if (place.lease == lease) return true;

@@ -1,5 +1,5 @@
-// What happened to locks over machines, as programs, a register that they guard, and the store have written it down;
-// and what of it must not have happened. Each check gives the errors that it found, in words.
+// Histories of locks over machines, as recorded by programs, by a register that the locks guard, and by the store; and
+// checks of these histories. Each check returns the errors that it found, in words.
 //
 // Times are CLOCK_BOOTTIME (ns) of one clock, which all writers read.
 #pragma once
@@ -18,60 +18,61 @@ namespace holdfast::test {
 struct Section {
   agent::LockName name;
   int machine = 0;
-  agent::LeaseId lease = 0;  // of the machine, as it got the lock; 0: not known
+  agent::LeaseId lease = 0;  // of the machine when it got the lock; 0: unknown
   std::uint64_t token = 0;
   std::int64_t asked = 0;  // before the call that asked for the lock
-  std::int64_t from = 0;   // after it
-  std::int64_t until = 0;  // before the last call that found the lock valid, or released it; less than `from`: none did
+  std::int64_t from = 0;   // after that call
+  std::int64_t until = 0;  // before the last call that found the lock valid or released it; less than `from`: none did
 };
 
-/// No two had a lock at one moment, and tokens rise with the grants.
+/// Checks that no two programs had a lock at one moment, and that tokens rise with the grants.
 std::vector<std::string> check_sections(std::vector<Section> sections);
 
-/// One that read a register and then gave it another value, or only read it. Values that were written are unique.
+/// A read of a register, perhaps followed by a write. Written values are unique.
 struct Update {
   std::uint64_t read = 0;
-  std::uint64_t written = 0;  // as `read`: nothing was
+  std::uint64_t written = 0;  // equal to `read`: nothing was written
   std::int64_t begin = 0;     // before the read
   std::int64_t end = 0;       // after the write was accepted
 
   bool writes() const { return written != read; }
 };
 
-/// How many updates the last value does not come from: each of them was lost, as a later write knew nothing of it.
+/// Returns how many updates were lost: the last value does not build on them, because a later write did not see them.
 std::size_t count_lost(const std::vector<Update>& updates, std::uint64_t first, std::uint64_t last);
-/// There is an order of all updates, in which each reads what the one before it wrote, and which their times allow: the
-/// register is linearizable.
+/// Checks that the register is linearizable: there is an order of all updates that agrees with their times, and in
+/// which each reads what the one before it wrote.
 std::vector<std::string> check_updates(const std::vector<Update>& updates, std::uint64_t first, std::uint64_t last);
 
-/// What the store did with locks and queues, event by event in the order of their revisions.
+/// Checks what the store did with locks and queues, event by event, in the order of their revisions.
 class StoreHistory {
  public:
   explicit StoreHistory(const std::string& space) : keys_(space), bells_(space + "/b/") {}
 
-  /// As a watch tells it: a deleted key's record has no revisions.
+  /// Takes an event as a watch reports it: the record of a deleted key has no revisions.
   void add(const agent::Record& event);
 
-  /// A lock that was held went to the first that waited for it, and one that was free to nobody before those.
+  /// Checks that each lock went to the first waiter in its queue, and to nobody else while somebody waited.
   const std::vector<std::string>& errors() const { return errors_; }
-  /// Each section's token is of a grant that the store gave to its machine. Those of an unknown lease are left out.
+  /// Checks that each section's token belongs to a grant that the store gave to its machine. Ignores sections with an
+  /// unknown lease.
   std::vector<std::string> check_tokens(const std::vector<Section>& sections) const;
   std::size_t grants() const { return grants_.size(); }
   std::size_t transfers() const { return transfers_; }
-  /// Of machines, by their bells.
+  /// The machines, by their bells.
   std::size_t ended_leases() const { return ended_leases_; }
 
  private:
   struct Place {
     agent::LeaseId lease = 0;
-    /// A late copy of a request left it to a holder, which waits in earnest since it gave the lock away.
+    /// A late copy of a request created it for a holder. It counts only since that holder gave the lock away.
     bool is_old = false;
   };
   struct Lock {
     agent::LeaseId holder = 0;
-    agent::LeaseId giver = 0;  // that held it before
+    agent::LeaseId giver = 0;  // the former holder
     agent::Revision given = 0;
-    std::map<agent::Revision, Place> queue;  // by the creation of the places
+    std::map<agent::Revision, Place> queue;  // by the creation of the entries
   };
   struct Granted {
     agent::LockName name;

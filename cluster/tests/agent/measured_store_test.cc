@@ -1,4 +1,4 @@
-// What is concluded from revisions: requests overlap, and their answers come in any order.
+// What the measured store concludes from revisions, while requests overlap and answers come in any order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-/// Answers transactions when and with what revision the test says.
+/// Answers transactions when the test says so, with the revision that it gives.
 class ScriptedStore final : public SilentStore {
  public:
   void transact(agent::Change, std::function<void(const Answer&)> done) override { asked.push_back(std::move(done)); }
@@ -46,7 +46,7 @@ class MeasuredStoreTest : public ::testing::Test {
   void ask() {
     measured_.transact({}, [](const Answer&) {});
   }
-  /// Asks, and the store answers at once.
+  /// Sends a request, which the store answers at once.
   void answered(agent::Revision revision, Outcome outcome = Outcome::answered) {
     ask();
     store_.answer(store_.asked.size() - 1, revision, outcome);
@@ -80,7 +80,7 @@ TEST_F(MeasuredStoreTest, a_refusal_has_no_revision) {
   EXPECT_THAT(back_, IsEmpty());
 }
 
-TEST_F(MeasuredStoreTest, one_step_back_is_told_once_whatever_was_under_way) {
+TEST_F(MeasuredStoreTest, one_step_back_is_reported_once_whatever_was_under_way) {
   answered(100);
   ask();
   ask();
@@ -92,7 +92,7 @@ TEST_F(MeasuredStoreTest, one_step_back_is_told_once_whatever_was_under_way) {
   EXPECT_THAT(back_, ElementsAre(Pair(100, 50), Pair(52, 51)));
 }
 
-TEST_F(MeasuredStoreTest, the_time_in_the_agents_own_queue_is_none_of_the_stores) {
+TEST_F(MeasuredStoreTest, the_time_in_the_agents_own_queue_is_not_the_stores) {
   ask();
   Answer answer;
   answer.outcome = Outcome::answered;

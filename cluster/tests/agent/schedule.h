@@ -1,4 +1,4 @@
-// Virtual time: things happen in their order, and nothing else takes time.
+// Virtual time: events run in their order, and nothing else takes time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Schedule {
 
   Microseconds now() const { return now_; }
   void after(Microseconds delay, std::function<void()> call);
-  /// Runs what happens until then. Returns how many things did.
+  /// Runs the events until then. Returns their number.
   std::uint64_t run_until(Microseconds end);
   void run_for(Microseconds time) { run_until(now_ + time); }
 
@@ -33,7 +33,7 @@ class Schedule {
   std::mt19937_64 random_;
 };
 
-/// The clock of a machine, which runs by `rate` too fast.
+/// The clock of a machine, which is fast by `rate`.
 class DriftingClock : public agent::Clock {
  public:
   DriftingClock(const Schedule& schedule, double rate, agent::Milliseconds start)
@@ -41,7 +41,7 @@ class DriftingClock : public agent::Clock {
 
   agent::Milliseconds boot_ms() const override;
   agent::Milliseconds wall_ms() const override { return boot_ms() + wall_offset_; }
-  /// True time from now until this clock shows `when`.
+  /// Returns the true time from now until this clock shows `when`.
   Microseconds until(agent::Milliseconds when) const;
   void leap(agent::Milliseconds by) { wall_offset_ += by; }
 

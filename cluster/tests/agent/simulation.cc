@@ -11,9 +11,9 @@ namespace {
 
 constexpr Microseconds kSecond = 1'000'000;
 constexpr Microseconds kTroubleEvery = kSecond / 10;
-/// Within this after the trouble is over, each wait ends: a lease, two polls, and the back-off between requests.
+/// Each wait ends within this time after the faults end: a lease, two polls, and the back-off between requests.
 constexpr Microseconds kRecovery = 25 * kSecond;
-/// Later than the last late copy of a request, and the comparison that finds what it did.
+/// Later than the last late copy of a request, and than the comparison that finds its effect.
 constexpr Microseconds kSettling = 40 * kSecond;
 /// Longer than a machine keeps a lock that others wait for.
 constexpr Microseconds kLongSection = kSecond / 10;
@@ -53,7 +53,7 @@ std::vector<std::string> Simulation::run() {
     steps += schedule_.run_until(schedule_.now() + kSecond);
     if (scene_.longest_wait != 0) check_waits(scene_.longest_wait);
   }
-  // All is well from now on, and nobody may be left behind.
+  // There are no faults from now on, and nobody may be left waiting.
   troubled_ = false;
   store_.faults = {};
   schedule_.run_for(kRecovery);
@@ -96,7 +96,7 @@ void Simulation::begin(std::size_t at) {
   program.doing = tries ? Doing::trying : Doing::waiting;
   FakeMachine& machine = program.node->machine();
   program.id = tries ? machine.try_once(program.name) : machine.wait(program.name);
-  // A try is given up after a second, too, where the store is away.
+  // If the store is away, a try ends after a second, too.
   if (tries) after(at, kSecond, &Simulation::give_up);
   if (!tries && !program.patient) after(at, schedule_.between(100, 2 * kSecond), &Simulation::give_up);
 }
@@ -180,7 +180,7 @@ void Simulation::check_end() {
   for (const std::string& error : history_.errors()) fail(error);
 }
 
-// --- the trouble ---
+// --- the faults ---
 
 bool Simulation::happens(double chance) { return schedule_.chance(chance); }
 
@@ -216,14 +216,14 @@ void Simulation::kill_agent(Node& node) {
   });
 }
 
-/// The machine dies, and comes back without a memory of what it was.
+/// The machine dies, and comes back with empty memory.
 void Simulation::replace(std::size_t at) {
   const Node* dead = nodes_[at].get();
   std::unique_ptr<Node> node = make_node();
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     if (programs_[i].node != dead) continue;
     programs_[i].node = node.get();
-    programs_[i].id = 0;  // numbers begin anew there
+    programs_[i].id = 0;  // numbers start again there
     think(i);
   }
   nodes_[at] = std::move(node);

@@ -1,10 +1,10 @@
-// Programs of several machines take locks, in virtual time, while things go wrong; and what must hold all the while:
+// Programs of several machines take locks, in virtual time, under faults. It must always hold that
 //
-// - no two machines' programs hold a lock validly at one moment of true time, each judging by its own clock;
+// - no programs of two machines validly hold a lock at one moment of true time, each judging by its own clock;
 // - the fencing numbers of a lock rise;
 // - machines that wait for a lock get it in their order at the store;
-// - nobody waits for ever;
-// - in the end, the store has no lock or place that nobody wants.
+// - nobody waits forever;
+// - in the end, the store has no lock or queue entry that nobody wants.
 #pragma once
 
 #include <map>
@@ -19,10 +19,10 @@
 
 namespace holdfast::test {
 
-/// What may happen, and how often: chances per tenth of a second of virtual time.
+/// What may happen, and how often: probabilities per tenth of a second of virtual time.
 struct Trouble {
   StoreFaults store;
-  double agent_killed = 0;  // and a new one soon, or late
+  double agent_killed = 0;  // a new one starts soon, or late
   double agent_stopped = 0;
   double machine_dies = 0;
   double machine_cut = 0;
@@ -30,7 +30,7 @@ struct Trouble {
   double second_agent = 0;
   double early_revoke = 0;
   double clock_leaps = 0;
-  bool exclusion_may_fail = false;  // a store that revokes early breaks it; then the numbers must protect
+  bool exclusion_may_fail = false;  // because the store revokes early; then fencing numbers must protect
 };
 
 struct Scene {
@@ -40,7 +40,7 @@ struct Scene {
   Microseconds think = 3'000;
   Microseconds section = 500;
   double drift = 0.005;
-  Microseconds longest_wait = 0;  // of each wait; 0: not checked, but that all end once the trouble is over
+  Microseconds longest_wait = 0;  // of each wait; 0: check only that all end after the faults
   std::uint64_t steps = 100'000;
   Trouble trouble;
 };
@@ -49,7 +49,7 @@ class Simulation {
  public:
   Simulation(std::uint64_t seed, Scene scene);
 
-  /// Runs it, then checks the end. The errors that were found, in words.
+  /// Runs the simulation, then checks the end. Returns the errors that were found, in words.
   std::vector<std::string> run();
 
   std::uint64_t sections() const { return sections_; }
@@ -66,7 +66,7 @@ class Simulation {
     FakeMachine::Id id = 0;
     Microseconds since = 0;
     bool patient = true;
-    std::uint64_t life = 0;  // earlier plans of it are void
+    std::uint64_t life = 0;  // plans of earlier lives are void
   };
 
   std::unique_ptr<Node> make_node();

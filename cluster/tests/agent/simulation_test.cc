@@ -1,5 +1,5 @@
-// What must hold of the locks of a cluster whatever happens (simulation.h), in some 10^5 steps of virtual time each.
-// HOLDFAST_TEST_SEED gives the seeds; each failure prints its own.
+// Checks what must always hold of the locks of a cluster (simulation.h), in some 10^5 steps of virtual time each.
+// HOLDFAST_TEST_SEED sets the seeds; each failure prints its seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ void run(const char* name, const Scene& scene, int times) {
   }
 }
 
-/// Programs rest for longer, so that more goes wrong within the steps.
+/// Programs rest for longer, so that more faults happen within the steps.
 Scene troubled() {
   Scene scene;
   scene.think = 60'000;
@@ -49,7 +49,7 @@ Scene troubled() {
   return scene;
 }
 
-TEST(Simulation, without_trouble_no_wait_needs_the_poll) {
+TEST(Simulation, without_faults_no_wait_needs_the_poll) {
   Scene scene = troubled();
   scene.longest_wait = 500'000;
   run("calm", scene, 1);
@@ -65,13 +65,13 @@ TEST(Simulation, one_lock_of_many_machines_goes_round_in_order) {
   run("one lock", scene, 1);
 }
 
-TEST(Simulation, agents_that_come_back_soon_go_on_where_they_were) {
+TEST(Simulation, agents_that_return_soon_continue_where_they_were) {
   Scene scene = troubled();
   scene.trouble.agent_killed = 0.05;
   run("restarts", scene, 1);
 }
 
-TEST(Simulation, what_is_lost_late_or_doubled_breaks_nothing) {
+TEST(Simulation, lost_late_and_repeated_messages_break_nothing) {
   Scene scene = troubled();
   scene.trouble.store = bad_network();
   scene.steps = 100'000;
@@ -86,7 +86,7 @@ TEST(Simulation, deaths_pauses_and_cuts_break_nothing) {
   run("deaths", scene, 4);
 }
 
-TEST(Simulation, all_of_it_at_once_breaks_nothing) {
+TEST(Simulation, all_faults_at_once_break_nothing) {
   Scene scene = troubled();
   scene.trouble.store = bad_network();
   scene.trouble.agent_killed = scene.trouble.agent_stopped = 0.02;

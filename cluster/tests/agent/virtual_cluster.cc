@@ -8,7 +8,7 @@ namespace holdfast::test {
 namespace {
 
 constexpr agent::Milliseconds kBooted = 5'000'000;
-constexpr Microseconds kStepTime = 20;  // from something to do to its being done
+constexpr Microseconds kStepTime = 20;  // from an event to the agent's reaction
 constexpr agent::Milliseconds kLongestSleep = 60'000;
 
 }  // namespace
@@ -52,7 +52,7 @@ Node::Agent* Node::find(std::uint64_t number) {
   return nullptr;
 }
 
-/// Something may have changed: the agent's loop comes round soon.
+/// Something may have changed: runs the agent's loop soon.
 void Node::step(std::uint64_t number) {
   if (Agent* agent = find(number)) step_at(*agent, schedule_.now() + kStepTime);
 }

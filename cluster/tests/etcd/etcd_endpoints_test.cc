@@ -1,4 +1,4 @@
-// Which endpoint is asked, and when.
+// Which endpoint gets requests, and when.
 #include "etcd/endpoints.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(Endpoints, pause_when_all_failed_in_a_row) {
   EXPECT_EQ(endpoints.pause_ms(1000), 0);
 }
 
-// A server that is back is asked within a second, also where each attempt at it took most of one.
+// A server that has returned gets a request within a second, even if each attempt took most of a second.
 TEST(Endpoints, pause_no_longer_for_the_time_that_an_attempt_took) {
   Endpoints endpoints({"http://a"}, 1);
   std::int64_t now = 1000;
@@ -58,7 +58,7 @@ TEST(Endpoints, pause_no_longer_for_the_time_that_an_attempt_took) {
 TEST(Endpoints, are_not_left_twice_for_one_failure) {
   Endpoints endpoints({"http://a", "http://b", "http://c"}, 1);
   endpoints.failed(0, 1000);
-  endpoints.failed(0, 1000);  // of another request that went there
+  endpoints.failed(0, 1000);  // of another request to the same endpoint
   EXPECT_EQ(endpoints.current(), 1u);
 }
 

@@ -1,4 +1,4 @@
-// The store before a server that answers late, wrongly, in parts, or never.
+// The store with a server that answers late, wrongly, in parts, or never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,14 +36,14 @@ Change one_put() {
   return change;
 }
 
-/// Says one thing to every request.
+/// Gives the same answer to every request.
 FakeServer::Handler says(int status, const std::string& body) {
   return [=](const FakeRequest&, FakeConnection& connection) { connection.answer(status, body); };
 }
 
 class EtcdHttpTest : public StoreTest {
  protected:
-  static constexpr std::int64_t kShortMs = 150;  // where a test waits for it to pass
+  static constexpr std::int64_t kShortMs = 150;  // a timeout that tests wait for
 
   void open_with_user(const std::string& endpoint) {
     std::ofstream(directory_ / "password") << "secret\n";
@@ -74,7 +74,7 @@ TEST_F(EtcdHttpTest, asks_over_one_connection_and_wants_a_leader) {
   EXPECT_EQ(request.headers.count("authorization"), 0u);
 }
 
-TEST_F(EtcdHttpTest, keeps_to_the_servers_that_are_configured_whatever_the_environment_says) {
+TEST_F(EtcdHttpTest, uses_only_the_configured_servers_whatever_the_environment_says) {
   FakeServer server(says(200, kDone));
   FakeServer proxy(says(200, "{}"));
   ::setenv("http_proxy", proxy.url().c_str(), 1);
@@ -84,7 +84,7 @@ TEST_F(EtcdHttpTest, keeps_to_the_servers_that_are_configured_whatever_the_envir
   EXPECT_TRUE(proxy.seen().empty());
 }
 
-// libcurl would send the request again over a new connection: the first may have been carried out.
+// By default, libcurl sends the request again over a new connection, although the first may have been executed.
 TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_without_an_answer) {
   FakeServer server([](const FakeRequest& request, FakeConnection& connection) {
     if (request.of_connection == 1) return connection.answer(200, kDone);
@@ -94,7 +94,8 @@ TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_w
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   const Answer answer = transact(one_put());
   EXPECT_EQ(answer.outcome, Outcome::unknown);
-  EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: it ended the connection before the answer");
+  EXPECT_EQ(answer.sentence,
+            "etcd at " + server.url() + " does not answer: it closed the connection before the answer");
   EXPECT_EQ(server.count("/v3/kv/txn"), 2);
 }
 
@@ -137,15 +138,15 @@ TEST_F(EtcdHttpTest, knows_nothing_of_a_change_without_a_whole_answer) {
   }
 }
 
-TEST_F(EtcdHttpTest, thinks_of_tls_where_the_connection_is_reset_before_an_answer) {
+TEST_F(EtcdHttpTest, suggests_tls_if_the_connection_is_reset_before_an_answer) {
   FakeServer server([](const FakeRequest&, FakeConnection& connection) { connection.reset(); });
   open(options({server.url()}));
   const Answer answer = transact(one_put());
   EXPECT_EQ(answer.outcome, Outcome::unknown);
-  EXPECT_THAT(answer.sentence, HasSubstr("to be asked by https://"));
+  EXPECT_THAT(answer.sentence, HasSubstr("; if it uses TLS, write https://"));
 }
 
-TEST_F(EtcdHttpTest, thinks_of_no_tls_where_a_server_that_has_answered_cuts_the_connection) {
+TEST_F(EtcdHttpTest, does_not_suggest_tls_if_a_server_that_has_answered_cuts_the_connection) {
   std::atomic<int> requests{0};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     if (++requests == 1) return connection.answer(200, kDone);
@@ -163,10 +164,10 @@ TEST_F(EtcdHttpTest, ends_a_request_that_is_never_answered) {
   open_hasty({server.url()});
   const Answer answer = transact(one_put());
   EXPECT_EQ(answer.outcome, Outcome::unknown);
-  EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: nothing came within 150 ms");
+  EXPECT_EQ(answer.sentence, "etcd at " + server.url() + " does not answer: nothing arrived within 150 ms");
 }
 
-TEST_F(EtcdHttpTest, does_not_take_a_late_answer_for_that_of_the_next_request) {
+TEST_F(EtcdHttpTest, does_not_take_a_late_answer_for_the_answer_to_the_next_request) {
   std::atomic<bool> late{true};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     if (late.exchange(false)) ::usleep(2 * kShortMs * 1000);
@@ -221,7 +222,7 @@ TEST_F(EtcdHttpTest, tells_a_refusal_from_an_answer) {
   }
 }
 
-TEST_F(EtcdHttpTest, tells_people_once_why_it_is_refused_though_something_else_is_answered_meanwhile) {
+TEST_F(EtcdHttpTest, reports_once_why_it_is_refused_even_if_something_else_is_answered) {
   const std::string full = R"({"error":"etcdserver: mvcc: database space exceeded","code":8})";
   const std::string no_lease = R"({"error":"etcdserver: requested lease not found","code":5})";
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
@@ -240,7 +241,7 @@ TEST_F(EtcdHttpTest, tells_people_once_why_it_is_refused_though_something_else_i
 
 // --- several endpoints ----------------------------------------------------------------------------------
 
-TEST_F(EtcdHttpTest, asks_the_next_endpoint_where_one_cannot_have_done_anything_and_stays_there) {
+TEST_F(EtcdHttpTest, asks_the_next_endpoint_if_one_cannot_have_done_anything_and_stays_there) {
   const std::string closed = "http://127.0.0.1:" + std::to_string(free_port());
   FakeServer leaderless(says(503, R"({"error":"etcdserver: no leader","code":14})"));
   FakeServer gateless(says(404, "Not Found\n"));
@@ -263,7 +264,7 @@ TEST_F(EtcdHttpTest, leaves_an_endpoint_that_may_have_done_something_without_ask
   EXPECT_EQ(broken.seen().size(), 1u);
 }
 
-/// A server of that cluster, while it answers.
+/// A server that names that cluster while it answers.
 FakeServer::Handler of_cluster(int id, const std::atomic<bool>& answers) {
   return [&answers, id](const FakeRequest&, FakeConnection& connection) {
     if (!answers) return connection.close();
@@ -287,15 +288,16 @@ TEST_F(EtcdHttpTest, takes_nothing_from_a_server_of_another_cluster_than_the_kno
   EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
   const Answer stranger = transact(one_put());
   EXPECT_EQ(stranger.outcome, Outcome::unknown);
-  EXPECT_EQ(stranger.sentence, "etcd at " + two.url() +
-                                   " is of another cluster than the known one: it is of 0000000000000008, expected "
-                                   "0000000000000007");
+  EXPECT_EQ(stranger.sentence,
+            "etcd at " + two.url() +
+                " belongs to another cluster than the known one: it names 0000000000000008, expected "
+                "0000000000000007");
   one_answers = true;
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, takes_nothing_from_a_server_that_is_one_of_several_before_most_of_them_name_its_cluster) {
+TEST_F(EtcdHttpTest, takes_nothing_from_one_of_several_servers_before_most_of_them_name_its_cluster) {
   const std::atomic<bool> answers = true;
   std::atomic<bool> other_answers = false;
   FakeServer one(of_cluster(7, answers));
@@ -305,7 +307,8 @@ TEST_F(EtcdHttpTest, takes_nothing_from_a_server_that_is_one_of_several_before_m
   etcd::Options judged = options({one.url(), silent, two.url()});
   judged.identity = &identity;
   open(std::move(judged));
-  EXPECT_THAT(transact(one_put()).sentence, HasSubstr("is of cluster 0000000000000007, which 1 of 3 endpoints name"));
+  EXPECT_THAT(transact(one_put()).sentence,
+              HasSubstr("belongs to cluster 0000000000000007, which only 1 of 3 endpoints name"));
   EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
   other_answers = true;
   EXPECT_TRUE(await([&] { return transact(one_put()).outcome == Outcome::answered; }));
@@ -313,7 +316,7 @@ TEST_F(EtcdHttpTest, takes_nothing_from_a_server_that_is_one_of_several_before_m
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_tells_that_none_can_be_reached) {
+TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_reports_that_none_can_be_reached) {
   const std::string first = "http://127.0.0.1:" + std::to_string(free_port());
   const std::string second = "http://127.0.0.1:" + std::to_string(free_port());
   open(options({first, second}));
@@ -321,7 +324,7 @@ TEST_F(EtcdHttpTest, asks_each_endpoint_once_and_tells_that_none_can_be_reached)
   EXPECT_EQ(answer.outcome, Outcome::unknown);
   EXPECT_EQ(answer.sentence, "etcd at " + second + " does not answer: Connection refused");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
-  EXPECT_EQ(complaints_.size(), 2u) << "each is told once until something works";
+  EXPECT_EQ(complaints_.size(), 2u) << "each is reported once until something works";
 }
 
 TEST_F(EtcdHttpTest, asks_again_from_a_callback) {
@@ -349,7 +352,7 @@ TEST_F(EtcdHttpTest, calls_nobody_once_the_store_has_ended) {
 
 // --- user and password ----------------------------------------------------------------------------------
 
-/// Knows one token at a time.
+/// A server that knows one token at a time.
 class TokenServer {
  public:
   explicit TokenServer(std::string unknown_token_answer = kBadToken, int status = 401)
@@ -425,12 +428,12 @@ TEST_F(EtcdHttpTest, reads_the_password_file_each_time_and_tells_if_it_cannot) {
   const Answer answer = transact(one_put());
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_EQ(answer.fault, Fault::denied);
-  EXPECT_THAT(answer.sentence, HasSubstr("the password file " + (directory_ / "password") + " cannot be read"));
+  EXPECT_THAT(answer.sentence, HasSubstr("cannot read password file " + (directory_ / "password") + ": "));
   std::ofstream(directory_ / "password") << "secret";
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
 }
 
-TEST_F(EtcdHttpTest, tells_if_the_password_file_has_become_open_to_all_and_goes_on) {
+TEST_F(EtcdHttpTest, reports_a_password_file_that_has_become_open_to_all_and_continues) {
   TokenServer server;
   open_with_user(server.url());
   const std::string path = directory_ / "password";
@@ -447,7 +450,7 @@ TEST_F(EtcdHttpTest, does_not_let_a_server_check_a_wrong_password_for_each_reque
   for (int i = 0; i < 10; ++i) {
     const Answer answer = transact(one_put());
     EXPECT_EQ(answer.fault, Fault::denied);
-    EXPECT_THAT(answer.sentence, HasSubstr("does not let in the user hf"));
+    EXPECT_THAT(answer.sentence, HasSubstr("refuses user hf"));
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start);
   EXPECT_LE(server.seen().size(), static_cast<std::size_t>(seconds.count()) + 1);
@@ -472,7 +475,7 @@ TEST_F(EtcdHttpTest, needs_no_token_where_authentication_is_not_enabled_until_it
 
 // --- watch ----------------------------------------------------------------------------------------------
 
-TEST_F(EtcdHttpTest, hears_each_event_though_lines_come_in_parts_or_together) {
+TEST_F(EtcdHttpTest, hears_each_event_even_if_lines_arrive_in_parts_or_together) {
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     connection.begin_stream();
     const std::string all = kBegun + event("eA==", 7) + event("eQ==", 8);
@@ -489,7 +492,7 @@ TEST_F(EtcdHttpTest, hears_each_event_though_lines_come_in_parts_or_together) {
   EXPECT_EQ(server.seen().back().headers.at("grpc-metadata-hasleader"), "true");
 }
 
-TEST_F(EtcdHttpTest, makes_the_watch_again_however_it_ends) {
+TEST_F(EtcdHttpTest, restarts_the_watch_however_it_ends) {
   std::atomic<int> times{0};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     const int time = ++times;
@@ -536,7 +539,7 @@ TEST_F(EtcdHttpTest, makes_the_watch_again_if_it_does_not_begin) {
   open_hasty({server.url()});
   watch("b");
   EXPECT_TRUE(await([&] { return !rung_.empty(); }));
-  EXPECT_TRUE(has_complained("did not begin the watch within 150 ms"));
+  EXPECT_TRUE(has_complained("did not start the watch within 150 ms"));
   EXPECT_FALSE(has_complained("ended the watch"));
 }
 
@@ -561,7 +564,7 @@ TEST_F(EtcdHttpTest, moves_the_watch_when_its_server_stops_answering) {
   EXPECT_EQ(rung_.back().value, "y");
 }
 
-TEST_F(EtcdHttpTest, hears_nothing_more_of_a_key_after_its_watch_was_replaced) {
+TEST_F(EtcdHttpTest, hears_nothing_of_a_key_after_its_watch_was_replaced) {
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
     connection.begin_stream();
     connection.chunk(kBegun + event(request.body.find("\"YQ==\"") != std::string::npos ? "b2xk" : "bmV3", 7));
@@ -594,7 +597,7 @@ TEST_F(EtcdHttpTest, watches_with_a_new_token_when_the_old_one_is_refused) {
   EXPECT_TRUE(await([&] { return !rung_.empty(); }));
 }
 
-TEST_F(EtcdHttpTest, makes_a_watch_that_is_cut_at_once_again_at_growing_intervals) {
+TEST_F(EtcdHttpTest, restarts_a_watch_that_is_cut_at_once_at_growing_intervals) {
   std::atomic<int> times{0};
   const auto cut = [&](const FakeRequest& request, FakeConnection& connection) {
     if (request.path != "/v3/watch") return connection.answer(200, kDone);
@@ -608,7 +611,7 @@ TEST_F(EtcdHttpTest, makes_a_watch_that_is_cut_at_once_again_at_growing_interval
   open(options({first.url(), second.url()}));
   watch("b");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3);
-  // All else works, which is why the endpoints count as sound.
+  // Everything else works, so the endpoints count as healthy.
   while (std::chrono::steady_clock::now() < end) EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   EXPECT_GT(times, 1);
   EXPECT_LT(times, 30) << "at intervals of 10 ms there are hundreds";
@@ -616,7 +619,7 @@ TEST_F(EtcdHttpTest, makes_a_watch_that_is_cut_at_once_again_at_growing_interval
 
 // --- many at once ---------------------------------------------------------------------------------------
 
-// As an agent that follows another on a machine with thousands of locks.
+// As when an agent succeeds another one on a machine with thousands of locks.
 TEST_F(EtcdHttpTest, keeps_a_lease_alive_beside_thousands_of_changes_that_are_not_answered) {
   constexpr int kChanges = 2000;
   std::atomic<int> under_way{0};
@@ -634,7 +637,7 @@ TEST_F(EtcdHttpTest, keeps_a_lease_alive_beside_thousands_of_changes_that_are_no
   store_.reset();
 }
 
-// The session depends on it: each second that it waits is one of the lease.
+// The session depends on it, and its wait uses up the lease.
 TEST_F(EtcdHttpTest, sends_what_is_urgent_before_thousands_that_wait_for_their_turn) {
   constexpr int kChanges = 2000;
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
@@ -650,7 +653,7 @@ TEST_F(EtcdHttpTest, sends_what_is_urgent_before_thousands_that_wait_for_their_t
   store_.reset();
 }
 
-TEST_F(EtcdHttpTest, drops_what_nobody_wants_any_more_when_its_turn_comes) {
+TEST_F(EtcdHttpTest, drops_a_queued_request_that_nobody_wants_any_more) {
   constexpr int kChanges = 1000;
   std::atomic<int> answered{0};
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
@@ -665,13 +668,13 @@ TEST_F(EtcdHttpTest, drops_what_nobody_wants_any_more_when_its_turn_comes) {
     change.wanted = [&] { return !epoch_is_over; };
     store_->transact(std::move(change), [&](const Answer&) { ++told; });
   }
-  epoch_is_over = true;  // only those that were sent at once are under way
-  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "one that comes after them has its turn";
+  epoch_is_over = true;  // only the requests that were sent at once are under way
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later one is sent";
   EXPECT_TRUE(await([&] { return told + 1 == answered; }));
   EXPECT_LE(told, 64);
 }
 
-TEST_F(EtcdHttpTest, tells_how_long_a_change_waited_for_its_turn) {
+TEST_F(EtcdHttpTest, reports_how_long_a_change_was_queued) {
   constexpr std::int64_t kSlowMs = 50;
   FakeServer server([&](const FakeRequest&, FakeConnection& connection) {
     std::this_thread::sleep_for(std::chrono::milliseconds(kSlowMs));

@@ -11,10 +11,10 @@ using Accepted = Identity::Accepted;
 constexpr std::int64_t kLease = 5000;
 constexpr std::int64_t kFresh = Identity::kFreshMs;
 
-TEST(Identity, of_the_only_endpoint_is_known_at_once_if_none_was_before) {
+TEST(Identity, of_the_only_endpoint_is_known_at_once_if_none_was_known) {
   Identity identity(1, "", kLease);
   EXPECT_TRUE(identity.known().empty());
-  EXPECT_TRUE(identity.hear(0, "", 1000)) << "it does not say";
+  EXPECT_TRUE(identity.hear(0, "", 1000)) << "it names none";
   EXPECT_TRUE(identity.hear(0, "7", 1000));
   EXPECT_EQ(identity.known(), "7");
   EXPECT_FALSE(identity.stranger(1000));
@@ -46,14 +46,14 @@ TEST(Identity, needs_both_of_two_endpoints) {
   EXPECT_TRUE(identity.hear(1, "7", 1001));
 }
 
-TEST(Identity, does_not_count_what_was_said_long_ago) {
+TEST(Identity, ignores_old_answers) {
   Identity identity(3, "", kLease);
   EXPECT_FALSE(identity.hear(0, "7", 1000));
   EXPECT_FALSE(identity.hear(1, "7", 1001 + kFresh));
   EXPECT_TRUE(identity.hear(0, "7", 1002 + kFresh));
 }
 
-// The member that was wiped and started alone, while the others are cut off.
+// A member was wiped and started alone, while the others are cut off.
 TEST(Identity, does_not_change_for_a_minority_however_long_the_others_are_silent) {
   Identity identity(3, "7", kLease);
   for (std::int64_t now = 0; now < 10 * kLease; now += 1000) EXPECT_FALSE(identity.hear(0, "8", now));
@@ -73,7 +73,7 @@ TEST(Identity, changes_for_a_majority_once_no_lease_of_the_last_store_is_left) {
   EXPECT_FALSE(identity.hear(2, "7", 1001 + kLease));
 }
 
-TEST(Identity, counts_the_lease_time_again_where_a_majority_was_none_in_between) {
+TEST(Identity, restarts_the_lease_time_if_the_majority_was_interrupted) {
   Identity identity(3, "7", kLease);
   identity.hear(0, "8", 0);
   identity.hear(1, "8", 0);
@@ -84,7 +84,7 @@ TEST(Identity, counts_the_lease_time_again_where_a_majority_was_none_in_between)
   EXPECT_TRUE(identity.hear(1, "8", 2000 + kLease));
 }
 
-TEST(Identity, is_what_a_person_accepts_once_no_lease_of_the_last_store_is_left) {
+TEST(Identity, changes_if_a_person_accepts_a_store_once_no_lease_of_the_last_one_is_left) {
   Identity identity(1, "7", kLease);
   EXPECT_EQ(identity.accept("8", 0), Accepted::unnamed);
   EXPECT_FALSE(identity.hear(0, "8", 1000));
@@ -96,7 +96,7 @@ TEST(Identity, is_what_a_person_accepts_once_no_lease_of_the_last_store_is_left)
   EXPECT_FALSE(identity.hear(0, "7", 1001 + kLease)) << "the last one is a stranger now";
 }
 
-TEST(Identity, is_at_once_what_a_person_accepts_if_that_store_has_been_there_for_long) {
+TEST(Identity, changes_at_once_if_a_person_accepts_a_store_that_was_named_for_long) {
   Identity identity(1, "7", kLease);
   EXPECT_FALSE(identity.hear(0, "8", 0));
   EXPECT_FALSE(identity.hear(0, "8", kLease));
@@ -104,7 +104,7 @@ TEST(Identity, is_at_once_what_a_person_accepts_if_that_store_has_been_there_for
   EXPECT_TRUE(identity.hear(0, "8", kLease));
 }
 
-TEST(Identity, is_not_what_a_person_accepts_against_most_endpoints) {
+TEST(Identity, does_not_change_if_a_person_accepts_a_store_against_most_endpoints) {
   Identity identity(3, "7", kLease);
   identity.hear(0, "8", 0);
   identity.hear(1, "7", 0);
@@ -113,7 +113,7 @@ TEST(Identity, is_not_what_a_person_accepts_against_most_endpoints) {
   EXPECT_FALSE(identity.hear(0, "8", kLease));
 }
 
-TEST(Identity, is_not_what_a_person_has_accepted_while_most_endpoints_were_away) {
+TEST(Identity, does_not_change_if_a_person_accepts_a_store_while_most_endpoints_are_away) {
   Identity identity(3, "7", kLease);
   EXPECT_FALSE(identity.hear(0, "8", 0));
   EXPECT_EQ(identity.accept("8", 0), Accepted::later);

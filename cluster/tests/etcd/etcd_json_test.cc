@@ -1,5 +1,4 @@
-// What is said to etcd's gateway, and what it says: answers recorded from 3.4.23, and written as the sources of 3.5 and
-// 3.6 write them.
+// Requests to etcd's gateway, and its answers: recorded from 3.4.23, and written after the sources of 3.5 and 3.6.
 #include "etcd/json.h"
 
 #include <gmock/gmock.h>
@@ -76,7 +75,7 @@ Change two_reads() {
   return change;
 }
 
-TEST(Transaction, gives_what_each_read_found_in_their_order) {
+TEST(Transaction, returns_the_result_of_each_read_in_order) {
   const auto answer = decode_change(
       "{" + kHeader +
           R"(,"succeeded":true,"responses":[{"response_put":{"header":{"revision":"7"}}},)"
@@ -97,7 +96,7 @@ TEST(Transaction, gives_what_each_read_found_in_their_order) {
   EXPECT_TRUE(answer->found[1].empty());
 }
 
-TEST(Transaction, without_succeeded_ran_the_other_steps) {
+TEST(Transaction, without_succeeded_means_that_the_other_steps_ran) {
   const auto answer = decode_change(
       "{" + kHeader + R"(,"responses":[{"response_range":{"kvs":[{"key":"bA==","mod_revision":7}]}}]})", two_reads());
   ASSERT_TRUE(answer);
@@ -108,7 +107,7 @@ TEST(Transaction, without_succeeded_ran_the_other_steps) {
   EXPECT_EQ(answer->found[0][0].lease, 0);
 }
 
-TEST(Transaction, with_fewer_parts_than_steps_is_no_answer) {
+TEST(Transaction, with_fewer_parts_than_steps_is_invalid) {
   EXPECT_FALSE(decode_change("{" + kHeader + R"(,"succeeded":true,"responses":[{"response_put":{}}]})", two_reads()));
   EXPECT_FALSE(decode_change("{" + kHeader + "}", two_reads()));
   EXPECT_TRUE(decode_change("{" + kHeader + R"(,"succeeded":true})", Change())) << "of no steps there are no parts";
@@ -139,7 +138,7 @@ TEST(Lease, answers_leave_out_what_is_zero) {
   EXPECT_EQ(none->ttl_s, 0);
 }
 
-TEST(Lease, of_an_empty_answer_nothing_is_known) {
+TEST(Lease, an_empty_answer_is_unknown) {
   for (const char* text : {"", "{}", R"({"result":{}})", "null", "[]"}) {
     EXPECT_FALSE(decode_keep_alive(text)) << text;
     EXPECT_FALSE(decode_time_to_live(text)) << text;
@@ -147,7 +146,7 @@ TEST(Lease, of_an_empty_answer_nothing_is_known) {
   }
 }
 
-TEST(WatchLine, tells_puts_deletions_and_its_own_end) {
+TEST(WatchLine, reports_puts_deletions_and_its_own_end) {
   const auto begun = decode_watch_line(R"({"result":{)" + kHeader + R"(,"created":true}})");
   ASSERT_TRUE(begun);
   EXPECT_TRUE(begun->created);
@@ -183,7 +182,7 @@ struct Said {
   bool elsewhere = false;
 };
 
-TEST(Error, means_the_same_in_the_words_of_each_version) {
+TEST(Error, has_the_same_meaning_in_each_version) {
   const Said all[] = {
       {R"({"error":"etcdserver: requested lease not found","message":"etcdserver: requested lease not found","code":5})",
        404, Outcome::refused, Fault::no_lease},
@@ -230,15 +229,16 @@ TEST(Error, means_the_same_in_the_words_of_each_version) {
   }
 }
 
-TEST(Error, without_a_user_no_token_is_asked_for) {
+TEST(Error, requests_no_token_without_a_user) {
   const Verdict verdict = judge(400, R"({"error":"etcdserver: user name is empty","code":3})", false);
   EXPECT_FALSE(verdict.token);
-  EXPECT_EQ(sentence("http://a:2379", verdict.cause),
-            "etcd at http://a:2379 wants a user and a password, and none are configured (says: etcdserver: user name "
-            "is empty)");
+  EXPECT_EQ(
+      sentence("http://a:2379", verdict.cause),
+      "etcd at http://a:2379 requires a user and a password, and none are configured (says: etcdserver: user name "
+      "is empty)");
 }
 
-TEST(Version, tells_where_leases_may_end_early) {
+TEST(Version, shows_whether_leases_may_end_early) {
   const std::pair<const char*, bool> all[] = {
       {"3.4.23", true},  {"3.4.30", true}, {"3.4.31", false},     {"3.5.0", true},  {"3.5.12", true},
       {"3.5.13", false}, {"3.6.0", false}, {"3.6.0-rc.1", false}, {"4.0.0", false}, {"3.3.27", true}};
@@ -263,7 +263,7 @@ TEST(Answer, that_was_cut_off_is_none) {
   EXPECT_TRUE(decode_change(kTransaction, two_reads()));
 }
 
-// Whatever a server says: read without a fault of memory, which the sanitizers look for, and without an exception.
+// Any answer must be read without a memory error, which sanitizers detect, and without an exception.
 TEST(Answer, may_be_anything) {
   const auto seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,4 +1,4 @@
-// The loop of the agent.
+// The agent's event loop.
 #include "etcd/loop.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ TEST_F(LoopTest, turns_even_if_a_timer_always_sets_another_that_is_due) {
   run_until(3);
 }
 
-TEST_F(LoopTest, tells_of_the_end_of_a_pipe) {
+TEST_F(LoopTest, reports_the_end_of_a_pipe) {
   std::uint32_t seen = 0;
   loop_.watch(pipe_[0], EPOLLIN, [&](std::uint32_t events) {
     seen = events;

@@ -1,4 +1,4 @@
-// The store where names of its endpoints are looked up slowly.
+// The store while lookups of endpoint names are slow.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
@@ -19,7 +19,7 @@ std::atomic<bool> answers{false};
 
 }  // namespace
 
-// In place of the C library's: nothing is known of that name until the test says so.
+// Replaces the C library's function: the lookup of that name blocks until the test ends it.
 extern "C" __attribute__((visibility("default"))) int getaddrinfo(const char* node, const char* service,
                                                                   const addrinfo* hints, addrinfo** found) {
   static const auto real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -43,7 +43,7 @@ class EtcdNamesTest : public StoreTest {
   }
 };
 
-// Else all that the agent does would stand still meanwhile, and its lease be lost.
+// Otherwise the agent would block in the meantime, and lose its lease.
 TEST_F(EtcdNamesTest, a_request_that_has_timed_out_waits_for_no_name) {
   auto hasty = options({std::string("http://") + kSlowName + ":2379"});
   hasty.timeout_ms = 150;

@@ -1,4 +1,4 @@
-// The store on an etcd as Debian packages it.
+// The store with an etcd from Debian's package.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -51,13 +51,13 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(answer.outcome, Outcome::answered) << answer.sentence;
     return answer;
   }
-  /// Repeats it for as long as the condition is not met.
+  /// Repeats it until the condition is met.
   Answer until(const Change& change, const std::function<bool(const Answer&)>& condition) {
     Answer answer;
     EXPECT_TRUE(await([&] { return condition(answer = transact(change)); })) << answer.sentence;
     return answer;
   }
-  /// As the engine does with a change that does nothing when it is repeated.
+  /// Repeats a change until it is answered, as the engine does with changes that may be repeated.
   Answer until_answered(const Change& change) {
     return until(change, [](const Answer& answer) { return answer.outcome == Outcome::answered; });
   }
@@ -71,7 +71,7 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(granted.answer.outcome, Outcome::answered) << granted.answer.sentence;
     return granted.lease;
   }
-  /// Puts until the watch rings: one that is being made may miss events.
+  /// Puts until the watch rings: a watch that is still being created may miss events.
   bool rings(const std::string& key) {
     const std::size_t before = rung_.size();
     return await([&] {
@@ -182,7 +182,7 @@ TEST_F(EtcdRealTest, is_not_disturbed_by_compaction) {
   EXPECT_TRUE(rings("b"));
 }
 
-TEST_F(EtcdRealTest, tells_the_version_of_each_endpoint) {
+TEST_F(EtcdRealTest, reports_the_version_of_each_endpoint) {
   serve();
   const std::string nobody = "http://127.0.0.1:" + std::to_string(free_port());
   open(options({server_->url(), nobody}));
@@ -201,7 +201,7 @@ TEST_F(EtcdRealTest, tells_the_version_of_each_endpoint) {
 
 // --- leases ---------------------------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, hangs_keys_on_a_lease_and_takes_them_away_with_it) {
+TEST_F(EtcdRealTest, attaches_keys_to_a_lease_and_removes_them_with_it) {
   begin();
   const LeaseId mine = lease();
   sound({{}, {Step::put("l", "", mine), Step::put("b", "", mine)}, {}});
@@ -273,7 +273,7 @@ TEST_F(EtcdRealTest, rings_at_each_put_of_the_key_and_at_its_end) {
   EXPECT_EQ(rung_.size(), 3u);
 }
 
-TEST_F(EtcdRealTest, rings_again_after_the_server_was_started_anew) {
+TEST_F(EtcdRealTest, rings_again_after_a_restart_of_the_server) {
   begin();
   const LeaseId mine = lease();
   watch("b");
@@ -289,7 +289,7 @@ TEST_F(EtcdRealTest, rings_again_after_the_server_was_started_anew) {
   EXPECT_TRUE(rings("b"));
 }
 
-TEST_F(EtcdRealTest, does_not_know_what_a_stopped_server_will_do_until_it_goes_on) {
+TEST_F(EtcdRealTest, does_not_know_the_result_of_a_stopped_server_until_it_resumes) {
   serve();
   auto hasty = options({server_->url()});
   hasty.timeout_ms = 300;
@@ -300,7 +300,7 @@ TEST_F(EtcdRealTest, does_not_know_what_a_stopped_server_will_do_until_it_goes_o
   EXPECT_EQ(transact(change).outcome, Outcome::unknown);
   server_->go_on();
   const Answer answer = until_answered(change);
-  if (!answer.guarded) {  // what was unknown has been done, once
+  if (!answer.guarded) {  // the unanswered change was executed, once
     EXPECT_EQ(answer.found.at(0).at(0).value, "2");
     EXPECT_EQ(answer.found[0][0].modified, before + 1);
   }
@@ -308,19 +308,19 @@ TEST_F(EtcdRealTest, does_not_know_what_a_stopped_server_will_do_until_it_goes_o
 
 // --- users, certificates, room --------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, needs_the_password_of_the_user_where_authentication_is_enabled) {
+TEST_F(EtcdRealTest, needs_the_users_password_if_authentication_is_enabled) {
   serve();
   server_->enable_authentication();
   open_plainly();
   const Answer nobody = transact(put("hf/l"));
   EXPECT_EQ(nobody.outcome, Outcome::refused);
   EXPECT_EQ(nobody.fault, Fault::denied);
-  EXPECT_THAT(nobody.sentence, HasSubstr("wants a user and a password"));
+  EXPECT_THAT(nobody.sentence, HasSubstr("requires a user and a password"));
 
   open_with_user("guess");
   const Answer wrong = transact(put("hf/l"));
   EXPECT_EQ(wrong.fault, Fault::denied);
-  EXPECT_THAT(wrong.sentence, HasSubstr("does not let in the user hf: etcdserver: authentication failed"));
+  EXPECT_THAT(wrong.sentence, HasSubstr("refuses user hf: etcdserver: authentication failed"));
 
   open_with_user();
   const LeaseId mine = lease();
@@ -348,7 +348,7 @@ TEST_F(EtcdRealTest, takes_a_new_token_when_the_server_has_lost_it) {
   EXPECT_TRUE(rings("hf/b"));
 }
 
-TEST_F(EtcdRealTest, tells_when_its_rights_are_taken_away_and_goes_on_when_they_are_back) {
+TEST_F(EtcdRealTest, reports_that_its_rights_were_revoked_and_continues_when_they_return) {
   serve();
   server_->enable_authentication();
   open_with_user();
@@ -359,13 +359,13 @@ TEST_F(EtcdRealTest, tells_when_its_rights_are_taken_away_and_goes_on_when_they_
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_EQ(answer.fault, Fault::denied);
   watch("hf/b");
-  EXPECT_TRUE(await([&] { return has_complained("permission denied; the watch"); }))
+  EXPECT_TRUE(await([&] { return has_complained("permission denied; the agent restarts the watch"); }))
       << "a watch is refused inside a 200";
   EXPECT_THAT(server_->post("/v3/auth/user/grant", R"({"user":"hf","role":"hf"})"), HasSubstr("header"));
   EXPECT_TRUE(rings("hf/b"));
 }
 
-TEST_F(EtcdRealTest, goes_on_when_authentication_is_enabled_while_it_runs) {
+TEST_F(EtcdRealTest, continues_when_authentication_is_enabled_while_it_runs) {
   serve();
   open_with_user();
   sound(put("hf/l"));
@@ -395,7 +395,7 @@ TEST_F(EtcdRealTest, speaks_tls_and_knows_its_server) {
   EXPECT_THAT(without_tls.sentence, HasSubstr("https://"));
 }
 
-TEST_F(EtcdRealTest, shows_a_certificate_and_tells_if_it_will_not_do) {
+TEST_F(EtcdRealTest, shows_a_certificate_and_reports_one_that_is_refused) {
   Certificates certificates;
   certificates.make("server", "/O=etcd");
   certificates.make("agent", "/O=agent");
@@ -428,7 +428,7 @@ TEST_F(EtcdRealTest, shows_a_certificate_and_tells_if_it_will_not_do) {
   EXPECT_THAT(named.sentence, HasSubstr("use a certificate without CN"));
 }
 
-TEST_F(EtcdRealTest, tells_that_the_database_is_full_and_can_still_delete) {
+TEST_F(EtcdRealTest, reports_that_the_database_is_full_and_can_still_delete) {
   serve({"--quota-backend-bytes=200000"});
   open_plainly();
   const LeaseId mine = lease();
@@ -445,7 +445,7 @@ TEST_F(EtcdRealTest, tells_that_the_database_is_full_and_can_still_delete) {
   EXPECT_EQ(grant(60).answer.fault, Fault::no_space);
 }
 
-TEST_F(EtcdRealTest, tells_that_a_server_started_with_a_file_has_no_gateway) {
+TEST_F(EtcdRealTest, reports_that_a_server_started_with_a_file_has_no_gateway) {
   const int port = free_port();
   const std::string url = "http://127.0.0.1:" + std::to_string(port);
   const std::string peer = "http://127.0.0.1:" + std::to_string(free_port());
@@ -468,13 +468,13 @@ TEST_F(EtcdRealTest, tells_that_a_server_started_with_a_file_has_no_gateway) {
 
 // --- three members --------------------------------------------------------------------------------------
 
-TEST_F(EtcdRealTest, goes_on_with_two_of_three_members) {
+TEST_F(EtcdRealTest, continues_with_two_of_three_members) {
   EtcdCluster cluster;
   open(options(cluster.urls()));
   const LeaseId mine = until_answered([&] { return grant(60); }).lease;
   watch("b");
   ASSERT_TRUE(rings("b"));
-  for (std::size_t member = 0; member < 3; ++member) {  // each in turn, the leader among them
+  for (std::size_t member = 0; member < 3; ++member) {  // each in turn, also the leader
     cluster[member].kill();
     until_answered(put("l", std::to_string(member), mine));
     EXPECT_TRUE(rings("b"));
@@ -483,7 +483,7 @@ TEST_F(EtcdRealTest, goes_on_with_two_of_three_members) {
   EXPECT_THAT(until_answered([&] { return keys_of(mine); }).keys, ElementsAre("l"));
 }
 
-TEST_F(EtcdRealTest, tells_that_one_member_of_three_has_no_leader_and_ends_the_watch) {
+TEST_F(EtcdRealTest, reports_that_one_member_of_three_has_no_leader_and_ends_the_watch) {
   EtcdCluster cluster;
   open(options({cluster[0].url()}));
   watch("b");
@@ -494,7 +494,7 @@ TEST_F(EtcdRealTest, tells_that_one_member_of_three_has_no_leader_and_ends_the_w
   const Answer answer = until(put("l"), [](const Answer& said) { return said.fault == Fault::no_leader; });
   EXPECT_EQ(answer.outcome, Outcome::refused);
   EXPECT_THAT(answer.sentence, HasSubstr("no leader"));
-  EXPECT_TRUE(await([&] { return has_complained("no leader; the watch will be made again"); }));
+  EXPECT_TRUE(await([&] { return has_complained("no leader; the agent restarts the watch"); }));
   cluster[1].begin();
   cluster[2].begin();
   EXPECT_TRUE(rings("b"));

@@ -36,7 +36,7 @@ EtcdServer::Member new_member(const std::string& name) {
 
 std::string peer_of(const EtcdServer::Member& member) { return member.name + "=" + peer_url(member.advertised_port); }
 
-/// A number in an answer, by its name; 0 where it is not.
+/// Returns a number in an answer by its name; 0 if there is none.
 std::uint64_t number_in(const std::string& answer, const std::string& name) {
   const std::size_t at = answer.find(quoted(name) + ":\"");
   return at == std::string::npos ? 0 : std::stoull(answer.substr(at + name.size() + 4));
@@ -49,7 +49,7 @@ std::vector<std::string> urls_of(const Servers& servers) {
   return urls;
 }
 
-// Another program may take a port between the look and the start.
+// Another program may take a port between the check and the start.
 void with_free_ports(const std::function<void()>& start) {
   for (int attempt = 1;; ++attempt) {
     try {
@@ -129,7 +129,7 @@ void EtcdServer::await_service() {
     if (::waitid(P_PID, static_cast<id_t>(child_->pid()), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0)
       throw std::runtime_error("etcd ended with " + std::to_string(info.si_status) + " (package etcd-server); see " +
                                directory_.path());
-    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("etcd does not begin to serve");
+    if (std::chrono::steady_clock::now() > end) throw std::runtime_error("etcd does not start to serve");
     ::usleep(20000);
   }
 }
@@ -166,7 +166,7 @@ void EtcdServer::run(Channel& channel) const {
 
 void EtcdServer::go_on() const { child_->signal(SIGCONT); }
 
-// A linearizable read: there is a leader.
+// A linearizable read succeeds only with a leader.
 bool EtcdServer::serves() {
   const std::string answer = post("/v3/kv/range", R"({"key":"YQ=="})");
   return answer.find("header") != std::string::npos || answer.find("user name is empty") != std::string::npos;
@@ -209,7 +209,7 @@ std::vector<agent::Record> EtcdServer::history(const std::string& prefix) {
     said = watch_until(end, prefix, events);
   } while (!said.empty() && std::chrono::steady_clock::now() < patience);
   post("/v3/kv/deleterange", R"({"key":)" + quoted(etcd::to_base64(end)) + "}");
-  if (!said.empty()) throw std::runtime_error("etcd does not tell its history: " + said);
+  if (!said.empty()) throw std::runtime_error("etcd does not return its history: " + said);
   return events;
 }
 
@@ -312,7 +312,7 @@ std::size_t EtcdCluster::leader() {
   return leader;
 }
 
-// A member says its number to those that it connects to.
+// A member sends its number to members that it connects to.
 void EtcdCluster::isolate(std::size_t member) {
   std::ostringstream number;
   number << std::hex << members_[member]->status().member;

@@ -1,4 +1,4 @@
-// An etcd of Debian's package, on loopback, in a folder of its own.
+// An etcd from Debian's package, on loopback, in a folder of its own.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@
 
 namespace holdfast::test {
 
-/// Certificates that openssl makes: ca.pem, NAME.pem and NAME.key.
+/// Certificates created by openssl: ca.pem, NAME.pem and NAME.key.
 class Certificates {
  public:
   Certificates();
-  /// For 127.0.0.1, with this subject, as "/O=agent". Negative days: it has expired.
+  /// Creates a certificate for 127.0.0.1, with a subject such as "/O=agent". Negative days: it has expired.
   void make(const std::string& name, const std::string& subject, int days = 2);
   std::string path(const std::string& file) const { return directory_ / file; }
-  /// With that certificate, or without one.
+  /// Returns settings with that certificate, or without one.
   etcd::Tls tls(const std::string& name = "") const;
 
  private:
@@ -34,17 +34,17 @@ class Certificates {
 
 class EtcdServer {
  public:
-  /// One of several members: its ports and theirs.
+  /// One of several members: its ports, and the addresses of all members.
   struct Member {
     std::string name;
     int port = 0;
     int peer_port = 0;
-    int advertised_port = 0;  // by which the others reach it
+    int advertised_port = 0;  // where the others reach it
     std::string initial_cluster;
     bool has_slow_disk = false;
   };
 
-  /// Starts it, and waits until it serves. With certificates it speaks TLS, by server.pem.
+  /// Starts it, and waits until it serves. With certificates it uses TLS, with server.pem.
   explicit EtcdServer(std::vector<std::string> options = {}, const Certificates* certificates = nullptr);
   /// Does not start it.
   explicit EtcdServer(Member member);
@@ -52,10 +52,10 @@ class EtcdServer {
   int port() const { return self_.port; }
   std::string url() const { return scheme_ + "://127.0.0.1:" + std::to_string(self_.port); }
   void kill() { child_.reset(); }
-  /// While it is killed: keeps a copy of what it has stored, and puts that back.
+  /// While it is killed: copies its data, and puts the copy back.
   void save() const;
   void restore() const;
-  /// With what it had stored, on the same ports; the second waits until it serves.
+  /// Starts it again, with its data and on the same ports; start() also waits until it serves.
   void begin();
   void start();
   void await_service();
@@ -63,25 +63,25 @@ class EtcdServer {
   void stop() const { child_->stop(); }
   void go_on() const;
 
-  /// Of a member that has a slow one.
+  /// Returns the disk of a member with a slow one.
   SlowDisk& disk() { return disk_; }
 
-  /// Calls etcd by another way than the store's: the answer, of whatever status.
+  /// Calls etcd directly, not through the store. Returns the answer, whatever its status.
   std::string post(const std::string& path, const std::string& body);
   agent::Revision revision();
-  /// How many keys have that prefix.
+  /// Returns how many keys have that prefix.
   std::size_t count(const std::string& prefix);
-  /// What it did since its first revision with the keys of that prefix, event by event, as a watch tells it.
+  /// Returns all events of keys with that prefix since the first revision, as a watch reports them.
   std::vector<agent::Record> history(const std::string& prefix);
-  /// The next calls are those of this user.
+  /// Makes the next calls as this user.
   void be(const std::string& user, const std::string& password);
-  /// Numbers that tell members apart: its own, and that of the leader it knows; 0: none.
+  /// The ids of this member and of the leader that it knows; 0: none.
   struct Status {
     std::uint64_t member = 0;
     std::uint64_t leader = 0;
   };
   Status status();
-  /// Adds root and hf with these passwords, hf for the keys below "hf/", and enables authentication.
+  /// Adds the users root and hf, hf for the keys below "hf/", and enables authentication.
   void enable_authentication();
 
  private:
@@ -89,7 +89,7 @@ class EtcdServer {
   std::string copy() const { return directory_ / "copy"; }
   bool serves();
   void run(Channel& channel) const;
-  /// The events of the prefix up to that of the key `end`. Why it ended before, or "".
+  /// Collects the events of the prefix, up to the event of the key `end`. Returns why it ended before, or "".
   std::string watch_until(const std::string& end, const std::string& prefix, std::vector<agent::Record>& events);
 
   ScratchDirectory directory_;
@@ -104,10 +104,10 @@ class EtcdServer {
   std::unique_ptr<Child> child_;
 };
 
-/// As an agent is told them: separated by commas.
+/// Returns the URLs separated by commas, as an agent takes them.
 std::string joined(const std::vector<std::string>& urls);
 
-/// Three members that have begun to serve. They reach each other through proxies.
+/// Three members that serve. They reach each other through proxies.
 class EtcdCluster {
  public:
   enum class Disks { fast, slow };
@@ -116,9 +116,9 @@ class EtcdCluster {
 
   EtcdServer& operator[](std::size_t index) { return *members_[index]; }
   std::vector<std::string> urls() const;
-  /// Waits until all that answer know one.
+  /// Waits until all members that answer know a leader.
   std::size_t leader();
-  /// From now on neither of the others reaches this member, nor does it reach them. Clients do.
+  /// Cuts this member off from the other members in both directions. Clients still reach it.
   void isolate(std::size_t member);
   void rejoin();
 
@@ -130,7 +130,7 @@ class EtcdCluster {
   std::vector<std::unique_ptr<EtcdServer>> members_;
 };
 
-/// A proxy in front of each member, for one machine alone.
+/// A proxy in front of each member, for one machine.
 class MemberProxies {
  public:
   explicit MemberProxies(EtcdCluster& cluster);

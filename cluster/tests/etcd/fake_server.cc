@@ -52,7 +52,7 @@ FakeRequest parse_head(const std::string& head) {
   return request;
 }
 
-/// False at the end of the connection.
+/// Returns false at the end of the connection.
 bool read_more(int fd, std::string& buffer) {
   char part[4096];
   const ssize_t got = ::read(fd, part, sizeof part);
@@ -67,7 +67,7 @@ void FakeConnection::send(const std::string& bytes) const {
   std::size_t sent = 0;
   while (sent < bytes.size()) {
     const ssize_t part = ::send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (part <= 0) return;  // the client left
+    if (part <= 0) return;  // the client is gone
     sent += static_cast<std::size_t>(part);
   }
 }

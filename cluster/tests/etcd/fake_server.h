@@ -1,4 +1,4 @@
-// A server that says what a test wants, byte by byte: also what no sound server says, or nothing.
+// A server that sends exactly what a test wants, even invalid answers or nothing.
 #pragma once
 
 #include <condition_variable>
@@ -13,9 +13,9 @@ namespace holdfast::test {
 
 struct FakeRequest {
   std::string path;
-  std::map<std::string, std::string> headers;  // names in small letters
+  std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
-  int of_connection = 0;  // 1: the first over its connection
+  int of_connection = 0;  // 1: the first one over its connection
 };
 
 class FakeServer;
@@ -26,15 +26,15 @@ class FakeConnection {
   FakeConnection(int fd, FakeServer& server) : fd_(fd), server_(server) {}
 
   void send(const std::string& bytes) const;
-  /// A whole answer.
+  /// Sends a whole answer.
   void answer(int status, const std::string& body) const;
-  /// An answer without a known length, and parts of it.
+  /// Begins an answer of unknown length; sends a part of it.
   void begin_stream() const;
   void chunk(const std::string& bytes) const;
   void end_stream() const { send("0\r\n\r\n"); }
   void close();
   void reset();
-  /// Returns when the server ends: for what is never answered.
+  /// Blocks until the server ends: for requests that are never answered.
   void stay_silent();
 
  private:
@@ -44,7 +44,7 @@ class FakeConnection {
 
 class FakeServer {
  public:
-  /// Called in a thread of the connection, once per request.
+  /// Called once per request, in a thread of the connection.
   using Handler = std::function<void(const FakeRequest&, FakeConnection&)>;
 
   explicit FakeServer(Handler handler);
@@ -53,7 +53,7 @@ class FakeServer {
   FakeServer& operator=(const FakeServer&) = delete;
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
-  /// Requests so far.
+  /// Returns the number of requests so far.
   std::vector<FakeRequest> seen();
   int count(const std::string& path);
 
@@ -75,7 +75,7 @@ class FakeServer {
   std::thread acceptor_;
 };
 
-/// A port of 127.0.0.1 on which nobody listens.
+/// Returns a port of 127.0.0.1 on which nobody listens.
 int free_port();
 
 }  // namespace holdfast::test

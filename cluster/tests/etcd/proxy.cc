@@ -47,7 +47,7 @@ FileDescriptor new_socket() {
   return fd;
 }
 
-/// Loopback connects at once or not at all.
+/// Connects. Loopback connects at once or not at all.
 FileDescriptor connect_to(int port) {
   FileDescriptor fd = new_socket();
   const sockaddr_in address = address_of(port);
@@ -56,7 +56,7 @@ FileDescriptor connect_to(int port) {
   return fd;
 }
 
-/// With a reset, as of a network device that knows nothing of the connection.
+/// Closes with a reset, like a network device that does not know the connection.
 void abandon(FileDescriptor& fd) {
   const linger now{1, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -65,7 +65,7 @@ void abandon(FileDescriptor& fd) {
 
 struct Rules {
   bool hold = false;
-  std::string member;  // `hold` means its connections; empty: all
+  std::string member;  // `hold` applies to its connections; empty: to all
   bool hold_answers = false;
   std::int64_t delay_ms = 0;
   std::int64_t slow_ms = 0;
@@ -74,7 +74,7 @@ struct Rules {
 
 enum class Came { nothing, piece, failure };
 
-/// What one end has sent and the other has not got yet. An empty piece is the end.
+/// Data that one end has sent and the other has not received yet. An empty piece is the end.
 class Pieces {
  public:
   Came read_from(int fd, std::int64_t due) {
@@ -87,7 +87,7 @@ class Pieces {
     pieces_.push_back({due, std::move(piece)});
     return Came::piece;
   }
-  /// False: the end that should get it is gone, or is to be.
+  /// Returns false if the receiving end is gone, or must be closed.
   bool write_to(int fd, std::int64_t now) {
     while (!pieces_.empty() && pieces_.front().due <= now) {
       std::string& piece = pieces_.front().bytes;
@@ -117,13 +117,13 @@ class Connection {
  public:
   Connection(FileDescriptor client, FileDescriptor server) : client_(std::move(client)), server_(std::move(server)) {}
 
-  /// For poll(2).
+  /// The entry for poll(2).
   void add_to(std::vector<pollfd>& polled) const {
     polled.push_back({up_.ended() ? -1 : client_.get(), POLLIN, 0});
     polled.push_back({down_.ended() ? -1 : server_.get(), POLLIN, 0});
   }
 
-  /// Takes what has come. False: the connection is over.
+  /// Receives data. Returns false at the end of the connection.
   bool read(const Rules& rules, int server_port, std::mt19937_64& random) {
     const std::int64_t due = now_ms() + rules.delay_ms;
     const Came up = up_.read_from(client_.get(), due);
@@ -133,7 +133,7 @@ class Connection {
     const std::int64_t wait = slow ? static_cast<std::int64_t>(random() % 1'000'000) * rules.slow_ms / 1'000'000 : 0;
     return up != Came::failure && down_.read_from(server_.get(), due + wait) != Came::failure;
   }
-  /// Hands on what is due.
+  /// Sends the data that is due.
   bool write(const Rules& rules) {
     const std::int64_t now = now_ms();
     if (rules.hold && (rules.member.empty() || rules.member == member_)) return true;
@@ -160,7 +160,7 @@ class Connection {
       member_ = piece.substr(begin, piece.find('\r', begin) - begin);
     }
   }
-  /// Over another connection; nobody reads the answers there. It ends with the next one.
+  /// Goes over another connection, whose answers nobody reads. It ends with the next one.
   void say_again(const std::string& piece, int server_port) {
     if (!again_) again_ = connect_to(server_port);
     char answer[kPiece];

@@ -20,7 +20,7 @@ namespace holdfast::test {
 
 namespace {
 
-/// Of the system calls, tells of those two.
+/// Reports only these two system calls to the supervisor.
 int install_filter() {
   std::array<sock_filter, 5> program{{
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
@@ -59,7 +59,7 @@ void SlowDisk::supervise(int notices) const {
   for (;;) {
     seccomp_notif notice{};
     if (::ioctl(notices, SECCOMP_IOCTL_NOTIF_RECV, &notice) != 0) {
-      if (errno == EINTR || errno == ENOENT) continue;  // the thread that called is gone
+      if (errno == EINTR || errno == ENOENT) continue;  // the calling thread is gone
       ::_exit(0);
     }
     if (const int ms = delay_ms_->load(); ms > 0) {

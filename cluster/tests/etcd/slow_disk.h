@@ -1,5 +1,5 @@
-// A disk that is slow to a program: each fsync and fdatasync of its threads takes as long as a test says. The kernel
-// hands those calls to a supervisor (seccomp_unotify(2)), which lets them go on later.
+// A slow disk for a program: each fsync and fdatasync of its threads takes as long as a test says. The kernel passes
+// these calls to a supervisor (seccomp_unotify(2)), which lets them continue later.
 #pragma once
 
 #include <atomic>
@@ -13,19 +13,19 @@ class SlowDisk {
   SlowDisk(const SlowDisk&) = delete;
   SlowDisk& operator=(const SlowDisk&) = delete;
 
-  /// From now on. It may change at any time.
+  /// Sets the delay from now on, at any time.
   void take(int ms) { delay_ms_->store(ms); }
-  /// How many calls have been late.
+  /// Returns how many calls were delayed.
   int calls() const { return calls_->load(); }
 
-  /// In a process with one thread: from now on it has this disk, and so has what it executes. Its supervisor ends with
-  /// it. False: the kernel refuses.
+  /// Gives this disk to a process with one thread, and to programs that it executes. The supervisor ends with it.
+  /// Returns false if the kernel refuses.
   bool use() const;
 
  private:
   [[noreturn]] void supervise(int notices) const;
 
-  std::atomic<int>* const delay_ms_;  // in shared memory, as the next
+  std::atomic<int>* const delay_ms_;  // in shared memory, like the next one
   std::atomic<int>* const calls_;
 };
 

@@ -1,4 +1,4 @@
-// A fixture with a store. A test waits for its answers.
+// A fixture with a store, whose answers a test waits for.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using agent::Step;
 
 class StoreTest : public ::testing::Test {
  protected:
-  /// Runs the loop until the condition holds. False after kPatience.
+  /// Runs the loop until the condition holds. Returns false after kPatience.
   bool await(const std::function<bool()>& condition) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
     while (!condition()) {
@@ -37,13 +37,13 @@ class StoreTest : public ::testing::Test {
     }
     return true;
   }
-  /// Runs the loop for that time, in which nothing should happen.
+  /// Runs the loop for a time in which nothing should happen.
   void idle(std::chrono::milliseconds time) {
     const auto end = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < end) loop_.turn(5);
   }
 
-  /// No sound answer takes as long, so that a slow machine is not taken for a broken server.
+  /// Longer than any good answer takes on a slow machine.
   etcd::Options options(std::vector<std::string> endpoints) {
     etcd::Options options;
     options.endpoints = std::move(endpoints);

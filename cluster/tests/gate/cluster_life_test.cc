@@ -1,4 +1,5 @@
-// How long a dictionary of a cluster lives. This program itself never enters a world, so that each child begins one.
+// How long a dictionary of a cluster lives. This program never opens the runtime directory itself, so each child starts
+// with an empty one.
 #include <gtest/gtest.h>
 
 #include "support/dict.h"
@@ -7,7 +8,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Whether a process that opens the dictionary finds what an earlier process has stored in it.
+/// Returns whether a process that opens the dictionary finds what an earlier process stored in it.
 bool is_found_by_process() {
   Child visitor([](Channel& parent) {
     Dict dict("dict", {.kept = true, .cluster = "main"});

@@ -1,7 +1,7 @@
-// Every state in which a killed process can leave a lock of a cluster: what the agent does to it, and what its
-// contenders do, is run one instruction at a time. Each image of the dictionary that comes by is judged as if the
-// process had died there: the lock is granted only if the agent has given it in this session, no fencing number comes
-// twice, and the next ones get on.
+// Checks every state in which a killed process can leave a lock of a cluster. The operations of the agent and of
+// contenders run one instruction at a time. After each, the image of the dictionary is checked as if the process had
+// died there: the lock is granted only if the agent has given it in this session, no fencing number repeats, and the
+// next processes can continue.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,16 +31,16 @@ constexpr std::uint64_t kRevision = 100;
 constexpr std::uint64_t kLongMs = 600'000;
 constexpr double kLong = 60;  // seconds
 const std::string kKey = "key";
-/// The status of a process that could not prepare what it was to do.
+/// The exit status of a process that could not prepare its operation.
 constexpr int kUnprepared = 99;
 
-/// What the process that is stepped has besides the dictionary. The lock may be the agent's.
+/// What the stepped process has besides the dictionary. The agent may hold the lock.
 struct Tools {
   holdfast_lease lease;
   Lease agents;
 };
 
-/// Whether the lock is to be had here.
+/// Whether this machine can grant the lock.
 enum class Given { no, yes };
 
 struct Scenario {
@@ -48,7 +48,7 @@ struct Scenario {
   Given before;
   Given after;
   std::function<void()> prepare;
-  std::function<int()> run;  // gives a holdfast_code
+  std::function<int()> run;  // returns a holdfast_code
 };
 
 class Cluster {
@@ -69,7 +69,7 @@ class Cluster {
  private:
   using Image = std::vector<std::byte>;
 
-  // --- what is stepped ---
+  // --- the stepped operations ---
 
   Session session() { return Session(dict_.segment()); }
   Dictionary& dictionary() { return dict_.dictionary(); }
@@ -89,7 +89,7 @@ class Cluster {
     if (dict_.try_lock(kKey, 0, &tools_.lease) != HOLDFAST_OK) ::_exit(kUnprepared);
     tools_.agents = {tools_.lease.owner, tools_.lease.sequence};
   }
-  /// The judging process waits, and has done so long enough to be granted the lock by a release.
+  /// The checking process waits, long enough for a release to grant it the lock.
   void queue() {
     Waiter waiter{};
     waiter.owner = self_;
@@ -165,9 +165,9 @@ class Cluster {
     name_ = scenario.name;
     index_ = 0;
     instructions_ += stepped.instructions;
-    if (!stepped.problem.empty()) return fail("it does not run: " + stepped.problem);
+    if (!stepped.problem.empty()) return fail("it did not run: " + stepped.problem);
     for (const int bad : {HOLDFAST_SYSTEM, HOLDFAST_BUSY, HOLDFAST_CORRUPT, HOLDFAST_TIMEOUT, HOLDFAST_NO_MEMORY})
-      if (stepped.status == bad) fail(std::string("it gave ") + holdfast_code_text(bad));
+      if (stepped.status == bad) fail(std::string("it returned ") + holdfast_code_text(bad));
     last_ = 0;
     Given given = scenario.before;
     for (; index_ < images.size(); ++index_) {
@@ -177,15 +177,15 @@ class Cluster {
       const bool last = index_ + 1 == images.size();
       if ((first && now != scenario.before) || (last && now != scenario.after) ||
           (now != given && now != scenario.after))
-        fail(now == Given::yes ? "it is granted" : "it is not to be had");
+        fail(now == Given::yes ? "it is granted" : "it cannot be granted");
       given = now;
     }
     images_ += images.size();
   }
 
-  // --- what is judged: the process that was stepped is dead ---
+  // --- the checks: the stepped process is dead ---
 
-  /// Whether the lock is to be had in this image.
+  /// Returns whether the lock can be granted in this image.
   Given judge() {
     note_grant();
     const std::uint64_t before = last_;
@@ -194,10 +194,10 @@ class Cluster {
     const Given given = code == HOLDFAST_ELSEWHERE ? Given::no : Given::yes;
     if (code == HOLDFAST_OK)
       use(lease);
-    else if (code == HOLDFAST_LOCKED)  // it is kept for the waiter
+    else if (code == HOLDFAST_LOCKED)  // it is reserved for the waiter
       use_as(waiter_);
     else if (code != HOLDFAST_ELSEWHERE)
-      fail(std::string("an attempt gives ") + holdfast_code_text(code));
+      fail(std::string("an attempt returns ") + holdfast_code_text(code));
     go_on_as_agent();
     const std::string problem = test::check_shard(dict_.segment().shards()[0]);
     if (!problem.empty()) fail(problem);
@@ -205,7 +205,7 @@ class Cluster {
     return given;
   }
 
-  /// A grant that stands in the image was given, and so was its number.
+  /// Checks that a grant that stands in the image was given, and that its number was.
   void note_grant() {
     Position position{};
     if (!dict_.segment().shards()[0].find(Key(kKey, dict_.segment().seed()), position) || position.block == 0) return;
@@ -213,17 +213,17 @@ class Cluster {
     if (const LockWord word = load_word_of(lock); !word.is_free()) last_ = std::max(last_, sequence_of(lock, word));
   }
 
-  /// Another agent finds the lock, says once more what the dead one may have said, and then what is new.
+  /// Another agent finds the lock, repeats what the dead one may have done, and then gives the lock again.
   void go_on_as_agent() {
     LockState state;
     const Code known = state_of_lock(dictionary(), kKey, state);
-    if (known != Code::ok && known != Code::not_found) fail("its state is not to be had");
+    if (known != Code::ok && known != Code::not_found) fail("its state cannot be read");
     SessionWord word = session().now();
     if (word.lost()) {
       begin(static_cast<std::uint16_t>(word.epoch() + 1));
       word = session().now();
       holdfast_lease lease{};
-      if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("what was lost is granted");
+      if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("a lost lock is granted");
     }
     for (const std::uint64_t revision : {kRevision, kRevision + 2}) {
       if (stand(word.epoch(), revision) != HOLDFAST_OK) fail("it cannot be given");
@@ -241,7 +241,7 @@ class Cluster {
     note_number(lease);
     Lease held{lease.owner, lease.sequence};
     if (holdfast::withdraw(dictionary(), kKey, held) != Code::ok) fail("it cannot be withdrawn");
-    if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("what was withdrawn is granted");
+    if (dict_.try_lock(kKey, 0, &lease) != HOLDFAST_ELSEWHERE) fail("a withdrawn lock is granted");
     if (refuse(dictionary(), kKey, Code::elsewhere) != Code::ok || withdraw_idle(dictionary(), kKey) != Code::ok)
       fail("it cannot be refused or withdrawn again");
   }
@@ -249,7 +249,7 @@ class Cluster {
   void use_as(Waiting& waiting) {
     holdfast_lease lease{};
     const int code = waiting.lock(dict_, kKey, kLong, &lease);
-    if (code != HOLDFAST_OK) return fail(std::string("a wait gives ") + holdfast_code_text(code));
+    if (code != HOLDFAST_OK) return fail(std::string("a wait returns ") + holdfast_code_text(code));
     use(lease);
   }
   void use(holdfast_lease& lease) {

@@ -1,6 +1,6 @@
-// Any single word of a cluster's session, or of a lock of it, is set to anything: every call returns in time, the lock
-// is granted only if the agent has given it, or if one of the two words that say so was the one, and the agent can
-// always give it again.
+// Overwrites each single word of a cluster's session, or of one of its locks, with any value. Every call must return in
+// time. The lock must be granted only if the agent has given it, unless the overwritten word is one of the two that
+// record this. And the agent can always give it again.
 #include <sys/wait.h>
 
 #include <array>
@@ -26,10 +26,10 @@ constexpr std::uint64_t kSize = 12288;
 constexpr std::uint64_t kLongMs = 600'000;
 const std::string kKey = "key";
 
-/// What the process that damages tells the one that watches it.
+/// What the damaging process reports to the process that watches it.
 struct Ledger {
   std::atomic<std::uint64_t> done;
-  std::atomic<const char*> call;  // that is running
+  std::atomic<const char*> call;  // the running one
   char place[96];
   crash::Violations violations;
 };
@@ -45,7 +45,7 @@ class Cases {
         bytes_(reinterpret_cast<std::byte*>(&dict_.segment().header())),
         blank_(bytes_, bytes_ + kSize) {}
 
-  /// Goes on where the last one ended.
+  /// Continues where the last process ended.
   void run() {
     std::uint64_t number = 0;
     for (int state = 0; state < static_cast<int>(State::kCount); ++state) {
@@ -140,7 +140,7 @@ class Cases {
     return code == HOLDFAST_OK;
   }
 
-  /// Whatever the answers are.
+  /// Ignores the answers.
   void use_all() {
     holdfast_lease lease = lease_;
     limit_("remaining", [&] { return dict_.remaining(kKey, lease); });
@@ -160,7 +160,7 @@ class Cases {
     limit_("renew the session", [&] { return session().renew(session().now(), boottime_ms() + kLongMs); });
   }
 
-  /// By another agent, in another session. A key that holds something else by now is no lock.
+  /// Gives the lock by another agent, in another session. A key that holds something else now is no lock.
   void give_again() {
     const std::uint16_t last = session().now().epoch();
     session().lose(last);
@@ -176,7 +176,7 @@ class Cases {
       code = limit_("stand", [&] { return stand(dictionary(), kKey, epoch, 200); });
     }
     if (code != Code::ok) return fail("it cannot be given again");
-    if (!attempt("an attempt at the end", lease)) fail("it is not to be had again");
+    if (!attempt("an attempt at the end", lease)) fail("it cannot be granted again");
   }
 
   void fail(const char* what) { ledger_.violations.add("%s: %s", ledger_.place, what); }
@@ -192,7 +192,7 @@ class Cases {
   std::size_t standing_word_ = 0;
 };
 
-/// Runs all cases, in another process whenever one ends it.
+/// Runs all cases, in a new process whenever one has ended.
 void watch(Ledger& ledger) {
   constexpr std::uint64_t kMost = 20;
   while (ledger.violations.count.load() < kMost) {

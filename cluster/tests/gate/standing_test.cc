@@ -1,4 +1,4 @@
-// Locks of a cluster at one machine (gate/cluster_lock.h): the tests are the agent.
+// Locks of a cluster on one machine (gate/cluster_lock.h). The tests act as the agent.
 #include "gate/cluster_lock.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ constexpr double kShort = 0.05;
 
 using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
-/// A waiter with a parker of its own, for the calls of C.
+/// A waiter for the C calls.
 struct BareWaiter {
   explicit BareWaiter(bool tries = false) {
     wait.parker = parker();
@@ -65,7 +65,7 @@ class StandingTest : public DictTest {
     begin(1);
     ASSERT_EQ(stand("k", 1, 7), Code::ok);
   }
-  /// And this process has it.
+  /// The same, and this process holds it.
   void hold() {
     own();
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -84,7 +84,7 @@ class StandingTest : public DictTest {
     ASSERT_EQ(dict.unlock(key, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
   }
-  /// What is stored for a lock: for damage.
+  /// Returns the stored fields of a lock, to damage them.
   struct Stored {
     Entry* entry;
     LockFields* lock;
@@ -142,7 +142,7 @@ TEST_F(StandingTest, fencing_numbers_count_from_the_revision_and_never_repeat) {
   };
   for (int i = 0; i < 3; ++i) take();
   EXPECT_EQ(last, (std::uint64_t{7} << kGrantBits) + 3);
-  ASSERT_EQ(stand("k", 1, 7), Code::ok);  // said again
+  ASSERT_EQ(stand("k", 1, 7), Code::ok);  // repeated
   take();
   EXPECT_EQ(state("k").grants, 4U);
   ASSERT_EQ(stand("k", 1, 9), Code::ok);
@@ -174,7 +174,7 @@ TEST_F(StandingTest, a_lock_without_numbers_left_stands_for_its_holder_only) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, what_is_lost_with_the_session_belongs_to_nobody_here) {
+TEST_F(StandingTest, a_lock_lost_with_the_session_belongs_to_nobody_here) {
   hold();
   EXPECT_GT(dict.remaining("k", lease), 0);
   session().lose(1);
@@ -186,7 +186,7 @@ TEST_F(StandingTest, what_is_lost_with_the_session_belongs_to_nobody_here) {
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(StandingTest, what_is_kept_for_a_waiter_is_lost_with_the_session) {
+TEST_F(StandingTest, a_lock_reserved_for_a_waiter_is_lost_with_the_session) {
   hold();
   Waiting waiting;
   holdfast_lease other{};
@@ -200,7 +200,7 @@ TEST_F(StandingTest, what_is_kept_for_a_waiter_is_lost_with_the_session) {
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, the_release_of_what_was_lost_grants_it_to_nobody) {
+TEST_F(StandingTest, the_release_of_a_lost_lock_grants_it_to_nobody) {
   hold();
   Waiting waiting;
   holdfast_lease other{};
@@ -212,7 +212,7 @@ TEST_F(StandingTest, the_release_of_what_was_lost_grants_it_to_nobody) {
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_session_is_not_renewed_behind_its_deadline_though_nobody_has_seen_it_pass) {
+TEST_F(StandingTest, a_session_is_not_renewed_after_its_deadline_even_if_nobody_has_seen_it_pass) {
   begin_at(1, 1);
   EXPECT_FALSE(session().renew(SessionWord::make(1, 1), boottime_ms() + kLongMs));
   EXPECT_TRUE(session().now().lost());
@@ -287,7 +287,7 @@ TEST_F(StandingTest, a_lock_is_withdrawn_from_a_holder_after_its_time) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
+TEST_F(StandingTest, a_refusal_ends_the_waits_of_tries) {
   begin(1);
   BareWaiter waiter(true);
   ASSERT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
@@ -297,13 +297,13 @@ TEST_F(StandingTest, a_refusal_ends_the_waits_of_those_that_only_try) {
   EXPECT_TRUE(waiter.is_woken());
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_ELSEWHERE);
   EXPECT_EQ(patient.once(dict, "k", &lease), HOLDFAST_LOCKED);
-  // The next try begins after that refusal.
+  // The next try starts after that refusal.
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waiter.wait, &lease), HOLDFAST_LOCKED);
   EXPECT_EQ(dict.leave("k", waiter.parker(), waiter.wait.waiter), HOLDFAST_OK);
   EXPECT_EQ(patient.leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, one_that_only_tries_is_told_behind_any_number_that_wait) {
+TEST_F(StandingTest, a_try_gets_an_answer_behind_any_number_of_waiters) {
   begin(1);
   std::vector<std::unique_ptr<Waiting>> crowd;
   for (int i = 0; i < 100; ++i) {
@@ -319,7 +319,7 @@ TEST_F(StandingTest, one_that_only_tries_is_told_behind_any_number_that_wait) {
   for (const auto& waiting : crowd) EXPECT_EQ(waiting->leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, an_agent_in_the_place_of_which_there_is_another_gives_nothing_and_begins_no_session) {
+TEST_F(StandingTest, an_agent_that_was_replaced_gives_nothing_and_begins_no_session) {
   begin(1);
   const SessionWord word = session().now();
   session().attend(session().agent(), (**World::current()).token() + 1, 1);
@@ -331,7 +331,7 @@ TEST_F(StandingTest, an_agent_in_the_place_of_which_there_is_another_gives_nothi
   EXPECT_EQ(session().lease(), 100U);
 }
 
-TEST_F(StandingTest, contenders_tell_the_agent_what_they_want) {
+TEST_F(StandingTest, contenders_notify_the_agent_of_the_locks_that_they_want) {
   begin(1);
   World& world = **World::current();
   BareWaiter agent;
@@ -348,7 +348,7 @@ TEST_F(StandingTest, contenders_tell_the_agent_what_they_want) {
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, more_wishes_than_there_is_room_for_are_all_found) {
+TEST_F(StandingTest, wishes_are_all_found_even_if_there_are_too_many_hints) {
   begin(1);
   std::vector<std::unique_ptr<Waiting>> crowd;
   std::vector<std::string> keys;
@@ -375,7 +375,7 @@ TEST_F(StandingTest, a_lock_without_numbers_left_is_not_withdrawn_from_its_holde
   EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
 }
 
-TEST_F(StandingTest, the_agent_wakes_those_that_watch_the_grant_that_it_ends) {
+TEST_F(StandingTest, the_agent_wakes_watchers_of_a_grant_that_it_ends) {
   for (const bool withdraws : {true, false}) {
     const std::uint16_t epoch = withdraws ? 1 : 3;
     begin(epoch);
@@ -447,7 +447,7 @@ TEST_F(StandingTest, a_limit_that_was_overwritten_lets_nobody_take_a_lock_that_d
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "as the last operation left it";
 }
 
-TEST_F(StandingTest, a_refusal_of_the_future_is_none) {
+TEST_F(StandingTest, a_refusal_with_a_future_time_is_ignored) {
   own();
   ASSERT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok);
   entry("k").standing->refused_ns.store(~std::uint64_t{0});
@@ -456,7 +456,7 @@ TEST_F(StandingTest, a_refusal_of_the_future_is_none) {
   EXPECT_EQ(dict.leave("k", waiter.parker(), waiter.wait.waiter), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, numbers_go_on_where_revisions_begin_anew) {
+TEST_F(StandingTest, numbers_continue_if_revisions_start_again) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
   use_up("k");
@@ -469,7 +469,7 @@ TEST_F(StandingTest, numbers_go_on_where_revisions_begin_anew) {
   EXPECT_GT(lease.sequence, last);
 }
 
-// The agent asks for new numbers from then on, and would do so without end.
+// From then on the agent asks for new numbers, and would never stop.
 TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_new_as_soon_as_half_are_given) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
@@ -486,7 +486,7 @@ TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_new_as_soon_as_hal
   EXPECT_GT(lease.sequence, last);
 }
 
-/// Keys of the same chain as `key`.
+/// Returns keys of the same chain as `key`.
 std::vector<std::string> of_the_same_bucket(Dict& dict, const std::string& key, std::size_t count) {
   Segment& segment = dict.segment();
   const Key wanted(key, segment.seed());
@@ -501,7 +501,7 @@ std::vector<std::string> of_the_same_bucket(Dict& dict, const std::string& key, 
   return found;
 }
 
-TEST_F(StandingTest, hints_that_lead_to_the_same_bucket_tell_a_key_once) {
+TEST_F(StandingTest, hints_for_the_same_bucket_return_a_key_once) {
   std::vector<std::string> keys = of_the_same_bucket(dict, "k", 2);
   std::sort(keys.begin(), keys.end());
   std::vector<Waiting> crowd(keys.size());
@@ -514,7 +514,7 @@ TEST_F(StandingTest, hints_that_lead_to_the_same_bucket_tell_a_key_once) {
   for (std::size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, those_that_wait_are_seen_in_a_dictionary_that_is_full_of_small_values) {
+TEST_F(StandingTest, waiters_are_seen_in_a_dictionary_that_is_full_of_small_values) {
   for (int i = 0; i < 20'000; ++i) ASSERT_EQ(dict.set("value" + std::to_string(i), "0123456789"), HOLDFAST_OK);
   std::vector<Waiting> crowd(20);
   std::vector<std::string> keys;
@@ -528,8 +528,8 @@ TEST_F(StandingTest, those_that_wait_are_seen_in_a_dictionary_that_is_full_of_sm
   for (std::size_t i = 0; i < crowd.size(); ++i) EXPECT_EQ(crowd[i].leave(dict, keys[i]), HOLDFAST_OK);
 }
 
-// The room for a waiter may be where the lock was just made.
-TEST_F(StandingTest, whatever_fills_a_dictionary_each_waiter_has_its_place) {
+// The memory for a waiter may be where the lock was just created.
+TEST_F(StandingTest, each_waiter_has_its_entry_whatever_fills_the_dictionary) {
   for (std::size_t length = 1; length <= 96; ++length) {
     Dict full(new_name(), {.size = 64 << 10, .cluster = "main"});
     const std::string bytes(length % 3 * 16 + 1, 'x');
@@ -546,8 +546,8 @@ TEST_F(StandingTest, whatever_fills_a_dictionary_each_waiter_has_its_place) {
   }
 }
 
-// A block of the chain that is released during a walk may lead elsewhere. That is rare: two seconds may not show it.
-TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
+// A block of the chain that is released during a walk may lead elsewhere. This is rare: two seconds may not show it.
+TEST_F(StandingTest, all_locks_that_stand_are_listed_while_their_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
   own();
   Started other("changes", [&](Channel& parent) {
@@ -570,7 +570,7 @@ TEST_F(StandingTest, all_that_stands_is_listed_while_its_neighbours_change) {
   EXPECT_EQ(other.wait(), 0);
 }
 
-/// A dictionary of several parts that grow: another process makes them grow, which the agent has not touched since.
+/// A dictionary with several shards. Another process makes them grow, and the agent has not accessed them since.
 class GrowingTest : public StandingTest {
  protected:
   GrowingTest() : StandingTest({.size = 8 << 20, .cluster = "main"}) {}
@@ -584,7 +584,7 @@ class GrowingTest : public StandingTest {
         return code;
     return HOLDFAST_OK;
   }
-  /// Waits for each of the locks, behind the values.
+  /// Waits for each of the locks, whose entries lie behind the values.
   int grow_and_wait(Channel& parent) {
     if (fill(400) != HOLDFAST_OK) return 1;
     std::vector<std::unique_ptr<Waiting>> crowd;
@@ -597,7 +597,7 @@ class GrowingTest : public StandingTest {
   }
 };
 
-TEST_F(GrowingTest, all_that_stands_is_listed) {
+TEST_F(GrowingTest, all_locks_that_stand_are_listed) {
   Started other("filled", [this](Channel& parent) {
     fill(10);
     parent.say("filled");
@@ -614,7 +614,7 @@ TEST_F(GrowingTest, all_that_stands_is_listed) {
   EXPECT_EQ(keys->size(), std::size_t{kLocks});
 }
 
-TEST_F(GrowingTest, those_that_wait_are_seen) {
+TEST_F(GrowingTest, waiters_are_seen) {
   begin(1);
   std::array<holdfast_lease, kLocks> leases{};
   for (int i = 0; i < kLocks; ++i) {
@@ -634,13 +634,13 @@ TEST_F(GrowingTest, those_that_wait_are_seen) {
   }
 }
 
-TEST_F(GrowingTest, all_that_is_wanted_is_found) {
+TEST_F(GrowingTest, all_wanted_locks_are_found) {
   fill(10);
   Started other("waits", [this](Channel& parent) { return grow_and_wait(parent); });
   EXPECT_EQ(wanted().size(), std::size_t{kLocks});
 }
 
-TEST_F(GrowingTest, all_that_is_wanted_is_found_by_hints) {
+TEST_F(GrowingTest, all_wanted_locks_are_found_by_hints) {
   fill(10);
   Started other("waits", [this](Channel& parent) { return grow_and_wait(parent); });
   std::vector<std::uint64_t> hashes;
@@ -648,7 +648,7 @@ TEST_F(GrowingTest, all_that_is_wanted_is_found_by_hints) {
   EXPECT_EQ(wanted_keys(dict.dictionary(), hashes).size(), std::size_t{kLocks});
 }
 
-TEST_F(StandingTest, a_base_that_is_none_is_replaced) {
+TEST_F(StandingTest, an_invalid_base_is_replaced) {
   own();
   for (const std::uint64_t bad :
        {~std::uint64_t{0}, (std::uint64_t{7} << kGrantBits) + 1, (kRevisionMax + 1) << kGrantBits}) {
@@ -660,7 +660,7 @@ TEST_F(StandingTest, a_base_that_is_none_is_replaced) {
   }
 }
 
-TEST_F(StandingTest, a_lock_that_lacks_fields_is_made_anew) {
+TEST_F(StandingTest, a_lock_that_lacks_fields_is_created_again) {
   begin(1);
   for (const bool by_the_agent : {true, false}) {
     ASSERT_EQ(stand("k", 1, 7), Code::ok);
@@ -691,7 +691,7 @@ TEST_F(StandingTest, values_are_local_and_permits_are_refused) {
   EXPECT_EQ(stand("v", 1, 7), Code::exists);
 }
 
-TEST_F(StandingTest, what_is_lost_has_no_holder_here_and_permits_do_not_exist) {
+TEST_F(StandingTest, a_lost_lock_has_no_holder_here_and_permits_do_not_exist) {
   hold();
   holdfast_holder holder{};
   EXPECT_EQ(holdfast_lock_holder(dict.handle, "k", 1, &holder), HOLDFAST_OK);
@@ -701,7 +701,7 @@ TEST_F(StandingTest, what_is_lost_has_no_holder_here_and_permits_do_not_exist) {
   EXPECT_EQ(holdfast_permits_count(dict.handle, "p", 1, &used, &used), HOLDFAST_UNSUPPORTED);
 }
 
-TEST_F(StandingTest, a_lock_that_is_not_at_this_machine_is_not_said_to_be_free) {
+TEST_F(StandingTest, a_lock_that_this_machine_does_not_have_is_not_reported_as_free) {
   const auto look = [&](std::uint64_t& grant) { return holdfast_lock_watch(dict.handle, "k", 1, nullptr, &grant); };
   std::uint64_t grant = 0;
   EXPECT_EQ(look(grant), HOLDFAST_ELSEWHERE);
@@ -718,7 +718,7 @@ TEST_F(StandingTest, a_lock_that_is_not_at_this_machine_is_not_said_to_be_free) 
   EXPECT_EQ(look(grant), HOLDFAST_ELSEWHERE);
 }
 
-TEST_F(StandingTest, a_loss_is_seen_by_those_that_watch_the_grant) {
+TEST_F(StandingTest, watchers_of_a_grant_see_its_loss) {
   hold();
   BareWaiter waiter;
   std::uint64_t grant = 0;
@@ -728,7 +728,7 @@ TEST_F(StandingTest, a_loss_is_seen_by_those_that_watch_the_grant) {
   EXPECT_EQ(holdfast_lock_watch(dict.handle, "k", 1, &waiter.wait, &grant), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, the_state_of_the_cluster_is_told) {
+TEST_F(StandingTest, the_state_of_the_cluster_is_reported) {
   holdfast_cluster state{};
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
   EXPECT_STREQ(state.name, "main");
@@ -736,7 +736,7 @@ TEST_F(StandingTest, the_state_of_the_cluster_is_told) {
   EXPECT_EQ(state.seconds, 0);
   begin(7);
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_UNAVAILABLE);
-  EXPECT_NE(std::string(holdfast_error()).find("no agent of the cluster \"main\""), std::string::npos);
+  EXPECT_NE(std::string(holdfast_error()).find("no agent of cluster \"main\""), std::string::npos);
   EXPECT_GT(state.seconds, 0);
   session().attend(session().agent(), (**World::current()).token(), 0);
   EXPECT_EQ(holdfast_cluster_state(dict.handle, &state), HOLDFAST_OK);
@@ -768,7 +768,7 @@ TEST_F(StandingTest, a_dead_process_is_no_agent) {
   EXPECT_EQ(state.agent, 0U);
 }
 
-TEST_F(StandingTest, a_handle_never_finds_a_local_dictionary_in_place_of_one_of_its_cluster) {
+TEST_F(StandingTest, a_handle_never_finds_a_local_dictionary_instead_of_one_of_its_cluster) {
   const std::string name = new_name();
   Dict mine(name, {.cluster = "main"});
   ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
@@ -781,7 +781,7 @@ TEST_F(StandingTest, a_handle_never_finds_a_local_dictionary_in_place_of_one_of_
   EXPECT_EQ(mine.try_lock("k", 0, &lease), HOLDFAST_REMOVED);
 }
 
-TEST_F(StandingTest, a_declared_cluster_is_that_of_the_dictionary) {
+TEST_F(StandingTest, a_declared_cluster_is_the_dictionarys) {
   const std::string name = new_name();
   ::setenv("HOLDFAST_CLUSTER", (dict_name + "=main," + name + "=main").c_str(), 1);
   EXPECT_EQ(Dict(dict_name, {}).status, HOLDFAST_OK);
@@ -808,12 +808,12 @@ TEST_F(StandingTest, a_dictionary_has_one_cluster_or_none) {
   EXPECT_EQ(Dict(new_name(), {.cluster = std::string(64, 'x').c_str()}).status, HOLDFAST_INVALID);
 }
 
-// --- calls that wait, and such as only try ---
+// --- calls that wait, and calls that only try ---
 
 class BlockingInClusterTest : public StandingTest {
  protected:
   void attend() { ASSERT_TRUE(session().attend(session().agent(), (**World::current()).token(), 1)); }
-  /// A call that does not wait, which the agent answers.
+  /// A call that does not wait; the agent answers it.
   int try_beside(const std::function<Code()>& agent) {
     std::atomic<int> code{-1};
     std::thread thread([&] { code = lock(0); });
@@ -841,21 +841,20 @@ TEST_F(BlockingInClusterTest, a_wait_lasts_until_the_agent_has_got_the_lock) {
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(BlockingInClusterTest, a_wait_in_vain_says_that_the_store_is_out_of_reach_and_why) {
+TEST_F(BlockingInClusterTest, a_failed_wait_reports_that_the_store_is_out_of_reach_and_why) {
   begin(1);
   EXPECT_EQ(lock(kShort), HOLDFAST_UNAVAILABLE);
-  EXPECT_NE(std::string(holdfast_error()).find("no agent of the cluster \"main\""), std::string::npos)
-      << holdfast_error();
+  EXPECT_NE(std::string(holdfast_error()).find("no agent of cluster \"main\""), std::string::npos) << holdfast_error();
   EXPECT_FALSE(is_wanted()) << "it has left the queue";
 }
 
-TEST_F(BlockingInClusterTest, a_wait_for_what_another_machine_keeps_is_locked) {
+TEST_F(BlockingInClusterTest, a_wait_for_a_lock_that_another_machine_keeps_is_locked) {
   begin(1);
   attend();
   EXPECT_EQ(lock(kShort), HOLDFAST_LOCKED);
 }
 
-TEST_F(BlockingInClusterTest, a_wait_for_what_a_process_of_this_machine_holds_is_locked_whatever_the_store_is_like) {
+TEST_F(BlockingInClusterTest, a_wait_for_a_lock_that_a_process_here_holds_is_locked_whatever_the_store_does) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   holdfast_lease held{};
@@ -864,13 +863,13 @@ TEST_F(BlockingInClusterTest, a_wait_for_what_a_process_of_this_machine_holds_is
   EXPECT_EQ(lock(0), HOLDFAST_LOCKED);
 }
 
-TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_asks_the_store_and_is_told_that_another_machine_has_the_lock) {
+TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_learns_from_the_store_that_another_machine_has_the_lock) {
   begin(1);
   attend();
   EXPECT_EQ(try_beside([&] { return refuse(dict.dictionary(), "k", Code::elsewhere); }), HOLDFAST_ELSEWHERE);
 }
 
-TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_gets_what_the_agent_gets_for_it) {
+TEST_F(BlockingInClusterTest, a_call_that_does_not_wait_gets_the_lock_from_the_agent) {
   begin(1);
   attend();
   EXPECT_EQ(try_beside([&] { return stand("k", 1, 7); }), HOLDFAST_OK);
@@ -882,7 +881,7 @@ TEST_F(BlockingInClusterTest, a_store_that_does_not_answer_is_unavailable) {
   const double start = now();
   EXPECT_EQ(lock(0), HOLDFAST_UNAVAILABLE);
   EXPECT_GE(now() - start, 1);
-  EXPECT_STREQ(holdfast_error(), "the agent of the cluster \"main\" has no answer from its store");
+  EXPECT_STREQ(holdfast_error(), "the agent of cluster \"main\" got no answer from the store");
 }
 
 TEST_F(BlockingInClusterTest, without_a_session_a_call_that_does_not_wait_asks_nobody) {

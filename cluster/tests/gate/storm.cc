@@ -1,6 +1,6 @@
-// A storm of kills at the locks of a cluster: contenders, and an agent that begins sessions, gives locks, takes them
-// back and loses what it has. A random process is killed every few milliseconds and replaced. In each session a lock
-// has one holder, here or elsewhere, and its fencing numbers rise.
+// A storm of kills at the locks of a cluster, with contenders and an agent that begins sessions, gives locks, takes
+// them back and loses them. Every few milliseconds a random process is killed and replaced. In each session a lock must
+// have one holder, here or elsewhere, and rising fencing numbers.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,21 +29,21 @@ constexpr int kAgent = kContenders;
 constexpr std::size_t kEpochs = 1 << 16;
 constexpr std::size_t kRevisions = 1 << 20;
 constexpr std::uint64_t kLeaseMs = 40;
-/// In the place of a token: another machine has the lock.
+/// Instead of a token: another machine has the lock.
 constexpr Token kElsewhere = ~Token{0};
 
-/// What happens under a lock in one session.
+/// What happened under a lock in one session.
 struct Section {
   std::atomic<Token> inside;
-  std::atomic<std::uint64_t> sequence;  // fencing number of the last that entered
+  std::atomic<std::uint64_t> sequence;  // fencing number of the last holder that entered
 };
 
 struct Ledger {
   std::atomic<std::uint32_t> revision;                          // of the store, which survives the agents
-  std::array<std::atomic<std::uint16_t>, kRevisions> epoch_of;  // in which session that revision was given
+  std::array<std::atomic<std::uint16_t>, kRevisions> epoch_of;  // in which session that revision was used
   std::array<std::array<Section, kEpochs>, kLocks> sections;
   std::atomic<std::uint64_t> entered;
-  std::atomic<std::uint64_t> lost;  // grants that were lost, as their holders were told
+  std::atomic<std::uint64_t> lost;  // grants whose holders noticed the loss
   std::atomic<std::uint64_t> elsewhere;
   std::atomic<std::uint64_t> sessions;
   Violations violations;
@@ -53,7 +53,7 @@ std::string key_of(std::size_t lock) { return "lock-" + std::to_string(lock); }
 
 bool is_alive(Token token) { return (*World::current())->judge(token) == Liveness::alive; }
 
-/// What every process of the storm has.
+/// What every process of the storm shares.
 class Role {
  public:
   Role(test::Dict& dict, Ledger& ledger, std::uint64_t seed)
@@ -91,7 +91,7 @@ class Contender : Role {
   }
 
  private:
-  // Loads and stores on purpose: nothing but the lock makes this safe.
+  // Loads and stores on purpose: only the lock makes this safe.
   void be_inside(std::size_t lock, const std::string& key, holdfast_lease lease) {
     const std::uint16_t epoch = ledger_.epoch_of[(lease.sequence >> kGrantBits) % kRevisions].load();
     Section& section = ledger_.sections[lock][epoch];
@@ -167,7 +167,7 @@ class Agent : Role {
     }
   }
 
-  // As a waiter that nobody overtakes.
+  // As a fair waiter.
   void take_back(std::size_t lock, std::uint16_t epoch) {
     holdfast_lease lease{};
     const int code = fair_.lock(dict_, key_of(lock), 0.01, &lease);
@@ -213,7 +213,7 @@ class Storm {
   explicit Storm(std::uint64_t seed)
       : random_(seed), ledger_(make_shared_memory<Ledger>()), dict_("storm", {.size = 65536, .cluster = "main"}) {}
 
-  /// The number of violations.
+  /// Returns the number of violations.
   std::uint64_t run(double seconds, int at_least) {
     for (int i = 0; i <= kAgent; ++i) start(i);
     while (kills_.goes_on(seconds, at_least)) {
@@ -240,7 +240,7 @@ class Storm {
     kills_.start(number,
                  [&] { number == kAgent ? play<Agent>(dict_, ledger_, seed) : play<Contender>(dict_, ledger_, seed); });
   }
-  /// Everybody is dead: the next ones get what they left, with higher numbers.
+  /// All processes are dead: the next ones get their locks, with higher numbers.
   void settle() {
     Agent agent(dict_, ledger_, random_());
     const Session session = Session(dict_.segment());
@@ -252,7 +252,7 @@ class Storm {
       test::Waiting waiting;
       holdfast_lease lease{};
       if (waiting.lock(dict_, key_of(lock), 20, &lease) != HOLDFAST_OK)
-        ledger_.violations.add("%s is not to be had at the end", key_of(lock).c_str());
+        ledger_.violations.add("%s cannot be granted at the end", key_of(lock).c_str());
       else if (lease.sequence <= ledger_.sections[lock][last].sequence.load())
         ledger_.violations.add("fencing number of %s does not rise at the end", key_of(lock).c_str());
     }

@@ -1,15 +1,16 @@
-/* One lock over several machines: how their agents get it from a store, hand it on and lose it.
+/* One lock over several machines: how their agents get it from a store, pass it on and lose it.
 
-   The store has the key of the lock, a queue with one entry per waiting lease, and a bell per lease: a key that only the
-   machine of that lease watches. Each transaction is one step of the store; its request and its answer travel, and so
-   do bells. MACHINES machines with one lease and one agent each take the lock TAKES times; and Fate, which repeats
-   requests, loses bells, restarts agents, ends leases, crashes machines and breaks locks, between any two steps.
+   The store has the key of the lock, a queue with one entry per waiting lease, and a bell per lease: a key that only
+   the machine with that lease watches. Each transaction is one step of the store; its request and its answer travel,
+   and so do notifications through bells. MACHINES machines with one lease and one agent each take the lock TAKES times.
+   Between any two steps Fate may repeat requests, lose notifications, restart agents, end leases, crash machines and
+   break locks.
 
-   A machine has two sides. Its tasks take the lock locally while it is `standing`, and ask nobody; its agent talks to
-   the store. Both meet in shared memory: `wish`, `inuse`, `standing`, `base`, `valid`. A restart of the agent loses all
-   that it knew, but not shared memory; what it had sent may still come to the store.
+   A machine has two sides. Its tasks take the lock locally while it is `standing`, without asking anybody; its agent
+   talks to the store. Both meet in shared memory: `wish`, `inuse`, `standing`, `base`, `valid`. An agent that restarts
+   loses its knowledge, but not shared memory; a request that it had sent may still reach the store.
 
-   The transactions (guard; what is done if it holds), for the lease `me`. Each else answers the lock's key and the queue:
+   The transactions (guard; effect if it holds), for the lease `me`. Else, each answers the lock's key and the queue:
 
      ask       no lock, no queue          put lock; else: put queue/me
      try       no lock, no queue          put lock
@@ -23,40 +24,40 @@
      look      -                          read lock, queue and queue/me: polls, verification, and adoption after a restart
      break     lock unchanged since R     transfer or release by an operator; ring the holder's bell: {broken, R}
 
-   R is the revision of the lock's last put. `revision` counts no other changes, so as a store's revision in an answer it
-   says: of all grants up to this one I know the outcome (`seen`).
+   R is the revision of the lock's last put. `revision` counts no other changes. So in an answer it means: the outcome
+   of all grants up to this revision is known (`seen`).
 
-   What is shown, and how:
+   The model shows:
 
    - No two machines have the lock in use at once while their leases last, unless an operator broke it (`enter`). Time
-     is not modelled but for its one promise: a machine notices the end of its lease before the store does, so Fate
-     takes `valid` first, and the store drops the keys of the lease at any time after.
-   - Fencing numbers rise: the base of each tenure is greater than that of all before (`enter`).
-   - No machine is left waiting. Time passes only when no machine, request or bell can take a step (STANDSTILL); then
-     all poll. If a task waits then, something was lost, and the tick must be paid for: lost bells, repeated requests,
-     restarts, ends of leases, crashes and breaks pay, as PAYS_... say. So without a fault no wait needs a poll, and
-     none needs more of them than its faults pay for.
+     is not modelled, except for one promise: a machine notices the end of its lease before the store does. So Fate
+     clears `valid` first, and the store drops the keys of the lease at any later time.
+   - Fencing numbers rise: the base of each tenure is greater than the bases of all earlier ones (`enter`).
+   - No machine waits forever. Time passes only when no machine, request or notification can take a step (STANDSTILL);
+     then all poll. If a task waits then, something was lost, and the poll must be paid for. Lost notifications,
+     repeated requests, restarts, ends of leases, crashes and breaks pay, as defined by PAYS_... So without a fault no
+     wait needs a poll, and with faults none needs more polls than they pay for.
    - Every run ends: there is no cycle of states.
 
-   -DMUTANT_... plants a fault. The runner (`run`, beside this file) demands that each is found.
+   -DMUTANT_... plants a fault. The runner (tests/model/run) requires that each is found.
 
-   Left out: several keys (a transaction is about one), the tasks of one machine among each other (lock_word.pml,
-   wait_core.pml), the lists of waiters that bells carry (one that is wrong fails its transfer, which reads the queue as
-   a look does), the store's loss of what it acknowledged, and several operators. */
+   Not modelled: several keys (a transaction concerns one), the tasks of one machine among each other (lock_word.pml,
+   wait_core.pml), the lists of waiters that notifications carry (a wrong list makes its transfer fail, which reads the
+   queue like a look), the store's loss of acknowledged changes, and several operators. */
 
 #ifndef MACHINES
 #define MACHINES 2
 #endif
 #ifndef TAKES
-#define TAKES 1 /* of each machine */
+#define TAKES 1 /* per machine */
 #endif
 #ifndef EXTRA
-#define EXTRA 0 /* further ones of machine 0 */
+#define EXTRA 0 /* further takes of machine 0 */
 #endif
 
-/* How often the following happen, in all. */
+/* How often each of the following happens in total. */
 #ifndef TOUCHES
-#define TOUCHES 0 /* touches that no rule demands: the local count is half used up */
+#define TOUCHES 0 /* touches because the local count is half used up */
 #endif
 #ifndef TRIES
 #define TRIES 0 /* wishes that do not wait */
@@ -68,16 +69,16 @@
 #define POLLS 0 /* polls before anybody needs them */
 #endif
 #ifndef REPEATS
-#define REPEATS 0 /* requests that time out and are sent again: the first may have been done, be done later or never */
+#define REPEATS 0 /* requests that time out and are sent again: the first may be executed before, later or never */
 #endif
 #ifndef LOSSES
-#define LOSSES 0 /* bells */
+#define LOSSES 0 /* notifications */
 #endif
 #ifndef RESTARTS
 #define RESTARTS 0 /* of agents */
 #endif
 #ifndef ENDS
-#define ENDS 0 /* leases of machines that live on */
+#define ENDS 0 /* leases of machines that continue */
 #endif
 #ifndef CRASHES
 #define CRASHES 0 /* machines */
@@ -86,7 +87,7 @@
 #define BREAKS 0
 #endif
 
-/* For how many polls each pays. */
+/* How many polls each fault pays for. */
 #ifndef PAYS_REPEAT
 #define PAYS_REPEAT 1
 #endif
@@ -113,21 +114,21 @@
 
 /* The store. */
 byte lock_lease = NOBODY; /* of the lock's key; NOBODY: there is no such key */
-byte revision = 0;        /* of its last put, also when it is gone */
-byte entries = 0;         /* of the queue, in the order in which they were created */
+byte revision = 0;        /* of the lock's last put, also after its deletion */
+byte entries = 0;         /* of the queue, in the order of their creation */
 byte queue_lease[LEASES + 1];
-byte queue_born[LEASES + 1]; /* which entry of that machine it is: stands for its create revision */
+byte queue_born[LEASES + 1]; /* the number of the entry on its machine; represents its create revision */
 bit dropped[LEASES + 1];     /* leases that are gone, with their keys */
 
 #define UNCHANGED(since) (lock_lease != NOBODY && revision == (since))
 
 /* Shared memory of each machine: it outlives the agent. */
 byte epoch[MACHINES];
-bit valid[MACHINES]; /* the lease has not ended, as the machine's own clock says */
+bit valid[MACHINES]; /* the lease has not ended, according to the machine's own clock */
 bit gone[MACHINES];  /* crashed */
 byte takes[MACHINES];
 bit wish[MACHINES];  /* a task waits */
-bit tries[MACHINES]; /* ... or does not, if another machine has the lock */
+bit tries[MACHINES]; /* ... but not if another machine has the lock */
 bit inuse[MACHINES]; /* a task has the lock */
 bit standing[MACHINES];
 byte base[MACHINES]; /* of fencing numbers: the R of the tenure */
@@ -136,9 +137,9 @@ byte base[MACHINES]; /* of fencing numbers: the R of the tenure */
 mtype = { NONE, WAITS, HOLDS, ADOPTS };
 mtype = { UNKNOWN, EMPTY, SOME };
 mtype state[MACHINES];
-byte seen[MACHINES];    /* older grants and notes are no news */
+byte seen[MACHINES];    /* older grants and notes are ignored */
 byte since[MACHINES];   /* HOLDS: R */
-byte offered[MACHINES]; /* the last R with which a transfer or a release was sent; it may be under way still */
+byte offered[MACHINES]; /* the last R with which a transfer or a release was sent, which may still be under way */
 mtype others[MACHINES]; /* HOLDS: what is known of the queue */
 byte next_lease[MACHINES], next_born[MACHINES]; /* SOME: its first */
 byte born[MACHINES];    /* WAITS: its own entry */
@@ -147,7 +148,7 @@ bit served[MACHINES];   /* a task had the lock in this tenure */
 bit lingers[MACHINES];  /* keeps a lock that is not in use until another machine wants it */
 bit poll[MACHINES];
 
-/* Requests on their way: the one that the agent has sent, a copy that it does not know of, and a note. */
+/* Requests under way: the agent's current one, a copy that the agent does not know about, and a note. */
 mtype = { ASK, TRY, TRANSFER, RELEASE, LEAVE, CLAIM, TOUCH, LOOK };
 typedef Request {
   mtype kind;
@@ -170,12 +171,12 @@ typedef Answer {
 };
 Answer answer[MACHINES];
 
-/* Bells: R of what they say; 0: nothing. */
+/* Bells: the R of each notification; 0: none. */
 byte granted[MACHINES], noted[MACHINES], broken[MACHINES];
 
-/* What only the proof knows. */
+/* Known only to the proof. */
 byte fence = 0;             /* the greatest base that was used */
-byte robbed[MACHINES];      /* R of its tenure that an operator broke */
+byte robbed[MACHINES];      /* R of the tenure that an operator broke */
 byte births[MACHINES];
 byte paid = 0;
 byte touches = 0, trials = 0, polls = 0, leaves = 0, repeats = 0, losses = 0, restarts = 0, ends = 0, crashes = 0, breaks = 0;
@@ -183,9 +184,9 @@ byte operator = 0;          /* the R that the operator saw */
 
 hidden byte i, k, ok;
 
-/* The store's steps. REQUIRES, for all: within an atomic step. */
+/* The store's steps. REQUIRES for all: within an atomic step. */
 
-inline find_entry(lease_of) { /* i: its place, or `entries` */
+inline find_entry(lease_of) { /* sets i to its index, or to `entries` */
   i = 0;
   do
   :: i < entries && queue_lease[i] != lease_of -> i++
@@ -206,7 +207,7 @@ inline erase_entry_at_i() {
   entries--
 }
 
-inline put_entry(lease_of) { /* an entry that is there keeps its create revision */
+inline put_entry(lease_of) { /* an existing entry keeps its create revision */
   find_entry(lease_of);
   if
   :: i == entries ->
@@ -242,7 +243,7 @@ inline put_lock(lease_of) {
 #define RELEASE_GUARD(q) UNCHANGED(q.since)
 #endif
 
-/* ok: the guard held. A transaction that names a lease which is gone is refused whole. */
+/* ok: the guard held. A transaction that names an ended lease is refused as a whole. */
 inline execute(q) {
   ok = 0;
   if
@@ -330,7 +331,7 @@ inline forget_answer(m) {
   answer[m].mine = 0
 }
 
-/* What the agent sent is on its way still, or its answer is, and it will not know. */
+/* The agent's request or its answer is still under way, and the agent will not get the answer. */
 inline abandon_request(m) {
   if
   :: phase[m] == SENT && stray[m].kind == 0 -> copy_to_stray(m)
@@ -360,7 +361,7 @@ inline forget_knowledge(m) {
 
 /* The agent's knowledge. */
 
-/* It has the lock since R. Local grants may follow if nothing that gives it away is under way. */
+/* The machine has the lock since R. Local grants may follow if no transaction that gives it away is under way. */
 inline hold(m, since_of) {
   if
   :: state[m] != HOLDS -> served[m] = 0; others[m] = UNKNOWN
@@ -376,7 +377,7 @@ inline hold(m, since_of) {
   fi
 }
 
-/* It does not have it, and not any more if a task still believes so. */
+/* The machine does not have the lock, even if a task believes so. */
 inline hold_not(m) {
   standing[m] = 0;
   inuse[m] = 0;
@@ -484,7 +485,7 @@ inline hear_note(m) {
   if
   :: state[m] == HOLDS && noted[m] == since[m] -> others[m] = UNKNOWN
 #ifndef MUTANT_UNKNOWN_NOTE_DROPPED
-  :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1 /* it has the lock and does not know */
+  :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1 /* it has the lock without knowing */
 #endif
   :: else
   fi;
@@ -503,12 +504,12 @@ inline hear_broken(m) {
   broken[m] = 0
 }
 
-/* What the agent does next: at most one of these holds. */
+/* The agent's next step: at most one of these holds. */
 #define READY(m) (valid[m] && phase[m] == IDLE)
 #define MUST_LOOK(m) (READY(m) && (state[m] == ADOPTS || poll[m] || (state[m] == HOLDS && others[m] == UNKNOWN)))
 #define MUST_ASK(m) (READY(m) && !MUST_LOOK(m) && state[m] == NONE && wish[m])
 #define MUST_LEAVE(m) (READY(m) && !MUST_LOOK(m) && state[m] == WAITS && !wish[m])
-/* A copy of an ask that came when the lock was its machine's already has left an entry. */
+/* A copy of an ask that arrived when its machine already had the lock has left an entry. */
 #define MUST_CLEAN(m) (READY(m) && !MUST_LOOK(m) && state[m] == HOLDS && others[m] == SOME && next_lease[m] == LEASE(m))
 #define MUST_CLAIM(m) (READY(m) && !MUST_LOOK(m) && state[m] == WAITS && wish[m] && claims[m])
 #define FREE(m) (READY(m) && !MUST_LOOK(m) && !MUST_CLEAN(m) && state[m] == HOLDS && !inuse[m])
@@ -618,7 +619,7 @@ end:
   :: d_step { MUST_TOUCH(m) -> request[m].since = since[m]; send(m, TOUCH) }
   :: d_step { MAY_TOUCH(m) -> touches++; request[m].since = since[m]; send(m, TOUCH) }
 
-  /* A new lease after a loss: nothing of the old one counts. */
+  /* A new lease after a loss: nothing about the old one counts. */
   :: d_step {
        !valid[m] && !gone[m] ->
 #ifndef MUTANT_OLD_ANSWER_ACCEPTED
@@ -632,7 +633,7 @@ end:
   od
 }
 
-/* What is on its way for machine m comes to the store, which also drops the keys of ended leases. */
+/* Requests of machine m reach the store, which also drops the keys of ended leases. */
 proctype Store(byte m) {
 end:
   do
@@ -670,7 +671,7 @@ end:
 #define LOSE(bell) \
   d_step { losses < LOSSES && bell != 0 -> losses++; paid = paid + PAYS_LOSS; bell = 0 }
 
-/* What may happen to machine m, and the end of its leases at the store. */
+/* Faults of machine m, and the end of its leases at the store. */
 proctype Fate(byte m) {
 end:
   do
@@ -740,7 +741,7 @@ end:
 #define BREAK_GUARD UNCHANGED(operator)
 #endif
 
-/* An operator sees the lock, and breaks what was seen. */
+/* An operator sees a grant, and breaks it. */
 proctype Operator() {
 end:
   do

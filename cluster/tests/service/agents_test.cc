@@ -1,4 +1,4 @@
-// Locks over machines, with agents that are killed, stopped and replaced (cluster/docs/cluster.md).
+// Locks over machines, with agents that are killed, suspended and replaced (cluster/docs/cluster.md).
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,11 +43,11 @@ bool is_revision_of(const std::string& answer, std::uint64_t& revision) {
   return true;
 }
 
-/// What the sections of all machines write to, without atomic steps: only the lock keeps them apart.
+/// Written by the sections of all machines without atomic operations: only the lock keeps them apart.
 struct Register {
   std::uint64_t count;
   std::uint64_t last_token;
-  std::uint64_t wrong;  // sections that saw a token that was no larger than the last
+  std::uint64_t wrong;  // sections whose token was no larger than the last one
 };
 
 TEST_F(AgentsTest, sections_on_two_machines_exclude_each_other_and_tokens_rise) {
@@ -93,7 +93,7 @@ TEST_F(AgentsTest, a_lock_that_is_idle_goes_to_another_machine_long_before_a_lea
   EXPECT_NE(b.lock("k"), 0U);
 }
 
-/// The store's: each change of a key is one more.
+/// Returns the store's version of a key, which grows with each change.
 std::uint64_t revision_of(EtcdServer& etcd) {
   const std::string answer = etcd.post("/v3/kv/range", R"({"key":"YQ=="})");
   const std::string name = R"("revision":")";
@@ -127,7 +127,7 @@ TEST_F(AgentsTest, a_killed_agent_that_is_started_again_loses_no_lock) {
 /// A machine that has a lock, and another one; both leases are short.
 class LostLease : public AgentsTest {
  protected:
-  /// The first has lost the lock, and the other one gets it.
+  /// The first machine has lost the lock, and the other one gets it.
   void expect_loss() {
     EXPECT_GT(b.lock("k"), token);
     EXPECT_EQ(a.ask("valid k"), "not owner");
@@ -138,7 +138,7 @@ class LostLease : public AgentsTest {
   const std::uint64_t token = a.hold("k");
 };
 
-TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_and_others_have_them_then) {
+TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_to_others) {
   a.agent().kill_and_wait();
   expect_loss();
   EXPECT_EQ(a.ask("unlock k"), "not owner");
@@ -147,7 +147,7 @@ TEST_F(LostLease, an_agent_that_stays_away_loses_its_locks_at_the_deadline_and_o
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_goes_on_with_another_one) {
+TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_continues_with_another_one) {
   a.agent().stop();
   expect_loss();
   a.agent().signal(SIGCONT);
@@ -156,7 +156,7 @@ TEST_F(LostLease, an_agent_that_was_stopped_for_longer_than_the_lease_goes_on_wi
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST_F(AgentsTest, a_store_that_is_away_is_waited_for_and_no_lock_is_local_meanwhile) {
+TEST_F(AgentsTest, agents_wait_for_a_store_that_is_away_and_no_lock_is_local_in_the_meantime) {
   etcd.kill();
   Peer a(etcd.url());
   EXPECT_EQ(a.lock("k", 1), 0U);
@@ -165,7 +165,7 @@ TEST_F(AgentsTest, a_store_that_is_away_is_waited_for_and_no_lock_is_local_meanw
   EXPECT_EQ(a.hear().substr(0, 3), "ok ");
 }
 
-TEST_F(AgentsTest, a_store_that_is_started_again_before_the_deadline_costs_no_lock) {
+TEST_F(AgentsTest, a_store_that_is_restarted_before_the_deadline_costs_no_lock) {
   Peer a(etcd.url(), 30);
   a.hold("k");
   etcd.kill();
@@ -175,7 +175,7 @@ TEST_F(AgentsTest, a_store_that_is_started_again_before_the_deadline_costs_no_lo
   EXPECT_EQ(a.ask("unlock k"), "ok");
 }
 
-TEST_F(AgentsTest, an_agent_does_its_work_though_nobody_takes_its_messages) {
+TEST_F(AgentsTest, an_agent_works_even_if_nobody_reads_its_messages) {
   int gone[2];
   int full[2];
   ASSERT_EQ(::pipe2(gone, O_CLOEXEC), 0);
@@ -197,7 +197,7 @@ TEST_F(AgentsTest, an_agent_does_its_work_though_nobody_takes_its_messages) {
       ::execl(HOLDFAST_AGENT_PROGRAM, "holdfast-agent", kCluster, "--etcd", etcd.url().c_str(), nullptr);
       return 127;
     });
-    // Another key each time: the last one hangs on the lease of an agent that is gone.
+    // Another key each time, because the last one is attached to the lease of an agent that is gone.
     EXPECT_NE(a.new_program()->lock("k" + std::to_string(errors)), 0U) << errors;
   }
   for (const int fd : {gone[1], full[0], full[1], no_room}) ::close(fd);
@@ -213,7 +213,7 @@ TEST_F(AgentsTest, an_agent_that_is_started_by_mistake_takes_over_and_the_first_
   EXPECT_NE(a.lock("other"), 0U);
 }
 
-// As after a clean-up by hand. What the lease of the first agent had is free at once, though that would last for
+// As after a clean-up by hand. The locks of the first agent's lease are free at once, although the lease would last for
 // minutes.
 TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_serves_the_new_directory) {
   for (const char* const removed : {"", "/*", "/processes"}) {
@@ -225,7 +225,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_the_next_one_
     const std::string command = "sh -c 'rm -rf " + a.directory() + removed + " " + a.directory() + "/.agent-main'";
     ASSERT_EQ(std::system(command.c_str()), 0);
     EXPECT_EQ(a.agent().wait(), 1) << removed;
-    EXPECT_TRUE(a.has_said("was removed or replaced: no program can reach this agent any more; start the agent again"));
+    EXPECT_TRUE(a.has_said("was removed or replaced: programs can no longer reach this agent; start the agent again"));
     program.reset();
     a.start_agent();
     EXPECT_NE(a.new_program()->lock("k"), 0U) << removed << "\n" << a.said();
@@ -243,17 +243,17 @@ TEST_F(AgentsTest, an_agent_of_a_dictionary_that_was_deleted_by_hand_ends_once_n
   ASSERT_NE(program->lock("k"), 0U);
   ASSERT_EQ(std::system(("rm " + a.directory() + "/jobs.dict").c_str()), 0);
   sleep_ms(2500);
-  EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes") << "the next agent would not know of it";
+  EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes") << "the next agent would not know it";
   EXPECT_FALSE(a.has_said("was deleted"));
   ASSERT_EQ(program->ask("unlock k"), "ok");
   EXPECT_EQ(a.agent().wait(), 1);
-  EXPECT_TRUE(a.has_said("the file of a dictionary was deleted: no program can open it while this agent has it"));
+  EXPECT_TRUE(a.has_said("the file of a dictionary was deleted: no program can open it while this agent runs"));
   program.reset();
   a.start_agent();
   EXPECT_NE(a.new_program()->lock("k"), 0U) << a.said();
 }
 
-TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock_is_held_or_the_store_is_away) {
+TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_even_while_a_lock_is_held_or_the_store_is_away) {
   Peer a(etcd.url());
   a.hold("k");
   ASSERT_EQ(std::system(("rm -rf " + a.directory()).c_str()), 0);
@@ -267,7 +267,7 @@ TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_also_while_a_lock
   EXPECT_EQ(b.agent().wait(), 1);
 }
 
-TEST_F(AgentsTest, a_lock_of_a_killed_process_goes_back_though_nobody_asks_for_it) {
+TEST_F(AgentsTest, a_lock_of_a_killed_process_is_given_back_even_if_nobody_wants_it) {
   Machine a(etcd.url());
   a.start_agent();
   auto program = a.new_program();
@@ -354,7 +354,7 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
   EXPECT_THAT(run_command(a, "cluster holders jobs other"), Pair("other: free\n", 0));
   const std::string revision = held.substr(held.rfind(' ') + 1);
   EXPECT_THAT(run_command(a, "cluster break jobs k --revision 1"),
-              Pair("holdfast: k: the lock has no grant of that revision\n", 1));
+              Pair("holdfast: k: the lock has no grant with that revision\n", 1));
   EXPECT_THAT(run_command(a, "cluster break jobs k --revision " + revision.substr(0, revision.find('\n'))),
               Pair(HasSubstr("is broken"), 0));
   EXPECT_TRUE(eventually([&] { return a.ask("valid k") == "not owner"; }));
@@ -365,7 +365,7 @@ TEST_F(AgentsTest, the_command_shows_and_breaks_a_grant) {
                    2));
 }
 
-TEST_F(AgentsTest, no_lock_can_be_had_of_an_agent_that_does_not_answer_says_the_command) {
+TEST_F(AgentsTest, the_command_reports_an_agent_that_does_not_answer) {
   Peer a(etcd.url(), 600);
   a.hold("k");
   a.agent().stop();

@@ -1,4 +1,4 @@
-// Clocks that leap, and machines that were suspended: BOOTTIME decides, and goes on while a machine sleeps.
+// Clocks that leap, and machines that were suspended: BOOTTIME decides, which runs while a machine sleeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 constexpr std::int64_t kHourMs = 3'600'000;
 constexpr std::int64_t kDayMs = 24 * kHourMs;
 
-TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_goes_on) {
+TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_resumes) {
   EtcdServer etcd;
   Peer a(etcd.url(), kShort);
   Peer b(etcd.url(), kLong);
@@ -27,7 +27,7 @@ TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_goes_on) {
   a.agent().stop();
   EXPECT_GT(b.lock("k"), token);
   a.clock().boot_ms = a.clock().wall_ms = kHourMs;
-  // The agent sleeps on: nobody but the program itself looks at the clock.
+  // The agent still sleeps: only the program itself checks the clock.
   a.program().child().signal(SIGCONT);
   EXPECT_EQ(a.ask("valid k"), "not owner");
   EXPECT_EQ(a.ask("unlock k"), "not owner");
@@ -36,7 +36,7 @@ TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_goes_on) {
   EXPECT_EQ(b.ask("valid k"), "ok");
 }
 
-TEST(Clocks, a_suspend_that_nobody_was_stopped_for_ends_the_session_at_once) {
+TEST(Clocks, a_suspend_that_stopped_nobody_ends_the_session_at_once) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   const std::uint64_t token = a.hold("k");
@@ -45,7 +45,7 @@ TEST(Clocks, a_suspend_that_nobody_was_stopped_for_ends_the_session_at_once) {
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST(Clocks, of_the_wall_may_be_a_day_apart) {
+TEST(Clocks, wall_clocks_may_differ_by_a_day) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   Peer b(etcd.url(), kLong);
@@ -63,7 +63,7 @@ TEST(Clocks, of_the_wall_may_be_a_day_apart) {
   }
 }
 
-// The leap may mean that this memory is a copy of another machine's, which has the lease, too.
+// The leap may mean that this machine is a copy of another one, which has the lease, too.
 TEST(Clocks, a_wall_clock_that_leaps_ends_the_session_and_leaves_its_lease_to_end_by_itself) {
   for (const std::int64_t leap : {kDayMs, -kDayMs}) {
     EtcdServer etcd;

@@ -26,7 +26,7 @@ ClockLeap* map(int fd) {
   return memory != MAP_FAILED ? static_cast<ClockLeap*>(memory) : nullptr;
 }
 
-/// The test changes it at any time.
+/// The test may change it at any time.
 std::int64_t ahead(clockid_t clock) {
   const ClockLeap* const now = leap.load(std::memory_order_acquire);
   if (now == nullptr || (clock != CLOCK_BOOTTIME && clock != CLOCK_REALTIME)) return 0;
@@ -42,7 +42,7 @@ void add_ms(timespec& time, std::int64_t ms) {
   --time.tv_sec;
 }
 
-/// Before main: a process that was started with the variable.
+/// Runs before main, in a process that was started with the variable.
 [[maybe_unused]] const bool kBegun = [] {
   if (const char* const path = std::getenv(kClockFile)) use_clock(path);
   return true;
@@ -62,7 +62,7 @@ void use_clock(const std::string& path) {
 
 }  // namespace holdfast::test
 
-// Exported, so that they take the place of those of the C library.
+// Exported, so that they replace the C library's functions.
 extern "C" {
 
 [[gnu::visibility("default")]] int clock_gettime(clockid_t clock, timespec* time) noexcept {
@@ -71,7 +71,7 @@ extern "C" {
   return result;
 }
 
-// Of a timer of BOOTTIME, the only kind in use here.
+// Handles timers of BOOTTIME, the only kind in use here.
 [[gnu::visibility("default")]] int timerfd_settime(int fd, int flags, const itimerspec* when,
                                                    itimerspec* before) noexcept {
   itimerspec by_system = *when;

@@ -1,8 +1,8 @@
-// Clocks of a machine that a test sets while its processes run: BOOTTIME leaps when a machine was suspended, REALTIME
-// also when somebody sets it. MONOTONIC does neither.
+// Clocks of a machine that a test sets while its processes run. BOOTTIME leaps after a suspend, REALTIME also when
+// somebody sets it. MONOTONIC never leaps.
 //
-// leaping_clock.cc defines clock_gettime() and timerfd_settime(): in a test program itself, and in agents as a library
-// that is loaded before all others.
+// leaping_clock.cc defines clock_gettime() and timerfd_settime(). It is linked into test programs, and loaded into
+// agents before all other libraries.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace holdfast::test {
 
-/// By how much the clocks of one machine are ahead: in a file that its processes map.
+/// How far the clocks of one machine are ahead, in a file that its processes map.
 struct ClockLeap {
   std::int64_t boot_ms;
   std::int64_t wall_ms;
 };
 
-/// The variable by which a process finds the file.
+/// The environment variable that names the file.
 inline constexpr const char* kClockFile = "HOLDFAST_TEST_CLOCK";
 
-/// Makes the file. The machine's clocks are those of the system until it is changed.
+/// Creates the file. Until it is changed, the machine has the system's clocks.
 ClockLeap* new_clock(const std::string& path);
-/// From now on this process has the clocks of that file.
+/// Makes this process use the clocks of that file.
 void use_clock(const std::string& path);
 
 }  // namespace holdfast::test

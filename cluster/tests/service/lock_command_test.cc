@@ -1,4 +1,4 @@
-// `holdfast lock --cluster`, beside agents and etcd.
+// `holdfast lock --cluster`, with agents and etcd.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// `holdfast lock --cluster main`, with what follows, in the world of a machine.
+/// `holdfast lock --cluster main` with further arguments, in the runtime directory of a machine.
 class Lock {
  public:
   enum class Cluster { said, unsaid };
@@ -68,7 +68,7 @@ class LockCommandTest : public ::testing::Test {
     ::mkfifo(go.c_str(), 0600);
   }
 
-  // What a killed command has left.
+  // Ends what a killed command has left.
   void TearDown() override {
     if (const pid_t left = agent_pid(); left != 0 && HasFailure()) ::kill(left, SIGKILL);
   }
@@ -77,14 +77,14 @@ class LockCommandTest : public ::testing::Test {
     return std::make_unique<Lock>(
         machine, std::vector<std::string>{"--agent", "--agent-config", config, key, "--", "sh", "-c", script});
   }
-  /// One with a command that has begun, and ends when it is let go.
+  /// Starts one whose command runs until the test lets it end.
   std::unique_ptr<Lock> holder() const {
     auto lock = with_agent("touch '" + began + "'; read -r line <'" + go + "'");
     EXPECT_TRUE(eventually([&] { return exists(began); })) << lock->errors();
     return lock;
   }
   void let_go() const { std::ofstream(go) << "\n"; }
-  /// That of the machine, at the store.
+  /// Ends the machine's lease at the store.
   void end_lease() {
     const std::string leases = etcd.post("/v3/lease/leases", "{}");
     const std::size_t at = leases.find("\"ID\":\"");
@@ -92,7 +92,7 @@ class LockCommandTest : public ::testing::Test {
     const std::string lease = leases.substr(at + 6, leases.find('"', at + 6) - at - 6);
     etcd.post("/v3/lease/revoke", R"({"ID":")" + lease + R"("})");
   }
-  /// Of the agent that the store's clients see here; 0: there is none.
+  /// Returns the process id of the machine's agent; 0: there is none.
   pid_t agent_pid() const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
       std::error_code error;
@@ -112,7 +112,7 @@ class LockCommandTest : public ::testing::Test {
   const std::string began;
 };
 
-TEST_F(LockCommandTest, a_command_that_waits_gets_the_lock_though_the_agent_ends_that_it_has_found) {
+TEST_F(LockCommandTest, a_waiting_command_gets_the_lock_even_if_the_agent_that_it_found_ends) {
   Machine elsewhere(etcd.url(), 600);
   elsewhere.start_agent();
   const std::string go_there = files / "go_there";
@@ -123,7 +123,7 @@ TEST_F(LockCommandTest, a_command_that_waits_gets_the_lock_though_the_agent_ends
   const auto first = holder();
   const pid_t agent = agent_pid();
   const auto second = with_agent("true", "other");
-  ::usleep(500'000);  // by then it waits; if not, it starts an agent by itself
+  ::usleep(500'000);  // it should wait by now; if not, it starts an agent itself
   let_go();
   EXPECT_EQ(first->wait(), 0) << first->errors();
   EXPECT_TRUE(eventually([&] { return agent_pid() != agent; }));
@@ -145,7 +145,7 @@ TEST_F(LockCommandTest, commands_that_start_at_the_same_moment_agree_on_an_agent
   EXPECT_EQ(count, kCommands);
 }
 
-// As one of those that start at the same moment may, when the command of the other has ended at once.
+// This happens if two start at the same moment and the command of the other one ends at once.
 TEST_F(LockCommandTest, an_agent_that_gave_way_to_one_that_is_gone_is_started_again) {
   namespace fs = std::filesystem;
   const fs::path built = HOLDFAST_COMMAND;
@@ -162,9 +162,9 @@ TEST_F(LockCommandTest, an_agent_that_gave_way_to_one_that_is_gone_is_started_ag
   EXPECT_TRUE(exists(files / "gave_way"));
 }
 
-TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_nothing_open_that_it_was_given) {
+TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_no_inherited_descriptor_open) {
   std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe(ends.data()), 0);  // without O_CLOEXEC, as a shell's
+  ASSERT_EQ(::pipe(ends.data()), 0);  // without O_CLOEXEC, like a shell's
   const auto lock = holder();
   ASSERT_TRUE(eventually([&] { return agent_pid() != 0; }));
   const std::string folder = "/proc/" + std::to_string(agent_pid()) + "/fd";
@@ -179,7 +179,7 @@ TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_nothing_open_that_it_was_g
   ::close(ends[1]);
 }
 
-TEST_F(LockCommandTest, a_try_does_not_wait_for_the_store_where_a_program_of_this_machine_has_the_lock) {
+TEST_F(LockCommandTest, a_try_does_not_wait_for_the_store_if_a_program_of_this_machine_has_the_lock) {
   constexpr int kTries = 10;
   constexpr double kPatienceOfEach = 2;
   const auto first = holder();
@@ -198,10 +198,10 @@ TEST_F(LockCommandTest, a_key_that_is_too_long_for_the_store_is_refused) {
   machine.start_agent();
   Lock lock(machine, {std::string(1100, 'k'), "--", "true"});
   EXPECT_EQ(lock.wait(), 64);
-  EXPECT_THAT(lock.errors(), HasSubstr("has a key of 1141 bytes in the cluster: expected at most 1024"));
+  EXPECT_THAT(lock.errors(), HasSubstr("has a key of 1141 bytes in the store: expected at most 1024"));
 }
 
-/// A port at which connections are neither accepted nor refused, as at a machine that has lost its power.
+/// A port where connections are neither accepted nor refused, as with a machine that lost power.
 class BlackHole {
  public:
   BlackHole() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -229,7 +229,7 @@ class BlackHole {
 TEST_F(LockCommandTest, a_store_that_does_not_answer_is_not_taken_for_a_lock_that_is_held) {
   const std::array<BlackHole, 4> away;
   std::string urls = etcd.url();
-  for (const BlackHole& one : away) urls += "," + etcd.url() + "," + one.url();  // so that most name their cluster
+  for (const BlackHole& one : away) urls += "," + etcd.url() + "," + one.url();  // so that a majority names its cluster
   Machine other(urls, 600);
   other.start_agent();
   EXPECT_EQ(Lock(other, {"k", "--", "true"}).wait(), 0);
@@ -238,19 +238,19 @@ TEST_F(LockCommandTest, a_store_that_does_not_answer_is_not_taken_for_a_lock_tha
   EXPECT_EQ(lock.wait(), 75) << lock.errors();
 }
 
-TEST_F(LockCommandTest, a_command_is_told_when_its_machine_has_lost_the_lock) {
+TEST_F(LockCommandTest, a_command_gets_a_signal_when_its_machine_has_lost_the_lock) {
   Machine other(etcd.url(), 2);
   other.start_agent();
   Lock lock(other, {"k", "--", "sh", "-c", "trap 'exit 5' TERM; touch '" + began + "'; while :; do sleep 0.01; done"});
   ASSERT_TRUE(eventually([&] { return exists(began); })) << lock.errors();
   other.agent().kill_and_wait();
   EXPECT_EQ(lock.wait(), 76);
-  EXPECT_THAT(lock.errors(), HasSubstr("\"k\" is lost: no agent of the cluster \"main\""));
+  EXPECT_THAT(lock.errors(), HasSubstr("\"k\" is lost: no agent of cluster \"main\""));
   Lock without(other, {"-n", "k", "--", "true"});
   EXPECT_EQ(without.wait(), 75);
 }
 
-// An exit status of 0 is what a crontab asks for where the job runs elsewhere. It is not the lock.
+// A crontab asks for exit status 0 if the job runs elsewhere. It does not mean that the lock was granted.
 TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   machine.start_agent();
   Peer elsewhere(etcd.url(), 600);
@@ -266,8 +266,8 @@ TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   }
 }
 
-/// A program here has opened it with `cluster`, so the command need not say it.
-TEST_F(LockCommandTest, a_dictionary_of_a_cluster_is_one_also_if_that_is_not_said) {
+/// A program has opened the dictionary with `cluster`, so the command need not name the cluster.
+TEST_F(LockCommandTest, a_dictionary_of_a_cluster_needs_no_option) {
   machine.start_agent();
   const auto program = machine.new_program();
   ASSERT_NE(program->lock("other"), 0U);
@@ -286,7 +286,7 @@ TEST_F(LockCommandTest, a_dictionary_of_a_cluster_is_one_also_if_that_is_not_sai
   EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
 }
 
-TEST_F(LockCommandTest, an_agent_that_it_has_started_in_vain_does_not_stay_and_is_heard) {
+TEST_F(LockCommandTest, an_agent_that_it_started_without_success_ends_and_its_messages_are_shown) {
   std::ofstream(config) << R"({"endpoints": ["http://127.0.0.1:1"]})";
   for (const std::string how : {"-n", "-w2"}) {
     Lock vain(machine, {how, "--agent", "--agent-config", config, "k", "--", "true"});

@@ -1,4 +1,4 @@
-// The long days of locks over machines: partitions, a slow disk, a stale leader, and everything at once for a while.
+// Long tests of locks over machines: partitions, a slow disk, a stale leader, and everything at once for a while.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -86,11 +86,11 @@ struct Pair {
 };
 
 double seconds_of(const std::string& said, const std::string& expected) {
-  if (!said.starts_with(expected)) fail("a program said \"" + said + "\" where \"" + expected + "\" was expected");
+  if (!said.starts_with(expected)) fail("a program said \"" + said + "\": expected \"" + expected + "\"");
   return static_cast<double>(std::stoll(said.substr(said.rfind(' ')))) / 1e9;
 }
 
-/// From when the holder sees its loss until the other has the lock (s).
+/// Cuts the holders off. Returns the seconds from each holder's notice of the loss until the other one has the lock.
 std::vector<double> cut_off_all(std::vector<std::unique_ptr<Pair>>& pairs, Random& random, double& longest) {
   for (const auto& pair : pairs) demand(pair->holder.lock(pair->key, 50) != 0, "no lock before a partition");
   sleep_ms(below(random, 700));  // anywhere between two keepalives
@@ -167,8 +167,8 @@ int slow_disk(const Settings& settings) {
 
 // --- a stale leader -------------------------------------------------------------------------------------
 
-// A leader that was stopped while others elected another one may end leases as it goes on that were kept alive there.
-// Two machines may have a lock then; but whatever they write with its token stands in its order.
+// A leader that was stopped while the others elected a new one may, when it resumes, end leases that were kept alive
+// there. Then two machines may have a lock; but their writes with its token still have one order.
 int stale_leader(const Settings& settings) {
   constexpr int kTtl = 3;
   Random random(settings.seed);
@@ -198,7 +198,7 @@ int stale_leader(const Settings& settings) {
 
 // --- everything -----------------------------------------------------------------------------------------
 
-/// What a process has, as the kernel says.
+/// What a process uses, as the kernel reports it.
 struct Usage {
   std::size_t descriptors = 0;
   double megabytes = 0;
@@ -214,7 +214,7 @@ struct Usage {
   }
 };
 
-/// Machines behind proxies, and what happens to them. The agent of the first is never killed: it must not grow.
+/// Machines behind proxies, under all kinds of faults. The agent of the first one is never killed: it must not grow.
 class Soak {
  public:
   explicit Soak(const Settings& settings) : random_(settings.seed), seconds_(settings.seconds) {
@@ -237,7 +237,7 @@ class Soak {
       happen();
       calm_down();
       fleet_->demand_progress();
-      // When it has seen each kind of trouble.
+      // After it has seen each kind of fault.
       if (before.descriptors == 0 && now() > begin + seconds_ / 4) before = Usage::of((*fleet_)[0].agent().pid());
     }
     const Usage after = Usage::of((*fleet_)[0].agent().pid());
@@ -291,7 +291,7 @@ class Soak {
     restarted.start_agent();
   }
 
-  /// A holder and its agent stand still for longer than the lease.
+  /// Stops a holder and its agent for longer than the lease.
   void hang() {
     Workers& workers = fleet_->workers();
     const std::size_t stopped = workers.stop_inside();
@@ -299,7 +299,7 @@ class Soak {
     agent.stop();
     sleep_ms(1000 * kTtl + below(random_, 2000));
     agent.signal(SIGCONT);
-    demand(workers.go_on(stopped), "a worker that was stopped does not go on");
+    demand(workers.go_on(stopped), "a stopped worker does not continue");
   }
 
   void calm_down() {
@@ -340,14 +340,14 @@ int run(int argc, char** argv) {
   const auto timed = [&](CLI::App* part) { part->add_option("--seconds", settings.seconds, "length of the run"); };
   const auto counted = [&](CLI::App* part) { part->add_option("--times", settings.times, "how often"); };
   counted(add("partitions", "cuts holders off, and measures how long nobody has their locks", partitions));
-  timed(add("slow_disk", "etcd with slow disks", slow_disk));
-  counted(add("stale_leader", "leaders of etcd that were stopped go on", stale_leader));
-  timed(add("soak", "whatever may happen, again and again", soak));
+  timed(add("slow_disk", "gives etcd slow disks", slow_disk));
+  counted(add("stale_leader", "stops leaders of etcd, and lets them resume", stale_leader));
+  timed(add("soak", "applies all faults repeatedly", soak));
   app.require_subcommand(1);
   app.fallthrough();
   CLI11_PARSE(app, argc, argv);
   std::printf("seed %" PRIu64 "\n", settings.seed);
-  std::fflush(stdout);  // else children print it again
+  std::fflush(stdout);  // otherwise children print it again
   return chosen(settings);
 }
 

@@ -46,7 +46,7 @@ std::string outcome(int code, const holdfast_lease& lease) {
   return "ok " + std::to_string(lease.sequence) + " " + std::to_string(platform::boottime_ns());
 }
 
-/// A program: its dictionary and what it holds.
+/// A program: its dictionary and its locks.
 class Obedient {
  public:
   Obedient() : dict_(kJobs, {.size = 16 << 20, .cluster = kCluster}) {}
@@ -93,7 +93,7 @@ class Obedient {
 
   bool has(const std::string& key) { return dict_.remaining(key, leases_[key]) > 0; }
 
-  /// Looks again and again. The time is from before the first look that found it lost.
+  /// Polls. The time is taken before the first poll that finds the lock lost.
   std::string lose(const std::string& key) {
     std::uint64_t looked = 0;
     const bool is_lost = eventually([&] {
@@ -114,7 +114,7 @@ class Obedient {
     return is_renewed ? "ok" : "it is not prolonged";
   }
 
-  /// All are waited for at once, by waiters of their own.
+  /// Waits for all at once, with one waiter for each.
   int take(int count, int from) {
     std::vector<std::unique_ptr<Waiting>> waiting;
     int got = 0;
@@ -155,7 +155,7 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-/// As {"endpoints": ["http://a", "http://b"], ...}.
+/// Returns {"endpoints": ["http://a", "http://b"], ...}.
 void write_config(const std::string& path, std::string etcd, int ttl_s, const Fields& fields) {
   for (std::size_t at = 0; (at = etcd.find(',', at)) != std::string::npos; at += 3) etcd.replace(at, 1, "\",\"");
   std::ofstream file(path);

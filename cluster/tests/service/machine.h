@@ -1,4 +1,4 @@
-// A machine of a cluster: a world of its own, with an agent and programs.
+// A machine of a cluster: its own runtime directory, with an agent and programs.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ class EtcdServer;
 
 inline constexpr const char* kCluster = "main";
 inline constexpr const char* kJobs = "jobs";
-inline constexpr int kShort = 2;                  // a lease that is to end (s)
-inline constexpr int kLong = 30;                  // and one that is not
+inline constexpr int kShort = 2;                  // a lease that should end (s)
+inline constexpr int kLong = 30;                  // and one that should not
 inline constexpr const char* kSpace = "hf/main";  // the user of EtcdServer::enable_authentication() has it
 
-/// A process of a machine that does what it is told, a command at a time, and says what came of it:
+/// A process of a machine that executes commands, one at a time, and reports their results:
 ///
-///   lock KEY SECONDS       "ok TOKEN NS", by CLOCK_BOOTTIME, or the name of the code
+///   lock KEY SECONDS       "ok TOKEN NS", with the time of CLOCK_BOOTTIME, or the name of the code
 ///   block KEY SECONDS      the same by the call that stops the thread
-///   state                  "ok", or why no new locks can be had
+///   state                  "ok", or why no new locks are available
 ///   unlock KEY, valid KEY, confirm KEY   the name of the code
-///   lose KEY               when the lock is lost: "lost NS"
-///   renew KEY              waits until the agent has prolonged the session
-///   try KEY                as lock, at once
-///   take COUNT [FROM]      how many of so many locks it gets, from "0" or "FROM" on
+///   lose KEY               waits until the lock is lost: "lost NS"
+///   renew KEY              waits until the agent has extended the session
+///   try KEY                like lock, without a wait
+///   take COUNT [FROM]      how many of COUNT locks it gets, from "0" or "FROM" on
 ///   keep COUNT             how many of the locks "0" to COUNT - 1 it has
 ///   verify KEY, holder KEY, break KEY REVISION   the answer's lines, joined by blanks
 class Program {
@@ -40,7 +40,7 @@ class Program {
   std::string ask(const std::string& command) { return child_.ask(command); }
   void say(const std::string& command) { child_.say(command); }
   std::string hear() { return child_.hear(); }
-  /// As lock KEY SECONDS: the token, or 0.
+  /// Sends lock KEY SECONDS. Returns the token, or 0.
   std::uint64_t lock(const std::string& key, double seconds = 40);
   Child& child() { return child_; }
 
@@ -48,15 +48,15 @@ class Program {
   Child child_;
 };
 
-/// Of an agent's configuration: names and JSON.
+/// Fields of an agent's configuration: names and JSON.
 using Fields = std::map<std::string, std::string>;
 
 class Machine {
  public:
-  /// `etcd`: the URLs that its agents are told, separated by commas. `fields`: more of their configuration.
+  /// `etcd`: the URLs for its agents, separated by commas. `fields`: further configuration.
   explicit Machine(const std::string& etcd, int ttl_s = 10, const Fields& fields = {});
 
-  /// Starts an agent, in the place of the last one if there is none any more.
+  /// Starts an agent if the last one has ended.
   void start_agent() { agent_ = another_agent(); }
   /// Kills the agent; another one follows.
   void restart_agent() {
@@ -65,15 +65,15 @@ class Machine {
   }
   std::unique_ptr<Child> another_agent() const;
   Child& agent() { return *agent_; }
-  /// What its agents have said.
+  /// Returns what its agents have logged.
   std::string said() const;
   bool has_said(const std::string& part) const;
   std::unique_ptr<Program> new_program() const;
-  /// What HOLDFAST_DIR names.
+  /// Returns its runtime directory.
   std::string directory() const { return scratch_ / "world"; }
   std::string clock_file() const { return scratch_ / "clock"; }
 
-  /// Its clocks, ahead of the system's.
+  /// How far its clocks are ahead of the system's.
   ClockLeap& clock() { return *clock_; }
 
  private:
@@ -95,17 +95,17 @@ class Peer : public Machine {
   void say(const std::string& command) { program_->say(command); }
   std::string hear() { return program_->hear(); }
   std::uint64_t lock(const std::string& key, double seconds = 40) { return program_->lock(key, seconds); }
-  /// The token. Throws, with what the agent has said, if it does not get the lock.
+  /// Returns the token. Throws, with the agent's log, if it does not get the lock.
   std::uint64_t hold(const std::string& key);
 
  private:
   std::unique_ptr<Program> program_;
 };
 
-/// What the command prints on that machine, and its exit status.
+/// Returns what the command prints on that machine, and its exit status.
 std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments);
 
-/// Waits until so many machines wait for the lock at the store.
+/// Waits until that many machines wait for the lock at the store.
 bool is_queued(EtcdServer& etcd, const std::string& key, std::size_t machines = 1);
 
 }  // namespace holdfast::test

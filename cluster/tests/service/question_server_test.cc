@@ -1,4 +1,4 @@
-// The file of the agent's socket, in a directory that others may write (service/question_server.h).
+// The file of the agent's socket, in a directory that others may write to (service/question_server.h).
 #include "service/question_server.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::function<void(const std::string&)> on_bind;
 
 }  // namespace
 
-// In place of the C library's.
+// Replaces the C library's function.
 extern "C" int bind(int fd, const sockaddr* address, socklen_t size) noexcept {
   const long result = ::syscall(SYS_bind, fd, address, size);
   const int error = errno;
@@ -54,7 +54,7 @@ class SharedSocketTest : public ::testing::Test {
   RuntimeDirectory directory() const {
     return *RuntimeDirectory::at(scratch_.path(), RuntimeDirectory::Sharing::group);
   }
-  /// "it listens", or why it does not.
+  /// Returns "it listens", or why it does not.
   std::string serve() const {
     const RuntimeDirectory shared = directory();
     try {
@@ -63,7 +63,7 @@ class SharedSocketTest : public ::testing::Test {
       return error.what();
     }
   }
-  /// What a process of another user in the group says.
+  /// Returns the report of a process of another user in the group.
   std::string as_member(const std::function<std::string()>& what) const {
     Child child([&](Channel& parent) {
       if (::setgid(kGroup) != 0 || ::setuid(kMember) != 0) return 1;
@@ -95,7 +95,7 @@ TEST_F(SharedSocketTest, a_member_of_the_group_that_swaps_the_new_socket_for_a_l
   EXPECT_EQ(info.st_gid, 0U);
 }
 
-TEST_F(SharedSocketTest, a_socket_that_is_swapped_for_one_of_a_member_is_not_taken_for_the_agents) {
+TEST_F(SharedSocketTest, a_socket_that_a_member_has_swapped_is_not_taken_for_the_agents) {
   on_bind = [&](const std::string& path) {
     on_bind = {};
     EXPECT_EQ(as_member([&] {
@@ -123,7 +123,7 @@ TEST_F(SharedSocketTest, members_of_the_group_reach_the_agent_whatever_its_umask
             "connected");
 }
 
-TEST(SocketTest, of_a_directory_that_is_not_shared_lets_in_its_user_only_whatever_the_umask) {
+TEST(SocketTest, of_a_private_directory_admits_only_its_user_whatever_the_umask) {
   const ScratchDirectory scratch;
   const RuntimeDirectory directory = *RuntimeDirectory::at(scratch.path());
   const mode_t before = ::umask(0277);

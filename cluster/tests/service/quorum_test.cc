@@ -1,5 +1,5 @@
 // Three members of etcd: what their deaths, stops and partitions cost the locks of machines. Leases are long here, so
-// that whatever a lock survives, it survives on a slow machine, too.
+// that locks survive on slow machines, too.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class Quorum : public ::testing::Test {
     leader = cluster.leader();
   }
 
-  /// The holder still has it, and the waiter gets it; and both go on.
+  /// Checks that the holder still has the lock, that the waiter gets it, and that both can continue.
   void expect_nothing_lost() {
     EXPECT_EQ(holder.peer.ask("valid k"), "ok");
     EXPECT_EQ(holder.peer.ask("unlock k"), "ok");
@@ -54,7 +54,7 @@ TEST_F(Quorum, a_leader_that_is_killed_costs_no_lock) {
   expect_nothing_lost();
 }
 
-TEST_F(Quorum, a_leader_that_is_stopped_costs_no_lock_nor_does_it_when_it_goes_on) {
+TEST_F(Quorum, a_leader_that_is_stopped_and_resumes_costs_no_lock) {
   cluster[leader].stop();
   expect_nothing_lost();
   cluster[leader].go_on();
@@ -82,14 +82,14 @@ TEST_F(Quorum, a_leader_that_the_waiter_does_not_reach_costs_no_lock) {
   expect_nothing_lost();
 }
 
-TEST_F(Quorum, members_that_are_all_started_again_cost_no_lock) {
+TEST_F(Quorum, a_restart_of_all_members_costs_no_lock) {
   for (std::size_t i = 0; i < 3; ++i) cluster[i].kill();
   for (std::size_t i = 0; i < 3; ++i) cluster[i].begin();
   for (std::size_t i = 0; i < 3; ++i) cluster[i].await_service();
   expect_nothing_lost();
 }
 
-TEST_F(Quorum, without_a_majority_nobody_gets_a_lock_and_with_it_they_go_on) {
+TEST_F(Quorum, without_a_majority_nobody_gets_a_lock_and_with_it_all_continue) {
   for (std::size_t i = 0; i < 3; ++i)
     if (i != leader) cluster[i].stop();
   EXPECT_EQ(holder.peer.lock("other", 2), 0U);

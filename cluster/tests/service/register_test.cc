@@ -1,5 +1,5 @@
-// What a lock over machines guards, while its holders are stopped for longer than they may have the lock: a register
-// that asks for fencing tokens loses nothing. One that does not has to lose something, or these tests show nothing.
+// Registers that a lock over machines guards, while its holders are stopped for longer than the lease. A register that
+// checks fencing tokens must lose nothing. One that does not must lose something, otherwise these tests show nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -45,7 +45,7 @@ TEST_F(RegisterTest, with_fencing_loses_no_update_when_holders_are_stopped_and_w
     const std::size_t stopped = workers.stop_inside();
     Machine& machine = *all[workers.machine_of(stopped)];
     machine.agent().stop();
-    // The others have the lock when the lease of this machine has ended.
+    // The others get the lock when the lease of this machine has ended.
     ASSERT_TRUE(workers.get_on(20));
     machine.agent().signal(SIGCONT);
     ASSERT_TRUE(workers.go_on(stopped));
@@ -54,7 +54,7 @@ TEST_F(RegisterTest, with_fencing_loses_no_update_when_holders_are_stopped_and_w
   const StoreHistory store = history_of(etcd);
   EXPECT_THAT(workers.errors(store), IsEmpty());
   EXPECT_GE(workers.refused(), std::size_t{kRounds});
-  EXPECT_GT(workers.lost_without_fencing(), 0U) << "the stops were in vain: nothing was shown";
+  EXPECT_GT(workers.lost_without_fencing(), 0U) << "the stops had no effect, so nothing was shown";
   std::printf("%zu sections, %zu grants, %zu transfers, %zu late writes refused; %zu updates lost without fencing\n",
               workers.sections().size(), store.grants(), store.transfers(), workers.refused(),
               workers.lost_without_fencing());

@@ -1,5 +1,5 @@
-// The agent's view of its machine (service/shared_machine.h): dictionaries that come and go, agents that follow each
-// other, and processes that are stopped inside a dictionary.
+// The agent's view of its machine (service/shared_machine.h): dictionaries that are created and removed, agents that
+// succeed each other, and processes that are stopped inside a dictionary.
 #include "service/shared_machine.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ constexpr double kPatience = 30;
 
 agent::Milliseconds in_a_minute() { return static_cast<agent::Milliseconds>(boottime_ms()) + kLongMs; }
 
-/// Another agent, in a process of its own: it takes the place of an earlier one, and obeys.
+/// Another agent, in a process of its own, which replaces an earlier one and executes commands.
 class OtherAgent : public Started {
  public:
   OtherAgent()
@@ -63,7 +63,7 @@ class OtherAgent : public Started {
         }) {}
 };
 
-/// What the agent asks it to revoke.
+/// Collects the leases that the agent revokes.
 class RevokingStore : public SilentStore {
  public:
   void revoke(agent::LeaseId lease, std::function<void(const agent::Answer&)>) override { revoked.push_back(lease); }
@@ -86,7 +86,7 @@ class SharedMachineTest : public DictTest {
     epoch = machine->begin_epoch(100, in_a_minute());
     ASSERT_NE(epoch, 0U);
   }
-  /// As an agent that died before it came to the other dictionaries.
+  /// Like an agent that died before it reached the other dictionaries.
   void begin_next_in(Dict& one) {
     const holdfast::Session session(one.segment());
     session.lose(static_cast<std::uint16_t>(epoch));
@@ -98,7 +98,7 @@ class SharedMachineTest : public DictTest {
     EXPECT_EQ(state_of_lock(dict.dictionary(), name.key, state), Code::ok);
     return state.stands;
   }
-  /// It is removed at the end, if it is still there.
+  /// Returns a dictionary that is removed at the end if it still exists.
   std::unique_ptr<Dict> another(const std::string& its_name) {
     auto made = std::make_unique<Dict>(its_name, Options{.cluster = "main"});
     EXPECT_EQ(made->status, HOLDFAST_OK);
@@ -112,7 +112,7 @@ class SharedMachineTest : public DictTest {
   static void remove(const std::string& its_name) {
     EXPECT_EQ(holdfast_remove(its_name.data(), its_name.size()), HOLDFAST_OK);
   }
-  /// Whether a question comes to it.
+  /// Returns whether a question reaches it.
   bool reaches_this_agent() {
     machine->turn();
     const auto asked = ask_agent((**World::current()).directory(), "main", {"verify", dict_name, 0, "k"});
@@ -127,9 +127,10 @@ class SharedMachineTest : public DictTest {
   holdfast_lease lease{};
 };
 
-// --- dictionaries that come and go ----------------------------------------------------------------------------------
+// --- dictionaries that are created and removed
+// ----------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_store_takes_part_no_more) {
+TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_store_no_longer_takes_part) {
   const std::string other = new_name();
   another(other);
   begin();
@@ -142,7 +143,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_removed_before_an_answer_of_the_s
   EXPECT_NE(machine->begin_epoch(101, in_a_minute()), 0U);
 }
 
-TEST_F(SharedMachineTest, a_dictionary_that_is_made_anew_before_an_answer_of_the_store_does_not_end_the_session) {
+TEST_F(SharedMachineTest, a_dictionary_that_is_created_again_before_an_answer_of_the_store_does_not_end_the_session) {
   const std::string other = new_name();
   another(other);
   begin();
@@ -156,7 +157,7 @@ TEST_F(SharedMachineTest, a_dictionary_that_is_made_anew_before_an_answer_of_the
   EXPECT_EQ(session_in(*made).epoch(), epoch);
 }
 
-TEST_F(SharedMachineTest, a_dictionary_that_could_be_opened_late_only_takes_part_though_it_names_a_dead_agent) {
+TEST_F(SharedMachineTest, a_dictionary_that_was_opened_late_takes_part_even_if_it_names_a_dead_agent) {
   OtherAgent().kill_and_wait();
   const std::string away = path_of(dict_name) + ".away";
   ASSERT_EQ(std::rename(path_of(dict_name).c_str(), away.c_str()), 0);
@@ -170,8 +171,8 @@ TEST_F(SharedMachineTest, a_dictionary_that_could_be_opened_late_only_takes_part
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-// As where this user has no inotify instance left.
-TEST_F(SharedMachineTest, a_new_dictionary_is_found_though_the_kernel_does_not_watch_the_directory) {
+// This user has no inotify instance left.
+TEST_F(SharedMachineTest, a_new_dictionary_is_found_even_if_the_kernel_does_not_watch_the_directory) {
   for (const unsigned call : {SYS_inotify_init1, SYS_inotify_add_watch}) {
     Started agent("began", [call](Channel& parent) {
       if (!refuse_call(call, EMFILE)) return 1;
@@ -194,12 +195,12 @@ TEST_F(SharedMachineTest, a_new_dictionary_is_found_though_the_kernel_does_not_w
   }
 }
 
-// --- what an agent leaves that died between two dictionaries -------------------------------------------------------
+// --- agents that died between two dictionaries -------------------------------------------------------
 
 TEST_F(SharedMachineTest, a_new_dictionary_does_not_end_the_session_that_the_next_agent_finds) {
   begin();
   machine.reset();
-  const std::string first = "!" + new_name();  // before the others, in the order of names
+  const std::string first = "!" + new_name();  // before the others in alphabetical order
   const auto made = another(first);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   const agent::Session found = machine->session();
@@ -224,7 +225,7 @@ TEST_F(SharedMachineTest, a_lease_that_was_renewed_in_some_dictionaries_only_is_
   EXPECT_EQ(session_in(*made).deadline_ms(), word.deadline_ms() + 1000) << "it was promised";
 }
 
-TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_go_while_the_lease_is_renewed) {
+TEST_F(SharedMachineTest, the_dictionary_with_the_earliest_deadline_may_be_removed_while_the_lease_is_renewed) {
   const std::string other = new_name();
   const auto made = another(other);
   begin();
@@ -260,7 +261,7 @@ TEST_F(SharedMachineTest, a_session_ends_in_each_dictionary_whatever_its_epoch_i
   EXPECT_TRUE(session_in(dict).lost());
 }
 
-// Else another machine could get what a program here has.
+// Otherwise another machine could get a lock that a program here has.
 TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revokes_its_lease) {
   const std::string other = new_name();
   const auto made = another(other);
@@ -282,10 +283,10 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
 
 // --- a dictionary that the next agent cannot open --------------------------------------------------------------------
 
-/// What makes a file refused by those that open it, while processes that have it open go on.
+/// Damage for which a file is refused when it is opened, while processes that have it open continue.
 enum class Fault { seed, magic, cluster_name, mode, link };
 
-/// Makes it, or puts it right.
+/// Applies the damage, or reverts it.
 void change(Fault fault, const std::string& path, bool right) {
   constexpr std::array kAt = {offsetof(DictionaryHeader, seed_complement), offsetof(DictionaryHeader, file.magic),
                               offsetof(DictionaryHeader, gate.name)};
@@ -303,7 +304,7 @@ void change(Fault fault, const std::string& path, bool right) {
   }
 }
 
-/// The next agent: it goes on with the session, and says what it knows.
+/// The next agent: continues the session, and reports what it knows.
 class NextAgent : public Started {
  public:
   NextAgent(const LockName& lock, agent::Milliseconds lease_ms)
@@ -319,7 +320,7 @@ class NextAgent : public Started {
         }) {}
 };
 
-/// A program that holds a lock in a dictionary of its own; its agent has just ended. It says whether it holds it still.
+/// A program that holds a lock in its own dictionary, whose agent has just ended. It reports whether it still holds it.
 class Holder : public Started {
  public:
   explicit Holder(const LockName& lock)
@@ -377,7 +378,7 @@ TEST_P(Unreachable, may_have_locks_that_stand_until_the_lease_must_have_ended) {
   EXPECT_EQ(last.ask("lose"), "yes");
 }
 
-TEST_P(Unreachable, begins_anew_once_it_can_be_opened_as_the_agent_has_not_counted_what_stands_there) {
+TEST_P(Unreachable, takes_part_without_its_locks_once_it_can_be_opened) {
   NextAgent next(lock, kLongMs);
   EXPECT_EQ(holder.ask("held"), "yes");
   make_it_so(false);
@@ -385,7 +386,7 @@ TEST_P(Unreachable, begins_anew_once_it_can_be_opened_as_the_agent_has_not_count
   EXPECT_EQ(holder.ask("held"), "no");
 }
 
-TEST_F(SharedMachineTest, a_dictionary_stays_of_its_cluster_though_its_header_is_overwritten) {
+TEST_F(SharedMachineTest, a_dictionary_stays_in_its_cluster_even_if_its_header_is_overwritten) {
   begin();
   ASSERT_TRUE(machine->grant(name, epoch, 7));
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -397,9 +398,9 @@ TEST_F(SharedMachineTest, a_dictionary_stays_of_its_cluster_though_its_header_is
   change(Fault::cluster_name, path_of(dict_name), true);
 }
 
-// --- agents that follow each other ----------------------------------------------------------------------------------
+// --- agents that succeed each other ----------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, of_two_agents_the_later_one_is_left_whichever_comes_first_to_a_new_dictionary) {
+TEST_F(SharedMachineTest, the_later_of_two_agents_remains_whichever_reaches_a_new_dictionary_first) {
   begin();
   OtherAgent later;
   const std::string other = new_name();
@@ -410,7 +411,7 @@ TEST_F(SharedMachineTest, of_two_agents_the_later_one_is_left_whichever_comes_fi
   EXPECT_EQ(machine->begin_epoch(101, in_a_minute()), 0U);
 }
 
-TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is_left) {
+TEST_F(SharedMachineTest, one_of_two_agents_that_meet_at_the_first_dictionary_remains) {
   remove(dict_name);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   OtherAgent later;
@@ -422,7 +423,7 @@ TEST_F(SharedMachineTest, of_two_agents_that_meet_at_the_first_dictionary_one_is
   EXPECT_EQ(later.ask("superseded") == "acts", later_acts);
 }
 
-TEST_F(SharedMachineTest, of_two_agents_without_a_dictionary_the_later_one_is_left) {
+TEST_F(SharedMachineTest, the_later_of_two_agents_without_a_dictionary_remains) {
   remove(dict_name);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   OtherAgent later;
@@ -434,7 +435,7 @@ TEST_F(SharedMachineTest, of_two_agents_without_a_dictionary_the_later_one_is_le
   EXPECT_EQ(later.ask("superseded"), "acts");
 }
 
-TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_give_way_to_one_that_has_died) {
+TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_yield_to_a_dead_one) {
   remove(dict_name);
   machine = std::make_unique<SharedMachine>(**World::current(), "main");
   OtherAgent().kill_and_wait();
@@ -444,7 +445,7 @@ TEST_F(SharedMachineTest, an_agent_without_a_dictionary_does_not_give_way_to_one
   EXPECT_TRUE(eventually([&] { return reaches_this_agent(); }));
 }
 
-TEST_F(SharedMachineTest, the_agent_that_is_left_can_be_asked_whichever_had_the_socket) {
+TEST_F(SharedMachineTest, the_remaining_agent_answers_whichever_had_the_socket) {
   begin();
   const std::string path = agent_socket((**World::current()).directory(), "main");
   ASSERT_EQ(::unlink(path.c_str()), 0);
@@ -455,10 +456,10 @@ TEST_F(SharedMachineTest, the_agent_that_is_left_can_be_asked_whichever_had_the_
   ASSERT_TRUE(machine->superseded());
   machine.reset();
   struct stat info {};
-  EXPECT_EQ(::stat(path.c_str(), &info), 0) << "it is the other one's";
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << "it belongs to the other agent";
 }
 
-// As after a clean-up of the user's files: the directory of that name is another world then.
+// As after a clean-up of the user's files: the directory of that name is a new one.
 TEST_F(SharedMachineTest, an_agent_of_a_directory_that_was_removed_leaves_the_next_one_alone) {
   begin();
   const std::string path = directory.path();
@@ -474,8 +475,8 @@ TEST_F(SharedMachineTest, an_agent_of_a_directory_that_was_removed_leaves_the_ne
   std::filesystem::rename(path + ".old", path);
 }
 
-// The other one may be stopped while it makes a lock stand in that epoch, and goes on later.
-TEST_F(SharedMachineTest, what_an_agent_that_began_beside_this_one_does_in_the_same_epoch_does_not_count) {
+// The other agent may be stopped while it makes a lock stand in that epoch, and continue later.
+TEST_F(SharedMachineTest, another_agents_actions_in_the_same_epoch_do_not_count) {
   remove(dict_name);
   begin();
   OtherAgent other;
@@ -494,18 +495,18 @@ TEST_F(SharedMachineTest, what_an_agent_that_began_beside_this_one_does_in_the_s
   EXPECT_EQ(again.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
-TEST_F(SharedMachineTest, an_agent_knows_whether_another_one_that_has_taken_its_place_is_left) {
+TEST_F(SharedMachineTest, an_agent_knows_whether_its_successor_is_alive) {
   begin();
   OtherAgent later;
   EXPECT_TRUE(machine->superseded());
   EXPECT_FALSE(machine->is_abandoned());
   later.kill_and_wait();
-  EXPECT_TRUE(machine->superseded()) << "the session may be of a lease that this one does not know";
+  EXPECT_TRUE(machine->superseded()) << "the session may belong to an unknown lease";
   EXPECT_TRUE(machine->is_abandoned());
 }
 
-// Rarely, without the look at those of the same turn: once or twice in 300 rounds.
-TEST_F(SharedMachineTest, of_two_agents_that_start_at_once_one_is_left) {
+// Without the check of the dictionaries of the same turn this fails rarely: once or twice in 300 rounds.
+TEST_F(SharedMachineTest, one_of_two_agents_that_start_at_once_remains) {
   constexpr int kDictionaries = 150;
   for (int i = 0; i < kDictionaries; ++i) another(new_name());
   for (const double end = now() + 4; now() < end;) {
@@ -539,7 +540,7 @@ TEST_F(SharedMachineTest, a_stopped_process_does_not_keep_the_agent_from_its_lea
   ASSERT_TRUE(machine->grant(name, epoch, 7));
   Inside inside(dict);
   const double start = now();
-  // As many as 100 locks in this shard make within 2 seconds.
+  // As many as 100 locks in this shard cause within 2 seconds.
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(machine->use(name).known);
   EXPECT_LT(now() - start, 30) << "a second each";
   EXPECT_EQ(inside.ask("leave"), "outside");
@@ -559,7 +560,7 @@ TEST_F(SharedMachineTest, a_lock_that_is_lost_while_a_process_is_stopped_there_d
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
-/// Inside of the dictionary for so long that the agent has no patience left, then half of the time.
+/// Stays inside the dictionary until the agent's budget for waits is spent, then half of the time.
 int be_in_the_way(Dict& dict, Channel& parent) {
   Shmtx& mutex = dict.segment().shards()[0].mutex();
   const auto pass = [](std::uint64_t ns) {
@@ -580,7 +581,7 @@ int be_in_the_way(Dict& dict, Channel& parent) {
 
 enum class Others { none, take, remove };
 
-/// Ends all grants; then takes the lock if it may, or removes it altogether.
+/// Ends all grants, then takes the lock if possible, or removes it.
 int flush(Dict& dict, Others others, Channel& parent) {
   parent.say("flushes");
   holdfast_lease own{};
@@ -632,7 +633,8 @@ std::string name_of(const ::testing::TestParamInfo<Others>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Beside, Withdrawal, ::testing::Values(Others::none, Others::take, Others::remove), name_of);
 
-// --- recalls that end before it is the agent's turn ------------------------------------------------------------------
+// --- recalls that end before the agent gets the lock
+// ------------------------------------------------------------------
 
 class EndedRecall : public SharedMachineTest {
  protected:
@@ -641,7 +643,7 @@ class EndedRecall : public SharedMachineTest {
     begin();
     ASSERT_TRUE(machine->grant(name, epoch, 7));
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
-    machine->recall(name, [] { FAIL() << "it has been the agent's turn"; });
+    machine->recall(name, [] { FAIL() << "the agent got the lock"; });
     machine->turn();
     ASSERT_EQ(count_users(), 2U);
   }
@@ -653,7 +655,7 @@ class EndedRecall : public SharedMachineTest {
   }
 };
 
-// Else the agent takes its own waiter for a program that wants the lock, and gets it for nobody.
+// Otherwise the agent would mistake its own waiter for a program that wants the lock, and get it for nobody.
 TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_is_dropped) {
   recall();
   machine->drop(name);
@@ -677,7 +679,7 @@ TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_stands_no_longer) {
   EXPECT_EQ(count_users(), 1U);
 }
 
-TEST_F(EndedRecall, leaves_no_waiter_though_a_process_was_stopped_in_the_dictionary_meanwhile) {
+TEST_F(EndedRecall, leaves_no_waiter_even_if_a_process_was_stopped_in_the_dictionary) {
   recall();
   Started busy("busy", [this](Channel& parent) {
     const ShardGuard guard(dict.segment().shards()[0]);
@@ -692,9 +694,9 @@ TEST_F(EndedRecall, leaves_no_waiter_though_a_process_was_stopped_in_the_diction
   EXPECT_EQ(count_users(), 1U);
 }
 
-// --- what programs are told -----------------------------------------------------------------------------------------
+// --- answers to programs -----------------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, what_the_store_cannot_have_ends_also_the_waits_of_those_that_do_not_only_try) {
+TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_have_ends_all_waits_not_only_tries) {
   begin();
   for (const auto& [why, code] :
        {std::pair{Refusal::too_long, HOLDFAST_UNSUPPORTED}, std::pair{Refusal::exhausted, HOLDFAST_UNSUPPORTED},
@@ -710,8 +712,8 @@ TEST_F(SharedMachineTest, what_the_store_cannot_have_ends_also_the_waits_of_thos
   }
 }
 
-// Else the loop of the agent would turn for as long as they are there.
-TEST_F(SharedMachineTest, programs_that_connect_and_say_nothing_do_not_keep_the_agent_awake) {
+// Otherwise the agent's loop would spin as long as they are connected.
+TEST_F(SharedMachineTest, programs_that_connect_without_a_question_do_not_keep_the_agent_awake) {
   begin();
   const auto is_awake = [&] {
     machine->queries();
@@ -730,7 +732,7 @@ TEST_F(SharedMachineTest, programs_that_connect_and_say_nothing_do_not_keep_the_
   }
   EXPECT_FALSE(is_awake());
   silent.clear();
-  machine->queries();  // hears of their end
+  machine->queries();  // notices that they have ended
   const auto asked = ask_agent((**World::current()).directory(), "main", {"verify", dict_name, 0, "k"});
   ASSERT_TRUE(asked);
   EXPECT_TRUE(eventually([&] { return !machine->queries().empty(); }));

@@ -1,4 +1,4 @@
-// Bad days of the store, with agents and programs beside it: what they lose, what they keep, and what is said.
+// Faults of the store, with agents and programs: what they lose, what they keep, and what is logged.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 std::string base64(const std::string& text) { return quoted(etcd::to_base64(text)); }
 
-TEST(StoreDays, away_for_longer_than_the_lease_costs_the_locks_and_nothing_else) {
+TEST(StoreDays, away_for_longer_than_the_lease_costs_only_the_locks) {
   EtcdServer etcd;
   Peer a(etcd.url(), kShort);
   Peer b(etcd.url(), kShort);
@@ -40,7 +40,7 @@ TEST(StoreDays, away_for_longer_than_the_lease_costs_the_locks_and_nothing_else)
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-TEST(StoreDays, put_back_to_an_earlier_state_costs_the_locks_and_is_told) {
+TEST(StoreDays, restored_to_an_earlier_state_costs_the_locks_and_is_reported) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   a.hold("earlier");
@@ -54,11 +54,11 @@ TEST(StoreDays, put_back_to_an_earlier_state_costs_the_locks_and_is_told) {
   etcd.start();
   EXPECT_THAT(a.ask("lose k"), StartsWith("lost "));
   EXPECT_EQ(a.ask("valid earlier"), "not owner");
-  EXPECT_TRUE(eventually([&] { return a.has_said("the store has gone back from revision "); })) << a.said();
+  EXPECT_TRUE(eventually([&] { return a.has_said("the store went back from revision "); })) << a.said();
   EXPECT_NE(a.lock("another"), 0U);
 }
 
-/// Until etcd raises its alarm.
+/// Fills the store until etcd raises its alarm.
 bool fill_up(EtcdServer& etcd) {
   const std::string value = base64(std::string(20'000, 'v'));
   for (int i = 0; i < 500; ++i) {
@@ -68,7 +68,7 @@ bool fill_up(EtcdServer& etcd) {
   return false;
 }
 
-/// The number that an answer has in the field.
+/// Returns the number in that field of an answer.
 std::string number_in(const std::string& answer, const std::string& field) {
   const std::string name = quoted(field) + ":\"";
   const std::size_t at = answer.find(name) + name.size();
@@ -105,7 +105,7 @@ TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_and_others_get_them_
   EXPECT_NE(a.lock("other"), 0U);
 }
 
-TEST(StoreDays, compaction_forgets_nothing_that_is_needed) {
+TEST(StoreDays, compaction_removes_nothing_that_is_needed) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   Peer b(etcd.url(), kLong);
@@ -123,7 +123,7 @@ TEST(StoreDays, compaction_forgets_nothing_that_is_needed) {
   }
 }
 
-TEST(StoreDays, rights_that_are_taken_away_free_no_lock_and_when_they_are_back_it_goes_on) {
+TEST(StoreDays, revoked_rights_free_no_lock_and_it_continues_when_they_return) {
   EtcdServer etcd;
   etcd.enable_authentication();
   const ScratchDirectory files;
@@ -147,7 +147,7 @@ TEST(StoreDays, rights_that_are_taken_away_free_no_lock_and_when_they_are_back_i
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-/// An etcd; its certificate is changed while it runs: it reads the files anew for each connection.
+/// An etcd whose certificate changes while it runs: it reads the files again for each connection.
 class CertificateDays : public ::testing::Test {
  protected:
   CertificateDays() {
@@ -157,7 +157,7 @@ class CertificateDays : public ::testing::Test {
     etcd_ = std::make_unique<EtcdServer>(std::vector<std::string>{}, &certificates_);
     proxy_ = std::make_unique<Proxy>(etcd_->port());
   }
-  /// For connections that are made from now on.
+  /// Applies to later connections.
   void use(const std::string& name) {
     for (const char* part : {".pem", ".key"})
       std::filesystem::copy_file(certificates_.path(name + part), certificates_.path(std::string("server") + part),

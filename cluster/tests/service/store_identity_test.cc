@@ -1,4 +1,4 @@
-// A store in the place of another one: an etcd that was wiped, and started again as a cluster of its own.
+// A store that replaces another one: an etcd that was wiped, and started again as a cluster of its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,9 +20,9 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::StartsWith;
 
-constexpr const char* kStranger = " is of another cluster than the known one: ";
+constexpr const char* kStranger = " belongs to another cluster than the known one: ";
 
-/// A cluster of one member, new, which serves at that port.
+/// A new cluster of one member, which serves at that port.
 std::unique_ptr<EtcdServer> wiped_member_at(int port) {
   const int peer_port = free_port();
   EtcdServer::Member member{"impostor", port, peer_port, peer_port, "", false};
@@ -32,13 +32,13 @@ std::unique_ptr<EtcdServer> wiped_member_at(int port) {
   return server;
 }
 
-/// What stands behind the last place of the word, up to the next one that is no hexadecimal digit.
+/// Returns the hexadecimal digits after the last occurrence of the word.
 std::string id_behind(const std::string& text, const std::string& word) {
   const std::size_t at = text.rfind(word);
   return at == std::string::npos ? "" : text.substr(at + word.size(), 16);
 }
 
-// A machine that is cut off from all but the wiped member, and one that reaches all, have no lock both.
+// A machine that reaches only the wiped member, and one that reaches all, must not both have a lock.
 TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_machine_that_reaches_no_other) {
   EtcdCluster cluster;
   MemberProxies proxies(cluster);
@@ -55,11 +55,11 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
   EXPECT_THAT(run_command(a, "doctor"), Pair(HasSubstr("cluster main\tits agent refuses cluster "), 2));
 
-  // Nor is it for an agent that is started again, not even without the memory of the last one.
+  // Nor does an agent accept it that is started again, even without the saved id.
   a.agent().kill_and_wait();
   ASSERT_EQ(std::system(("rm " + a.directory() + "/.store-main").c_str()), 0);
   a.start_agent();
-  EXPECT_TRUE(eventually([&] { return a.has_said("too few endpoints name the cluster "); })) << a.said();
+  EXPECT_TRUE(eventually([&] { return a.has_said("too few endpoints name etcd cluster "); })) << a.said();
   EXPECT_EQ(a.lock("k", 1), 0U);
 
   for (const std::size_t cut_off : {1, 2}) proxies[cut_off].pass();
@@ -68,7 +68,7 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
 }
 
-TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_accepts_it) {
+TEST(StoreIdentity, the_only_etcd_is_refused_after_it_was_created_again_until_a_person_accepts_it) {
   const auto etcd = std::make_unique<EtcdServer>();
   Peer a(etcd->url(), kShort);
   a.hold("k");
@@ -106,7 +106,7 @@ TEST(StoreIdentity, the_only_etcd_that_was_made_again_is_refused_until_a_person_
   EXPECT_NE(a.lock("other"), 0U) << a.said();
 }
 
-TEST(StoreIdentity, is_kept_in_the_state_directory_and_one_that_cannot_be_read_is_told) {
+TEST(StoreIdentity, is_kept_in_the_state_directory_and_an_unreadable_file_is_reported) {
   EtcdServer etcd;
   const ScratchDirectory state;
   Peer a(etcd.url(), 10, {{"state_directory", '"' + state.path() + '"'}});
@@ -117,8 +117,8 @@ TEST(StoreIdentity, is_kept_in_the_state_directory_and_one_that_cannot_be_read_i
   std::ofstream(state / "store-main") << "no id\n";
   a.start_agent();
   EXPECT_EQ(a.agent().wait(), 2);
-  EXPECT_TRUE(a.has_said("cannot read which store the cluster has: " + (state / "store-main") +
-                         ": it has no id of a store; remove that file if the endpoints are the right ones"))
+  EXPECT_TRUE(a.has_said("cannot read the id of the cluster's store: " + (state / "store-main") +
+                         ": it does not contain a store's id; remove that file if the endpoints are right"))
       << a.said();
 }
 

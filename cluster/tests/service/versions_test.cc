@@ -1,4 +1,4 @@
-// Which etcd an agent begins to use: members that may end leases early are told from others, each by its own answer.
+// Which etcd an agent starts to use. It recognizes members that may end leases early, each by its own answer.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace holdfast::test {
 namespace {
 
-/// A member that tells a version, and does nothing else.
+/// A member that only reports a version.
 class Member {
  public:
   explicit Member(const char* version, int cluster = 7) : version_(version), cluster_(cluster) {}
@@ -35,7 +35,7 @@ class Member {
     else if (request.path == "/v3/maintenance/status")
       connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("},"version":"3.5.0"})");
     else if (request.path == "/v3/lease/grant")
-      connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // and no lease
+      connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // but no lease
     else
       connection.answer(503, "{}");
   }};
@@ -43,7 +43,7 @@ class Member {
 
 constexpr const char* kWarning = " may end a lease early";
 
-TEST(VersionsTest, an_agent_that_wants_a_mended_etcd_waits_for_each_member) {
+TEST(VersionsTest, an_agent_that_requires_a_fixed_etcd_waits_for_each_member) {
   Member mended("3.5.21");
   Member old("3.4.23");
   Machine machine(joined({mended.url(), old.url()}), 10, {{"require_fixed_etcd", "true"}});
@@ -55,7 +55,7 @@ TEST(VersionsTest, an_agent_that_wants_a_mended_etcd_waits_for_each_member) {
   EXPECT_TRUE(eventually([&] { return mended.leases_asked() + old.leases_asked() > 0; }));
 }
 
-TEST(VersionsTest, an_agent_that_takes_any_etcd_warns_of_each_such_member_once_and_begins) {
+TEST(VersionsTest, an_agent_that_accepts_any_etcd_warns_once_of_each_old_member_and_starts) {
   Member mended("3.5.21");
   Member old("3.4.23");
   Machine machine(joined({mended.url(), old.url()}));
@@ -65,20 +65,20 @@ TEST(VersionsTest, an_agent_that_takes_any_etcd_warns_of_each_such_member_once_a
   EXPECT_FALSE(machine.has_said("at " + mended.url() + kWarning)) << machine.said();
 }
 
-// Each would give every lock to somebody.
-TEST(VersionsTest, an_agent_does_not_begin_with_members_of_two_clusters) {
+// Each of them would grant every lock.
+TEST(VersionsTest, an_agent_does_not_start_with_members_of_two_clusters) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
   Machine machine(joined({one.url(), two.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
-    return machine.has_said("etcd at " + two.url() + " is of another cluster than etcd at " + one.url() +
+    return machine.has_said("etcd at " + two.url() + " belongs to another cluster than etcd at " + one.url() +
                             ": give endpoints of one");
   })) << machine.said();
   EXPECT_EQ(one.leases_asked() + two.leases_asked(), 0);
 }
 
-TEST(VersionsTest, an_agent_begins_with_the_cluster_that_most_members_are_of_and_warns_of_others) {
+TEST(VersionsTest, an_agent_starts_with_the_cluster_of_most_members_and_warns_of_others) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
   Member three("3.5.21", 7);
@@ -86,13 +86,13 @@ TEST(VersionsTest, an_agent_begins_with_the_cluster_that_most_members_are_of_and
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() + three.leases_asked() > 0; })) << machine.said();
   EXPECT_TRUE(machine.has_said("warning: etcd at " + two.url() +
-                               " is of another cluster than the known one: it is of 0000000000000008, expected "
-                               "0000000000000007; if the store was replaced on purpose: holdfast cluster "
+                               " belongs to another cluster than the known one: it names 0000000000000008, expected "
+                               "0000000000000007; if the store was replaced on purpose, run holdfast cluster "
                                "accept-new-store main 0000000000000008"))
       << machine.said();
 }
 
-TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_cluster) {
+TEST(VersionsTest, an_agent_does_not_start_before_most_members_have_named_their_cluster) {
   Member one("3.5.21");
   Member two("3.5.21");
   Member three("3.5.21");
@@ -101,15 +101,15 @@ TEST(VersionsTest, an_agent_does_not_begin_before_most_members_have_named_their_
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] {
-    return machine.has_said(
-        "too few endpoints name the cluster 0000000000000007 of etcd: 1 of 3, expected 2: etcd at " + two.url());
+    return machine.has_said("too few endpoints name etcd cluster 0000000000000007: 1 of 3, expected 2: etcd at " +
+                            two.url());
   })) << machine.said();
   EXPECT_EQ(one.leases_asked(), 0);
   three.come();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
 }
 
-TEST(VersionsTest, an_agent_that_is_started_again_knows_the_cluster_of_the_last_one) {
+TEST(VersionsTest, a_restarted_agent_knows_the_cluster_of_the_last_one) {
   Member member("3.5.21", 7);
   Machine machine(member.url());
   machine.start_agent();
@@ -118,11 +118,11 @@ TEST(VersionsTest, an_agent_that_is_started_again_knows_the_cluster_of_the_last_
   EXPECT_TRUE(exists(machine.directory() + "/.store-main"));
   member.be_of(8);
   machine.start_agent();
-  EXPECT_TRUE(eventually([&] { return machine.has_said("it is of 0000000000000008, expected 0000000000000007"); }))
+  EXPECT_TRUE(eventually([&] { return machine.has_said("it names 0000000000000008, expected 0000000000000007"); }))
       << machine.said();
 }
 
-TEST(VersionsTest, an_agent_looks_at_its_members_again_and_again) {
+TEST(VersionsTest, an_agent_checks_its_members_repeatedly) {
   Member one("3.5.21");
   Member two("3.5.21");
   Member three("3.5.21");
@@ -130,8 +130,8 @@ TEST(VersionsTest, an_agent_looks_at_its_members_again_and_again) {
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
-  one.be_of(8);  // which it finds at the next request there, and then asks all
-  EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " is of another cluster"); }))
+  one.be_of(8);  // which the agent finds at the next request there, and then asks all
+  EXPECT_TRUE(eventually([&] { return machine.has_said("etcd at " + one.url() + " belongs to another cluster"); }))
       << machine.said();
 }
 

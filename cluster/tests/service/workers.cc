@@ -30,7 +30,7 @@ constexpr std::size_t kWorkersMax = 256;
 std::int64_t now_ns() { return static_cast<std::int64_t>(platform::boottime_ns()); }
 std::string name_of(int key) { return "key " + std::to_string(key); }
 
-/// Token and value in one word, so that nobody sees the one without the other.
+/// Token and value in one word, so that nobody sees one without the other.
 struct FencedWord {
   std::uint64_t bits;
 
@@ -40,10 +40,10 @@ struct FencedWord {
   std::uint64_t value() const { return bits & ((std::uint64_t{1} << kValueBits) - 1); }
 };
 
-/// One that is read, and then written by the holder of a lock.
+/// A register that the holder of a lock reads and then writes.
 class Register {
  public:
-  /// From now on lower tokens are refused. False: a higher one was seen.
+  /// Refuses lower tokens from now on. Returns false if a higher one was seen.
   bool read(std::uint64_t token, std::uint64_t& value) {
     FencedWord word{fenced_.load()};
     while (word.token() < token)
@@ -66,13 +66,13 @@ class Register {
   std::atomic<std::uint64_t> unfenced_{0};
 };
 
-/// A change of a register, as far as it came.
+/// A change of a register, as far as it got.
 struct Change {
   std::int64_t begin = 0;  // 0: it was not read
   std::uint64_t read = 0;
-  bool tried = false;  // to write
+  bool tried = false;  // whether it tried to write
   bool refused = false;
-  std::int64_t end = 0;  // 0: what became of the write is not known
+  std::int64_t end = 0;  // 0: the result of the write is unknown
 };
 
 struct Seat {
@@ -80,7 +80,7 @@ struct Seat {
   std::atomic<std::size_t> done{0};
 };
 
-/// Written by the worker that has taken it; read by others when that is over.
+/// Written by the worker that has taken it; read by others afterwards.
 struct Entry {
   int key = 0;
   int machine = 0;
@@ -95,7 +95,7 @@ struct Entry {
 
 }  // namespace
 
-/// In shared memory. The entries lie behind it.
+/// In shared memory, in front of the entries.
 struct Workers::Journal {
   std::atomic<bool> ending{false};
   std::atomic<std::size_t> used{0};
@@ -106,7 +106,7 @@ struct Workers::Journal {
   std::size_t entries(std::size_t most) const { return std::min(used.load(), most); }
 };
 
-/// In its own process.
+/// Runs in its own process.
 class Workers::Worker {
  public:
   Worker(Journal& journal, const Work& work, std::size_t number, int machine)
@@ -119,7 +119,7 @@ class Workers::Worker {
 
   bool is_ready() const { return dict_.status == HOLDFAST_OK; }
 
-  /// False: no more.
+  /// Returns false when there is no more.
   bool step() {
     const std::size_t number = journal_.used.fetch_add(1);
     if (journal_.ending.load() || number >= work_.most) return false;
@@ -141,7 +141,7 @@ class Workers::Worker {
  private:
   std::uint64_t below(int limit) { return random_() % static_cast<std::uint64_t>(limit); }
 
-  /// Writes down that the lock is valid, if it is.
+  /// Records that the lock is valid, if it is.
   bool look(Entry& entry, const std::string& key, const holdfast_lease& lease) {
     const std::int64_t looked = now_ns();
     if (dict_.remaining(key, lease) <= 0) return false;
@@ -238,7 +238,7 @@ bool Workers::go_on(std::size_t worker) {
   return eventually([&] { return seat.done.load() > before; });
 }
 
-// One that has left before the signal came goes on, and another one is looked for.
+// If a worker left the section before the signal arrived, it continues, and another one is chosen.
 std::size_t Workers::stop_inside(int machine) {
   std::size_t found = kWorkersMax;
   const bool stopped = eventually([&] {
@@ -292,7 +292,7 @@ std::vector<Section> Workers::sections() const {
   return sections;
 }
 
-// Of one that was killed as it wrote, the write was done if somebody knows of it.
+// If a worker was killed while it wrote, the write counts if somebody has read it.
 std::vector<Update> Workers::updates(int key, bool fenced) const {
   const auto change_of = [fenced](const Entry& entry) { return fenced ? entry.fenced : entry.unfenced; };
   std::set<std::uint64_t> seen{last(key, fenced)};

@@ -1,5 +1,5 @@
--- The gate of dictionaries that belong to a cluster: what the library asks (dictionary/gate.lua), answered by the
--- session of this machine. The C library decides which machine has a lock.
+-- The gate of dictionaries that belong to a cluster (dictionary/gate.lua): answers the library's questions from this
+-- machine's session. The C library decides which machine has a lock.
 
 local later = require "resty.holdfast.later"
 local state = require "resty.holdfast.cluster.state"
@@ -9,8 +9,8 @@ return {
     -- name, type, help
     FAMILIES = {
         { "holdfast_cluster_standing", "gauge", "1 if this machine's agent has a session with the cluster." },
-        { "holdfast_cluster_available", "gauge", "1 if new locks of the cluster can be had here." },
-        { "holdfast_cluster_session_seconds", "gauge", "Until the session ends unless the agent prolongs it." },
+        { "holdfast_cluster_available", "gauge", "1 if this machine can get new locks of the cluster." },
+        { "holdfast_cluster_session_seconds", "gauge", "Time until the session ends unless the agent extends it." },
     },
     holder = later.fn("resty.holdfast.cluster.store", "find_holder"),
     measure = state.measure,

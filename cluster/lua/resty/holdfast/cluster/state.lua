@@ -11,14 +11,14 @@ local tohex = bit.tohex
 
 local ASK_STATUS, NOT_FOUND, OK, UNAVAILABLE = core.ASK_STATUS, core.NOT_FOUND, core.OK, core.UNAVAILABLE
 
--- Of the present call: nothing else runs before it is read.
+-- Used within one call: nothing else runs before it is read.
 local state = ffi_new("holdfast_cluster")
 local descriptor = ffi_new("int[1]")
 
 local _M = {}
 
 
--- Whether an agent listens here. It attends a new dictionary as soon as it has noticed that.
+-- Returns whether an agent listens here. It serves a new dictionary as soon as it has noticed it.
 local function is_listened_to(handle)
     local code = C.holdfast_ask(handle, ASK_STATUS, nil, 0, 0, descriptor)
     if code == OK then
@@ -28,8 +28,8 @@ local function is_listened_to(handle)
 end
 
 
--- Why this machine can have no lock of the dictionary's cluster now: it has no session at the store, and none is about
--- to begin. nil if it can have locks.
+-- Returns why this machine cannot get locks of the dictionary's cluster now: it has no session at the store, and none
+-- is about to begin. nil if it can.
 function _M.refusal(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code == UNAVAILABLE and state.seconds == 0 and (state.epoch ~= 0 or not is_listened_to(handle)) then
@@ -39,8 +39,8 @@ function _M.refusal(handle)
 end
 
 
--- The reason of a wait that ended at its timeout: the store that gives the lock to this machine may be out of reach. A
--- wait for a process of this machine is no fault of the store.
+-- Returns why a wait ended at its timeout: the store may be out of reach. A wait for a process of this machine is not
+-- the store's fault.
 function _M.reason_of_timeout(handle, key)
     local code = C.holdfast_cluster_state(handle, state)
     if code == UNAVAILABLE and (state.seconds == 0 or not is_held_here(handle, key)) then
@@ -50,7 +50,7 @@ function _M.reason_of_timeout(handle, key)
 end
 
 
--- A machine's number at the store in the digits that the store's own tools show; nil for 0.
+-- Returns a machine's number at the store in the digits that the store's own tools show; nil for 0.
 local function digits(number)
     if number == 0 then
         return nil
@@ -60,15 +60,15 @@ local function digits(number)
 end
 
 
--- The session in a table; nil and the reason. `machine` stands for this machine at the store: nil if it has had no
--- session yet.
+-- Returns a table about the session, or nil and the reason. `machine` identifies this machine at the store; nil if it
+-- has had no session yet.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then
         return nil, code == NOT_FOUND and sentence(code) or core.reason(code)
     end
     local agent = tonumber(state.agent)
-    local trouble = code == UNAVAILABLE and sentence(code) or nil  -- before another call
+    local trouble = code == UNAVAILABLE and sentence(code) or nil  -- before another call replaces it
     return {
         trouble = trouble,
         name = ffi_str(state.name),
@@ -81,7 +81,7 @@ function _M.find(handle)
 end
 
 
--- Calls add(family, label, value of the label, value) for a sample of each family of the gate.
+-- Calls add(family, label, value of the label, value) for a sample of each metric family of the gate.
 function _M.measure(handle, add)
     local found = _M.find(handle)
     if found then

@@ -1,5 +1,5 @@
--- Asks the cluster's store about a lock, through this machine's agent: the holder, and whether the lock is still
--- this machine's. Only the caller waits for the answer, as its host does it.
+-- Asks the cluster's store about a lock, through this machine's agent: who holds it, and whether this machine still has
+-- it. Only the caller waits for the answer, in the way of its host.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -24,25 +24,25 @@ local HOST_MAX = 256
 
 -- How long an agent may take, in seconds: it asks each server of the store for a second at most.
 local ANSWER_TIMEOUT = 5
--- Between polls for the answer, in seconds: the first, and the longest. No row shows it: none asks questions.
+-- Pauses between polls for the answer, in seconds: the first, and the longest. No benchmark asks questions.
 local FIRST_POLL, LONGEST_POLL = 0.001, 0.01
 
 local descriptor_type, lease_type = ffi.typeof("int[1]"), ffi.typeof("holdfast_lease")
 
--- For the present call: nothing else runs before they are read.
+-- Used within one call: nothing else runs before they are read.
 local text = ffi_new("char[?]", ANSWER_MAX)
 local size = ffi_new("size_t[1]")
 
 local _M = {}
 
 
--- Closes the descriptor of a caller that was ended while it waited.
+-- Closes the descriptor if the caller is ended while it waits.
 local function give_up(descriptor)
     close(descriptor[0])
 end
 
 
--- The fields of an answer, by name.
+-- Returns the fields of an answer, by name.
 local function parse(answer)
     local fields = {}
     for name, value in answer:gmatch("([^\n=]+)=([^\n]*)") do
@@ -71,7 +71,7 @@ local function await(host, descriptor)
 end
 
 
--- Sends a question to the agent: the descriptor of the answer; nil and the reason.
+-- Sends a question to the agent. Returns the descriptor of the answer, or nil and the reason.
 local function send(handle, question, key)
     local descriptor = descriptor_type()
     local code = C.holdfast_ask(handle, question, key, #key, 0, descriptor)
@@ -82,8 +82,8 @@ local function send(handle, question, key)
 end
 
 
--- Asks about a key: the fields of the answer, of which `code` is "yes" or "no". nil and the reason: "unavailable" if no
--- agent answers, or the store does not, or why the caller may not wait here.
+-- Asks about a key. Returns the fields of the answer, of which `code` is "yes" or "no"; or nil and the reason:
+-- "unavailable" if the agent or the store does not answer, or why the caller may not wait here.
 local function ask(handle, question, key, block)
     local host, refusal = current_host(block)
     if not host then
@@ -137,7 +137,7 @@ local function describe_remote(answer)
 end
 
 
--- As lock_info.find_here. Waits for the store's answer where no process of this machine has the lock.
+-- As lock_info.find_here. If no process of this machine has the lock, waits for the store's answer.
 function _M.find_holder(handle, key, block)
     local found, err = find_here(handle, key)
     if err then
@@ -164,8 +164,8 @@ end
 
 -- --- the method verify of resty.lock ---
 
--- The store first, then the lease: this machine has the lock without a pause for as long as the lease holds, so one
--- that holds after the answer did so when the store was read. Other coroutines may use the object in the
+-- Asks the store first, then checks the lease. While the lease is valid, this machine has the lock without a gap, so a
+-- lease that is valid after the answer was valid when the store was read. Other coroutines may use the object in the
 -- meantime.
 function _M.verify(self, grant, key)
     local handle, lease = grant.dict, lease_type(grant.lease)
