@@ -1,4 +1,4 @@
-// Which coroutine the search for deadlocks takes for the holder of a lease: as it is named with the grant, and by
+// Which coroutine the deadlock search takes for a lease's holder: the one named with the grant or by
 // holdfast_lock_adopt. Through the C ABI.
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 namespace holdfast::test {
 namespace {
 
-/// How a key is held alone: as a lock, or as a rwlock by a writer.
+/// How a key is held exclusively: as a lock, or by a writer of a rwlock.
 enum class Kind { lock, rwlock };
 
-/// A coroutine, which waits in a loop of its own.
+/// A coroutine that waits in its own loop.
 class Task : public Parked {
  public:
   explicit Task(std::uint32_t number) {
@@ -29,7 +29,7 @@ class Task : public Parked {
                               : holdfast_permits_try(dict.handle, key.data(), key.size(), HOLDFAST_RWLOCK,
                                                      HOLDFAST_ALL_PERMITS, 0, exptime, holder, 0, &lease);
   }
-  /// One step of a wait for it.
+  /// Takes one step of a wait for the key.
   int wait(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, holdfast_lease* granted) {
     wait_.holder_task = holder;
     sleep(0.002);
@@ -44,13 +44,13 @@ class Task : public Parked {
 
 class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
  protected:
-  /// Each takes its key and is named the holder.
+  /// Each takes its key and is named as its holder.
   void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
     ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
     ASSERT_EQ(b.take(dict, GetParam(), "b", holder_of_b), HOLDFAST_OK);
   }
 
-  /// Each waits for the other's key: whether one of them is told of a deadlock before that time is over.
+  /// Each waits for the other's key. Returns whether one of them gets a deadlock error within that time.
   bool is_told(double seconds) {
     const double end = now() + seconds;
     bool told = false;
@@ -65,8 +65,8 @@ class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
     return told;
   }
 
-  static constexpr double kSurely = 20;   // seconds in which a cycle is told
-  static constexpr double kHardly = 0.3;  // in which one would be told
+  static constexpr double kSurely = 20;   // seconds in which a cycle is reported
+  static constexpr double kHardly = 0.3;  // seconds in which a cycle would be reported
 
   const std::uint32_t state = holdfast_task_ids();
   Task a{state + 1};

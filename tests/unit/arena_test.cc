@@ -1,4 +1,4 @@
-// The memory of a shard, on a private piece of memory.
+// The arena of a shard, on private memory.
 #include "dict/arena.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class ArenaTest : public ::testing::Test {
   std::uint32_t all = shard.granules() - 1;
 };
 
-/// How many free blocks there are.
+/// Returns the number of free blocks.
 int free_blocks(const Shard& shard) {
   int count = 0;
   for (const Word32& bin : shard.header().bins)
@@ -43,7 +43,7 @@ TEST_F(ArenaTest, begins_as_one_block_of_everything) {
 }
 
 TEST_F(ArenaTest, a_block_that_comes_back_joins_its_free_neighbours) {
-  // Each order in which three neighbours and the rest can come back.
+  // Frees three neighbours and the rest in every possible order.
   std::vector<int> order = {0, 1, 2, 3};
   do {
     std::uint32_t blocks[4];
@@ -64,7 +64,7 @@ TEST_F(ArenaTest, a_run_is_found_wherever_there_is_one) {
 }
 
 TEST_F(ArenaTest, a_long_block_is_found_among_shorter_ones_of_its_bin) {
-  // 64 to 79 granules share a bin.
+  // Runs of 64 to 79 granules share a bin.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> blocks;
   for (const std::uint32_t size : {79U, 64U, 65U, 66U}) {
     blocks.emplace_back(arena.allocate(size), size);
@@ -132,7 +132,7 @@ TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
       const auto next = held.upper_bound(block);
       ASSERT_LE(block + size, next == held.end() ? shard.granules() : next->first);
       ASSERT_TRUE(next == held.begin() || std::prev(next)->first + std::prev(next)->second <= block);
-      // What its owner writes must not matter to the arena.
+      // The arena must not depend on what a block's owner writes into it.
       for (std::uint32_t i = 0; i < size * 4; ++i) shard.words32(block)[i].store(static_cast<std::uint32_t>(random()));
       held[block] = size;
     } else if (!held.empty()) {

@@ -1,5 +1,4 @@
-// A shard is looked at as a whole: what no operation meets is found all the same, and nothing is found where all is
-// well.
+// The audit of a whole shard: it finds damage that no operation meets, and finds nothing in a sound shard.
 #include "dict/repair.h"
 
 #include <random>

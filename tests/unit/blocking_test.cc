@@ -41,7 +41,7 @@ class BlockingTest : public DictTest {
   void await_waiters(std::uint32_t count, std::string_view key = "k") {
     EXPECT_TRUE(eventually([&] { return dict.queued(key) == count; })) << dict.queued(key) << " waiters";
   }
-  /// A thread that waits for "k" without an end.
+  /// A thread that waits for "k" without a timeout.
   std::thread waiting_thread(std::atomic<int>* code) {
     return std::thread([this, code] { *code = lock("k", kForever, &lease); });
   }
@@ -58,7 +58,7 @@ TEST_F(BlockingTest, a_free_lock_is_had_at_once) {
   EXPECT_LE(dict.remaining("k", lease), 0.011);
 }
 
-// Though it would never expire.
+// The lock would never expire.
 TEST_F(BlockingTest, a_held_lock_is_had_when_its_holder_gives_it_back_or_is_killed) {
   for (const bool killed : {false, true}) {
     Holder holder(dict);
@@ -123,7 +123,7 @@ TEST_F(BlockingTest, threads_get_the_lock_in_the_order_in_which_they_came) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
-// The lock is free, but a waiter that does not come is in the queue: so each poll of a spin asks the mutex.
+// The lock is free, but the queue has a waiter that never comes, so each poll of a spin takes the mutex.
 TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
   const std::string name = new_name();
   Dict other(name, {.size = 32768});  // one shard
@@ -184,7 +184,7 @@ TEST_F(BlockingTest, a_fork_beside_a_waiting_thread_ends_no_wait_and_the_child_c
   Child child([&](Channel& parent) {
     holdfast_lease mine{};
     parent.say(std::to_string(lock("k", kShort, &mine)));
-    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // and dies with it
+    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // and is killed with it
   });
   EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
   await_waiters(2);
@@ -215,7 +215,7 @@ TEST_F(BlockingTest, a_wait_that_a_stopped_process_held_up_to_the_end_is_a_timeo
   EXPECT_EQ(inside.wait(), 0);
 }
 
-// --- what becomes of the key ---
+// --- what happens to the key ---
 
 TEST_F(BlockingTest, a_wait_for_a_key_with_a_value_ends_when_the_value_goes) {
   dict.set("k", "v");
@@ -361,7 +361,7 @@ TEST_F(BlockingTest, a_request_of_a_later_version_is_taken_if_it_asks_for_nothin
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK) << "it was not taken";
 }
 
-// --- the sentence ---
+// --- the error text ---
 
 TEST_F(BlockingTest, the_sentence_is_there_whether_it_is_asked_for_before_the_call_or_after) {
   std::thread([&] {

@@ -1,5 +1,5 @@
-// The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, lives of a world.
-// This program itself never enters a world, so that each child begins one.
+// The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, and the life of a world. This
+// program never enters a world itself, so each child begins one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -126,7 +126,7 @@ TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recove
   });
 }
 
-// As the command `holdfast lock`, which may come before the programs that share the dictionary with it.
+// The command `holdfast lock` may come before the programs that share the dictionary with it.
 TEST(capi, a_size_that_nobody_asked_for_is_in_nobodys_way) {
   constexpr std::uint64_t kDefault = std::uint64_t{8} << 20;
   in_a_world([=] {
@@ -267,7 +267,7 @@ TEST(capi, waiters_that_make_no_sense_are_refused) {
   });
 }
 
-// --- lives of a world ---
+// --- the life of a world ---
 
 TEST(capi, a_child_forked_before_its_parent_died_goes_on_with_the_same_dictionary) {
   const ScratchDirectory world;

@@ -1,5 +1,5 @@
-// Compare and swap: what is compared, what is refused, and that only one of many succeeds. Beside other operations:
-// dictionary_model_test.cc.
+// Compare and swap: what is compared, what is refused, and that only one of many callers succeeds.
+// dictionary_model_test.cc runs it beside other operations.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -92,7 +92,7 @@ TEST_F(CasTest, of_processes_that_swap_the_same_value_one_succeeds) {
     children.push_back(std::make_unique<Child>([this](Channel& channel) {
       for (int done = 0; done < kRounds;) {
         const Got before = dict.get("count");
-        // A word in place, or another entry: by turns.
+        // Alternates between a change in place and a new entry.
         const Got after = number(before.code == HOLDFAST_OK ? before.number + 1 : 1, before.flags + done % 2);
         const int code = dict.cas("count", before.code == HOLDFAST_OK ? &before : nullptr, &after);
         if (code == HOLDFAST_OK) ++done;

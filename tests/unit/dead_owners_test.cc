@@ -1,4 +1,4 @@
-// What dead processes held is memory to be had, without anybody asking for their keys; what the living hold is not.
+// What dead processes held can be allocated again, even if nobody asks for their keys; what live processes hold stays.
 #include "dict/dead_owners.h"
 
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@ class DeadOwnersTest : public DictTest {
   DeadOwnersTest() : DictTest({.size = kSize}) {}
 
   static constexpr std::uint64_t kSize = 100 << 10;
-  /// More than fit into the dictionary.
+  /// More locks than fit into the dictionary.
   static constexpr int kMany = 1200;
-  static constexpr int kShared = 9 * kMany;  // a key that only shares are of
+  static constexpr int kShared = 9 * kMany;  // a key that has only shares
 
   void TearDown() override {
     EXPECT_EQ(dict.stats().repairs, 0U) << "nothing was damaged";
@@ -40,7 +40,7 @@ class DeadOwnersTest : public DictTest {
     holdfast_lease lease{};
     return dict.try_permits(key(i), HOLDFAST_RWLOCK, 1, 0, 0, &lease);
   }
-  /// Has a process take them, by `take(i) -> code`, and killed. The first code that is not ok.
+  /// Starts a process that takes keys by `take(i) -> code`, and kills it. Returns the first code that is not ok.
   template <class Take>
   static int killed_with(int first, int count, Take&& take) {
     Child child([&](Channel& parent) {
@@ -62,7 +62,7 @@ TEST_F(DeadOwnersTest, locks_without_an_end_of_processes_that_are_killed_never_f
     ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
 }
 
-// Of a world that a persistent dictionary was adopted from, a dead process's token may be above those of this one.
+// The dictionary was adopted from another world, so a dead process's token may be above the tokens of this world.
 TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
   World& world = **World::current();
   const Token living = world.token();
@@ -81,7 +81,7 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
   }
 }
 
-// More than fit into any set of owners that an attempt may ask about.
+// More owners than fit into any set that an attempt may ask about.
 TEST_F(DeadOwnersTest, so_it_is_with_many_processes_that_held_a_few_locks_each) {
   constexpr int kEach = 6;
   for (int first = 0; first < 2 * kMany; first += kEach)
@@ -115,7 +115,7 @@ TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_i
     return 0;
   });
   stopped.stop();
-  // Beside the permit of the stopped one, under the same key, the dead have one each.
+  // Each dead process has one permit under the same key as the stopped process.
   for (int first = kLiving; first < 3 * kMany; first += 100)
     ASSERT_EQ(killed_with(first, 100, [&](int i) { return share(kShared) != HOLDFAST_OK ? share(kShared) : take(i); }),
               HOLDFAST_OK);
@@ -150,7 +150,7 @@ TEST_F(DeadOwnersTest, values_do_not_give_way_while_the_dead_hold_memory) {
   for (int i = 0; i < 500 && code == HOLDFAST_OK; ++i)
     code = dict.set("value-" + std::to_string(i), std::string(60, 'v'));
   EXPECT_EQ(code, HOLDFAST_OK);
-  // One or a few are enough to see that memory is short.
+  // One or a few evictions show that memory is short.
   EXPECT_LE(dict.stats().evictions, 4U);
 }
 

@@ -1,4 +1,4 @@
-// The search for deadlocks: over a table of waits that the test fills, and over tasks that the test plays.
+// The deadlock search: over a table of waits that the test fills, and over tasks that the test simulates.
 #include "wait/deadlock.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ Liveness all_live(Token) { return Liveness::alive; }
 
 class DeadlockTest : public ::testing::Test {
  protected:
-  /// A record of a wait for `key`, which began at `since` and was seen at `seen`.
+  /// Returns the record of a wait for `key` that began at `since` and was checked at `seen`.
   WaitRecord* put(Token token, std::uint32_t task, const std::string& key, const Blocker& blocker, std::uint64_t since,
                   std::uint64_t seen) {
     WaitRecord* const record = table.take(token, task, all_live);
@@ -42,7 +42,7 @@ class DeadlockTest : public ::testing::Test {
     wait.set_key(key);
     return wait;
   }
-  /// Processes 1 to `length`, each of which waits for the next one, the last for the first; the last one waits last.
+  /// Processes 1 to `length` each wait for the next one, and the last for the first. The last one began to wait last.
   std::vector<WaitRecord*> put_cycle(std::size_t length, std::uint64_t seen) {
     std::vector<WaitRecord*> records;
     for (std::size_t i = 1; i <= length; ++i) {
@@ -100,7 +100,7 @@ TEST_F(DeadlockTest, a_wait_that_is_over_is_not_found_again_by_way_of_its_record
   WaitTable::release(*record);
   Wait found;
   EXPECT_EQ(table.find(5, 9, found), Found::no);
-  // Taken again and not written yet, by the same process and by another one.
+  // The record was taken again but not written yet, by the same process or by another.
   record->owner.store(5);
   EXPECT_EQ(table.find(5, 9, found), Found::no);
   WaitTable::write(*record, wait(5, 9, "key", {6, 3, 44, 0}, 1, 2));
@@ -183,7 +183,7 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
   const auto records = put_cycle(2, kLater);
   Wait own;
   ASSERT_EQ(table.find(2, 7, own), Found::yes);
-  // The living are asked for after the first reading.
+  // Asks after the first reading who is alive.
   const auto end_it = [&](Token) {
     WaitTable::release(*records[0]);
     return Liveness::alive;
@@ -231,7 +231,7 @@ TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
   SCOPED_TRACE(seed);
   auto* const words = reinterpret_cast<Word64*>(memory.get());
   for (int round = 0; round < 20; ++round) {
-    // Few tokens and tasks, so that much of it makes sense.
+    // Few tokens and tasks, so that many records make sense.
     for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i)
       words[i].store(random() % 4 == 0 ? random() : random() % 8 | (random() % 8) << 32);
     for (Token token = 0; token < 8; ++token) {
@@ -310,13 +310,13 @@ TEST_F(DeadlockTest, keys_stay_until_the_next_wait) {
   EXPECT_THAT(last.keys(), IsEmpty());
 }
 
-// --- tasks that the test plays: what is told is compared with what is so ---
+// --- simulated tasks: compares what is reported with what is true ---
 
 class Play {
  public:
   Play(WaitTable table, std::uint64_t seed) : table_(table), random_(seed) {}
 
-  /// Somebody does something. False if a deadlock was told that is none.
+  /// One task acts. Returns false if a deadlock was reported that is none.
   bool step() {
     Task& task = agents_[pick(kAgents)];
     if (task.waits_for < 0) {
@@ -325,11 +325,11 @@ class Play {
     }
     Lock& lock = locks_[task.waits_for];
     if (lock.holder < 0) return take(task, lock), true;
-    if (pick(40) == 0) return stop_waiting(task), true;  // its timeout
+    if (pick(40) == 0) return stop_waiting(task), true;  // times out
     return pick(2) == 0 || look(task);
   }
 
-  /// Everybody looks until nobody is told anything. False as step().
+  /// All tasks search until none reports a deadlock. Returns false as step() does.
   bool settle() {
     for (int quiet = 0; quiet < 4; ++quiet) {
       for (Task& task : agents_) {
@@ -355,9 +355,9 @@ class Play {
     TrackedWait tracked;
   };
   struct Lock {
-    int holder = -1;  // the one that will release it
+    int holder = -1;  // the task that will release it
     std::uint64_t sequence = 0;
-    int named = -1;  // the one that counts as the holder
+    int named = -1;  // the task that counts as the holder
   };
 
   std::size_t pick(std::size_t n) { return random_() % n; }
@@ -379,7 +379,7 @@ class Play {
     stop_waiting(task);
     lock = {index(task), ++sequence_, pick(8) == 0 ? -1 : index(task)};
   }
-  /// It adopts what it was given, or gives away what it has, be it to one that waits.
+  /// The task adopts what it was given, or gives away what it has, perhaps to a task that waits.
   void change_hands(const Task& task, Lock& lock) {
     if (lock.named < 0) {
       lock.named = index(task);
@@ -410,8 +410,7 @@ class Play {
     return right;
   }
 
-  /// How many wait in the cycle that this task is in; 0 if it is in none where it is known which task will
-  /// release what.
+  /// Returns the length of the cycle that this task is in; 0 if it is in no cycle whose holders are all known.
   std::size_t cycle_of(std::size_t first) const {
     std::size_t at = first;
     for (std::size_t length = 1; length <= kAgents; ++length) {

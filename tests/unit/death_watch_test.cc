@@ -1,4 +1,4 @@
-// Waits that last: the kernel's notice of a death ends them, and what no notice tells is found by looks.
+// Long waits: a notice from the kernel that a process died ends them, and checks find what no notice reports.
 #include "wait/death_watch.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 namespace holdfast::test {
 namespace {
 
-// Longer than any slice of sleep, shorter than a waiter that rests sleeps at most.
+// Longer than any slice of sleep, but shorter than the longest sleep of a resting waiter.
 constexpr double kPatience = 10;
 constexpr std::uint64_t kPatienceNs = 10 * kNsPerSecond;
 
@@ -37,9 +37,9 @@ std::size_t death_watches() { return threads_named("holdfast-death").size(); }
 
 World& this_world() { return enter(); }
 
-// --- the notices ---
+// --- notices ---
 
-/// Runs in a thread of the library, as a death watch does.
+/// Runs in a thread of the library, like a death watch.
 struct Listener {
   std::string path;
   platform::FileId file;
@@ -68,7 +68,7 @@ class DeathWatchTest : public DictTest {
     listener.path = this_world().table_path();
     listener.file = this_world().table_file();
   }
-  /// Until the present death watch, which an earlier claim may have left, serves this one.
+  /// Waits until the present death watch serves this test; an earlier test may have left it.
   void until_watched() {
     ASSERT_TRUE(eventually([this] {
       waiting.sleep(0.05);
@@ -187,7 +187,7 @@ TEST_F(DeathWatchTest, a_child_starts_its_own) {
   });
 }
 
-// Where the kernel refuses one of the calls, all goes on as without.
+// If the kernel refuses one of the calls, the library works without notices.
 TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_looks) {
   for (const unsigned call : {SYS_close_range, SYS_inotify_init1, SYS_inotify_add_watch}) {
     Holder holder(dict);
@@ -204,7 +204,7 @@ TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_looks) {
   }
 }
 
-// --- what no death tells ---
+// --- what no death reports ---
 
 class RestingTest : public DeathWatchTest {
  protected:
@@ -252,7 +252,7 @@ TEST_F(RestingTest, a_lease_that_is_to_end_earlier_is_noticed) {
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-/// Whether a process that sleeps on its mailbox is told to look at all of its waiters.
+/// Whether a process that sleeps on its mailbox is told to check all of its waiters.
 class ToldTest : public DeathWatchTest {
  protected:
   void expect_told(const std::function<void()>& act) {
@@ -288,7 +288,7 @@ TEST_F(ToldTest, by_an_earlier_end_of_the_entry) {
   expect_told([this] { ASSERT_EQ(holdfast_expire(dict.handle, "k", 1, 60), HOLDFAST_OK); });
 }
 
-// --- the patience of queues ---
+// --- how long queues wait for a waiter ---
 
 TEST_F(RestingTest, a_process_that_does_not_look_loses_the_places_of_its_waiters) {
   World& world = this_world();

@@ -1,4 +1,5 @@
-// What a dictionary takes and refuses through the C ABI, and who may use it. Its operations: dictionary_model_test.cc.
+// What a dictionary takes and refuses through the C ABI, and who may use it. For its operations see
+// dictionary_model_test.cc.
 #include "dict/dictionary.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
-// Sizes near 2^64 wrap when they are rounded up or added to others.
+// Sizes near 2^64 wrap around when they are rounded up or added.
 TEST_F(DictionaryTest, no_size_is_too_large_to_be_told) {
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 63, ~std::uint64_t{0} - 40,
@@ -118,7 +119,7 @@ TEST_F(DictionaryTest, what_can_never_fit_is_refused_with_the_limit) {
   EXPECT_EQ(lease.owner, 0U);
 }
 
-// The usual shard takes about 1 MB.
+// A usual shard takes about 1 MB.
 TEST_F(DictionaryTest, what_another_dictionary_would_take_is_refused_with_its_option) {
   for (const std::uint64_t largest : {0, 10 << 20}) {
     const std::string name = new_name();
@@ -131,7 +132,7 @@ TEST_F(DictionaryTest, what_another_dictionary_would_take_is_refused_with_its_op
   }
 }
 
-// With another number, every key would be looked for elsewhere.
+// With another number of shards, every key would be searched in another shard.
 TEST_F(DictionaryTest, a_number_of_shards_that_was_overwritten_is_noticed) {
   const std::string name = new_name();
   Dict large(name, {.size = 20 << 20, .largest = 10 << 20});

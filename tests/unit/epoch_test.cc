@@ -92,7 +92,7 @@ TEST_F(EpochTest, a_guard_that_began_later_keeps_nothing) {
   EXPECT_EQ(left_, 0);
 }
 
-// The thread has a record already, with the epoch of its earlier guard.
+// The thread already has a record, with the epoch of its earlier guard.
 TEST_F(EpochTest, a_later_guard_of_a_thread_that_was_outside_keeps_nothing) {
   std::atomic<int> step{0};
   const auto until = [&step](int reached) {
@@ -146,7 +146,7 @@ TEST_F(EpochTest, a_reference_keeps_the_thing) {
 // A thread that ends without returning leaves its guard behind.
 TEST_F(EpochTest, a_thread_that_ended_inside_keeps_nothing) {
   in_process([&] {
-    { const EpochGuard guard; }  // so that this thread has a record before, and does not take over the other one's
+    { const EpochGuard guard; }  // so that this thread already has a record and does not take over that of the other
     pthread_t thread;
     ASSERT_EQ(::pthread_create(
                   &thread, nullptr,
@@ -214,7 +214,8 @@ TEST_F(EpochTest, a_guard_that_goes_on_in_the_child_frees_at_its_end_what_waited
   outer.reset();
 }
 
-// As the kernel may run a handler that forks between two instructions, here between the two halves of a guard's begin.
+// The kernel may run a handler that forks between any two instructions, here between the two halves of the begin of a
+// guard.
 TEST_F(EpochTest, a_fork_while_a_guard_begins_leaves_the_thread_its_record) {
   { const EpochGuard first; }
   epoch_internal::Record* const before = epoch_internal::record;
@@ -237,7 +238,7 @@ TEST_F(EpochTest, threads_that_come_and_go_free_all_that_they_retire) {
   }
 }
 
-// A pointer that one thread replaces again and again, while others follow it.
+// One thread replaces a pointer again and again while others follow it.
 TEST_F(EpochTest, nobody_follows_a_pointer_to_what_was_freed) {
   struct Marked final : Retirable {
     ~Marked() override { alive = 0; }

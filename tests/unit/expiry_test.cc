@@ -1,4 +1,4 @@
-// When values, and what is held, come to their end.
+// When values and locks expire.
 #include "dict/expiry.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 class ExpiryTest : public DictTest {
  protected:
   static constexpr double kMs = 0.001;
-  /// The most that the clock of long exptimes was seen behind.
+  /// The longest time that the clock of long exptimes was behind.
   static constexpr double kTick = 0.36;
 
   void TearDown() override {
@@ -23,8 +23,8 @@ class ExpiryTest : public DictTest {
     DictTest::TearDown();
   }
 
-  /// Stores by `store(exptime) -> int` and asks all the time by `is_there() -> bool`, for many exptimes. It may end so
-  /// much before its exptime has passed; a call so much later must not find it.
+  /// Stores by `store(exptime) -> int` and polls by `is_there() -> bool`, for many exptimes. The value may end at most
+  /// `early` before its exptime has passed; a call `late` after it must not find it.
   template <class Store, class IsThere>
   void expect_ends(Store&& store, IsThere&& is_there, double early, double late) {
     for (int round = 0; round < 60; ++round) {
@@ -40,13 +40,13 @@ class ExpiryTest : public DictTest {
       ASSERT_GE(now() - before, exptime - early);
     }
   }
-  /// As values do.
+  /// Expects ends as of values.
   template <class Store>
   void expect_never_late(Store&& store) {
     expect_ends(
         store, [this] { return dict.ttl("k") > 0; }, kMs, 0);
   }
-  /// As what is held does.
+  /// Expects ends as of locks.
   template <class Store, class IsThere>
   void expect_never_early(Store&& store, IsThere&& is_there) {
     expect_ends(store, is_there, 0, kMs);
@@ -72,7 +72,7 @@ TEST_F(ExpiryTest, a_value_is_never_there_when_its_exptime_has_passed) {
 }
 
 TEST_F(ExpiryTest, a_long_exptime_ends_within_a_tick_before_it_has_passed_and_never_after) {
-  // For some ticks: most looks must fall between two of them.
+  // For several ticks: most checks must fall between two ticks.
   for (const double until = now() + 0.05; now() < until;) {
     const double exptime = kLongExptime + 0.0005;
     const double before = now();
@@ -190,7 +190,7 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
   EXPECT_EQ(dict.stats().entries, 0U) << "what is flushed is swept out before its number comes again";
 }
 
-// --- what has ended and is still there ---
+// --- entries that have expired and still exist ---
 
 TEST_F(ExpiryTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value) {
   dict.set("k", "twelve bytes", 0.001);
@@ -222,7 +222,7 @@ class LoopClockTest : public ExpiryTest {
     ASSERT_EQ(holdfast_follow_clock(&clock), HOLDFAST_OK) << holdfast_error();
   }
   static std::uintptr_t now_ms() { return platform::monotonic_ns() / 1'000'000; }
-  /// Lets so much time pass in the loop, and not in the world.
+  /// Advances the loop's clock, but not the system's.
   void pass(std::uintptr_t ms) { clock = clock + ms; }
 
   volatile std::uintptr_t clock = now_ms() - 1000;

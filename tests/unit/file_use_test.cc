@@ -1,4 +1,4 @@
-// Which process may use a dictionary's file, by the file's world and by the holder of a lock on it.
+// Which process may use a dictionary's file, depending on the file's world and on the holder of its lock.
 #include "world/file_use.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ class FileUse : public DirectoryTest {
     return create_world_file(directory_, kName, plain_file(persist), nothing);
   }
   Expected<UsedFile> use(const WorldId& world) { return use_dictionary_file(directory_, kName, world); }
-  /// As a process does that joins: it has the file mapped, and no descriptor.
+  /// Joins as a process does: it has the file mapped, and no descriptor.
   Mapping join(const WorldId& world) {
     const platform::ForkGuard no_fork;
     auto used = use(world);
@@ -101,7 +101,7 @@ TEST_F(FileUse, an_adopter_has_it_alone_and_others_join_afterwards) {
   auto adopted = use(kOther);
   ASSERT_TRUE(adopted && adopted->adopting);
   {
-    // Neither those of its old world get in meanwhile, nor others of the new one.
+    // In the meantime, neither processes of its old world nor other processes of the new world get in.
     const FileDescriptor fd(::open(path().c_str(), O_RDWR));
     EXPECT_EQ(EAGAIN, platform::try_shared_record_lock(fd.get(), kUseLock));
   }
@@ -167,7 +167,7 @@ TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_a
   kept.persist = true;
   ASSERT_TRUE(create_world_file(directory_, "kept.dict", kept, nothing));
   ASSERT_TRUE(create_world_file(directory_, "other", plain_file(), nothing));
-  // No names that a dictionary's file can have.
+  // A dictionary's file cannot have these names.
   const std::vector<std::string> strangers{"a:b.dict", "%61.dict", "%3a.dict", ".x.dict", ".dict"};
   for (const std::string& name : strangers) ASSERT_TRUE(create_world_file(directory_, name, plain_file(), nothing));
   ASSERT_TRUE(create_world_file(directory_, "%3A.dict", plain_file(), nothing));

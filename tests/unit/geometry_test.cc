@@ -1,4 +1,4 @@
-// How a segment is divided, for every size there may be.
+// How a segment is divided, for every possible size.
 #include "dict/geometry.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ void check(const Geometry& g, std::uint64_t size) {
   ASSERT_LE(g.shards_at + g.shards * g.shard_bytes, g.size);
   ASSERT_LT(g.size - g.shards_at - g.shards * g.shard_bytes, g.shards * 64U) << "little is left over";
 
-  // Header, buckets, free bits and arena follow one another without touching.
+  // Header, buckets, free bits and arena follow one another without overlap.
   ASSERT_GE(g.free_bits_at, sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4);
   ASSERT_EQ(g.free_bits_at % 8, 0U);
   ASSERT_GE(g.arena_at, g.free_bits_at + (g.granules + 63) / 64 * 8);

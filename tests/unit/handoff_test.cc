@@ -1,5 +1,5 @@
-// Turns where some waiters are known to be slow (lock/handoff.h): on a queue with waiters that are put there by
-// hand, so that nothing depends on how fast this process is. And how often a busy wait polls.
+// To whom a free lock goes if some waiters are known to be slow (lock/handoff.h), and how often a busy wait polls. The
+// test puts waiters into the queue by hand, so that nothing depends on the speed of this process.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -39,7 +39,7 @@ class HandoffTest : public DictTest {
   }
 
   WaitQueue queue() const { return lock->queue(); }
-  /// A waiter that has been in the queue for `ago`. They are told apart by their numbers.
+  /// Adds a waiter that has been in the queue for `ago`. `number` identifies it.
   Waiter add(std::uint32_t number, std::uint64_t delay_ns, std::uint64_t ago = 10 * kMs, bool fair = false) {
     Waiter waiter{.owner = world.token(), .number = number, .arrival = start - ago, .fair = fair, .delay_ns = delay_ns};
     waiter.place = queue().add(waiter, 0);
@@ -50,7 +50,7 @@ class HandoffTest : public DictTest {
     waiter.present = present;
     EXPECT_EQ(queue().add(waiter, 0), waiter.place);
   }
-  /// A newcomer, which gives it back at once.
+  /// A newcomer tries to take the lock, and releases it at once.
   bool newcomer_gets_it(bool fair = false) {
     Request request{};
     request.fair = fair;
@@ -61,7 +61,7 @@ class HandoffTest : public DictTest {
     lock->free();
     return true;
   }
-  /// 0: nobody.
+  /// 0 if it is reserved for nobody.
   std::uint32_t reserved_for() const { return !lock->is_free() ? lock->fields.reserved.load(kRelaxed) : 0; }
 
   World& world = dict.dictionary().world();
@@ -139,7 +139,7 @@ TEST_F(HandoffTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) 
   const Chosen chosen = offer(*lock, world);
   EXPECT_EQ(chosen.first.number, 3U);
   EXPECT_EQ(chosen.aside.number, 1U);
-  // It is the first from now on: what holds for the first of a queue holds for it.
+  // From now on it is the first: the rules for the first of a queue hold for it.
   std::uint32_t overtakes = 0;
   while (newcomer_gets_it()) ++overtakes;
   EXPECT_LE(overtakes, kOvertakesMax);
@@ -212,7 +212,7 @@ TEST_F(HandoffTest, one_that_has_lost_its_place_came_too_late) {
   EXPECT_EQ(queue().delay_of(waiter), kMissed);
 }
 
-// Fails if it is kept as long for them as for those that always came at once.
+// Fails if the lock is kept as long for unknown waiters as for prompt ones.
 TEST_F(HandoffTest, it_is_kept_for_a_moment_for_one_of_which_nothing_is_known) {
   const auto kept_ms = [this](std::uint64_t delay_ns, bool fair) {
     const Waiter waiter = add(1, delay_ns, kMs, fair);
@@ -245,7 +245,7 @@ TEST(promptness, one_slip_does_not_make_a_loop_slow_and_what_many_showed_is_forg
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow);
   EXPECT_GT(promptness.delay_ns(), kSlow / 10 * 9);
-  // A loop that looks by itself was now and then woken just before.
+  // A loop that polls was sometimes woken just before its poll.
   for (int i = 0; i < 16; ++i) promptness.note_delay(50'000, kNow);
   EXPECT_GT(promptness.delay_ns(), kPromptNs * 10);
   for (int i = 0; i < 150; ++i) promptness.note_delay(50'000, kNow);
@@ -269,7 +269,7 @@ TEST(promptness, a_prompt_loop_is_not_one_of_which_nothing_is_known) {
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
 }
 
-// Fails if a missed claim counts as long as the claim was.
+// Fails if a missed claim counts for as long as the claim lasted.
 TEST(promptness, one_that_came_too_late_may_have_been_woken_after_its_last_step) {
   Promptness promptness;
   promptness.note_step(kNow);
@@ -283,7 +283,7 @@ TEST(promptness, one_that_came_too_late_may_have_been_woken_after_its_last_step)
 
 constexpr int kPolls = 20;  // more than it takes to learn
 
-/// The interval after many looks, during each of which `sections(pauses)` were begun.
+/// Returns the interval after many polls. `sections(pauses)` is the number of sections that begin during a poll.
 template <class Sections>
 int learned(SpinInterval& interval, Sections&& sections) {
   for (int look = 0; look < kPolls; ++look) interval.note(sections(interval.pauses()), interval.pauses());
@@ -302,7 +302,8 @@ TEST(look_interval, is_short_where_a_section_lasts) {
   EXPECT_EQ(learned(interval, [](int) { return 0U; }), SpinInterval::kLeast);
 }
 
-// A microsecond: an end that is missed costs a section. The interval must not grow until each look misses many.
+// A section of a microsecond: to miss its end costs a whole section. The interval must not grow until each poll misses
+// many.
 TEST(look_interval, stays_short_where_sections_last_longer_than_a_look) {
   SpinInterval interval;
   constexpr int kSection = SpinInterval::kLeast + 4;
@@ -318,7 +319,7 @@ TEST(look_interval, stays_short_where_sections_last_longer_than_a_look) {
   }
 }
 
-// The turn of another lock, at a place that was used again, says anything.
+// The polled word may belong to another lock that reused the memory, so any count is possible.
 TEST(look_interval, stays_within_its_bounds_whatever_it_is_told) {
   SpinInterval interval;
   for (const std::uint32_t sections : {0U, 1U, 0x1FFFFFFFU, 0x20000000U, 0xFFFFFFFFU}) {

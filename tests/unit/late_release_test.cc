@@ -1,4 +1,4 @@
-// Releases that were refused, as a process is stopped inside the shard, and that nobody repeats.
+// Releases that were refused because a process was stopped inside the shard, and that nobody repeats.
 #include <gtest/gtest.h>
 
 #include "dict/guard.h"
@@ -26,7 +26,8 @@ class TheDict : public Dict {
   holdfast_lease lease{};
 };
 
-/// A process inside the shard, until it hears something: as one that was stopped there. A release is refused then.
+/// A process that stays inside the shard until it gets a line, as if it were stopped there. Releases are refused in
+/// the meantime.
 class StoppedInside : public Started {
  public:
   explicit StoppedInside(TheDict& refused)
@@ -77,7 +78,7 @@ TEST_F(LateRelease, is_not_needed_where_nobody_is_in_the_way) {
   });
 }
 
-// The note is inherited; the lease is not.
+// The child inherits the note of the late release, but not the lease.
 TEST_F(LateRelease, of_a_parent_is_left_to_it) {
   in_process([] {
     TheDict dict;

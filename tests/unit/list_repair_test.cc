@@ -1,4 +1,4 @@
-// Lists with overwritten words, or left half-changed by a death: what a repair leaves of them, and how a node
+// Lists with overwritten words, or half changed by a process that died: what a repair leaves of them. And how a node
 // moves.
 #include <gtest/gtest.h>
 
@@ -50,13 +50,13 @@ class ListRepairTest : public DictTest {
     entry().entry->flags.store(bad.last);
   }
   ListNode& node(std::uint32_t block) { return *reinterpret_cast<ListNode*>(shard().words32(block)); }
-  /// Block of the element with that number.
+  /// Returns the block of the element with that number.
   std::uint32_t block_of(int number, const std::string& name = "list") {
     std::uint32_t block = ends(name).first;
     for (int i = 0; i < number; ++i) block = node(block).next.load();
     return block;
   }
-  /// The elements, all taken out: half of them from the left, half from the right.
+  /// Takes all elements out, half of them from the left and half from the right, and returns them.
   Elements take_out(const std::string& name = "list") {
     Elements left;
     Elements right;
@@ -163,7 +163,7 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
   const auto list = [](int number) { return "lost" + std::to_string(number); };
   const auto other = [](int number) { return "key" + std::to_string(number); };
   for (int i = 0; i < kLists; ++i) ASSERT_GT(dict.push(list(i), kRight, "x"), 0);
-  // Enough that there are some behind the lists in their chains.
+  // Enough entries that some lie behind the lists in their chains.
   for (int i = 0; i < 10 * kLists; ++i) ASSERT_EQ(dict.set(other(i), "x"), HOLDFAST_OK);
   for (int i = 0; i < kLists; ++i) {
     word(list(i)).store(0);
@@ -181,7 +181,7 @@ TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_cycle) {
   EXPECT_GE(repair(shard()), 1U);
   EXPECT_EQ(check_shard(shard()), "");
   EXPECT_EQ(dict.llen("list"), 0);
-  dict.set("value", "v");  // it may have stood behind
+  dict.set("value", "v");  // the list may have been in front of it
 }
 
 TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
@@ -202,11 +202,11 @@ TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
   EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "though not all of its nodes were found";
 }
 
-// --- a node that moves ---
+// --- moving a node ---
 
 class NodeMove : public ListRepairTest {
  protected:
-  /// A copy of the node in a block of its own.
+  /// Copies the node into a new block.
   std::uint32_t copy_of(std::uint32_t from) {
     EntryView view{};
     EXPECT_TRUE(shard().inspect(from, view));
@@ -252,7 +252,7 @@ TEST_F(NodeMove, death_after_the_store_that_decides_has_moved_it) {
       const std::uint32_t from = block_of(number);
       const std::uint32_t to = copy_of(from);
       ASSERT_TRUE(List::relink(shard(), from, to));
-      // As they were: what is stored after it.
+      // Restores the words that the move stores later.
       if (number + 1 < length) node(block_of(number + 1)).previous.store(from);
       if (number + 1 == length && length > 1) set_ends({ends().first, from, ends().length});
       EXPECT_EQ(repair(shard()), 0U);
@@ -273,7 +273,7 @@ TEST_F(NodeMove, death_before_it_has_not) {
 }
 
 TEST_F(NodeMove, a_node_that_was_an_end_once_is_found_by_what_it_is_now) {
-  // Its links outwards still name nodes that were taken out: their memory is in use again.
+  // Its outward links still name nodes that were taken out and whose memory is in use again.
   make_list(3);
   dict.pop("list", kLeft);
   dict.push("list", kRight, "q");

@@ -1,4 +1,4 @@
-// Lists: what their elements may be, and what they do to the memory they lie in. Their operations:
+// Lists: which elements they take, and what they do to the memory they use. For their operations see
 // dictionary_model_test.cc.
 #include <gtest/gtest.h>
 

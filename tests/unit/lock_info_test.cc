@@ -1,4 +1,4 @@
-// The holder of a lock, and its reason: told by holdfast_lock_holder, kept in a block beside the lock.
+// The holder of a lock and its reason, which is kept in a block beside the lock: holdfast_lock_holder.
 #include "lock/lock_info.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class LockInfoTest : public DictTest {
     EXPECT_EQ(dict.explain("lock", lease, why), HOLDFAST_OK);
     return lease;
   }
-  /// "nobody" if nobody holds it.
+  /// Returns "nobody" if nobody holds it.
   std::string why() {
     holdfast_holder holder{};
     const int code = dict.holder("lock", &holder);

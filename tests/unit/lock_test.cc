@@ -1,4 +1,4 @@
-// Leases and waiting for them, through the C ABI, with real processes.
+// Leases and waits for them, through the C ABI, with real processes.
 #include "lock/lock.h"
 
 #include <gtest/gtest.h>
@@ -24,12 +24,12 @@ class LockTest : public DictTest {
   holdfast_lease other{};
 };
 
-// What no delay excuses, and what chance shows: no attempt is made anew.
+// Tests that no delay can excuse, and races that only chance shows: they are never tried again.
 class LockRaceTest : public LockTest {};
 
 // --- one process ---
 
-// The first is taken with the mutex, the others without.
+// The first is taken with the mutex, the others without it.
 TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it_has_ten) {
   for (const double exptime : {0.5, 2.0, 9.9, 10.0, 100.0}) {
     ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
@@ -60,7 +60,7 @@ TEST_IN_TIME(LockTest, renewing_says_whether_somebody_has_what_is_lost) {
   EXPECT_EQ(renewed_after(overwrite_for_a_moment), HOLDFAST_NOT_FOUND);
 }
 
-// Over removals of the lock and flushes, too, and over the ends of its blocks of numbers.
+// Also over removals of the lock, over flushes, and over the ends of its blocks of numbers.
 TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_no_two_are_the_same) {
   std::map<std::string, std::uint64_t> last;
   std::set<std::uint64_t> all;
@@ -252,7 +252,7 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
     waiting.push_back(holdfast_waiter_open(parker.get()));
     double sleep = 0;
     ASSERT_EQ(small.wait_lock("k", 0, parker.get(), waiting.back(), &other, &sleep), HOLDFAST_LOCKED);
-    if (sleep < 0.5) shortest = std::min(shortest, sleep);  // one without a place in the queue
+    if (sleep < 0.5) shortest = std::min(shortest, sleep);  // a waiter without a position in the queue
     longest = std::max(longest, sleep < 0.5 ? sleep : 0);
   }
   EXPECT_GT(longest, shortest) << "the more poll, the rarer each does";
@@ -261,7 +261,7 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
 
   ASSERT_EQ(small.unlock("k", &lease), HOLDFAST_OK);
   int served = 0;
-  // Asking again stands for what wakes a waiter, mail or the end of its sleep.
+  // Another attempt stands for what wakes a waiter: mail, or the end of its sleep.
   for (int round = 0; round < 10 && !waiting.empty(); ++round) {
     std::vector<std::uint32_t> left;
     for (const std::uint32_t waiter : waiting) {

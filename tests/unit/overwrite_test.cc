@@ -1,4 +1,4 @@
-// Overwrites of equal size, which need no transaction: beside the same changes by `replace`, which does it by one.
+// Overwrites of equal size, which need no transaction, compared with the same changes by `replace`, which uses one.
 #include "dict/overwrite.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_F(OverwriteTest, a_number_stays_in_its_block) {
   EXPECT_EQ(shard().epoch(), epoch);
 }
 
-// A reader that began before must not take what comes next in that block for the value.
+// A reader that began earlier must not take what is stored next in that block for the value.
 TEST_F(OverwriteTest, the_block_that_a_string_leaves_is_announced) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
@@ -83,7 +83,7 @@ TEST_F(OverwriteTest, uses_go_with_the_value) {
   EXPECT_EQ(shard().uses(block_of("k")).load(), Shard::kUsesMax);
 }
 
-// The values, sizes, flags and ends are few, so that each often follows itself.
+// There are few values, sizes, flags and ends, so each often follows itself.
 TEST_F(OverwriteTest, a_set_leaves_what_a_replace_leaves) {
   Dict other(new_name());
   std::mt19937_64 random(seed_of_run());
@@ -111,7 +111,8 @@ TEST_F(OverwriteTest, a_set_leaves_what_a_replace_leaves) {
   EXPECT_TRUE(audit(shard(), dict.segment().seed()));
 }
 
-// Damage is left to the transaction, which repairs: an entry of that key that says another size of its number.
+// The overwrite leaves damage to the transaction, which repairs it: an entry of that key with another size in its
+// number.
 TEST_F(OverwriteTest, an_entry_that_contradicts_itself_is_not_overwritten) {
   dict.set_number("k", 1);
   shard().entry(block_of("k")).value_size.store(16);

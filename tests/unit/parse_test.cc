@@ -1,4 +1,4 @@
-// Sizes, names and declarations as people write them; names of dictionaries, of their files, and in sentences.
+// Sizes, names and declarations as people write them; names of dictionaries and of their files, and names in messages.
 #include <gtest/gtest.h>
 
 #include <climits>
@@ -53,7 +53,7 @@ TEST(parse, declarations_name_dictionaries_and_their_sizes) {
   EXPECT_EQ(find_declaration("a", "a").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,b=", "b").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,a=2k", "a")->bytes, 2048U) << "the last one counts";
-  // A mistake anywhere is told, not skipped, and with the part that it is in.
+  // Any mistake is reported, not skipped, with the part that contains it.
   for (const char* text :
        {"a=1k, b=1k", "a=1k,x%2=1k", "a=1k,x%=1k", "a=1k,x%00=1k", "a=1k,=1k", "a=1k,b=1x", "a=1k,b", "a=1k,b=c=1k",
         "a=1k,b\tc=1k", "a=1k:", "a=1k:largest", "a=1k:largest=", "a=1k:largest=0", "a=1k:largest=x", "a=1k:big=1k",
@@ -175,7 +175,8 @@ TEST(name, is_shown_so_that_a_terminal_stays_as_it_is) {
   EXPECT_EQ(quote("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x94\x92"), "\"caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x94\x92\"");
   EXPECT_EQ(quote("a\n\x1B[2J\x7F"), "\"a\\x0A\\x1B[2J\\x7F\"");
   EXPECT_EQ(quote(std::string("\0", 1)), "\"\\x00\"");
-  // Control characters of Latin 1, a turn of the direction of writing, half a character, bytes that begin none.
+  // Control characters of Latin-1, a change of the writing direction, half a character, and bytes that begin no
+  // character.
   EXPECT_EQ(quote("\xC2\x9B"), "\"\\xC2\\x9B\"");
   EXPECT_EQ(quote("\xE2\x80\xAE"), "\"\\xE2\\x80\\xAE\"");
   EXPECT_EQ(quote("\xF3\xA0\x81\x81"), "\"\\xF3\\xA0\\x81\\x81\"") << "a tag character, invisible";

@@ -1,5 +1,5 @@
-// Counted permits through the C ABI: semaphores and rwlocks, beside other things and in what memory; in which order
-// they are given; what ends a grant, and what a repair leaves. Any calls, one after another: permits_model_test.cc.
+// Permits through the C ABI, as semaphores and rwlocks: beside other entries, when memory is short, in which order
+// they are granted, what ends a grant, and what a repair leaves. permits_model_test.cc has random calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
 
 // --- rwlocks ---
 
-// The sum of the permits in use is derived from them, and may be overwritten.
+// The sum of the permits in use is derived from the holders, and may be overwritten.
 TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that_nobody_is_there) {
   holdfast_lease readers[2]{};
   holdfast_lease writer{};
@@ -86,7 +86,7 @@ TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that
   for (holdfast_lease& reader : readers) EXPECT_EQ(post(reader), HOLDFAST_OK);
 }
 
-// --- beside other things ---
+// --- beside other entries ---
 
 TEST_IN_TIME(PermitsTest, permits_are_one_entry_until_the_last_of_them_ends) {
   holdfast_lease first = acquired(1, 50);

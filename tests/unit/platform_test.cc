@@ -22,7 +22,7 @@ namespace {
 using test::Channel;
 using test::Child;
 
-/// A file of one page in a directory of its own.
+/// A file of one page in a new directory.
 class Platform : public testing::Test {
  protected:
   Platform() { ::ftruncate(open().get(), 4096) == 0 ? void() : ADD_FAILURE(); }
@@ -178,7 +178,7 @@ TEST_F(Platform, sleeping_until_a_deadline_does_not_end_before_it) {
   EXPECT_GE(monotonic_ns(), deadline);
 }
 
-// Workers are often pinned: a holder beside them may run all the same, so that waiting for it without sleep pays off.
+// Workers are often pinned. A holder on another processor may still run, so waiting for it without sleep pays off.
 TEST_F(Platform, a_process_pinned_to_one_processor_knows_of_the_others) {
   const auto counted_when_pinned = [] {
     Child child([](Channel&) {

@@ -1,4 +1,4 @@
-// When a shard is full: which entries give way, what is moved, and what stays.
+// When a shard is full: which entries are evicted, what is moved, and what stays.
 #include "dict/reclaimer.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class ReclaimerTest : public DictTest {
   int safe_set(const std::string& name, const std::string& bytes) {
     return dict.store(HOLDFAST_SAFE_SET, name, bytes, 0, 0);
   }
-  /// `forcible`, of a set that must go well.
+  /// Runs a `forcible` set that must succeed.
   bool set_evicts(const std::string& name, const std::string& bytes) {
     int forcible = 0;
     EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, name.data(), name.size(), HOLDFAST_STRING, bytes.data(),
@@ -40,7 +40,7 @@ class ReclaimerTest : public DictTest {
     EXPECT_EQ(check_segment(dict.segment()), "");
     return forcible != 0;
   }
-  /// Keys from `first` on with values of this size, until nothing more goes in. How many.
+  /// Stores keys from `first` on with values of this size until no more fit. Returns their number.
   int fill(std::size_t size, int first = 0) {
     int count = 0;
     while (safe_set(key(first + count), value(first + count, size)) == HOLDFAST_OK) ++count;
@@ -51,12 +51,12 @@ class ReclaimerTest : public DictTest {
     for (int i = first; i < first + count; ++i) gone += dict.get(key(i)) == nothing() ? 1 : 0;
     return gone;
   }
-  /// Forgets all use, so that a test says what was used.
+  /// Clears all use bits, so that a test can set those it wants.
   void cool() {
     for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().uses(block).store(0);
   }
   static std::string lock_name(std::size_t i) { return "lock-" + std::to_string(10000 + i); }
-  /// Holds locks until no more go in.
+  /// Takes locks until no more fit.
   std::vector<holdfast_lease> hold_all(double exptime = 0) {
     std::vector<holdfast_lease> leases(1);
     while (dict.try_lock(lock_name(leases.size() - 1), exptime, &leases.back()) == HOLDFAST_OK) leases.emplace_back();
@@ -151,7 +151,7 @@ TEST_F(ReclaimerTest, held_locks_stay_through_everything_and_locks_that_nobody_h
   fill(60);
   EXPECT_EQ(header().perhaps_free.load(), 20U) << "those that are held";
   EXPECT_EQ(header().evictions.load(), 0U) << "free locks are nothing live";
-  // Of many sizes, so that locks are moved too; several times the whole arena.
+  // Locks of many sizes, so that locks are moved too; several times the whole arena.
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string name = "held-" + std::to_string(i);
@@ -219,7 +219,7 @@ TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_a_holder_has_died) {
   EXPECT_EQ(dict.set("more", value(0, 600)), HOLDFAST_OK);
 }
 
-// Whatever was remembered, a call that searched in earnest would have been refused too.
+// Whatever was remembered, a call with a full search would have been refused too.
 TEST_F(ReclaimerTest, nothing_is_refused_for_a_shortage_that_is_over) {
   constexpr int kKeys = 400;
   std::mt19937 random(7);
@@ -270,7 +270,7 @@ TEST_F(ReclaimerTest, nothing_is_refused_for_a_shortage_that_is_over) {
     const std::mt19937 before = random;
     if (demand() != HOLDFAST_NO_MEMORY) continue;
     ++refused;
-    if (refused % 4 != 0) continue;  // most rely on what earlier ones have left
+    if (refused % 4 != 0) continue;  // most searches rely on the results of earlier ones
     // A search that moved entries and failed may succeed the second time.
     if (header().failed.load() != 0) continue;
     ++searched;
@@ -362,7 +362,7 @@ TEST_F(ReclaimerTest, a_value_of_a_quarter_of_the_arena_always_fits) {
   for (const std::size_t small : {1U, 60U, 300U, 1500U, 5000U}) {
     fill(small);
     for (int round = 0; round < 4; ++round)
-      for (int i = 0; i < 400; ++i) dict.get(key(i));  // all of it was used
+      for (int i = 0; i < 400; ++i) dict.get(key(i));  // all entries were used
     const std::size_t quarter = arena() / 4 * kGranule - sizeof(Entry) - 16;
     for (int i = 0; i < 9; ++i) {
       set_evicts("quarter-" + std::to_string(i), value(i, quarter));

@@ -1,4 +1,4 @@
-// What is left of a dictionary that was removed: nothing in this process, no lock that two have, no number twice.
+// A dictionary that was removed leaves nothing in this process, no lock with two holders, and no number used twice.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ constexpr const char* kName = "removed";
 
 int remove_it() { return holdfast_remove(kName, std::char_traits<char>::length(kName)); }
 
-/// What a process has in use of the kernel's.
+/// The kernel resources that a process uses.
 struct InUse {
   int mappings = 0;
   int of_dictionaries = 0;  // mappings of their files, removed or not
@@ -170,7 +170,7 @@ TEST_P(RemovalTest, ends_the_waits_of_threads_and_leaves_nothing_of_them) {
   });
 }
 
-// A task that waits may never come back. What it watches goes with it.
+// A task that waits may never be resumed. What it watches ends with it.
 TEST_P(RemovalTest, leaves_nothing_when_a_waiter_is_given_up) {
   in_process([] {
     Dict dict(kName, options());
@@ -186,7 +186,7 @@ TEST_P(RemovalTest, leaves_nothing_when_a_waiter_is_given_up) {
   });
 }
 
-#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks of their own, which a child may find taken
+#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks, which a child may find taken
 TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanwhile) {
   in_process([] {
     Dict dict(kName, options());
@@ -224,13 +224,13 @@ TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanw
 }
 #endif
 
-// --- no number twice ---
+// --- no number is used twice ---
 
 /// What the processes of the storm share.
 struct Storm {
   static constexpr std::size_t kKeys = 2000;
   static constexpr std::size_t kNumbers = std::size_t{1} << 22;
-  std::array<std::atomic<std::uint64_t>, kNumbers> given;  // the last number of each place
+  std::array<std::atomic<std::uint64_t>, kNumbers> given;  // the last number of each process
   std::array<std::atomic<std::uint64_t>, kKeys> last;      // the last number of each key
   std::atomic<std::uint64_t> grants;
   std::atomic<std::uint64_t> twice;

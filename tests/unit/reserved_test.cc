@@ -1,5 +1,5 @@
-// Memory as it is used: what a large dictionary takes from the file system and when, what becomes of a full file
-// system, and of marks that were overwritten.
+// Memory that is reserved as it is used: what a large dictionary takes from the file system and when, what happens
+// when the file system is full, and what happens to overwritten marks.
 #include "dict/reserved.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ std::string key(int i) { return "key " + std::to_string(i); }
 void fill(Dict& dict, int count) {
   for (int i = 0; i < count; ++i) ASSERT_EQ(dict.set(key(i), std::string(100, 'v')), HOLDFAST_OK) << holdfast_error();
 }
-/// How many of these keys there are.
+/// Returns how many of these keys exist.
 int found(Dict& dict, int count) {
   int found = 0;
   for (int i = 0; i < count; ++i) found += dict.get(key(i)) == text(std::string(100, 'v')) ? 1 : 0;
@@ -87,7 +87,7 @@ TEST(Reserved, the_mark_of_a_large_arena_counts_larger_units_by_which_it_grows) 
   EXPECT_EQ(next_reserved(kAll - 1, 0xFFFFFFFFU, kAll), kAll);
 }
 
-// --- what is taken ---
+// --- what is reserved ---
 
 TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_looks_take_no_more) {
   in_a_world([] {
@@ -162,7 +162,7 @@ TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
     const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
     EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(dict.get("large").text.size(), large.size());
-    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be of its shard, and lists remove nothing
+    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be in its shard, and lists remove nothing
     EXPECT_GT(dict.push("list", HOLDFAST_LEFT, std::string(300 << 10, 'l')), 0);
   });
 }
@@ -329,14 +329,14 @@ TEST_F(FullReserved, bytes_of_shards_that_promise_memory_are_not_believed) {
   });
 }
 
-// As the workers of a server that root starts. To them the kernel says of each page that it is there.
+// As the workers of a server that root starts. For them the kernel reports every page as present.
 TEST_F(FullReserved, a_process_that_has_given_up_its_rights_touches_nothing_that_is_not_there) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
     Child worker([&](Channel&) {
       holdfast_lease lease{};
       EXPECT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_NO_MEMORY) << "it has entered the world";
-      if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 0;  // not of root
+      if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 0;  // not run by root
       for (int i = 0; i < 50; ++i) {
         EXPECT_EQ(dict.try_lock(key(i), 0, &lease), HOLDFAST_NO_MEMORY);
         EXPECT_EQ(dict.set(key(i), "v"), HOLDFAST_NO_MEMORY);
@@ -372,7 +372,7 @@ TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
       EXPECT_EQ(dict.flush_expired(), 0);
       EXPECT_EQ(found(dict, 20000), 20000) << word;
     }
-    // A mark of less, by one that knows of more.
+    // A process that knows of more stores a mark of less.
     for (Shard& shard : dict.segment().shards())
       shard.header().reserved().store(ReservedMark::of(1024, shard.all_granules()), kRelaxed);
     fill(dict, 20000);

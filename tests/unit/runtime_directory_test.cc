@@ -43,7 +43,7 @@ class Directory : public Test {
     EXPECT_FALSE(opened);
     return opened ? Status{} : opened.status();
   }
-  /// What `what` says in a process of that user and group.
+  /// Returns what `what` reports in a process of that user and group.
   static std::string said_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
     Child child([&](Channel& parent) {
       if (::setgid(group) != 0 || ::setuid(user) != 0) return 1;
@@ -84,7 +84,7 @@ TEST_F(Directory, a_missing_one_is_made_private_whatever_the_umask) {
   }
 }
 
-// A process that may rename in the parent puts a link to a directory of ours where the new one has just been made.
+// A process that may rename in the parent puts a link to one of our directories where the new one has just been made.
 TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
   const std::string other = scratch_ / "other";
   const std::string path = scratch_ / "new";
@@ -181,7 +181,7 @@ TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
     const Status status = refusal(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
-    // One that is sticky is meant for all, and one that a group may enter for that.
+    // A sticky directory is meant for all users, and a directory that a group may enter for that group.
     const bool is_of_group = (mode & 07) == 0;
     const bool may_close = (mode & S_ISVTX) == 0 && !is_of_group;
     EXPECT_EQ(is_of_group, has(status, "set HOLDFAST_SHARE=group")) << status.message;
@@ -230,7 +230,7 @@ TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
 }
 
-// Somebody else has taken the place where a user's directory is by default, as a rootless container does by accident.
+// Another user's directory is where this user's is by default, as a rootless container does by accident.
 TEST_F(Directory, a_user_without_the_default_is_told_its_owner_and_not_sent_to_another_world) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
   constexpr uid_t kUser = 54001;
@@ -285,7 +285,7 @@ TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_a_named_owner) {
   EXPECT_NE(std::string::npos, another_named.find("and of uid 20002 (HOLDFAST_OWNER)")) << another_named;
 }
 
-// The documented recipe, where an outsider was there first: mode and group are right, the owner is not.
+// The documented recipe, but an outsider was there first: mode and group are right, the owner is not.
 TEST_F(Directory, sharing_refuses_one_that_an_outsider_has_made_before_also_to_root) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
@@ -359,7 +359,7 @@ TEST_F(Directory, one_that_was_removed_and_made_again_is_noticed) {
   const std::string path = scratch_ / "w";
   auto directory = RuntimeDirectory::at(path);
   ASSERT_TRUE(directory);
-  // The old one stays under another name, so that the file system cannot use its inode again.
+  // The old directory stays under another name, so that the file system cannot use its inode again.
   ASSERT_EQ(0, ::rename(path.c_str(), (scratch_ / "old").c_str()));
   ASSERT_EQ(0, ::mkdir(path.c_str(), 0700));
   const Status status = refusal_to_open(*directory);

@@ -1,5 +1,5 @@
-// Walks over all keys: scan and keys give each key that stays exactly once, whatever happens to the others. At rest:
-// dictionary_model_test.cc.
+// Walks over all keys: scan and keys return each key that stays exactly once, whatever happens to the others.
+// dictionary_model_test.cc tests them without concurrent changes.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -43,7 +43,7 @@ TEST_F(ScanTest, a_prefix_of_any_length_is_compared_to_its_last_byte) {
     EXPECT_EQ(dict.scan_all(100, key.substr(0, length)).count(key), 1U) << length;
   const std::string prefix = key.substr(0, 13);
   for (const std::string& found : dict.scan_all(100, prefix)) EXPECT_EQ(found.substr(0, 13), prefix);
-  // The prefix and 7 longer keys; and those of the longer ones that differ behind it.
+  // The prefix and 7 longer keys, then the longer keys that differ behind the prefix.
   EXPECT_EQ(dict.scan_all(100, prefix).size(), 8U + 1 + 2 + 3 + 4 + 5 + 6 + 7);
 }
 
@@ -138,7 +138,7 @@ TEST_F(ScanTest, a_cursor_beyond_the_end_is_the_end) {
   EXPECT_EQ(cursor, 0U);
 }
 
-/// Changes everything but the keys that begin with "stays", and those only in place or by other values.
+/// Changes everything except the keys that begin with "stays", which get new values only.
 void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64& random) {
   const std::string other = "other" + std::to_string(random() % 2000);
   switch (random() % 8) {
@@ -164,7 +164,7 @@ void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64
   }
 }
 
-/// Of the keys that stay, those that were not seen exactly once.
+/// Returns the keys that stay and were not returned exactly once.
 std::size_t wrong(const std::multiset<std::string>& stay, const std::multiset<std::string>& seen) {
   std::size_t count = 0;
   for (const std::string& name : stay)
@@ -188,7 +188,7 @@ TEST_F(ScanTest, between_the_steps_of_a_scan_anything_may_happen_to_other_keys) 
 
 TEST_F(ScanTest, walks_see_each_key_that_stays_once_while_others_change_the_shards) {
   const std::uint64_t seed = seed_of_run();
-  // In one shard, and in one so small that memory is short and moves.
+  // In one shard, and in one so small that memory runs short and entries move.
   for (const std::uint64_t size : {std::uint64_t{1} << 20, std::uint64_t{160} << 10}) {
     Dict busy(new_name(), {.size = size});
     ASSERT_EQ(busy.status, HOLDFAST_OK);

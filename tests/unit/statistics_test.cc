@@ -1,5 +1,6 @@
-// Histograms of waits and holds, and the keys with the most contention: what counts, how exact it is, what it takes,
-// and that no content of its memory harms anybody. A wait and a hold of each kind: spec/contention_spec.lua.
+// Histograms of waits and holds, and the keys with the most contention: what counts, how exact the numbers are, what
+// they cost, and that no content of their memory does harm. spec/contention_spec.lua has a wait and a hold of each
+// kind.
 #include "dict/statistics.h"
 
 #include <gtest/gtest.h>
@@ -93,14 +94,14 @@ TEST(Histogram, quantiles_are_of_the_times_that_were_counted) {
 
 class StatisticsTest : public DictTest {
  protected:
-  /// Until the next hold is measured again, also by a clock that is far behind.
+  /// Waits until the next hold is measured again, even by a clock that is far behind.
   static void rest() { sleep_ms(250); }
-  /// Queues for "key", which another holds by `theirs`.
+  /// Queues for "key", which `theirs` holds.
   void queue(Waiting& waiting, double exptime = 0) {
     ASSERT_EQ(dict.try_lock("key", exptime, &theirs), HOLDFAST_OK);
     ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
   }
-  /// Holds "key" for so long.
+  /// Holds "key" for this time.
   void hold(int ms, double exptime = 0) {
     ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
     if (ms != 0) sleep_ms(ms);
@@ -144,12 +145,12 @@ TEST_F(StatisticsTest, an_attempt_that_is_refused_counts_unless_it_begins_a_wait
 
 TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they_are_taken_and_given_back) {
   const std::function<void()> ways[] = {
-      [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },   // makes the lock
+      [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },   // creates the lock
       [&] { ASSERT_EQ(dict.try_lock("key", 5, &mine), HOLDFAST_OK); },   // without the mutex
       [&] { ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK); },  // by the coarse clock
       [&] {
         ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK);
-        ASSERT_EQ(dict.explain("key", mine, "why"), HOLDFAST_OK);  // is given back with the mutex
+        ASSERT_EQ(dict.explain("key", mine, "why"), HOLDFAST_OK);  // released with the mutex
       },
       [&] {
         Waiting waiting;
@@ -203,7 +204,7 @@ TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its
   std::uint64_t longs = 0;
   for (std::uint32_t i = 0; i < HOLDFAST_BUCKETS; ++i)
     if (holdfast_bucket_end(i) > 0.6 * kSeconds) longs += found.buckets[i];
-  // A process that does not get the processor holds what it has for longer, too.
+  // A process that does not get the processor holds its lock for longer, too.
   EXPECT_GE(longs, 3U * kLong);
   EXPECT_LE(longs, 3U * kLong + 20);
   EXPECT_GE(found.sum, 0.9 * least);
@@ -240,7 +241,7 @@ TEST_F(StatisticsTest, what_ends_otherwise_than_by_its_holder_does_not_count) {
 
 // --- the sample ---
 
-/// Statistics in memory of the test's own, which ends at a page that cannot be touched.
+/// Statistics in the test's own memory, followed by an inaccessible page.
 class PrivateStatistics : public ::testing::Test {
  protected:
   PrivateStatistics()
@@ -473,7 +474,7 @@ TEST_F(FullStatistics, without_memory_nothing_is_counted_and_all_goes_on) {
     ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
     EXPECT_TRUE(contention(dict).empty());
     EXPECT_EQ(held_for(dict).count, 0U);
-    dict.segment().header().counted_units.store(~0U, kRelaxed);  // it lies: there is nothing
+    dict.segment().header().counted_units.store(~0U, kRelaxed);  // the mark is wrong: there is no memory
     EXPECT_TRUE(contention(dict).empty());
     EXPECT_EQ(held_for(dict).count, 0U);
     empty_it();

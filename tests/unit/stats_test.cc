@@ -1,4 +1,4 @@
-// Counts of what happens in a dictionary: what each of them counts, and that nobody pays for them.
+// The counts of a dictionary: what each of them counts, and that they cost nothing.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -128,7 +128,7 @@ TEST_F(StatsTest, a_process_killed_inside_a_change_costs_one_repair) {
   }
 }
 
-/// A change waits while another is at work in the shard: counted, once, with every mutex.
+/// A change waits while another is in progress in the shard. It is counted once, with every mutex.
 class WaitsTest : public ::testing::TestWithParam<holdfast_mutex> {};
 
 TEST_P(WaitsTest, a_change_that_found_another_at_work_is_counted_once) {
@@ -142,7 +142,7 @@ TEST_P(WaitsTest, a_change_that_found_another_at_work_is_counted_once) {
     sleep_ms(10);
     other.say("go");
   });
-  // Once for each time that it gave up, which it does after a second.
+  // Counted once for each attempt that gave up, which takes a second.
   std::uint64_t waits = 1;
   while (dict.set("k", "w") == HOLDFAST_TIMEOUT) ++waits;
   letting_go.join();

@@ -1,4 +1,4 @@
-// Counts of uses: bytes beside the arena that reads without a lock may write, so they must lie where nothing else does.
+// Counts of uses: bytes beside the arena that reads without a lock may write, so nothing else may be there.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -47,7 +47,7 @@ TEST(uses, a_count_grows_to_its_most_and_stays) {
   for (int i = 0; i < 300; ++i) one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), Shard::kUsesMax);
   EXPECT_EQ(one.shard().uses(100 + kGranulesPerUses).load(), 0);
-  one.shard().uses(100).store(200);  // whatever somebody wrote there
+  one.shard().uses(100).store(200);  // whatever was written there
   one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), 200);
 }

@@ -1,4 +1,4 @@
-// Waiting in a loop that can wait for a connection of its own making only, through the C ABI.
+// Waiting in a loop that can wait only for a connection that it made itself, through the C ABI.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 using platform::FileDescriptor;
 using Waiting = LoopWaiting;
 
-/// The path that the parker listens at; empty if it does not.
+/// Returns the path that the parker listens at; empty if it does not listen.
 std::string listen_at(Waiting& waiting) {
   std::array<char, HOLDFAST_PATH_MAX> path{};
   return holdfast_parker_listen(waiting.parker(), path.data(), path.size()) == HOLDFAST_OK ? path.data() : "";
@@ -48,7 +48,7 @@ FileDescriptor connected(Waiting& waiting) {
   return end;
 }
 
-/// How many bytes there are to read now; -1 at the end of the connection.
+/// Returns the number of bytes that can be read now; -1 at the end of the connection.
 int bytes(const FileDescriptor& end) {
   std::array<char, 64> some{};
   const ssize_t count = ::recv(end.get(), some.data(), some.size(), MSG_DONTWAIT);
@@ -362,7 +362,7 @@ TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_into_wh
   });
 }
 
-// --- bad days ---
+// --- when something fails ---
 
 TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing_stays) {
   in_process([this] {
@@ -371,7 +371,7 @@ TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing
     const std::size_t before = descriptors();
     const FileDescriptor end = connect_to(listen_at(waiting));
     ASSERT_TRUE(end);
-    // Of the user that root becomes for a while.
+    // Belongs to the user that root becomes for a while.
     if (::geteuid() == 0) {
       ASSERT_EQ(::chown(directory.path().c_str(), 65534, 0), 0);
     }

@@ -143,7 +143,7 @@ TEST_F(WakeThreadTest, loops_of_several_threads_share_one_wake_thread) {
         Waiting waiting;
         for (int round = 0; round < kRounds; ++round) {
           if (waiting.lock(dict, "shared") == HOLDFAST_OK) ++taken;
-          // One that has done its work may still be there for a moment, on its way out.
+          // A thread that has done its work may exist for a moment longer.
           EXPECT_TRUE(eventually([] { return wake_threads().size() <= 1; }));
           waiting.unlock(dict, "shared");
         }

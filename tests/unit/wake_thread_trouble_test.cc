@@ -1,4 +1,4 @@
-// The wake thread of event loops on bad days: exit, fork, closed descriptors, no descriptors, no threads.
+// The wake thread of event loops under exit, fork, closed descriptors, no descriptors and no threads.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -114,13 +114,13 @@ TEST_F(WakeThreadTest, forks_while_the_thread_is_at_work_leave_children_that_can
   });
 }
 
-// --- bad days ---
+// --- when something fails ---
 
 TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_are_left_alone) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = wait_with_thread(dict, waiting);
     const std::size_t count = descriptors();
-    // All numbers that were ours are now ends of socket pairs of somebody else.
+    // All numbers of our descriptors now name socket pairs of the host.
     for (int number = fd; number < fd + 2; ++number) ASSERT_EQ(::close(number), 0);
     int strangers[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, strangers), 0);

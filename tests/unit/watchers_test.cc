@@ -1,4 +1,4 @@
-// Watchers: they wait for the end of a grant, without wanting the lock.
+// Watchers wait for the end of a grant without wanting the lock.
 #include "lock/watchers.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr double kLong = 30;
 const std::string kKey = "key";
 
-/// A parker, with as many watchers as are asked for.
+/// A parker with any number of watchers.
 class Watchers {
  public:
   explicit Watchers(std::size_t count) : waiters_(count), grants_(count), sleep_times_(count) {
@@ -35,20 +35,21 @@ class Watchers {
     sleep_times_[index] = wait.sleep;
     return code;
   }
-  /// How many of them are LOCKED.
+  /// Returns how many of them get LOCKED.
   std::size_t queue(Dict& dict) {
     std::size_t locked = 0;
     for (std::size_t i = 0; i < waiters_.size(); ++i) locked += once(dict, i) == HOLDFAST_LOCKED ? 1 : 0;
     return locked;
   }
   int leave(Dict& dict, std::size_t index = 0) { return dict.leave(kKey, parker_.get(), waiters_[index]); }
-  /// How many are woken by now.
+  /// Returns how many are woken now.
   std::size_t woken() {
     std::vector<std::uint32_t> numbers(waiters_.size() + 1);
     const int count = holdfast_parker_sleep(parker_.get(), 0, numbers.data(), static_cast<int>(numbers.size()));
     return static_cast<std::size_t>(std::max(count, 0));
   }
-  /// As a host does it: how many have gone on when all have, or the time is over. `over`: that have already.
+  /// Runs as a host does. Returns how many have returned when all have, or when the time is over. `over`: those that
+  /// have returned already.
   std::size_t run(Dict& dict, double timeout, std::size_t over = 0) {
     const double end = now() + timeout;
     std::vector<std::uint32_t> numbers(waiters_.size());
@@ -73,7 +74,7 @@ class Watchers {
   std::vector<double> sleep_times_;
 };
 
-/// A process with so many watchers in the queue, until it ends.
+/// A process with this many watchers in the queue, until it ends.
 class WatchingProcess : public Started {
  public:
   WatchingProcess(Dict& dict, std::size_t count)

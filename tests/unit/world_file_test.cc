@@ -69,7 +69,7 @@ class WorldFile : public DirectoryTest {
   }
 };
 
-// --- birth -----------------------------------------------------------------------------------------------
+// --- creation ----------------------------------------------------------------------------------------------
 
 TEST_F(WorldFile, a_new_file_is_zero_but_for_its_header_and_what_it_was_initialised_with) {
   auto created = create_world_file(directory_, kName, plain_file(),
@@ -194,7 +194,7 @@ TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
     if (!refused) {
       EXPECT_EQ(Code::no_memory, refused.status().code) << refused.status().message;
     }
-    // 48k fit once: a second one finds 16k free.
+    // 48k fit once: a second file finds 16k free.
     file.size = 48 << 10;
     EXPECT_TRUE(create_world_file(*directory, "fits.dict", file, nothing));
     auto second = create_world_file(*directory, kName, file, nothing);
@@ -220,7 +220,7 @@ TEST_F(WorldFile, the_file_size_limit_of_the_process_is_an_error_and_not_a_signa
   });
 }
 
-// --- judging ---------------------------------------------------------------------------------------------
+// --- judgement --------------------------------------------------------------------------------------------
 
 TEST_F(WorldFile, what_others_have_put_there_or_reach_is_refused) {
   const std::string other = scratch_ / "other";
@@ -361,25 +361,25 @@ TEST_F(WorldFile, what_cannot_be_judged_is_removed_all_the_same_and_not_written_
 }
 
 TEST_F(WorldFile, retiring_and_creating_at_once_never_loses_a_file_that_was_just_made) {
-  // A file that nobody has marked may be removed by nobody, however many are removing its predecessor.
+  // Nobody may remove a file that nobody has marked, however many processes are removing its predecessor.
   const auto work = [&](Channel&) {
     for (int own = 0; own < 50;) {
       auto created = create();
       if (!created) {
         if (created.status().code != Code::exists) return 1;
-        static_cast<void>(open());  // finishes the removal of a retired one
+        static_cast<void>(open());  // finishes the removal of a retired file
         continue;
       }
       ++own;
-      // Long enough for one that found the directory locked and comes back with an old judgement.
+      // Long enough for a process that found the directory locked and comes back with an old judgement.
       const std::uint64_t until = platform::monotonic_ns() + 2 * kNsPerMs;
       while (platform::monotonic_ns() < until) {
         if (!is_current_file(directory_, kName, created->file())) return 3;
         platform::yield();
       }
       auto& header = *reinterpret_cast<FileHeader*>(created->data());
-      header.retired.store(kRetiredByName);  // as if this process died here: others finish it when they open
-      // Somebody else may have finished it and made a new one, which open() finds.
+      header.retired.store(kRetiredByName);  // as if this process died here: others finish the removal when they open
+      // Another process may have finished it and made a new file, which open() finds.
       if (auto opened = open(); !opened && opened.status().code != Code::not_found) return 2;
     }
     return 0;

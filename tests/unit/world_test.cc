@@ -43,7 +43,7 @@ bool create_dictionary(World& world, const std::string& name, bool persist) {
   return static_cast<bool>(create_world_file(world.directory(), name, file, [](std::byte*) {}));
 }
 
-/// Enters, says its token, then obeys: alive T, words N (owner bits), living, create NAME, keep NAME, exit, end.
+/// Enters, reports its token, then obeys: alive T, words N (owner bits), living, create NAME, keep NAME, exit, end.
 int member(Channel& parent) {
   World& world = enter();
   parent.say(text(world.token()));
@@ -70,7 +70,7 @@ int member(Channel& parent) {
   }
 }
 
-/// A process that has entered, and what it says of others.
+/// A process that has entered, and what it reports about others.
 class Member : public Child {
  public:
   Member() : Child(member), token(hear()) {}
@@ -85,7 +85,7 @@ class WorldTest : public testing::Test {
   ScratchDirectory scratch_;
 };
 
-/// What a process says that tries to enter.
+/// Returns what a process reports that tries to enter.
 std::string said_on_entering() {
   Child late([](Channel& parent) {
     const auto world = World::current();
@@ -122,7 +122,7 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_j
     close_all_but(parent);
     parent.say(text(world.token()));
     parent.say(in_words(world.judge(other)));
-    // Its numbers are soon used for other files, which know no locks.
+    // Its numbers are soon used for other files, which have no locks.
     std::vector<platform::FileDescriptor> others;
     close_all_but(parent);
     for (int i = 0; i < 32; ++i) others.emplace_back(::open("/dev/null", O_RDWR));
@@ -146,7 +146,7 @@ TEST_F(Liveness, a_table_that_is_opened_again_under_the_number_that_the_host_clo
     const platform::FileId id{.device = table.st_dev, .inode = table.st_ino};
     int number = 3;
     while (!platform::is_file(number, id)) ++number;
-    // All lower numbers are in use but one, for the directory. So the table gets its number again.
+    // All lower numbers except one are in use, and that one goes to the directory. So the table gets its number again.
     std::vector<platform::FileDescriptor> lower;
     while (lower.empty() || lower.back().get() < number) lower.emplace_back(::open("/dev/null", O_RDWR));
     const int for_directory = number - 1;
@@ -233,7 +233,7 @@ TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead)
   Started watcher("ready", [](Channel& parent) {
     World& world = enter();
     parent.say("ready");
-    // Others come and go until slots are used again: with the generation, no token comes twice.
+    // Others enter and leave until slots are used again: thanks to the generation, no token comes twice.
     for (;;) {
       const std::string line = parent.hear();
       if (line.front() == '(') return 0;
@@ -302,7 +302,7 @@ TEST_F(Entering, forks_while_others_enter_never_hang_and_never_share_a_token) {
     std::set<Token> seen{kNobody, world.token()};
     for (int i = 0; i < 100; ++i) {
       Child forked([&](Channel& up) {
-        // Four threads enter, while another forks once more.
+        // Four threads enter while another one keeps forking.
         std::vector<std::thread> threads;
         for (int t = 0; t < 4; ++t) threads.emplace_back([&] { world.token(); });
         Child grandchild([&](Channel& further) {
@@ -339,7 +339,7 @@ TEST_F(Entering, when_all_slots_are_taken_the_error_says_so) {
   Member first;
   const platform::FileDescriptor table(::open((scratch_ / "processes").c_str(), O_RDWR));
   ASSERT_TRUE(table);
-  // As if 1023 other processes lived: what the kernel says is all that counts.
+  // As if 1023 other processes were alive: only the kernel's answer counts.
   std::size_t taken = 0;
   for (std::uint32_t i = 0; i < kSlots; ++i) taken += platform::try_record_lock(table.get(), kSlotLocks + i) == 0;
   ASSERT_EQ(kSlots - 1, taken);
@@ -427,7 +427,7 @@ TEST_F(Lifetime, when_all_exit_at_once_the_last_one_still_tidies_up) {
     const std::uint64_t start = platform::monotonic_ns();
     for (Member& one : members) one.say("exit");
     for (Member& one : members) EXPECT_EQ(0, one.wait());
-    // A process that has to wait for that long, for one that is held up, leaves it to the next that comes.
+    // A process that has waited that long, for another that is held up, leaves the work to the next one that comes.
     if (platform::monotonic_ns() - start >= kNsPerSecond / 5) {
       Member next;
     }
@@ -488,7 +488,7 @@ TEST_F(Lifetime, exec_leaves_the_world) {
 }
 
 TEST_F(Lifetime, last_exits_and_first_entries_never_cross) {
-  // Members that create, check, and exit, in any order: nobody may lose a dictionary while it is in.
+  // Processes create, check and exit in any order: no process may lose a dictionary while it is in the world.
   const auto visit = [this](Channel&) -> int {
     World& world = enter();
     const std::string name = "v" + std::to_string(::getpid()) + ".dict";
