@@ -1,5 +1,5 @@
-// Every state in which a killed process can leave a dictionary: each operation is run one instruction at a time, and
-// each image of the segment that comes by is judged as if the process had died there.
+// Every state in which a killed process can leave a dictionary. Each operation runs one instruction at a time, and
+// each distinct image of the segment is checked as if the process had died there.
 #include <cstdio>
 #include <functional>
 #include <random>
@@ -20,11 +20,11 @@ struct Settings {
   std::uint64_t seed = 0;
   std::uint64_t size = 12288;
   int rounds = 1;
-  int repairs = 10;               // images of each round with their repair stepped too
+  int repairs = 10;               // images of each round whose repair is stepped too
   std::uint64_t at_least = 2000;  // distinct images, or the run counts as failed
   bool expect_violations = false;
   std::string only;          // operations with this in "STATE: NAME"
-  std::uint64_t one_in = 1;  // of how many operations one is stepped, drawn
+  std::uint64_t one_in = 1;  // one operation of this many is stepped, chosen at random
 };
 
 class Enumeration {

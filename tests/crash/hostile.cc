@@ -1,5 +1,5 @@
-// Shared memory is never trusted: one process writes anything anywhere into a dictionary while others use it, and opens
-// files that are damaged. No process may crash, and every call must return within a second.
+// Shared memory is never trusted. One process writes random words into a dictionary while others use it, and opens
+// damaged files. No process may crash, and every call must return within a second.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

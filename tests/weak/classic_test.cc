@@ -1,4 +1,4 @@
-// The simulator itself: the classic litmus tests, with the verdicts that C++20 (RC11) is known to give.
+// Tests the simulator itself with the classic litmus tests, whose verdicts under C++20 (RC11) are known.
 #include <gtest/gtest.h>
 
 #include "weak/litmus.h"
@@ -29,7 +29,7 @@ struct Litmus {
   void writes(Location at, Order order = kRelaxed) {
     program.thread([=](Thread& t) { t.store(at, 1, order); });
   }
-  /// A thread that stores 1 there, and then here.
+  /// A thread that stores 1 in the first location, then in the second.
   void writes_both(Location first, Location second, Order order) {
     program.thread([=](Thread& t) {
       t.store(first, 1, kRelaxed);
@@ -43,7 +43,7 @@ struct Litmus {
       t.observe(other, t.load(second, kRelaxed));
     });
   }
-  /// A thread that reads one and writes the other.
+  /// A thread that reads one location and writes the other.
   void passes_on(const char* name, Location from, Order load, Location to, Order store) {
     program.thread([=](Thread& t) {
       t.observe(name, t.load(from, load));
@@ -171,7 +171,7 @@ TEST(weak, a_release_sequence_goes_on_through_updates_and_ends_at_stores) {
   EXPECT_TRUE(loses_message_through(Between::own_store)) << "C++11 had it otherwise, C++20 has not";
 }
 
-// --- load buffering, and what depends on values ---
+// --- load buffering, and dependencies on values ---
 
 TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
   Litmus litmus;
@@ -183,7 +183,7 @@ TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
 
 // --- three and four threads ---
 
-/// Two readers of two writers see them in different orders.
+/// Two readers see the stores of two writers in different orders.
 bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
   Litmus litmus;
   litmus.writes(kX, store);
@@ -257,7 +257,7 @@ TEST(weak, readers_agree_on_the_order_of_one_location) {
   EXPECT_TRUE(litmus.run().allows("a=1 b=2 c=1 d=2"));
 }
 
-/// Both threads write both locations, in opposite order; each location ends with the other's.
+/// Both threads write both locations, in opposite order; each location ends with the value of the other thread.
 bool two_plus_two_writes(Order fence) {
   Litmus litmus;
   const auto writer = [=](Location first, Location second) {
@@ -269,7 +269,7 @@ bool two_plus_two_writes(Order fence) {
   };
   litmus.program.thread(writer(kX, kY));
   litmus.program.thread(writer(kY, kX));
-  // A read that comes back with 1 after 2 was read tells the order of the writes.
+  // A read that returns 1 after 2 was read shows the order of the writes.
   const auto reader = [](Location at, const char* name) {
     return [=](Thread& t) { t.observe(name, t.load(at, kRelaxed) == 2 && t.load(at, kRelaxed) == 1); };
   };
@@ -325,7 +325,7 @@ TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: 
   EXPECT_FALSE(litmus.run().allows("a=1 b=0 c=0"));
 }
 
-// --- the simulator's own promises ---
+// --- the simulator's own guarantees ---
 
 TEST(weak, a_claim_is_checked_also_if_the_others_never_go_on) {
   Litmus litmus;

@@ -1,7 +1,8 @@
-// A reader of a large value that looks back: was the entry that it copied in its chain all the time?
+// A reader of a large value that checks afterwards: was the entry that it copied in its chain all the time?
 //
-// An entry carries the epoch in which it was filled. A copy that ends in another epoch than it began in counts if the
-// entry is reached now, by a walk within one epoch, and was filled before the copy began.
+// An entry carries the epoch in which it was filled. If a copy ends in another epoch than it began in, it counts only
+// under two conditions. The entry can be reached now, by a walk within one epoch, and it was filled before the copy
+// began.
 #include "weak/epoch.h"
 
 namespace holdfast::weak {
@@ -34,7 +35,7 @@ struct LargeValue {
     t.store(second, kNew, kRelaxed);
     t.store(link, 1, how.link_store);
   }
-  /// Adds a read of the value. Gives the whole program.
+  /// Adds a read of the value. Returns the whole program.
   Program read_meanwhile(const LookingBack& how) {
     program.thread([*this, how](Thread& t) {
       const Value began = epoch.load(how, t);
@@ -53,7 +54,7 @@ struct LargeValue {
   }
 };
 
-/// A neighbour changes; then the entry goes, and its block comes back under the same key.
+/// A neighbour changes; then the entry is deleted, and its block comes back under the same key.
 Program replacing(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {
