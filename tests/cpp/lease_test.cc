@@ -1,4 +1,4 @@
-// holdfast::lease: what it holds is held as long as it lives.
+// holdfast::lease: holds a lock as long as the object lives.
 #include <thread>
 
 #include "cpp/cpp_test.h"

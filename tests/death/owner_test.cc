@@ -1,5 +1,5 @@
-// The ways in which a holder ceases to be: whatever becomes of its pid, its parent and its children, the next waiter
-// goes on when the process is gone, and not before.
+// Every way in which a holder ends: whatever happens to its pid, its parent and its children, the next waiter gets the
+// key when the process is gone, and not before.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -24,7 +24,7 @@ namespace {
 
 class OwnerTest : public DeathTest {
  protected:
-  /// Takes the key, says so, and does `rest` when it hears a line.
+  /// Takes the key, reports, and runs `rest` when it gets a line.
   template <class Rest>
   std::unique_ptr<Child> holder_that(Rest rest) {
     return std::make_unique<Child>([this, rest](Channel& channel) {
@@ -65,7 +65,7 @@ TEST_P(OwnerTest, a_holder_that_nobody_reaps_is_dead_all_the_same) {
   ASSERT_EQ(next->hear(), kLocked);
   first->kill();
   EXPECT_EQ(next->hear(), kOk);
-  // What it held goes a moment before the process is one.
+  // It loses what it held a moment before it becomes a zombie.
   EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); }));
   EXPECT_EQ(next->ask("release"), kOk);
   Contender late(GetParam(), dict);
@@ -102,7 +102,7 @@ TEST_P(OwnerTest, a_death_is_noticed_where_wake_ups_of_others_cut_each_sleep_sho
     const int queued = mine.queue();
     channel.say(std::to_string((*World::current())->token()));
     channel.hear();
-    // No call but the sleep: that it notices by itself is the claim.
+    // No call except the sleep: the test shows that it detects the death by itself.
     channel.say(queued == HOLDFAST_LOCKED && mine.sleep(kLong) ? "noticed" : "slept on");
     channel.say(outcome(mine.wait(kLong)));
     return mine.release() == HOLDFAST_OK ? 0 : 1;
@@ -135,7 +135,7 @@ TEST_P(OwnerTest, a_process_lives_while_any_of_its_threads_does) {
       channel.hear();
       ::_exit(0);
     });
-    ::syscall(SYS_exit, 0);  // this thread only, the first of the process
+    ::syscall(SYS_exit, 0);  // only this thread, the first of the process
     std::abort();
   });
   ASSERT_EQ(first->hear(), kOk);

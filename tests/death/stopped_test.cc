@@ -1,5 +1,5 @@
-// Processes that are stopped (SIGSTOP, a debugger, a frozen container): they live, so nobody robs them; and only
-// processes that need what they hold wait for them.
+// Stopped processes (SIGSTOP, a debugger, a frozen container) are alive, so nobody takes their locks, and only
+// processes that need those locks wait for them.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -21,7 +21,7 @@ TEST_P(StoppedTest, a_holder_without_an_end_is_never_robbed_and_waiters_honour_t
   const auto patient = waiter();
   ASSERT_EQ(patient->hear(), kLocked);
   std::vector<std::unique_ptr<Child>> others;
-  // The longest is longer than a waiter that does not come is kept in the queue.
+  // The longest is longer than a waiter that does not come stays in the queue.
   for (const double timeout : {0.0, 0.1, 1.0, 3.5}) others.push_back(waiter(timeout));
   for (const auto& other : others) {
     EXPECT_EQ(other->hear(), kLocked) << "queued";
@@ -42,7 +42,7 @@ TEST_P(StoppedTest, a_holder_with_an_end_is_not_robbed_before_that) {
   stop(*stopped);
   const auto impatient = waiter(0.2);
   const auto patient = waiter();
-  // Either may be so late, on a busy machine, that it is after the end.
+  // On a busy machine either may be so late that the lock has expired.
   const auto gets_it = [&](Child& one) {
     bool got = false;
     for (int said = 0; said < 2; ++said) {
@@ -65,7 +65,7 @@ TEST_P(StoppedTest, a_holder_with_an_end_is_not_robbed_before_that) {
 }
 
 TEST_P(StoppedTest, a_waiter_that_is_chosen_while_it_is_stopped_holds_up_nobody_for_long) {
-  for (const int waited_ms : {0, 5}) {  // woken to be fast, and with the key reserved for it
+  for (const int waited_ms : {0, 5}) {  // woken on the fast path, with the key reserved for it
     const auto first = holder();
     ASSERT_EQ(first->hear(), kOk);
     const auto stopped = waiter();

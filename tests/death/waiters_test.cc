@@ -1,4 +1,4 @@
-// Waiters that die: wherever in the queue, chosen or not, the others get what they wait for, and nothing stays behind.
+// Waiters that die, anywhere in the queue, chosen or not: the others get the key, and nothing is left behind.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 class WaitersTest : public DeathTest {
  protected:
-  /// So many, one behind the other.
+  /// Queues this many, one after the other.
   std::vector<std::unique_ptr<Child>> queue_of(std::size_t count) {
     std::vector<std::unique_ptr<Child>> all;
     for (std::size_t i = 0; i < count; ++i) {
@@ -63,7 +63,7 @@ TEST_P(WaitersTest, the_dead_leave_the_queue_when_the_key_is_used) {
 
 TEST_P(WaitersTest, the_death_of_the_chosen_holds_up_nobody) {
   for (const bool stopped : {false, true}) {
-    for (const int waited_ms : {0, 5}) {  // woken to be fast, and with the key reserved for it
+    for (const int waited_ms : {0, 5}) {  // woken on the fast path, with the key reserved for it
       Contender first(GetParam(), dict);
       ASSERT_EQ(first.take(), HOLDFAST_OK);
       const auto chosen = start_sluggish_waiter(GetParam(), dict);
@@ -99,7 +99,7 @@ TEST_P(WaitersTest, holders_that_die_one_after_the_other_are_all_followed_by_ano
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto all = queue_of(kWaiters);
-  // A waiter that is held up on its turn for longer than this is passed over, and comes back when it can.
+  // A waiter that is held up during its turn for longer than this is passed over, and comes back when it can.
   bool in_time = true;
   double killed = now();
   first->kill();

@@ -1,5 +1,5 @@
-// More than one copy of the library in one process, as where two programs are linked into one, or a rock and a package
-// are both loaded: each is a process of its own to the others, and a lock has one holder.
+// Several copies of the library in one process, as when two programs are linked into one, or a rock and a package are
+// both loaded. Each copy is a separate process to the others, and a lock has one holder.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace holdfast::test {
 namespace {
 
-/// The calls of another copy than the one that this program is linked with.
+/// Calls of another copy than the one that this program is linked with.
 class Copy {
  public:
   explicit Copy(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -44,7 +44,7 @@ class Copy {
 
 class IdentityCopies : public testing::Test {
  protected:
-  /// Opens two more copies, and says why it could not.
+  /// Opens two more copies, and reports why it could not.
   static std::string run(const std::string& second, const std::function<void(Copy&, Copy&, Channel&)>& body) {
     Child process([&](Channel& test) {
       Copy one(HOLDFAST_LIBRARY);

@@ -1,4 +1,4 @@
-// Which processes share a dictionary, and which must not: never do two hold one lock.
+// Which processes share a dictionary, and which must not: two processes never hold one lock.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_
     expect_refused(body, "is used by processes that entered by another process table");
     EXPECT_EQ(holder.ask("held"), "yes");
     EXPECT_EQ(holder.ask("unlock"), "ok");
-    // A child of the old world's, without an identity yet, is told.
+    // A child of the old world, without an identity yet, gets an error.
     holder.say("end");
     EXPECT_EQ(holder.wait(), 0);
     Started later("ready", body);
@@ -144,13 +144,13 @@ TEST_F(IdentityWorld, a_fencing_count_that_was_overwritten_does_not_begin_anew) 
     }
     for (const std::size_t at : kInTable) {
       write_word("processes", at, word);
-      write_word("dict.dict", 192, 0);  // so that a new range is asked for
+      write_word("dict.dict", 192, 0);  // so that a new range is allocated
       expect_larger("table, " + std::to_string(at) + ": " + std::to_string(word));
     }
   }
 }
 
-// Each key had another number, so none of them can tell by its own that the count went back.
+// Each key had another number, so none of them can tell from its own number that the count went back.
 TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_to_another_key) {
   for (const std::uint64_t size : {std::uint64_t{65536}, std::uint64_t{4} << 20}) {
     Child child([&](Channel& parent) {
@@ -241,7 +241,7 @@ TEST_F(IdentityWorld, where_all_places_are_taken_a_child_reads_and_is_told_why_i
     Child child([&](Channel& up) {
       up.say(dict.get("value").text);
       up.say(in_words(dict.set("value", "changed")));
-      // As long as it is remembered that this failed, the table is not even looked at.
+      // While this failure is remembered, the table is not even checked.
       holdfast_lease lease{};
       up.say(in_words(dict.try_lock("key", 0, &lease)));
       up.say(dict.get("value").text);
@@ -280,7 +280,7 @@ TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_rea
   EXPECT_THAT(parent_process.hear(), HasSubstr("is it stopped?"));
 }
 
-// Fails if all of them try for the table's lock again and again: its holder hardly gets a processor then.
+// Fails if all of them try to get the table's lock again and again: then its holder hardly gets a processor.
 TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
   in_process([] {
     constexpr int kChildren = 600;
@@ -296,7 +296,7 @@ TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
         char byte = 0;
         static_cast<void>(::read(go[0], &byte, 1));  // until the parent closes it
         const int code = dict.set("key " + std::to_string(i), "entered");
-        ::usleep(200'000);  // it has its place in the world for a while
+        ::usleep(200'000);  // its slot in the world is in use for a while
         ::_exit(code);
       }
       if (child > 0) children.push_back(child);
@@ -313,7 +313,7 @@ TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
   });
 }
 
-// A newcomer with another seed would look for the lock elsewhere, and find it free.
+// A newcomer with another seed would search the lock elsewhere, and find it free.
 TEST_F(IdentityWorld, a_dictionary_with_an_overwritten_seed_is_opened_by_nobody_else) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");

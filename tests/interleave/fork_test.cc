@@ -1,5 +1,5 @@
 // A thread is in the middle of a step of a wait while its dictionary is removed, by its process or by a child that is
-// forked then.
+// forked at that moment.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -51,7 +51,7 @@ class StoppedWaiter {
   StoppedWaiter(const StoppedWaiter&) = delete;
   StoppedWaiter& operator=(const StoppedWaiter&) = delete;
 
-  /// Returns what the step gives.
+  /// Returns the result of the step.
   int goes_on() {
     if (thread_.joinable()) {
       go_on_.set_value();

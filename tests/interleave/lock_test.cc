@@ -1,4 +1,4 @@
-// Locks that are taken and released by one compare-and-swap, with the process held before it or behind it.
+// Locks that are taken and released by one compare-and-swap, with the process held before it or after it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ class TheDict : public Dict {
   TheDict() : Dict("locks", {.size = 32768}) {}  // one shard
 
   Shard& shard() { return segment().shards()[0]; }
-  /// The entry of the key; block 0: there is none.
+  /// The entry of the key; block 0 if it does not exist.
   Position position_of(const std::string& key) {
     Position position{};
     shard().find(Key(key, segment().seed()), position);
@@ -37,8 +37,8 @@ class TheDict : public Dict {
   int try_lock(const std::string& key, double exptime = 0) { return Dict::try_lock(key, exptime, &lease); }
   int unlock(const std::string& key) { return Dict::unlock(key, &lease); }
 
-  /// Makes a free lock under "key", behind something that a sweep removes, so that it can be moved. The end of its last
-  /// lease has passed.
+  /// Makes a free lock under "key", behind an entry that a sweep removes, so that the lock can be moved. Its last
+  /// lease has expired.
   bool make_lock() {
     const bool made = set("ahead", std::string(300, 'a')) == HOLDFAST_OK && try_lock("key", 0.001) == HOLDFAST_OK &&
                       unlock("key") == HOLDFAST_OK;
@@ -51,7 +51,7 @@ class TheDict : public Dict {
 
 class InterleaveLock : public testing::Test {
  protected:
-  /// Runs the steps in a process of their own.
+  /// Runs the steps in a new process.
   static void meanwhile(const std::function<void(TheDict&)>& steps) {
     in_process([&] {
       TheDict dict;
@@ -61,8 +61,8 @@ class InterleaveLock : public testing::Test {
   }
   static void expect_sound(TheDict& dict) { EXPECT_EQ(check_segment(dict.segment()), ""); }
 
-  /// A process that makes the lock, and then is held on its way to take it. Then it says how that ended, and releases
-  /// the lock when it is told to.
+  /// A process that makes the lock and is held when it takes it. Then it reports the result, and releases the lock
+  /// when it gets a line.
   static Started taker_at(const std::string& failpoint) {
     return {"at " + failpoint, [failpoint](Channel& parent) {
               TheDict dict;
@@ -75,7 +75,7 @@ class InterleaveLock : public testing::Test {
               return 0;
             }};
   }
-  /// A process that holds the lock for `exptime` seconds, and is held on its way to release it.
+  /// A process that holds the lock for `exptime` seconds, and is held when it releases it.
   static Started releaser(double exptime = 0) {
     return {"at fast_path.checked", [exptime](Channel& parent) {
               TheDict dict;
@@ -88,7 +88,7 @@ class InterleaveLock : public testing::Test {
             }};
   }
 
-  /// Deletes the key, then fills memory with values of the lock's word, until one is in its place.
+  /// Deletes the key, then fills memory with values made of the lock's word, until one covers the place of the lock.
   static void put_words_in_place_of(TheDict& dict, const std::string& key) {
     const Word64& word = dict.lock(key).word;
     const std::uint64_t bits = word.load();
@@ -111,7 +111,7 @@ class InterleaveLock : public testing::Test {
   static void expect_whole_values(TheDict& dict) {
     for (int i = 0; i < 100; ++i) {
       const Got got = dict.get("value " + std::to_string(i));
-      if (got.code != HOLDFAST_OK) continue;  // evicted, or never there
+      if (got.code != HOLDFAST_OK) continue;  // evicted, or never stored
       std::uint64_t bits = 0;
       std::memcpy(&bits, got.text.data(), sizeof bits);
       EXPECT_TRUE(got.text == values_of(bits)) << i;
@@ -123,7 +123,7 @@ class InterleaveLock : public testing::Test {
     ASSERT_EQ(dict.remove("other"), HOLDFAST_OK);
     ASSERT_NE(dict.shard().epoch(), before);
   }
-  /// Gives the sweep much to evict and to move.
+  /// Makes the sweep evict and move many entries.
   static void press(TheDict& dict, int sets = 3000) {
     for (int i = 0; i < sets; ++i)
       dict.set("of many sizes " + std::to_string(i), std::string(static_cast<std::size_t>(i * 7919 % 700), 'p'));
@@ -158,7 +158,7 @@ TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_does_not_take_the_
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-// Fails if the taker does not look at the epoch once more, or leaves the value as it made it.
+// Fails if the taker does not check the epoch again, or leaves the value as it changed it.
 TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_takes_no_value_of_the_same_bits_for_it) {
   Started taker = taker_at("fast_path.found");
   meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
@@ -230,8 +230,8 @@ TEST_F(InterleaveLock, a_release_of_a_lease_that_ends_before_it_and_is_followed_
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
-// Fails if the lock is not frozen when the waiter queues, or if the release does not see that. Its wake-up is counted:
-// without it, too, the waiter would soon find the lock by itself.
+// Fails if the lock is not frozen when the waiter queues, or if the release does not detect that. The test counts the
+// wake-up, because without it the waiter would soon find the lock by itself.
 TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
   Started owner = releaser();
   Started waiter("locked", [](Channel& parent) {
@@ -318,7 +318,8 @@ TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-// Fails if what changes a grant by its lease does not look whether that is complete, or if anybody is told the lease.
+// Fails if an operation that changes a grant by its lease does not check whether the grant is complete, or if anybody
+// can read the lease.
 TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_is_not_robbed_by_its_lease) {
   Started taker = taker_at("fast_path.taken");
   meanwhile([](TheDict& dict) {
@@ -395,8 +396,8 @@ TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_goes_on_when_its_process_i
   EXPECT_EQ(breaker.wait(), 0);
 }
 
-// Its owner looks twice, and memory is released each time. Somebody takes the grant for one that was overwritten, and
-// the mutex cannot be had then.
+// Its owner checks twice, and memory is freed each time. Another process takes the grant for an overwritten one, and
+// then the mutex is not available.
 TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
   Started taker("at fast_path.taken", [](Channel& parent) {
     TheDict dict;
@@ -447,7 +448,7 @@ TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_goes_on_when_its_process_
     std::string result;
   };
   const Change changes[] = {{[](TheDict& dict) { return dict.set("key", "v"); }, "ok"},
-                            // The grant is none, so there is nothing to delete.
+                            // The grant does not count, so there is nothing to delete.
                             {[](TheDict& dict) { return dict.remove("key"); }, "ok"},
                             {[](TheDict& dict) { return dict.expire("key", 1); }, "not found"}};
   for (const Change& change : changes) {
@@ -503,11 +504,11 @@ TEST_F(InterleaveLock, a_grant_that_died_before_its_word_completes_no_other) {
   });
 }
 
-// --- which way a release goes ---
+// --- which path a release takes ---
 
 class InterleaveRelease : public InterleaveLock {
  protected:
-  /// Releases; whether that was quiet.
+  /// Releases the lock, and returns whether it took the fast path.
   static bool releases_quietly(TheDict& dict) {
     bool quiet = false;
     at_failpoint("fast_path.released", [&quiet] { quiet = true; });
