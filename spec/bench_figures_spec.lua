@@ -1,4 +1,4 @@
--- bench/support/figures.lua: figures in documents are those of the kept files that they name.
+-- bench/support/figures.lua: figures in documents are the figures of the kept files that they name.
 
 local figures = require "bench.support.figures"
 local files = require "spec.support.files"

@@ -1,4 +1,4 @@
--- bench/support/points.lua and bench/plot: what is kept of curves, and the pictures of it.
+-- bench/support/points.lua and bench/plot: the kept points of curves, and their pictures.
 
 local files, fixture, shell = require "spec.support" ("files", "fixture", "shell")
 local points = require "bench.support.points"

@@ -1,4 +1,4 @@
--- bench/support/program.lua and bench/program: what is timed is what anybody would write, and works on its own.
+-- bench/support/program.lua and bench/program: the timed programs are what anybody would write, and run by themselves.
 
 local command = require "spec.support.command"
 local files = require "spec.support.files"

@@ -1,5 +1,5 @@
--- Tests ffi/header.lua: a C compiler finds in include/holdfast.h what it says.
--- scripts/lint finds whether header.lua is what scripts/make-cdef makes of the header today.
+-- Tests ffi/header.lua: a C compiler finds in include/holdfast.h everything that it says. scripts/lint checks that
+-- scripts/make-cdef has made header.lua from today's header.
 
 local files, shell = require "spec.support" ("files", "shell")
 local ffi = require "ffi"
@@ -22,8 +22,8 @@ local function structs(declarations)
 end
 
 
--- A C program that compiles only if the header agrees. It declares each function once more, and asks for the value of
--- each constant, and for the types, sizes and offsets that LuaJIT has of structs and their fields.
+-- A C program that compiles only if the header agrees. It declares each function again, and checks the value of each
+-- constant, and the types, sizes and offsets that LuaJIT has for structs and their fields.
 local function program(declarations, constants)
     local lines = { '#include "holdfast.h"', (declarations:gsub("typedef struct [%w_]+ %b{} [%w_]+;", "")) }
     local function claim(what, value)

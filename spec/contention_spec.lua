@@ -1,5 +1,5 @@
 -- Tests dictionary/admin.lua and lock/lock_info.lua: how long locks were waited for and held, which keys had
--- contention, and what was in the way of a wait that ended in vain.
+-- contention, and what blocked a wait that ended without success.
 
 local expect, fixture, keep, process = require "spec.support" ("expect", "fixture", "keep", "process")
 local getpid = require("ffi").C.getpid
@@ -12,7 +12,7 @@ local shdict = require "resty.shdict"
 local NAME = "spec_contention"
 
 
--- Runs `wait(timeout)` in a task, while another holds what it wants for `seconds`.
+-- Runs `wait(timeout)` in a task, while another task holds for `seconds` what the first one wants.
 local function run_both(hold, release, seconds, wait)
     hold()
     scheduler.spawn(wait)

@@ -91,7 +91,7 @@ describe("core", function ()
 
         local TRY = "local ok, result = pcall(require, 'resty.holdfast.core') say(ok and result.path or result)"
 
-        -- The Lua files as an installation or a checkout has them, away from any library.
+        -- The Lua files as in an installation or a checkout, away from any library.
         local function copy_modules(place)
             assert(shell.succeeds(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)))
             return folder .. "/" .. place .. "/?.lua"

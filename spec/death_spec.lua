@@ -1,17 +1,17 @@
--- What becomes of a key when the process, the Lua state or the coroutine is gone that held it or waited for it.
--- The same claims for processes that are no Lua: tests/death.
+-- What happens to a key when the process, the Lua state or the coroutine that held it or waited for it is gone.
+-- tests/death has the same tests for processes without Lua.
 
 local command, fixture, primitives, process = require "spec.support" ("command", "fixture", "primitives", "process")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local shdict = require "resty.shdict"
 
--- make(timeout): an object of which the lease does not end while a claim lasts.
+-- make(timeout): an object whose lease does not end during a test.
 local MAKE = [[
     local function make(timeout) return new { exptime = 3600, timeout = timeout or 15 } end
 ]]
 
--- Waits are what the test makes of them: each yields, and goes on when it is resumed.
+-- The test controls the waits: each yields, and continues when it is resumed.
 local MANUAL_HOST = [[
     require("resty.holdfast.host").set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
 ]]
@@ -60,7 +60,7 @@ for _, name in ipairs(primitives.names) do
             return child
         end
 
-        -- A process that waits for the key. It is in the queue when this returns.
+        -- Starts a process that waits for the key. It is in the queue when this returns.
         local function start_waiter()
             local child = start(WAITER)
             local before = dict:free_space()
@@ -79,7 +79,7 @@ for _, name in ipairs(primitives.names) do
             assert.equal("released", child:hear())
         end
 
-        -- So many coroutines that wait for the key and go on only if they are resumed.
+        -- Makes this many coroutines that wait for the key and continue only if they are resumed.
         local function waiting_coroutines(count)
             hosts.set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
             local all = {}

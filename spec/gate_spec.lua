@@ -2,7 +2,7 @@
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
--- Without cluster/ the library refuses a dictionary of a cluster itself.
+-- Without cluster/ the library itself refuses a dictionary of a cluster.
 local HAS_CLUSTERS = files.find "cluster/src/gate/gate.cc" ~= nil
 
 

@@ -1,4 +1,4 @@
--- Locks that change hands: which coroutine the search for deadlocks takes for the one that will release a lock.
+-- Locks that change hands: which coroutine the deadlock search expects to release a lock.
 
 local expect, fixture, loops, process = require "spec.support" ("expect", "fixture", "loops", "process")
 local resty_lock = require "resty.lock"
@@ -7,7 +7,8 @@ local scheduler = require "resty.holdfast.scheduler"
 
 local NAME = "spec_hosts"
 
--- make(options) makes an object, take(object, key) takes the key with it, and hold(object, key, fn) while fn runs.
+-- make(options) makes an object, take(object, key) takes the key with it, and hold(object, key, fn) holds it while fn
+-- runs.
 local PRIMITIVES = {
     lock = [[
         local make = new
@@ -33,13 +34,13 @@ local COMMON = [[
         new({ timeout = 0.001 }):lock("first")
         first:unlock()
     end
-    -- Waits until both wait, and then long enough for a deadlock to be reported; or until one of them goes on.
+    -- Waits until both wait, and then long enough for a deadlock to be reported; or until one of them continues.
     local function both_wait()
         local dict = shdict.open("spec_hosts")
         while dict:waiters("a") + dict:waiters("b") < 2 and not steps["one goes on"] do sleep(0.002) end
         sleep(0.1)
     end
-    -- Says what came of the wait for a key, which is released if it was got.
+    -- Reports the result of the wait for a key, and releases the key if it was granted.
     local function try(key, timeout)
         local wanted = make { timeout = timeout }
         local elapsed, err, keys = take(wanted, key)
@@ -58,7 +59,7 @@ local function start(loop, primitive, source)
 end
 
 
--- What the two of the program say, in the order of the alphabet.
+-- Returns the lines of the two coroutines of the program, in alphabetical order.
 local function outcomes(child)
     local said = { child:hear(30), child:hear(30) }
     table.sort(said)
@@ -72,7 +73,7 @@ local function assert_told(child)
 end
 
 
--- The one of which the time is over first lets the other go on.
+-- The one that times out first lets the other continue.
 local function assert_not_told(child)
     local said = outcomes(child)
     assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
@@ -204,7 +205,7 @@ end)
 describe("a lock that another coroutine looks after", function ()
     after_each(process.clean_up)
 
-    -- The first works under a lock. The second renews that, and waits for the third, which waits for the first.
+    -- The first works under a lock. The second renews the lock and waits for the third, which waits for the first.
     local KEEPER = [[
         local lock = make()
         local function work()

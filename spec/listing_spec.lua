@@ -1,4 +1,4 @@
--- Tests dictionary/admin.lua and shdict.list: what there is in a world, for people and monitors.
+-- Tests dictionary/admin.lua and shdict.list: the dictionaries and locks of a world, for people and monitors.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 local resty_lock = require "resty.lock"

@@ -1,5 +1,4 @@
--- Tests lock/lock_info.lua and dictionary/admin.lua.
--- The holders of a lock, and their reasons.
+-- Tests lock/lock_info.lua and dictionary/admin.lua. The holders of a lock, and their reasons.
 
 local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
 local getpid = require("ffi").C.getpid
@@ -12,7 +11,7 @@ local semaphore = require "resty.semaphore"
 describe("holder", function ()
     local dict, new = fixture.locks(require "resty.lock", "spec_holder")
 
-    -- A process that takes a key, with a reason.
+    -- Starts a process that takes a key, with a reason.
     local function start_holder(module, method, key)
         local child = process.start(([[
             local object = require("resty.%s"):new("spec_holder", { exptime = 0 })
@@ -101,7 +100,7 @@ describe("holder", function ()
             sem = assert(semaphore:new("spec_holder", { permits = 3 }))
         end)
 
-        -- Whatever can be asked, each for any kind of key.
+        -- All questions, each for any kind of key.
         local function each(check)
             for name, asked in pairs { dictionary = dict, lock = new(), rwlock = rw, semaphore = sem } do
                 check(asked, name)

@@ -1,5 +1,4 @@
--- Tests lock/renewal.lua.
--- resty.lock with the options renew and on_lost.
+-- Tests lock/renewal.lua. resty.lock with the options renew and on_lost.
 
 local expect, fixture, process, reports, tasks =
     require "spec.support" ("expect", "fixture", "process", "reports", "tasks")
@@ -29,7 +28,7 @@ describe("lock", function ()
         return after > 5.005
     end
 
-    -- An object that notes what on_lost was told.
+    -- Makes an object that records the calls of on_lost.
     local function observed(opts)
         local calls = {}
         opts.on_lost = function (lock, key, reason) calls[#calls + 1] = { lock, key, reason } end

@@ -17,7 +17,7 @@ end
 describe("lock", function ()
     local dict, new = fixture.locks(resty_lock, "spec_locks")
 
-    -- An object that has had the key, and the object that has it now.
+    -- Returns an object that has lost the key, and the object that has it now.
     local function lost_to_another()
         local first, second = new(), new()
         first:lock("key", { exptime = 0.01 })
@@ -26,7 +26,7 @@ describe("lock", function ()
         return first, second
     end
 
-    -- What a process that does this three times writes to its log.
+    -- Returns what a process that does this three times writes to its log.
     local function told(source)
         return (process.run([[
             require("resty.shdict").open("spec_locks", { size = "1m" })
@@ -420,7 +420,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             return process.start_holder('require("resty.lock"):new("spec_locks")', "lock", "unlock")
         end
 
-        -- Records what each wait of the blocking host answered, and calls on_wait before the first one.
+        -- Records the result of each wait of the blocking host, and calls on_wait before the first one.
         local function watch_waits(on_wait)
             local answers = {}
             hosts.set_host {
@@ -453,7 +453,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
                 assert.equal("1", child:hear())
                 hosts.set_host(nil)
                 lock:unlock()
-                return answers[#answers]  -- or else the wait has ended by itself, not by the release
+                return answers[#answers]  -- otherwise the wait ended by itself, not by the release
             end)
         end)
 

@@ -1,5 +1,4 @@
--- Tests lock/contended.lua.
--- lock:wait(): until what holds a key now is released, without taking it.
+-- Tests lock/contended.lua. lock:wait(): waits until the present holder releases a key, without taking it.
 
 local expect, fixture, keep, pack, process, waits =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "waits")
@@ -12,7 +11,7 @@ local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 -- Seconds: far more than a wake-up takes, and far less than a wait without one.
 local AT_ONCE = 0.5
 
--- A process in which so many wait, that tells when they do, how long ago the last one went on, and how each did.
+-- A process with this many waiters. It reports when they wait, how many failed, and when the last one continued.
 local WATCHERS = [[
     local scheduler = require "resty.holdfast.scheduler"
     local resty_lock = require "resty.lock"
@@ -44,7 +43,7 @@ describe("lock:wait", function ()
         assert(waits.await(function () return dict:waiters("key") == count end))
     end
 
-    -- The results of a wait that `release` ends, and the seconds from that to the end.
+    -- Returns the results of a wait that `release` ends, and the seconds from the release to its end.
     local function wait_until(release, lock)
         local results, over, released
         run(function ()

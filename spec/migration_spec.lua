@@ -1,4 +1,4 @@
--- Each row of the table in docs/migration.md is true, and each difference that is known is in it.
+-- Each row of the table in docs/migration.md is true, and each known difference is in it.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 

@@ -78,7 +78,7 @@ describe("parker", function ()
     end)
 
     describe("with a descriptor, in an event loop", function ()
-        -- What each child begins with: a lock that another process holds, and poll(2) for the descriptor.
+        -- Prepended to each child: a lock that another process holds, and poll(2) for the descriptor.
         local LOOP = [[
             local ffi = require "ffi"
             ffi.cdef "struct pollfd { int fd; short events, revents; }; int poll(struct pollfd *, unsigned long, int);"

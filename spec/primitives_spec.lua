@@ -1,5 +1,5 @@
--- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua.
--- resty.lock, resty.rwlock and resty.semaphore: what holds for each of them.
+-- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua. resty.lock, resty.rwlock and resty.semaphore:
+-- what all three have in common.
 
 local expect, fixture, pack, primitives, process, tasks =
     require "spec.support" ("expect", "fixture", "pack", "primitives", "process", "tasks")
@@ -10,13 +10,13 @@ local shdict = require "resty.shdict"
 -- Functions of a module that are no methods of its objects.
 local NO_METHODS = { new = true, ref_obj = true, unref_obj = true }
 
--- The methods that take a key, and what only a holder calls beside what gives the key back.
+-- The methods that take a key, and those that only a holder calls, except the one that releases the key.
 local KEYED = {
     lock = { "lock", "trylock", "wait", "holder", "holders", "waiters" },
     rwlock = { "rdlock", "wrlock", "tryrdlock", "trywrlock", "holder", "holders", "waiters" },
     semaphore = { "wait", "post", "count", "holder", "holders", "waiters" },
 }
--- What tells about a key and takes nothing.
+-- Methods that report about a key and take nothing.
 local LOOKS = { holder = true, holders = true, waiters = true, count = true }
 local HELD = {
     lock = { "expire", "remaining" },

@@ -1,5 +1,5 @@
--- resty.holdfast.prometheus, and lock/lock_info.lua: what Prometheus says of the metrics, that they are true, and
--- that the manual names those that there are.
+-- resty.holdfast.prometheus, and lock/lock_info.lua: the metrics have Prometheus' format, they are true, and the
+-- manual names exactly those that exist.
 
 local command, files, fixture, process, shell, site, waits =
     require "spec.support" ("command", "files", "fixture", "process", "shell", "site", "waits")
@@ -31,7 +31,7 @@ local function parse(text)
 end
 
 
--- However long it takes to count the locks of all that other specs have left.
+-- However long it takes to count the locks that other specs have left.
 local function metrics(options)
     local computed = lock_info.computed
     lock_info.computed = function () return 0 end
@@ -42,7 +42,7 @@ local function metrics(options)
 end
 
 
--- What the manual says that there is.
+-- The families that the manual names.
 local function described()
     local families = {}
     for name, kind in files.read(MANUAL):gmatch("\n| `(holdfast_[%w_]+)` | (%w+) |") do
@@ -69,7 +69,7 @@ describe("resty.holdfast.prometheus", function ()
         command.tear_down()
     end)
 
-    -- With something of everything that a plain dictionary has.
+    -- Uses everything that a plain dictionary counts.
     local function fill()
         dict:set("value", 1)
         dict:get("value")
@@ -106,7 +106,7 @@ describe("resty.holdfast.prometheus", function ()
 
     it("counts the dictionaries that cannot be opened", function ()
         local function unreadable() return (select(2, parse((metrics())))).holdfast_dictionaries_unreadable end
-        local before = unreadable()  -- what other specs have left
+        local before = unreadable()  -- left by other specs
         local path = os.getenv("HOLDFAST_DIR") .. "/spec_unreadable.dict"
         command.write(path, "nothing")
         local found = unreadable()
@@ -185,7 +185,7 @@ describe("resty.holdfast.prometheus", function ()
         local _, samples = parse((metrics { keys = 64 }))
         local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
         assert.equal(3, samples["holdfast_key_waits_total" .. labels])
-        -- Each wait may seem 10 ms shorter, as its clock is coarse; two of them do not make as much.
+        -- Each wait may seem 10 ms shorter, because its clock is coarse; two of them reach less than this.
         assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.12)
     end)
 

@@ -147,7 +147,7 @@ describe("rwlock", function ()
     it("a writer that is never resumed keeps readers out for a while, and no longer than its timeout", function ()
         local reader, other = new(), new { timeout = 10 }
         assert(reader:rdlock("key"))
-        -- A coroutine that begins to wait and goes no further.
+        -- A coroutine that begins to wait and never continues.
         local function abandon(timeout)
             hosts.set_host { name = "aborting", sleep = coroutine.yield }
             local writer = coroutine.create(function () new({ timeout = timeout }):wrlock("key") end)

@@ -1,4 +1,4 @@
--- resty.holdfast.scheduler: tasks that are cancelled, joins that do not wait for ever, and names of tasks.
+-- resty.holdfast.scheduler: cancelled tasks, joins with a timeout, and names of tasks.
 
 local collect = require("spec.support.reports").collect
 local resty_lock = require "resty.lock"
@@ -8,7 +8,7 @@ local shdict = require "resty.shdict"
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
 
--- What on_error is told while the function runs.
+-- Returns the messages of on_error while the function runs.
 local function collect_reports(fn)
     local reports, restore = collect()
     fn()
@@ -109,7 +109,7 @@ describe("scheduler", function ()
                 sleep(0.02)
                 spawn(take, "second")
                 sleep(0.02)
-                assert(holder:unlock())  -- the first is granted the lock, and is to be resumed
+                assert(holder:unlock())  -- the first is granted the lock, and is about to be resumed
                 assert.is_true(scheduler.cancel(first))
             end)
             local start = now()

@@ -1,5 +1,5 @@
--- Tests tasks/queues.lua and tasks/traceback.lua.
--- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
+-- Tests tasks/queues.lua and tasks/traceback.lua. The scheduler continues after errors that are hard to report, and
+-- after errors in the scheduler itself.
 
 local pack, process, reports_of = require "spec.support" ("pack", "process", "reports")
 local scheduler = require "resty.holdfast.scheduler"
@@ -13,7 +13,7 @@ describe("scheduler", function ()
     after_each(process.clean_up)
 
     describe("run", function ()
-        -- What luajit says of such an error.
+        -- What luajit prints for such an error.
         local NO_TEXT = "(error object is a table value)"
 
         for fault, to_text in pairs {
@@ -67,15 +67,15 @@ describe("scheduler", function ()
         end)
     end)
 
-    -- The usual way to limit the time of a program. The hook may come to pass in the midst of the scheduler.
+    -- The usual way to limit the time of a program. The hook may run in the middle of the scheduler.
     describe("after an error raised by a hook", function ()
         local HARNESS = [[
-            jit.off()  -- as compiled code calls no hooks
+            jit.off()  -- because compiled code calls no hooks
             local scheduler = require "resty.holdfast.scheduler"
             local sleep, spawn = scheduler.sleep, scheduler.spawn
             scheduler.on_error = function () end
 
-            -- The nth step raises from now on, of those that is_meant() accepts.
+            -- From now on the nth step raises an error, counting only steps that is_meant() accepts.
             local function strike(n, is_meant)
                 debug.sethook(function ()
                     n = n - (is_meant() and 1 or 0)
@@ -86,7 +86,7 @@ describe("scheduler", function ()
                 end, "", 1)
             end
             local function outside_of_tasks()
-                local co, is_main = coroutine.running()  -- of a LuaJIT with LUA52COMPAT the main program is one
+                local co, is_main = coroutine.running()  -- in a LuaJIT with LUA52COMPAT the main program is one
                 return not co or is_main == true
             end
             local function always() return true end

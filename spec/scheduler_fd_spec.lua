@@ -1,5 +1,5 @@
--- Tests wait/parker.lua: descriptors.
--- resty.holdfast.scheduler.wait_fd: tasks that wait for descriptors, so that a socket library can be driven.
+-- Tests wait/parker.lua: descriptors. resty.holdfast.scheduler.wait_fd: tasks that wait for descriptors, so that a
+-- socket library can use them.
 
 local ffi = require "ffi"
 local process = require "spec.support.process"
@@ -126,7 +126,7 @@ describe("scheduler.wait_fd", function ()
             local ends = ffi.new("int[2]")
             assert(ffi.C.pipe(ends) == 0)
             local scheduler = require "resty.holdfast.scheduler"
-            -- A signal with a handler that is no Lua: a function of C that does no harm.
+            -- A signal with a handler that is not Lua: a harmless C function.
             ffi.C.signal(10, ffi.cast("void (*)(int)", ffi.C.getpid))
             os.execute("for i in 1 2 3 4 5; do sleep 0.02; kill -USR1 " .. ffi.C.getpid() .. "; done &")
             local function wait()
@@ -142,7 +142,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal("nil\ttimeout\ttrue\nnil\ttimeout\ttrue\n", text)
     end)
 
-    -- Each wait is a place for poll(2), which takes no more than the process may have descriptors.
+    -- Each wait is an entry for poll(2), which takes no more than the process may have descriptors.
     it("works for more tasks than the process may have descriptors", function ()
         local text = process.run [[
             local ffi = require "ffi"

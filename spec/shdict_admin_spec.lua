@@ -1,4 +1,4 @@
--- resty.shdict: what concerns a dictionary as a whole.
+-- resty.shdict: calls for a whole dictionary.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local core = require "resty.holdfast.core"
@@ -85,7 +85,7 @@ describe("shdict, as a whole:", function ()
     end)
 
     describe("scan", function ()
-        -- Every key that a walk gives, with how often; how many steps it took.
+        -- Returns every key of a walk, with how often it came, and the number of steps.
         local function walk(count, prefix)
             local seen, steps, cursor = {}, 0, 0
             repeat

@@ -1,4 +1,4 @@
--- resty.shdict: cas, which stores where the value is as expected.
+-- resty.shdict: cas, which stores only if the value is the expected one.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local sleep = require("resty.holdfast.host.none").sleep

@@ -73,7 +73,7 @@ describe("shdict", function ()
                            (select(2, shdict.open("spec_large", { size = "20g", largest = "4g" }))))
         end)
 
-        -- Each in a process of its own: the only one that uses the dictionary.
+        -- Each runs in a new process, the only one that uses the dictionary.
         local function in_world(world, source)
             local text = "local shdict = require 'resty.shdict'; " .. source
             return (process.run(text, { env = { HOLDFAST_DIR = world } }))

@@ -1,5 +1,4 @@
--- Tests dictionary/registry.lua.
--- What several handles, Lua states and processes share.
+-- Tests dictionary/registry.lua. What several handles, Lua states and processes share.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 local ffi = require "ffi"
@@ -8,7 +7,7 @@ local shdict = require "resty.shdict"
 local C = ffi.C
 
 
--- Runs `task` in a forked child of this very process; true if it returned true there.
+-- Runs `task` in a forked child of this process; true if it returned true there.
 local function in_child(task)
     local pid = C.fork()
     assert(pid >= 0, "no process")

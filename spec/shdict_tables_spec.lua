@@ -72,8 +72,9 @@ describe("shdict, tables as values:", function ()
         assert.is_nil(dict:get("new"))
     end)
 
-    -- A loop is compiled with what is right, and then entered with what is wrong by a caller deep in the stack. Its
-    -- frames are where the message of an error in compiled code would be written: where C code was called last.
+    -- A loop is compiled with right arguments, and then entered with wrong ones by a caller deep in the stack.
+    -- Compiled code would write the message of an error to the caller's frames: the place where C code was called
+    -- last.
     it("are refused in compiled code as anywhere else: nothing is written over the stack", function ()
         local text = process.run([[
             local core = require "resty.holdfast.core"
@@ -173,7 +174,7 @@ describe("shdict, tables as values:", function ()
             local whole = buffer.encode({ a = { 1, 2, "three", 4.5 }, [true] = { { {} } }, 5LL })
             for i = 1, 3000 do
                 local bytes = {}
-                if i % 2 == 0 then  -- one that was whole, with a byte changed or some missing
+                if i % 2 == 0 then  -- a whole one, with a byte changed or some missing
                     bytes = { whole:byte(1, math.random(#whole)) }
                     bytes[math.random(#bytes)] = math.random(0, 255)
                 else

@@ -1,4 +1,4 @@
--- When values and locks end where nothing but the process sleeps.
+-- When values and locks end if nothing but the process sleeps.
 
 local pack, process = require "spec.support" ("pack", "process")
 

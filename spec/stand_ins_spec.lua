@@ -1,10 +1,9 @@
--- Tests program.lua: what is nginx.
--- What stands in for nginx in unit tests and command-line tools (a global `ngx`, an `ngx.shared` of Lua tables) is not
--- nginx, and disturbs nothing: resty.lock and resty.shdict work as in a plain script.
+-- Tests program.lua: what is nginx. Replacements of nginx in unit tests and command-line tools (a global `ngx`, an
+-- `ngx.shared` of Lua tables) are not nginx, and do no harm: resty.lock and resty.shdict work as in a plain script.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
--- The programs' own part: a lock that another holds for a moment, and one that is free.
+-- The programs' own part: a lock that another process holds for a moment, and one that is free.
 local USE = [[
     local resty_lock = require "resty.lock"
     local first = assert(resty_lock:new("stand_in", { exptime = 0.05 }))

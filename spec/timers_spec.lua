@@ -3,7 +3,7 @@
 local timers = require("resty.holdfast.tasks.queues").timers
 
 
--- The names of all items in the order in which they are due.
+-- Returns the names of all items in the order in which they are due.
 local function drain(heap)
     local names = {}
     while heap:first() do
@@ -69,14 +69,14 @@ describe("timers", function ()
         local COUNT = 20
 
         before_each(function ()
-            jit.off()  -- as compiled code calls no hooks
+            jit.off()  -- because compiled code calls no hooks
             jit.flush()
         end)
 
         after_each(function () jit.on() end)
 
-        -- The names of those that are missing, after an error at the nth step of work(heap, item); nil when there are
-        -- not so many steps.
+        -- Returns the names of the missing items after an error at the nth step of work(heap, item); nil if there are
+        -- not that many steps.
         local function missing_after(n, work)
             local heap, items = timers.new(), {}
             for i = 1, COUNT do

@@ -1,8 +1,8 @@
--- Bad days, in every event loop: no threads, no descriptors, no memory, exit and fork during waits.
+-- Failures of the system, in every event loop: no threads, no descriptors, no memory, exit and fork during waits.
 
 local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
 
--- What the operating system gives is limited from then on.
+-- Limits what the operating system gives from then on.
 local LIMITS = [[
     local ffi = require "ffi"
     ffi.cdef "typedef struct { unsigned long now, most; } limits;"
@@ -18,7 +18,7 @@ local LIMITS = [[
         assert(ffi.C.setrlimit(what, limits) == 0)
         return tonumber(before)
     end
-    -- No limit of threads holds for root: become another user, which still may read every file.
+    -- The limit of threads does not hold for root: become another user, who may still read every file.
     local function limit_threads()
         limit(NPROC, 1)
         if ffi.C.geteuid() == 0 then
@@ -41,8 +41,8 @@ for _, name in ipairs(loops.names) do
         before_each(function () holder:take("key") end)
         after_each(process.clean_up)
 
-        -- A day that is bad from the beginning, or from `later` on until it is good `again`. Others go on meanwhile,
-        -- and what is released is got.
+        -- The failure `bad` lasts from the beginning, or from `later` to `again`. Other coroutines run in the
+        -- meantime, and the waiter gets the lock after its release.
         local function assert_that_waits_go_on(bad, later, again)
             local child = loops.start(name, LIMITS .. bad .. [[
                 local ticks, over
@@ -78,7 +78,7 @@ for _, name in ipairs(loops.names) do
             ]]
         end)
 
-        -- Also Neovim wants some at its end.
+        -- Neovim needs some at its end, too.
         it("a process that may have no more descriptors waits as well, and as ever when it has some again", function ()
             assert_that_waits_go_on("", [[
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
@@ -113,7 +113,7 @@ for _, name in ipairs(loops.names) do
         end)
 
         it("a process exits while its coroutines wait, and holds up none of the others", function ()
-            -- luv crashes when the Lua state is closed in a callback, also without holdfast.
+            -- luv crashes if the Lua state is closed in a callback, also without holdfast.
             local crashes = name == "luv" or name == "neovim"
             for _, close in ipairs(crashes and { "" } or { "", ", true" }) do
                 local child = loops.start(name, [[
@@ -181,7 +181,7 @@ end
 describe("a runtime directory", function ()
     after_each(process.clean_up)
 
-    -- On a file system of its own, which goes with the process. Only root may do that, and not everywhere.
+    -- On a new file system, which ends with the process. Only root may mount it, and not everywhere.
     local MOUNTED = [[
         local ffi = require "ffi"
         ffi.cdef "int unshare(int); int mkdir(const char *, unsigned int); int rmdir(const char *);"
@@ -192,7 +192,7 @@ describe("a runtime directory", function ()
         local function mount(options, flags)
             return ffi.C.mount("holdfast", place, "tmpfs", flags or 0, options) == 0
         end
-        -- What is mounted here is for this process only. In a chroot "/" may be no place where something is mounted.
+        -- Mounts of this process are private. In a chroot "/" may not be a mount point.
         local function keep_to_oneself()
             return ffi.C.mount("none", "/", nil, REC_PRIVATE, nil) == 0
                 or ffi.C.mount("none", "/dev/shm", nil, REC_PRIVATE, nil) == 0

@@ -1,4 +1,5 @@
--- The option `block`: where the host says that the caller cannot wait, the process does, because the program wants it.
+-- The option `block`: if the host says that the caller cannot wait, the whole process waits, because the program wants
+-- it.
 
 local fixture, primitives, process, site = require "spec.support" ("fixture", "primitives", "process", "site")
 local hosts = require "resty.holdfast.host"
@@ -13,7 +14,7 @@ local COMMON = [[
     local resty_lock = require "resty.lock"
 ]]
 
--- Takes "key" from the others, and gives it back a moment after one of them has begun to wait.
+-- Takes "key" from the others, and releases it a moment after one of them has begun to wait.
 local HOLDER = COMMON .. [[
     local lock = resty_lock:new("spec_hosts")
     assert(lock:lock("key"))

@@ -1,6 +1,5 @@
--- Tests host/copas1.lua.
--- Real copas servers with handlers that wait for locks, what newer versions of copas can do, and versions that are not
--- supported. What copas has in common with other event loops is in conformance_spec.lua.
+-- Tests host/copas1.lua. Real copas servers with handlers that wait for locks, what newer versions of copas can do,
+-- and versions that are not supported. conformance_spec.lua tests what copas shares with other event loops.
 
 local loops, process = require "spec.support" ("loops", "process")
 local socket = require "socket"

@@ -1,5 +1,5 @@
--- examples/embed: a program in C++ with a loop of its own as the host, and one in plain C. What its loop has in common
--- with others is in conformance_spec.lua.
+-- examples/embed: a program in C++ with its own loop as the host, and one in plain C. conformance_spec.lua tests what
+-- its loop shares with others.
 
 local command, new_holder, process, site = require "spec.support" ("command", "holder", "process", "site")
 
@@ -15,7 +15,7 @@ local OPEN = ([[
 ]]):format(SIZE)
 
 
--- Starts a program of the folder as a child that is talked to like any other.
+-- Starts a program of the folder as a child that talks like any other.
 local function run_program(name, ...)
     return process.start({ FOLDER .. name, ... }, { stderr = true })
 end

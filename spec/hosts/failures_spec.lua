@@ -1,12 +1,12 @@
--- What holds in every event loop when something goes wrong: a coroutine fails, or the host does not keep to what a host
--- has to do. Nothing is lost, and none holds up the others.
+-- Failures in every event loop: a coroutine fails, or the host breaks the rules for hosts. Nothing is lost, and no
+-- coroutine delays the others.
 
 local loops, process = require "spec.support" ("loops", "process")
 
 local COMMON = [[
     local parker = require "resty.holdfast.wait.parker"
 
-    -- Holds "key" until the returned function is called, or for so many seconds.
+    -- Holds "key" until the returned function is called, or for `seconds`.
     local kept = {}  -- what is collected is released
     local function hold(seconds)
         local lock = new({ exptime = seconds or 60 })
@@ -19,13 +19,13 @@ local COMMON = [[
     local failed, say_error = false, report
     function report(message) failed = true say_error(message) end
 
-    -- Takes "key", which another holds, says that under the word, and gives it back.
+    -- Takes "key", which another coroutine holds, reports that under the word, and releases it.
     local function take(word, options)
         local lock = new(options)
         say(word, lock:lock("key") > 0, lock:unlock())
     end
 
-    -- In a coroutine: from now on all wait by wait(real, waiter, seconds); real is the host that was there before.
+    -- In a coroutine: from now on all coroutines wait by wait(real, waiter, seconds); `real` is the former host.
     local function set_liar(wait)
         local real = hosts.current()
         hosts.set_host {
@@ -36,7 +36,7 @@ local COMMON = [[
         }
     end
 
-    -- What there must not be when all have ended.
+    -- What must not be left when all have ended.
     local function say_leftovers()
         collectgarbage()
         collectgarbage()
@@ -55,7 +55,7 @@ for _, name in ipairs(loops.names) do
             return child:hear_all(), child:wait()
         end
 
-        -- The lines that begin with `word`.
+        -- Returns the lines that begin with `word`.
         local function lines_of(text, word)
             local found = {}
             for line in text:gmatch("[^\n]+") do
@@ -129,7 +129,7 @@ for _, name in ipairs(loops.names) do
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
 
-        -- Hosts that lie, and all the same two coroutines get the lock in turn, one of them after its release.
+        -- Hosts that lie. Two coroutines still get the lock in turn, one of them after its release.
         for lie, wait in pairs {
             ["comes back early each time"] = [[
                 real.wait(waiter, math.min(seconds, 0.002))

@@ -1,5 +1,5 @@
--- Tests host/uv.lua.
--- What programs do with a loop of luv's own, beside what holds in every loop (conformance_spec.lua).
+-- Tests host/uv.lua. What programs do with a loop of luv's own, beside what holds in every loop
+-- (conformance_spec.lua).
 
 local fixture, process = require "spec.support" ("fixture", "process")
 

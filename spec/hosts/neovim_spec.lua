@@ -1,5 +1,5 @@
 -- Real Neovim instances: what its main loop, its coroutines and its fast events can do while a lock is held elsewhere.
--- What they have in common with other event loops is in conformance_spec.lua.
+-- conformance_spec.lua tests what they share with other event loops.
 
 local new_holder, loops, neovim, process, snippets =
     require "spec.support" ("holder", "loops", "neovim", "process", "snippets")
@@ -11,7 +11,7 @@ local COMMON = loops.COMMON .. [[
         timer:start(ms, 0, function () timer:close() fn() end)
     end
     local function spawn(fn) coroutine.wrap(fn)() end
-    -- Runs fn(done) in a fast event, and lets the editor go on until done() was called.
+    -- Runs fn(done) in a fast event, and lets the editor run until done() was called.
     local function in_fast_event(fn)
         local over
         after(1, function () fn(function () over = true end) end)
@@ -31,7 +31,8 @@ describe("in Neovim", function ()
         return neovim.start(COMMON .. source, options)
     end
 
-    -- A claim: the program says the line `when`, goes on when the key is released, and says the rest until it ends.
+    -- A test: the program says the line `when`, continues when the key is released, and says the other lines until it
+    -- ends.
     local function it_goes_on(title, source, when, ...)
         local rest = { ... }
         it(title, function ()

@@ -1,6 +1,5 @@
--- Tests host/copas.lua.
--- What copas has since version 4 and other loops have not: coroutines that are removed, loops that tell of their end.
--- What it has in common with them is in conformance_spec.lua and beside it.
+-- Tests host/copas.lua. Features that copas has since version 4 and other loops lack: coroutines that are removed, and
+-- loops that announce their end. conformance_spec.lua and its neighbours test what copas shares with other loops.
 
 local loops, process, snippets = require "spec.support" ("loops", "process", "snippets")
 
@@ -15,7 +14,7 @@ describe("in new copas", function ()
         return loops.start("new copas", source, { stderr = true })
     end
 
-    -- The lines that the program says until its loop has ended.
+    -- Returns the lines that the program says until its loop has ended.
     local function assert_says(source, ...)
         start(source .. " run()"):expect_end(...)
     end
@@ -32,7 +31,7 @@ describe("in new copas", function ()
         assert.is_true(shown)
     end)
 
-    -- Sixty coroutines that wait for what `held` holds, are removed and never come back; then one that waits.
+    -- Sixty coroutines that wait for the lock of `held`, are removed and never come back; then one more that waits.
     local CROWD = [[
         local held, came_back, waited = new({ exptime = 60 }), 0, nil
         local gone = {}

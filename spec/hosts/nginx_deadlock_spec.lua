@@ -1,5 +1,5 @@
--- Deadlocks in nginx: those of locks that are certain to be released by their takers are told, and a lock that is given
--- to a timer or another light thread is in none.
+-- Deadlocks in nginx: a cycle is reported if its locks will certainly be released by their takers, and a lock that is
+-- given to a timer or to another light thread is in no cycle.
 
 local fixture, process, site, steps, waits =
     require "spec.support" ("fixture", "process", "site", "steps", "waits")
@@ -8,7 +8,7 @@ local NAME = "spec_nginx_deadlock"
 
 local locations = steps.locations_with(NAME, [[
     local function new_rwlock(options) return assert(require("resty.rwlock"):new("spec_nginx_deadlock", options)) end
-    -- What came of the wait of an object, which releases what it got.
+    -- Reports the result of the wait of an object, which releases what it got.
     local function told(lock, elapsed, err, keys)
         if elapsed then
             lock:unlock()
@@ -28,7 +28,7 @@ local locations = steps.locations_with(NAME, [[
         fn()
         lock:unlock()
     end
-    -- What came of both, each of which is begun in a light thread of its own.
+    -- Reports the results of both, each begun in its own light thread.
     local function both(fn)
         local threads = { ngx.thread.spawn(fn, "a", "b"), ngx.thread.spawn(fn, "b", "a") }
         local outcomes = {}
@@ -60,7 +60,7 @@ describe("in nginx", function ()
         dict:set("go on", true)
     end
 
-    -- A request takes a lock without waiting, gives it to a refresh that unlocks it, and goes on.
+    -- A request takes a lock without waiting, gives it to a refresh that unlocks it, and continues.
     local REVALIDATE = [[
         local function refresh(lock, renews)
             if renews then assert(lock:expire(20) and lock:valid() and lock:remaining() > 0 and lock:token()) end
@@ -181,7 +181,7 @@ describe("in nginx", function ()
             assert.is_true(said == "deadlock b,a; got" or said == "got; deadlock a,b", said)
         end
 
-        -- The one of which the time is over first lets the other go on.
+        -- The one that times out first lets the other continue.
         local function assert_not_told(said)
             assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
         end
@@ -207,7 +207,7 @@ describe("in nginx", function ()
         end)
     end)
 
-    -- No request of a worker can release anything while all of it waits.
+    -- No request of a worker can release anything while the whole worker waits.
     it("a cycle with a worker that waits as a whole is told, whichever request of it was to release", function ()
         local here = site.start { locations = locations { ["/"] = {
             content = [[
@@ -312,7 +312,7 @@ describe("in nginx", function ()
             assert.equal("got", (b:receive()))
         end)
 
-        -- nginx uses the coroutine of a request again as soon as that is over.
+        -- nginx uses the coroutine of a request again as soon as the request is over.
         it("is none when another request has the coroutine of the one that took the lock", function ()
             local here = site.start { locations = locations {
                 ["/b"] = HOLDER_OF_B,

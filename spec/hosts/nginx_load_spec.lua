@@ -1,4 +1,4 @@
--- Tests later.lua: what a request loads where its Lua state ends with it, and what others load.
+-- Tests later.lua: what a request loads if its Lua state ends with it, and what other Lua states load.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -7,7 +7,7 @@ local UNCACHED = "lua_code_cache off; "
 
 local it = fixture.it_unless(site.missing())
 
--- Before each location. `loaded`: our modules in this Lua state, by their names without resty and holdfast.
+-- Prepended to each location. `loaded`: our modules in this Lua state, by their names without resty and holdfast.
 local COMMON = [[
     local function loaded()
         local found, count = {}, 0
@@ -25,7 +25,7 @@ local COMMON = [[
     end
 ]]
 
--- A method each, in a state that has loaded nothing for it: what it says there, and how it is called.
+-- One method in each, in a state that has loaded nothing for it: its result, and how it is called.
 local METHODS = {
     cluster = { 'dictionary "spec_nginx_load" belongs to no cluster', [[
         return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true }))
@@ -135,7 +135,7 @@ local LOCATIONS = {
         done:wait(20)
         ngx.print(count > 30)
     ]],
-    -- As when no descriptor is free.
+    -- As if no descriptor were free.
     ["/unreadable"] = [[
         local lock = new()
         assert(lock:lock("unreadable"))

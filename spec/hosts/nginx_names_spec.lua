@@ -1,11 +1,11 @@
--- Tests dictionary/registry.lua: zones of nginx.
--- Which dictionary a lock gets in nginx, and which processes may use it.
+-- Tests dictionary/registry.lua: zones of nginx. Which dictionary a lock gets in nginx, and which processes may use
+-- it.
 
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 
 local it = fixture.it_unless(site.missing())
 
--- Says what the dictionary of that name is; in a location.
+-- In a location: reports what the dictionary of that name is.
 local CAPACITY = [[
     local name = ngx.unescape_uri(ngx.var.arg_name)
     local dict = require("resty.shdict").shared[name]
@@ -28,14 +28,14 @@ local LOCK = [[
 local LOCATIONS = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY }
 
 
--- A request takes a lock in "my_locks", which has so many bytes afterwards.
+-- A request takes a lock in "my_locks", which then has this many bytes.
 local function assert_takes(here, capacity)
     assert.equal("0", here:get("/lock?name=my_locks"))
     assert.equal(capacity, here:get("/capacity?name=my_locks"))
 end
 
 
--- A plain script beside nginx: what it says.
+-- Runs a plain script beside nginx, and returns its output.
 local function script(source)
     local text, status = process.run([[
         local resty_lock, shdict = require "resty.lock", require "resty.shdict"
@@ -149,7 +149,7 @@ describe("names in nginx", function ()
         for name, capacity in pairs { small = 12288, odd = 13001 } do
             assert.equal("0", here:get("/lock?name=" .. name))
             assert.is_true(tonumber((here:get("/capacity?name=" .. name))) >= capacity)
-            -- In another worker it is there already.
+            -- In another worker it already exists.
             here:reload()
             assert.equal("0", here:get("/lock?name=" .. name))
         end
@@ -175,7 +175,7 @@ describe("names in nginx", function ()
         assert_takes(here, "102400")
     end)
 
-    -- As nginx's own dictionaries take them; the last is as long as the name of a file can be.
+    -- Names that nginx's own dictionaries take; the last is as long as the name of a file can be.
     local NAMES = { "my:cache", "a/b", "../a", ".hidden", "a b", 'a"b\\', "100%", "a%2Fb", "a,b=1", "caf\195\169",
                     "\255\1", ("n"):rep(250) }
 
@@ -279,7 +279,7 @@ describe("init_by_lua", function ()
         local here = start_with_objects([[assert(other:lock("lock"))]], {
             locations = { ["/use"] = USE, ["/unlock"] = "ngx.print(tostring(other:unlock()))" },
         })
-        -- It is the master's, which lives.
+        -- The master holds it, and is alive.
         assert.equal("timeout 0 true my_locks 102400", here:get("/use"))
         assert.equal("nil", here:get("/unlock"))
     end)

@@ -1,4 +1,4 @@
--- Where in nginx one can wait for a lock, and what is said where not. Tests host/nginx.lua.
+-- In which phases of nginx one can wait for a lock, and the errors in the others. Tests host/nginx.lua.
 
 local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 local resty_rwlock = require "resty.rwlock"
@@ -6,7 +6,8 @@ local resty_semaphore = require "resty.semaphore"
 
 local NAME = "spec_phases"
 
--- What becomes of locks in the phase from which it is called: in words, under the phase's name in the dictionary.
+-- Stores what happens to locks in the phase from which it is called: in words, under the phase's name in the
+-- dictionary.
 local PROBE = [[
     local function text(ok, ...)
         local words = { ok and "ok" or "raised" }
@@ -64,7 +65,7 @@ describe("in nginx", function ()
         return path
     end
 
-    -- A site in which probe() is known; `options` are those of site.start.
+    -- A site in which probe() is known; `options` are the options of site.start.
     local function start(options)
         options.http = "init_by_lua_block {" .. PROBE .. "}" .. (options.http or "")
         return site.start(options)
@@ -140,7 +141,7 @@ describe("in nginx", function ()
         return "ssl_certificate " .. path .. "/certificate; ssl_certificate_key " .. path .. "/key;"
     end
 
-    -- What a TLS client gets from /secret, "" if nothing.
+    -- Returns the answer to a TLS client from /secret, "" if there is none.
     local function ask_for_secret(path)
         return (process.run("io.write(io.popen('curl -sk --max-time 20 --unix-socket " .. path
                             .. "/tls.sock https://spec/secret'):read('*a'))"))
@@ -158,7 +159,7 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-    -- That takes OpenResty's patch, without which nginx ends the connection when anything yields there.
+    -- This needs OpenResty's patch; without it nginx ends the connection when anything yields there.
     it("one can wait in ssl_client_hello where ngx.sleep can; a free lock is to be had in any case", function ()
         local path = folder()
         local here = start {
@@ -228,7 +229,8 @@ describe("in nginx", function ()
                               .. "there ngx.timer.at(0, ...)")
     end)
 
-    -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve requests.
+    -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve
+    -- requests.
     local BLOCKING_SLEEP = [[
         local ffi = require "ffi"
         ffi.cdef "int usleep(unsigned int microseconds);"

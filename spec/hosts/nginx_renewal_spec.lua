@@ -1,5 +1,5 @@
--- Tests host/nginx_jobs.lua.
--- Locks that the light threads of nginx hold for long: they are renewed as long as the light thread lives.
+-- Tests host/nginx_jobs.lua. Locks that the light threads of nginx hold for long: they are renewed as long as the
+-- light thread lives.
 
 local expect, fixture, site, steps, waits =
     require "spec.support" ("expect", "fixture", "site", "steps", "waits")
@@ -15,7 +15,7 @@ describe("in nginx", function ()
     local dict, lock = fixture.site(NAME)
     local await = steps.await_in(dict)
 
-    -- The connection of a request, when the request has done the step.
+    -- Sends a request, and returns its connection when it has done the step.
     local function begin(here, path, step)
         local connection = here:connect()
         connection:send(path)
@@ -23,7 +23,7 @@ describe("in nginx", function ()
         return connection
     end
 
-    -- Whether three renewals come of the grant that there is. Not, where a stall of the machine outlasted the lease.
+    -- Whether the present grant is renewed three times. False if a stall of the machine outlasted the lease.
     local function is_kept(key)
         local holder = lock:holder(key)
         local grant, left, renewals = holder and holder.token, math.huge, 0
@@ -37,7 +37,8 @@ describe("in nginx", function ()
     end
 
     describe("renew", function ()
-        -- A request that holds the lock until it may go on. `act` is called when it has it. True if it was kept.
+        -- A request holds the lock until it may continue. Calls `act` when it has it. Returns true if the lock was
+        -- kept.
         local function hold(act)
             dict:flush_all()
             local here = site.start { locations = locations { ["/hold"] = [[

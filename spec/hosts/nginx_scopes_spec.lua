@@ -1,5 +1,5 @@
--- Tests lock/with.lua and host/nginx_threads.lua.
--- What `with` holds is given back also where the request of nginx ends inside of it, and its object can be used again.
+-- Tests lock/with.lua and host/nginx_threads.lua. A lock of `with` is released even if nginx ends the request inside
+-- it, and its object can be used again.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local resty_lock = require "resty.lock"
@@ -49,7 +49,7 @@ local LOCATIONS = {
             return select(2, coroutine.resume(co))
         end)))
     ]],
-    -- One comes to its end before the worker looks, and one is cut off after that.
+    -- One ends before the worker checks, and one is cut off after that.
     ["/draining"] = COMMON .. [[
         while not ngx.worker.exiting() do
             with(function () dict:set("inside", true) end)

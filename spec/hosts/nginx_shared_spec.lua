@@ -1,4 +1,4 @@
--- Dictionaries of ours in ngx.shared, as exporters, status pages and other libraries find them there.
+-- Our dictionaries in ngx.shared, as exporters, status pages and other libraries find them there.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -136,7 +136,7 @@ describe("ngx.shared", function ()
         assert.equal("true12", here:get("/methods"))
     end)
 
-    -- A method belongs to its kind of dictionaries; neither reads the other's memory.
+    -- A method belongs to its kind of dictionary; neither reads the other's memory.
     it("refuses a method of one kind for the other", function ()
         local here = start("init_worker", "before = ngx.shared.zone.get\n" .. INSTALL, { locations = { ["/mixed"] = [[
             ngx.say(select(2, pcall(before, ngx.shared.zone, "key")))
@@ -183,7 +183,7 @@ describe("ngx.shared", function ()
         assert.equal('nil dictionary "a\\x0Ab": dictionary not found', lines[4])
         assert.matches("bad name to install: string expected, got number$", lines[5])
         assert.equal("nil", lines[6])
-        -- Those before the one that cannot be had are there.
+        -- The dictionaries before the one that fails are there.
         assert.equal("my:zone 204800 true 1 nginx's\nother 307200 true 1 nginx's\nzone 102400 true 1 ours",
                      here:get("/walk"))
     end)

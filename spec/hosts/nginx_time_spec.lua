@@ -1,5 +1,5 @@
--- Tests the clock that dictionary/registry.lua follows.
--- When values end in nginx: as those of ngx.shared, by the time of the loop, and what is held by the clock.
+-- Tests the clock that dictionary/registry.lua follows. When values end in nginx: by the time of the loop, like those
+-- of ngx.shared, but locks by the clock.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local ffi = require "ffi"

@@ -4,7 +4,7 @@ local fixture, process, shell, site = require "spec.support" ("fixture", "proces
 
 local NAME = "holdfast_spec_locks"
 
--- Nil, or why this cannot be tried here.
+-- Returns nil, or why this cannot be tested here.
 local function missing()
     if site.missing() then
         return site.missing()
@@ -24,7 +24,7 @@ local LOCK = [[
     ngx.print(elapsed or err)
 ]]
 
--- What is there, for people.
+-- Shows the holder, as a command would.
 local LOOK = [[
     local lock, err = require("resty.lock"):new("]] .. NAME .. [[")
     print(lock and lock:holder("key").program or err)
@@ -139,7 +139,7 @@ describe("workers that are www-data under a master that is root", function ()
         env.HOLDFAST_OWNER = shell.output("id -u www-data")
         assert.equal("nginx\n", (process.run(LOOK, { env = env })))
 
-        -- Root was no disturbance.
+        -- Root's access changed nothing.
         assert.equal("timeout", here:get("/lock"))
         here:reload()
         assert.equal("0", here:get("/lock"))

@@ -1,6 +1,5 @@
--- Tests host/nginx.lua.
--- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
--- happen to a wait, and to the wake timer that ends it, in nginx only.
+-- Tests host/nginx.lua. Waits for locks in the workers of a real nginx: what holds in every event loop
+-- (conformance_spec.lua), and what can happen to a wait, and to the wake timer that ends it, only in nginx.
 
 local fixture, site, waits = require "spec.support" ("fixture", "site", "waits")
 local resty_lock = require "resty.lock"
@@ -70,7 +69,7 @@ describe("in a worker of nginx", function ()
         return connection
     end
 
-    -- What nginx has to complain of.
+    -- Returns the complaints in nginx's log.
     local function complaints(here)
         local lines = {}
         for line in here:log():gmatch("[^\n]+") do
@@ -187,7 +186,7 @@ describe("in a worker of nginx", function ()
             assert.equal("waited", (connection:receive()))
             connection:close()
             await_no_wake_timer(here)
-            -- nginx may only be about to close the connection; before the first wait there were fewer.
+            -- nginx may be about to close the connection; before the first wait there were fewer.
             local count
             site.await("there are no more descriptors than before, round " .. round, function ()
                 count = site.count(pid, "fd")
@@ -278,7 +277,7 @@ describe("in a worker of nginx", function ()
             table.sort(took)
             ngx.print(took[1])
         ]] } }
-        -- The quickest of seven: 0.2 ms for 60 on a machine that does nothing else, 1 s before they were told apart.
+        -- The quickest of seven: 0.2 ms for 60 on an idle machine; it was 1 s when killed waiters were not recognised.
         for _, count in ipairs { 0, 1, 5, 20, 60 } do
             local seconds = tonumber((here:get("/queue?count=" .. count)))
             assert.is_true(seconds < 0.05, count .. " killed: " .. seconds .. " s")

@@ -1,12 +1,11 @@
--- Tests the job runners of host/cqueues.lua and host/uv.lua.
--- Locks with renew = true in every event loop: they are renewed while the loop runs and their coroutine lives, and keep
--- no loop from ending.
+-- Tests the job runners of host/cqueues.lua and host/uv.lua. Locks with renew = true in every event loop: they are
+-- renewed while the loop runs and their coroutine lives, and do not keep a loop from ending.
 
 local expect, loops, process = require "spec.support" ("expect", "loops", "process")
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
--- In the process of another: whether "key" is held.
+-- Runs in another process: whether "key" is held.
 local function is_held()
     local lock = assert(resty_lock:new("spec_hosts"))
     local got, err = lock:trylock("key")
@@ -50,7 +49,7 @@ for _, name in ipairs(loops.names) do
                 expect.in_time(function ()
                     local child = start [[
                         local left, lapsed
-                        -- Waits for a renewal. False where a stall of the machine outlasted the lease.
+                        -- Waits for a renewal. False if a stall of the machine outlasted the lease.
                         local function is_renewed(lock)
                             local before, left_now = nil, lock:remaining()
                             repeat
