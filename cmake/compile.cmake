@@ -24,8 +24,7 @@ if(HOLDFAST_WERROR)
   add_compile_options(-Werror)
 endif()
 
-# Of the files that libFuzzer could watch, only the library and the programs that it drives: a test compiles a fifth
-# faster without.
+# libFuzzer watches only the library and the programs that it drives: a test compiles a fifth faster without.
 if(HOLDFAST_FUZZ)
   set(HOLDFAST_COVERAGE -fsanitize=fuzzer-no-link)
 endif()

@@ -230,7 +230,7 @@ local function start_chain()
 end
 
 
--- What happens to the chain when the third holder is killed.
+-- Checks that the others of the chain get their locks after the third holder was killed.
 local function assert_served(a, b)
     assert.equal("got", b:hear())
     assert.equal("1", ask(b, "release b"))

@@ -1,5 +1,5 @@
--- What happens to a key when the process, the Lua state or the coroutine that held it or waited for it is gone.
--- tests/death has the same tests for processes without Lua.
+-- A key whose holder or waiter is gone: the process, the Lua state or the coroutine. tests/death has the same tests
+-- for processes without Lua.
 
 local command, fixture, primitives, process = require "spec.support" ("command", "fixture", "primitives", "process")
 local hosts = require "resty.holdfast.host"

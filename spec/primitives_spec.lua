@@ -24,7 +24,7 @@ local HELD = {
     semaphore = {},
 }
 
--- What a forked child asks of the object of its parent, and the answers.
+-- Questions of a forked child to the object of its parent, and the answers.
 local ASKED_IN_CHILD = {
     lock = {
         [[say(mine:valid(), select(2, mine:expire(100)), select(2, mine:remaining()), select(2, mine:hand_over()))]],

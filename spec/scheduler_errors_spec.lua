@@ -13,7 +13,7 @@ describe("scheduler", function ()
     after_each(process.clean_up)
 
     describe("run", function ()
-        -- What luajit prints for such an error.
+        -- luajit's message for such an error.
         local NO_TEXT = "(error object is a table value)"
 
         for fault, to_text in pairs {

@@ -1,4 +1,4 @@
--- Tests dictionary/registry.lua. What several handles, Lua states and processes share.
+-- Tests dictionary/registry.lua. Several handles, Lua states and processes share a dictionary.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 local ffi = require "ffi"

@@ -1,5 +1,5 @@
--- The time from the release of a lock in one process to the waiter's next line in another, and, alternating with it,
--- from a bare futex wake to the sleeper's next line. Both follow the same pause, so both meet an idle processor.
+-- The time from the release of a lock in one process to the waiter's next line in another; alternating with it, the
+-- time from a bare futex wake to the sleeper's next line. Both follow the same pause, so both meet an idle processor.
 --
 -- Options: way (lock or futex: only that one), shortest and longest (limits of the random pause), seed (of the
 -- pauses), warm_up (samples before the counted ones).

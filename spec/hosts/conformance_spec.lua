@@ -1,5 +1,5 @@
--- Tests host/cqueues.lua and resty/holdfast.lua. What holds in every event loop that holdfast knows, and in the loop
--- of examples/embed: the same tests, each in a real loop in a new process.
+-- Tests host/cqueues.lua and resty/holdfast.lua. Rules for every event loop that holdfast knows, and for the loop of
+-- examples/embed: the same tests, each in a real loop in a new process.
 
 local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
 

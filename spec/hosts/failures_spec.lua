@@ -36,7 +36,7 @@ local COMMON = [[
         }
     end
 
-    -- What must not be left when all have ended.
+    -- Reports listeners, the holder and waiters. None of them may be left when all have ended.
     local function say_leftovers()
         collectgarbage()
         collectgarbage()

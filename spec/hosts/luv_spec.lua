@@ -1,5 +1,4 @@
--- Tests host/uv.lua. What programs do with a loop of luv's own, beside what holds in every loop
--- (conformance_spec.lua).
+-- Tests host/uv.lua. Programs with a loop of luv's own. conformance_spec.lua tests what holds in every loop.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 

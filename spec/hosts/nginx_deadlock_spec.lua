@@ -1,5 +1,5 @@
--- Deadlocks in nginx: a cycle is reported if its locks will certainly be released by their takers, and a lock that is
--- given to a timer or to another light thread is in no cycle.
+-- Deadlocks in nginx. A cycle is reported if the takers of its locks will certainly release them. A lock that is given
+-- to a timer or to another light thread is in no cycle.
 
 local fixture, process, site, steps, waits =
     require "spec.support" ("fixture", "process", "site", "steps", "waits")

@@ -1,4 +1,4 @@
--- What happens to locks when nginx reloads, ends, or loses a worker, and when other programs use the same locks.
+-- Locks in an nginx that reloads, ends or loses a worker, and locks that other programs use at the same time.
 
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 

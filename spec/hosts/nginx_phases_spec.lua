@@ -58,7 +58,7 @@ describe("in nginx", function ()
         semaphore:post("permit")
     end)
 
-    -- One that is gone after the test.
+    -- Returns a folder that is removed after the test.
     local function folder()
         local path = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         finally(function () os.execute("rm -rf -- '" .. path .. "'") end)

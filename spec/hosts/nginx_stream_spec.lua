@@ -57,7 +57,7 @@ describe("stream and http in one nginx", function ()
         shell.succeeds("rm -rf -- '" .. folder .. "'")
     end)
 
-    -- What each of the two reports when the spec, which has the lock, releases it.
+    -- Releases the lock while both wait for it, and returns their reports.
     local function hand_on(here)
         local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
         assert(lock:lock("key"))

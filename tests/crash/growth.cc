@@ -108,7 +108,7 @@ class Growth {
   Dict dict_;  // this process only reads its bytes: it does not open its shards
   std::byte* bytes_;
   Image blank_;
-  std::size_t compared_;  // only the first so many bytes may change
+  std::size_t compared_;  // only this many bytes at the beginning may change
   int& filled_;           // number of keys that were stored at first
   std::vector<std::string> keys_;
   std::uint64_t instructions_ = 0;

@@ -1,4 +1,4 @@
-// What the processes of a test share beside the dictionary: memory that no library code uses.
+// Memory that the processes of a test share beside the dictionary, and that no library code uses.
 #pragma once
 
 #include <sys/mman.h>

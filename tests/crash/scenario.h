@@ -60,7 +60,7 @@ inline Waiter waiter_of(Token owner, std::uint32_t number) {
 /// permits.
 std::vector<State> make_states(Victim& victim, Random& random);
 
-/// What the stepped child has besides the dictionary. Made in `prepare` and never freed: the child dies.
+/// State of the stepped child beside the dictionary. Made in `prepare` and never freed: the child dies.
 struct Tools {
   std::vector<holdfast_lease> leases;
   holdfast_lease lease{};

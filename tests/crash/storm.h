@@ -54,7 +54,7 @@ struct Pool {
   std::atomic<std::uint64_t> checks;  // sums that were read at one instant
 };
 
-/// What happened to an element of a list.
+/// The history of an element of a list.
 struct Element {
   static constexpr std::uint8_t kBegun = 1;   // a push of it has begun
   static constexpr std::uint8_t kPushed = 2;  // and has returned

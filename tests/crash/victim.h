@@ -15,7 +15,7 @@
 
 namespace holdfast::crash {
 
-/// What a lock-free read finds under a key: the entry, and the elements of a list or the holders of permits.
+/// The result of a lock-free read of a key: the entry, and the elements of a list or the holders of permits.
 struct Seen {
   enum class Kind { missing, value, lock, torn } kind = Kind::missing;
   std::uint64_t expiry_ms = 0;

@@ -1,4 +1,4 @@
-// What runs while calls fail, and what must hold afterwards.
+// Scenarios: code that runs while calls fail, and checks of the result.
 //
 // The scenarios are a separate module, which each victim loads. So the library is loaded late, as LuaJIT loads it, and
 // its thread-local memory is allocated on first use.
@@ -32,7 +32,7 @@ struct Module {
   void (*prepare)(const Scenario& scenario, int mutex, bool without_memory);
   /// Runs in a process that holds locks until it is killed. Returns when it has them; null if that failed.
   const char* (*hold_things)();
-  /// What a newcomer to the world finds while the victim lives, and after its end; "" if all is right.
+  /// Judges as a newcomer to the world, while the victim lives, and after its end. Returns "" if all is right.
   const char* (*judge_beside_victim)(Neighbour neighbour);
   const char* (*judge_after_victim)(Neighbour neighbour);
 };

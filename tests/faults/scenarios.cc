@@ -237,7 +237,7 @@ const char* each_dictionary(const char* (*check)(const Dict&)) {
   return "";
 }
 
-/// What the victim keeps after it has settled.
+/// Locks that the victim keeps after it has settled.
 const char* keep(const Dict& dict) {
   static holdfast_lease leases[6];
   static int count = 0;

@@ -120,8 +120,8 @@ void be_victim(int socket, const Module& module, const Case& one, Shared& shared
   std::exit(0);
 }
 
-/// Returns the descriptors that the process has open, by name if they have one (all sockets and pipes are alike), and
-/// the files of the directory that it has mapped, each once.
+/// Returns the descriptors that the process has open, by name if they have one (all sockets and pipes are alike). Also
+/// returns the files of the directory that it has mapped, each once.
 std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   std::vector<std::string> names;
   std::map<std::string, std::string> mapped;  // by inode

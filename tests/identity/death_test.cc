@@ -30,7 +30,7 @@ void close_all_but(const Channel& channel) {
 
 std::string error_now() { return std::strerror(errno); }
 
-/// What a process does after it has entered. Returns "" or the error.
+/// A change that a process makes to itself after it has entered. Returns "" or the error.
 using Change = std::function<std::string(const Channel&)>;
 
 std::string run_out_of_descriptors(const Channel&) {

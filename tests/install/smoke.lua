@@ -1,4 +1,4 @@
--- What a user would try first: a dictionary, a lock that excludes another one, and a wait that a release ends.
+-- A user's first steps: a dictionary, a lock that excludes another one, and a wait that a release ends.
 local shdict = require "resty.shdict"
 local lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"

@@ -1,4 +1,4 @@
-// What a process of a test does when it reaches a failpoint (base/failpoint.h).
+// Actions of a test's process at a failpoint (base/failpoint.h).
 #pragma once
 
 #include <functional>

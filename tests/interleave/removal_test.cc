@@ -65,7 +65,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
       }
     });
   }
-  /// What the taker reports when the dictionary was removed under it.
+  /// Removes the dictionary under the taker. Returns the taker's report.
   static std::string said_after_a_removal(Started& taker, bool make_it_again) {
     if (GetParam() == Kind::quiet) {
       EXPECT_EQ(taker.ask("go"), "at fast_path.found");

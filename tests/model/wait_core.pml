@@ -90,7 +90,7 @@
 #define PLACES (PROCESSES + KILLS) /* dead waiters stay in the queue until another process finds them */
 
 #define LIVES(token) (held[SLOT(token)] && SAME_GENERATION(token))
-/* What a process can detect: World::alive() */
+/* Detection of deaths: World::alive() */
 #ifdef MUTANT_GENERATION_IGNORED
 #define ALIVE(token) (held[SLOT(token)])
 #else

@@ -1,4 +1,4 @@
-// What the processes (or threads) of the test know beside the dictionary.
+// Knowledge that the processes (or threads) of the test share beside the dictionary.
 #pragma once
 
 #include <array>

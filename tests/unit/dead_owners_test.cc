@@ -1,4 +1,5 @@
-// What dead processes held can be allocated again, even if nobody asks for their keys; what live processes hold stays.
+// Memory held by dead processes can be allocated again, even if nobody asks for their keys; memory held by live
+// processes stays.
 #include "dict/dead_owners.h"
 
 #include <gtest/gtest.h>

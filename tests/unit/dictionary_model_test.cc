@@ -18,7 +18,7 @@ namespace {
 constexpr double kLong = 1000;    // an exptime that ends after every run
 constexpr double kAtOnce = 1e-9;  // an exptime that ends before the next call or the one after it
 
-/// What the dictionary should have.
+/// The expected content of the dictionary.
 struct Expected {
   Got value;
   bool has_end = false;

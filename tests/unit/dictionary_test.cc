@@ -1,4 +1,4 @@
-// What a dictionary takes and refuses through the C ABI, and who may use it. For its operations see
+// Values and options that a dictionary takes and refuses through the C ABI, and who may use it. For its operations see
 // dictionary_model_test.cc.
 #include "dict/dictionary.h"
 

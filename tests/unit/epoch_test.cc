@@ -146,7 +146,7 @@ TEST_F(EpochTest, a_reference_keeps_the_thing) {
 // A thread that ends without returning leaves its guard behind.
 TEST_F(EpochTest, a_thread_that_ended_inside_keeps_nothing) {
   in_process([&] {
-    { const EpochGuard guard; }  // so that this thread already has a record and does not take over that of the other
+    { const EpochGuard guard; }  // so that this thread already has a record and does not take over the other's
     pthread_t thread;
     ASSERT_EQ(::pthread_create(
                   &thread, nullptr,

@@ -15,7 +15,7 @@ namespace {
 constexpr int kKeys = 6;
 constexpr int kLock = 2;  // beside the kinds of permits
 
-/// What a key contains.
+/// The content of a key.
 struct Thing {
   int kind = kLock;
   std::map<std::uint64_t, std::uint32_t> holders;  // how many, by fencing number

@@ -170,7 +170,7 @@ TEST_P(RemovalTest, ends_the_waits_of_threads_and_leaves_nothing_of_them) {
   });
 }
 
-// A task that waits may never be resumed. What it watches ends with it.
+// A waiting task may never be resumed. The watches of its keys end with it.
 TEST_P(RemovalTest, leaves_nothing_when_a_waiter_is_given_up) {
   in_process([] {
     Dict dict(kName, options());
@@ -226,7 +226,7 @@ TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanw
 
 // --- no number is used twice ---
 
-/// What the processes of the storm share.
+/// Shared by the processes of the storm.
 struct Storm {
   static constexpr std::size_t kKeys = 2000;
   static constexpr std::size_t kNumbers = std::size_t{1} << 22;

@@ -24,7 +24,7 @@
 namespace holdfast::test {
 namespace {
 
-/// What lies behind the header page of the test's file.
+/// The content behind the header page of the test's file.
 struct Shared {
   ShmtxState mutex;
   alignas(64) std::atomic<std::uint64_t> first;

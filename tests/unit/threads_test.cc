@@ -1,5 +1,5 @@
-// What include/holdfast.h promises to hosts with threads: all share one handle, each has a parker, and any thread may
-// use a lease. It shows most under ThreadSanitizer: the locks guard plain variables here.
+// The promises of include/holdfast.h to hosts with threads: all share one handle, each has a parker, and any thread
+// may use a lease. It shows most under ThreadSanitizer: the locks guard plain variables here.
 #include <gtest/gtest.h>
 
 #include <array>
