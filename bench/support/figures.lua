@@ -9,9 +9,9 @@ local report = require "bench.support.report"
 
 local _M = {}
 
--- The figures of `make bench` in README.md. Each has the title of a table, the beginning of a row's name, the document's
--- name for the row, and the other side of the comparison. The functions read the cells of holdfast, of the other side
--- and of the ratio.
+-- The figures of `make bench` in README.md. Each has the title of a table, the beginning of a row's name, the
+-- document's name for the row, and the other side of the comparison. The functions read the cells of holdfast, of the
+-- other side and of the ratio.
 local function median(cell)
     local value = cell:match("; (%S+)")
     return value and value .. " ns" or cell
