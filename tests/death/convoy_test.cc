@@ -111,10 +111,10 @@ class ConvoyTest : public DeathTest {
 constexpr Way kWays[] = {kExclusiveWays[0], kExclusiveWays[2], kExclusiveWays[3]};
 INSTANTIATE_TEST_SUITE_P(, ConvoyTest, ::testing::ValuesIn(kWays), name_of_way);
 
-TEST_P(ConvoyTest, a_loop_that_looks_every_30_ms_does_not_make_the_others_wait) { expect_no_convoy(1, 30); }
-TEST_P(ConvoyTest, four_loops_that_look_every_30_ms_do_not_either) { expect_no_convoy(4, 30); }
-TEST_P(ConvoyTest, a_loop_that_looks_every_5_ms_does_not_either) { expect_no_convoy(1, 5); }
-TEST_P(ConvoyTest, a_loop_that_is_slower_than_a_claim_lasts_does_not_and_gets_its_turn) { expect_no_convoy(1, 100); }
+TEST_P(ConvoyTest, a_loop_that_polls_every_30_ms_does_not_make_the_others_wait) { expect_no_convoy(1, 30); }
+TEST_P(ConvoyTest, four_loops_that_poll_every_30_ms_do_not_either) { expect_no_convoy(4, 30); }
+TEST_P(ConvoyTest, a_loop_that_polls_every_5_ms_does_not_either) { expect_no_convoy(1, 5); }
+TEST_P(ConvoyTest, a_loop_slower_than_a_claim_lasts_does_not_and_gets_its_turn) { expect_no_convoy(1, 100); }
 
 // Fails if the key is kept for 50 ms for each of them before anything is known about their loops.
 TEST_P(ConvoyTest, eight_loops_that_come_together_do_not_in_their_first_second) { expect_no_convoy(8, 100, 0); }

@@ -58,7 +58,7 @@ TEST_P(OwnerTest, a_process_that_becomes_another_program_holds_nothing) {
   EXPECT_EQ(next->ask("release"), kOk);
 }
 
-TEST_P(OwnerTest, a_holder_that_nobody_reaps_is_dead_all_the_same) {
+TEST_P(OwnerTest, a_holder_that_nobody_reaps_is_still_dead) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto next = waiter();
@@ -94,7 +94,7 @@ TEST_P(OwnerTest, it_does_not_matter_how_a_holder_ends) {
   }
 }
 
-TEST_P(OwnerTest, a_death_is_noticed_where_wake_ups_of_others_cut_each_sleep_short) {
+TEST_P(OwnerTest, a_death_is_detected_though_wake_ups_for_others_cut_each_sleep_short) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   Child next([this](Channel& channel) {
@@ -203,7 +203,7 @@ TEST_P(OwnerTest, a_child_of_fork_gets_its_parents_lock_when_that_releases_it_or
   }
 }
 
-TEST_P(OwnerTest, the_lock_of_the_dead_is_free_while_its_children_live) {
+TEST_P(OwnerTest, the_lock_of_a_dead_process_is_free_while_its_children_live) {
   const auto parent = holder_that([](Channel& channel, Contender&) {
     const pid_t forked = ::fork();
     if (forked == 0) {

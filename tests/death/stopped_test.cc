@@ -14,7 +14,7 @@ class StoppedTest : public DeathTest {};
 
 INSTANTIATE_TEST_SUITE_P(, StoppedTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-TEST_P(StoppedTest, a_holder_without_an_end_is_never_robbed_and_waiters_honour_their_timeouts) {
+TEST_P(StoppedTest, an_endless_holder_is_never_robbed_and_waiters_keep_to_their_timeouts) {
   const auto stopped = holder();
   ASSERT_EQ(stopped->hear(), kOk);
   stop(*stopped);
@@ -34,7 +34,7 @@ TEST_P(StoppedTest, a_holder_without_an_end_is_never_robbed_and_waiters_honour_t
   EXPECT_EQ(patient->ask("release"), kOk);
 }
 
-TEST_P(StoppedTest, a_holder_with_an_end_is_not_robbed_before_that) {
+TEST_P(StoppedTest, a_holder_with_an_exptime_is_not_robbed_before_it_expires) {
   constexpr double kExptime = 1;
   const double taken = now();
   const auto stopped = holder(kExptime);
@@ -64,7 +64,7 @@ TEST_P(StoppedTest, a_holder_with_an_end_is_not_robbed_before_that) {
   EXPECT_EQ(patient->ask("release"), kOk) << "the late release took it from its new holder";
 }
 
-TEST_P(StoppedTest, a_waiter_that_is_chosen_while_it_is_stopped_holds_up_nobody_for_long) {
+TEST_P(StoppedTest, a_waiter_chosen_while_it_is_stopped_delays_nobody_for_long) {
   for (const int waited_ms : {0, 5}) {  // woken on the fast path, with the key reserved for it
     const auto first = holder();
     ASSERT_EQ(first->hear(), kOk);
@@ -85,7 +85,7 @@ TEST_P(StoppedTest, a_waiter_that_is_chosen_while_it_is_stopped_holds_up_nobody_
   }
 }
 
-TEST_P(StoppedTest, a_stopped_waiter_in_the_middle_of_the_queue_holds_up_nobody_for_long) {
+TEST_P(StoppedTest, a_stopped_waiter_in_the_middle_of_the_queue_delays_nobody_for_long) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   constexpr std::size_t kWaiters = 5;
@@ -106,7 +106,7 @@ TEST_P(StoppedTest, a_stopped_waiter_in_the_middle_of_the_queue_holds_up_nobody_
   EXPECT_EQ(waiters(), 0U);
 }
 
-TEST_P(StoppedTest, a_waiter_that_goes_on_after_its_turn_was_given_away_does_not_hold_what_another_has) {
+TEST_P(StoppedTest, a_waiter_that_continues_after_losing_its_turn_does_not_hold_the_lock_of_another) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto stopped = waiter();

@@ -26,7 +26,7 @@ class WaitersTest : public DeathTest {
 
 INSTANTIATE_TEST_SUITE_P(, WaitersTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-TEST_P(WaitersTest, the_dead_in_a_queue_hold_up_nobody) {
+TEST_P(WaitersTest, dead_waiters_in_a_queue_delay_nobody) {
   constexpr std::size_t kWaiters = 5;
   const std::set<std::size_t> kDead[] = {{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 1, 2, 3}, {0, 1, 2, 4}, {0, 1, 2, 3, 4}};
   for (const auto& dead : kDead) {
@@ -44,7 +44,7 @@ TEST_P(WaitersTest, the_dead_in_a_queue_hold_up_nobody) {
   }
 }
 
-TEST_P(WaitersTest, the_dead_leave_the_queue_when_the_key_is_used) {
+TEST_P(WaitersTest, dead_waiters_leave_the_queue_when_the_key_is_used) {
   constexpr std::size_t kWaiters = 4;
   Contender first(GetParam(), dict);
   ASSERT_EQ(first.take(), HOLDFAST_OK);
@@ -61,7 +61,7 @@ TEST_P(WaitersTest, the_dead_leave_the_queue_when_the_key_is_used) {
   }
 }
 
-TEST_P(WaitersTest, the_death_of_the_chosen_holds_up_nobody) {
+TEST_P(WaitersTest, the_death_of_the_chosen_waiter_delays_nobody) {
   for (const bool stopped : {false, true}) {
     for (const int waited_ms : {0, 5}) {  // woken on the fast path, with the key reserved for it
       Contender first(GetParam(), dict);
@@ -78,7 +78,7 @@ TEST_P(WaitersTest, the_death_of_the_chosen_holds_up_nobody) {
   }
 }
 
-TEST_P(WaitersTest, one_that_is_woken_and_never_comes_holds_up_nobody) {
+TEST_P(WaitersTest, a_woken_waiter_that_never_comes_delays_nobody) {
   Contender holds(GetParam(), dict);
   Contender absent(GetParam(), dict);
   Contender waits(GetParam(), dict);
@@ -94,7 +94,7 @@ TEST_P(WaitersTest, one_that_is_woken_and_never_comes_holds_up_nobody) {
   EXPECT_EQ(waiters(), 0U);
 }
 
-TEST_P(WaitersTest, holders_that_die_one_after_the_other_are_all_followed_by_another) {
+TEST_P(WaitersTest, after_each_of_several_dead_holders_another_waiter_gets_the_lock) {
   constexpr std::size_t kWaiters = 6;
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);

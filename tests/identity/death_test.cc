@@ -93,11 +93,11 @@ class DeathSeenAfter : public testing::Test {
 
 TEST_F(DeathSeenAfter, running_out_of_descriptors) { expect_found_out(run_out_of_descriptors); }
 TEST_F(DeathSeenAfter, closing_all_descriptors) { expect_found_out(close_everything); }
-TEST_F(DeathSeenAfter, locking_all_of_other_files_instead) { expect_found_out(lock_other_files_instead); }
+TEST_F(DeathSeenAfter, locking_other_files_under_the_same_descriptors) { expect_found_out(lock_other_files_instead); }
 TEST_F(DeathSeenAfter, changing_the_user) { expect_found_out(become_nobody); }
 TEST_F(DeathSeenAfter, changing_the_root) { expect_found_out(change_root); }
 
-TEST_F(DeathSeenAfter, a_request_is_told_what_keeps_it_from_asking) {
+TEST_F(DeathSeenAfter, a_request_reports_why_it_cannot_ask_the_kernel) {
   // With the descriptors closed and the paths gone, nothing is left to ask.
   Started seeker("ok", [&](Channel& parent) {
     Dict dict("dict");

@@ -68,7 +68,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_a_copy_of_it_replaced)
   expect_one_holder();
 }
 
-TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_another_ones_replaced) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_another_dictionarys_file_replaced) {
   Started other("ok", [](Channel& parent) {
     Dict dict("other", {.persist = GetParam()});
     parent.say(in_words(dict.status));
@@ -115,7 +115,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_though_the_file_of_
   EXPECT_EQ(next.ask("lock"), "ok");
 }
 
-TEST_P(IdentityPersistentName, may_look_like_that_of_a_file_of_names) {
+TEST_P(IdentityPersistentName, may_look_like_the_name_of_a_file_of_names) {
   const auto store = [](Channel& parent) {
     Dict dict("names-07", {.persist = true});
     const std::string before = dict.get("value").text;
@@ -164,7 +164,7 @@ TEST_P(IdentityName, is_kept_though_another_file_of_names_was_moved_there) {
   EXPECT_EQ(holder_.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_looked_yet) {
+TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_noticed_it) {
   for (int i = 0; i < 3; ++i) {
     Started remover("ok", [](Channel& parent) {
       parent.say(in_words(holdfast_remove("dict", 4)));
@@ -193,7 +193,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_rem
   EXPECT_EQ(second.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, is_refused_to_a_process_that_had_the_removed_file_and_opens_its_successor_late) {
+TEST_P(IdentityName, is_refused_to_a_process_that_had_the_removed_file_and_opens_the_next_one_late) {
   // The holder's file is removed, its successor deleted while it is in use: the holder, too, is a newcomer now.
   Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");

@@ -66,7 +66,7 @@ TEST_F(IdentityWorld, processes_with_boot_ids_of_their_own_share_what_they_use) 
   }
 }
 
-TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_lock_stays_held) {
+TEST_F(IdentityWorld, newcomers_are_refused_and_the_lock_stays_held_after_the_table_was_deleted) {
   for (const auto body : {obey_as_ever, obey_one_that_persists}) {
     Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
@@ -82,7 +82,7 @@ TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_
   }
 }
 
-TEST_F(IdentityWorld, what_a_world_that_is_gone_left_in_a_persistent_dictionary_is_data_only) {
+TEST_F(IdentityWorld, a_persistent_dictionary_keeps_only_data_of_a_world_that_is_gone) {
   Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("set"), "ok");
   ASSERT_EQ(holder.ask("lock"), "ok");
@@ -103,7 +103,7 @@ TEST_F(IdentityWorld, a_copy_of_the_table_is_not_the_table) {
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
-TEST_F(IdentityWorld, a_lease_of_a_dictionary_that_was_made_anew_is_not_that_of_the_old_one) {
+TEST_F(IdentityWorld, a_recreated_dictionary_does_not_reissue_an_old_lease) {
   for (const bool persist : {false, true}) {
     Child child([persist](Channel& parent) {
       Dict first("again", {.persist = persist});
@@ -123,7 +123,7 @@ TEST_F(IdentityWorld, a_lease_of_a_dictionary_that_was_made_anew_is_not_that_of_
   }
 }
 
-TEST_F(IdentityWorld, a_fencing_count_that_was_overwritten_does_not_begin_anew) {
+TEST_F(IdentityWorld, an_overwritten_fencing_count_does_not_start_again) {
   Started child("ready", obey_as_ever);
   std::uint64_t last = 0;
   constexpr std::size_t kInDictionary[] = {192, 200, 208, 216};  // docs/format.md
@@ -151,7 +151,7 @@ TEST_F(IdentityWorld, a_fencing_count_that_was_overwritten_does_not_begin_anew) 
 }
 
 // Each key had another number, so none of them can tell from its own number that the count went back.
-TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_to_another_key) {
+TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_to_two_keys) {
   for (const std::uint64_t size : {std::uint64_t{65536}, std::uint64_t{4} << 20}) {
     Child child([&](Channel& parent) {
       Dict dict("dict", {.size = size});
@@ -179,7 +179,7 @@ TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number
   }
 }
 
-TEST_F(IdentityWorld, one_overwritten_generation_robs_nobody_and_is_put_right) {
+TEST_F(IdentityWorld, an_overwritten_generation_takes_nobodys_lock_and_is_repaired) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
   Started other("ready", obey_as_ever);
@@ -198,7 +198,7 @@ TEST_F(IdentityWorld, one_overwritten_generation_robs_nobody_and_is_put_right) {
   EXPECT_EQ(other.ask("lock"), "ok");
 }
 
-TEST_F(IdentityWorld, a_child_in_another_time_namespace_reads_but_takes_nothing) {
+TEST_F(IdentityWorld, a_child_in_another_time_namespace_can_read_but_not_lock) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("set"), "ok");
   Started outer("ok", [](Channel& parent) {
@@ -232,7 +232,7 @@ TEST_F(IdentityWorld, a_child_in_another_time_namespace_reads_but_takes_nothing)
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
-TEST_F(IdentityWorld, where_all_places_are_taken_a_child_reads_and_is_told_why_it_cannot_change_anything) {
+TEST_F(IdentityWorld, a_child_without_a_free_slot_can_read_and_learns_why_it_cannot_change_anything) {
   Child parent_process([this](Channel& parent) {
     Dict dict("dict");
     dict.set("value", "there");
@@ -256,7 +256,7 @@ TEST_F(IdentityWorld, where_all_places_are_taken_a_child_reads_and_is_told_why_i
   EXPECT_EQ(parent_process.hear(), "there");
 }
 
-TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_reads) {
+TEST_F(IdentityWorld, a_child_can_read_while_a_stopped_process_has_the_tables_lock) {
   Child parent_process([this](Channel& parent) {
     Dict dict("dict");
     dict.set("value", "there");
@@ -281,7 +281,7 @@ TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_rea
 }
 
 // Fails if all of them try to get the table's lock again and again: then its holder hardly gets a processor.
-TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
+TEST_F(IdentityWorld, hundreds_of_children_forked_at_once_all_enter) {
   in_process([] {
     constexpr int kChildren = 600;
     Dict dict("dict", {.size = 4 << 20});
@@ -314,7 +314,7 @@ TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
 }
 
 // A newcomer with another seed would search the lock elsewhere, and find it free.
-TEST_F(IdentityWorld, a_dictionary_with_an_overwritten_seed_is_opened_by_nobody_else) {
+TEST_F(IdentityWorld, nobody_else_can_open_a_dictionary_with_an_overwritten_seed) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
   constexpr std::size_t kSeedOffset = 120;

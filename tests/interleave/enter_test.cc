@@ -175,7 +175,7 @@ TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leave
 }
 
 // The removal found no file of names, and the user has made it in the meantime.
-TEST_F(InterleaveEnter, a_dictionary_that_is_opened_while_its_removal_begins_keeps_nobody_from_its_name) {
+TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_keeps_nobody_from_its_name) {
   const Body persistent = with_dict({.persist = true}, ready_or_not);
   Started("ready", persistent).kill_and_wait();
   for (std::size_t number = 0; number < kNameFiles; ++number) ::unlink((directory_ / name_file_name(number)).c_str());
@@ -198,7 +198,7 @@ TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_i
   Started("mismatch", keep_large);
 }
 
-TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced_gets_none_of_the_old_file) {
+TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced_does_not_get_the_old_file) {
   Started("ok", keep_small).kill_and_wait();
   Started replacer("at unused.judged", keep_large_slowly);
   Child user(keep_small);
@@ -219,7 +219,7 @@ const Body find_small = with_dict({.size = 65536, .kept = true}, [](Dict& dict) 
   return dict.get("value") == text("there") ? "found" : holdfast_code_text(dict.status);
 });
 
-TEST_F(InterleaveEnter, a_dictionary_that_somebody_asks_to_keep_for_good_is_not_replaced_by_who_looked_before) {
+TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_is_not_replaced_by_a_process_that_checked_before) {
   Started("ok", keep_small).kill_and_wait();
   Started replacer("at unused.found", held_at("unused.found", keep_large));
   Started("stored", keep_small_for_good).kill_and_wait();
@@ -249,11 +249,11 @@ void expect_that_it_is_found(const ScratchDirectory& directory, const char* plac
   EXPECT_EQ(next.hear(), "found");
 }
 
-TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_opens_it) {
+TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_becomes_persistent_is_not_retired_by_opening_it) {
   expect_that_it_is_found(directory_, "use.judged", true);
 }
 
-TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_enters) {
+TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_becomes_persistent_is_not_retired_by_entering) {
   expect_that_it_is_found(directory_, "leftover.judged", false);
 }
 

@@ -123,7 +123,7 @@ TEST_P(InterleaveFork, a_child_keeps_no_dictionary_for_a_waiter_of_its_parent) {
   });
 }
 
-TEST_P(InterleaveFork, the_process_keeps_it_until_the_wait_is_over) {
+TEST_P(InterleaveFork, the_process_keeps_the_dictionary_until_the_wait_is_over) {
   Started holder = hold_both();
   in_process([] {
     Dict dict("forked");

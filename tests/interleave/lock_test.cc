@@ -134,7 +134,7 @@ class InterleaveLock : public testing::Test {
 
 // --- before the compare-and-swap ---
 
-TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_does_not_take_the_lock_in_its_place) {
+TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_the_lock_in_its_place) {
   Started taker = taker_at("fast_path.found");
   Started other("has another", [](Channel& parent) {
     TheDict dict;
@@ -159,7 +159,7 @@ TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_does_not_take_the_
 }
 
 // Fails if the taker does not check the epoch again, or leaves the value as it changed it.
-TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_takes_no_value_of_the_same_bits_for_it) {
+TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_mistake_a_value_of_the_same_bits_for_it) {
   Started taker = taker_at("fast_path.found");
   meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(taker.ask("go on"), "ok");
@@ -171,7 +171,7 @@ TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_takes_no_value_of_
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-TEST_F(InterleaveLock, a_release_of_a_lock_that_is_gone_takes_no_value_of_the_same_bits_for_it) {
+TEST_F(InterleaveLock, a_release_of_a_removed_lock_does_not_mistake_a_value_of_the_same_bits_for_it) {
   Started owner = releaser();
   meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(owner.ask("go on"), "not owner");
@@ -181,7 +181,7 @@ TEST_F(InterleaveLock, a_release_of_a_lock_that_is_gone_takes_no_value_of_the_sa
   });
 }
 
-TEST_F(InterleaveLock, a_release_of_a_lock_that_moved_meanwhile_releases_it_where_it_is) {
+TEST_F(InterleaveLock, a_release_of_a_lock_that_just_moved_releases_it_in_its_new_place) {
   Started owner = releaser();
   meanwhile([](TheDict& dict) {
     const std::uint32_t before = dict.block_of("key");
@@ -192,7 +192,7 @@ TEST_F(InterleaveLock, a_release_of_a_lock_that_moved_meanwhile_releases_it_wher
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-TEST_F(InterleaveLock, a_release_after_which_the_lock_is_moved_and_taken_is_one) {
+TEST_F(InterleaveLock, a_release_counts_though_the_lock_is_then_moved_and_taken) {
   Started owner("at fast_path.released", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock() || dict.try_lock("key") != HOLDFAST_OK) return 1;
@@ -215,7 +215,7 @@ TEST_F(InterleaveLock, a_release_after_which_the_lock_is_moved_and_taken_is_one)
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
-TEST_F(InterleaveLock, a_release_of_a_lease_that_ends_before_it_and_is_followed_by_another_harms_nobody) {
+TEST_F(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_next_one) {
   Started owner = releaser(0.02);
   Started next("has it", [](Channel& parent) {
     TheDict dict;
@@ -250,7 +250,7 @@ TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
 
 // --- between the compare-and-swap and the end of the grant ---
 
-TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
+TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
   Started taker = taker_at("fast_path.taken");
   taker.kill_and_wait();
   meanwhile([](TheDict& dict) {
@@ -260,7 +260,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_ne
   });
 }
 
-TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_next_that_waits) {
+TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_waiter) {
   Started taker = taker_at("fast_path.taken");
   Started waiter("locked", [](Channel& parent) {
     TheDict dict;
@@ -275,7 +275,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_ne
   EXPECT_EQ(waiter.hear(), "ok");
 }
 
-TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_its_memory) {
+TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
   Started taker = taker_at("fast_path.taken");
   Started keeps_the_dictionary("open", [](Channel& parent) {
     const TheDict dict;
@@ -292,7 +292,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_its_memory) 
   });
 }
 
-TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_touches_it) {
+TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_has_it_and_nobody_touches_it) {
   Started taker = taker_at("fast_path.taken");
   meanwhile([](TheDict& dict) {
     const std::uint32_t block = dict.block_of("key");
@@ -320,7 +320,7 @@ TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_
 
 // Fails if an operation that changes a grant by its lease does not check whether the grant is complete, or if anybody
 // can read the lease.
-TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_is_not_robbed_by_its_lease) {
+TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_is_not_robbed_by_its_lease) {
   Started taker = taker_at("fast_path.taken");
   meanwhile([](TheDict& dict) {
     const LockWord word = load_word_of(dict.lock("key"));
@@ -379,7 +379,7 @@ TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
   });
 }
 
-TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_goes_on_when_its_process_is_killed) {
+TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_its_process_is_killed) {
   Started taker = taker_at("fast_path.taken");
   Started breaker("at settle.alive", [](Channel& parent) {
     TheDict dict;
@@ -442,7 +442,7 @@ TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
   EXPECT_EQ(next.ask("go on"), "ok");
 }
 
-TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_goes_on_when_its_process_is_killed) {
+TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_its_process_is_killed) {
   struct Change {
     std::function<int(TheDict&)> run;
     std::string result;
@@ -518,7 +518,7 @@ class InterleaveRelease : public InterleaveLock {
   }
 };
 
-TEST_F(InterleaveRelease, of_a_lock_that_was_moved_is_quiet) {
+TEST_F(InterleaveRelease, of_a_moved_lock_is_fast) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
@@ -535,7 +535,7 @@ TEST_F(InterleaveRelease, of_a_lock_that_was_moved_is_quiet) {
   });
 }
 
-TEST_F(InterleaveRelease, is_quiet_again_when_the_last_waiter_has_left) {
+TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);

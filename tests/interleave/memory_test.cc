@@ -38,7 +38,7 @@ class InterleaveMemory : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(InterleaveMemory, of_processes_that_die_while_it_is_looked_for_is_found_too) {
+TEST_F(InterleaveMemory, of_processes_that_die_during_the_search_is_found_too) {
   Started living("ready", [](Channel& parent) {
     Dict dict("locks", {.size = 65536});
     parent.say("ready");
@@ -56,7 +56,7 @@ TEST_F(InterleaveMemory, of_processes_that_die_while_it_is_looked_for_is_found_t
 }
 
 // A search covers the whole shard with its mutex held, so all others wait for it.
-TEST_F(InterleaveMemory, that_was_refused_is_not_searched_for_again_at_each_call) {
+TEST_F(InterleaveMemory, that_was_refused_is_not_searched_again_at_each_call) {
   Dict dict("locks", {.size = 65536});
   holdfast_lease lease{};
   ASSERT_EQ(dict.set("neighbour", "one"), HOLDFAST_OK);
@@ -85,7 +85,7 @@ TEST_F(InterleaveMemory, that_was_refused_is_not_searched_for_again_at_each_call
 
 // A semaphore and a lock are taken and released all the time: before each refused call a grant ends and memory is
 // freed, but not enough for that call.
-TEST_F(InterleaveMemory, that_was_refused_is_not_searched_for_again_when_too_little_of_it_comes_and_goes) {
+TEST_F(InterleaveMemory, that_was_refused_is_not_searched_again_while_too_little_of_it_is_freed) {
   Dict dict("beside-cycles", {.size = 65536});
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_permits("semaphore", HOLDFAST_SEMAPHORE, 1, 2, 0, &lease), HOLDFAST_OK);
@@ -114,7 +114,7 @@ TEST_F(InterleaveMemory, that_was_refused_is_not_searched_for_again_when_too_lit
 }
 
 // The entry between two gaps is longer than each gap: one short entry can be moved, which does not help.
-TEST_F(InterleaveMemory, that_lies_between_what_cannot_be_moved_is_not_searched_for_at_each_call) {
+TEST_F(InterleaveMemory, between_entries_that_cannot_be_moved_is_not_searched_at_each_call) {
   Dict dict("in-pieces", {.size = 65536});
   const auto key = [](int i) { return "key " + std::to_string(1000 + i); };
   const auto safe_set = [&](const std::string& name, const std::string& bytes) {

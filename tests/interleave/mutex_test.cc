@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(strategies, InterleaveAsleep, testing::Values(MutexStra
                          [](const auto&) { return "futex"; });
 
 // Fails if the word of the dead process is taken without a comparison.
-TEST_P(Interleave, two_that_judge_one_death_do_not_both_get_the_mutex) {
+TEST_P(Interleave, two_processes_that_detect_one_death_do_not_both_get_the_mutex) {
   Started owner = contender("acquired");
   owner.kill_and_wait();
 
@@ -69,7 +69,7 @@ TEST_P(Interleave, two_that_judge_one_death_do_not_both_get_the_mutex) {
   EXPECT_EQ(word(), 0U);
 }
 
-TEST_P(Interleave, a_death_between_judgement_and_takeover_leaves_the_mutex_to_the_next) {
+TEST_P(Interleave, a_death_between_detection_and_takeover_leaves_the_mutex_to_the_next) {
   Started owner = contender("acquired");
   owner.kill_and_wait();
   Started first = contender_at("shmtx.judged");
@@ -79,7 +79,7 @@ TEST_P(Interleave, a_death_between_judgement_and_takeover_leaves_the_mutex_to_th
 
 // Fails if a timeout leaves no waiters bit: the wake-up that came to the waiter that gives up belongs to another
 // waiter.
-TEST_P(InterleaveAsleep, one_that_gives_up_after_a_sleep_leaves_the_waiters_bit_for_others_that_sleep) {
+TEST_P(InterleaveAsleep, a_waiter_that_gives_up_after_a_sleep_leaves_the_waiters_bit_for_other_sleepers) {
   Started owner = contender("acquired");
   Started waiter("waits", [&](Channel& parent) {
     const std::uint64_t deadline = monotonic_ns() + 1000 * kNsPerMs;
@@ -109,7 +109,7 @@ TEST_P(InterleaveAsleep, a_release_between_waiters_bit_and_sleep_is_not_slept_ov
 }
 
 // Fails if it takes the mutex without the waiters bit: then another sleeper would not be woken.
-TEST_P(InterleaveAsleep, one_that_may_have_slept_takes_the_mutex_with_the_waiters_bit_of_others) {
+TEST_P(InterleaveAsleep, a_waiter_that_may_have_slept_takes_the_mutex_with_the_waiters_bit_of_others) {
   Started owner = contender("acquired");
   Started waiter = contender_at("shmtx.waiters_bit");
   ASSERT_EQ(owner.ask("unlock"), "unlocked");
@@ -127,7 +127,7 @@ TEST_P(InterleaveAsleep, a_death_between_waiters_bit_and_sleep_harms_nobody) {
   Started next = contender("acquired");
 }
 
-TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_costs_a_sleeper_no_more_than_its_slice) {
+TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_delays_a_sleeper_by_one_slice_at_most) {
   Started owner("acquired", [&](Channel& parent) {
     pause_at("shmtx.released", parent);
     return contend(parent, kLongNs);

@@ -84,7 +84,7 @@ TEST_F(InterleaveQueue, a_death_between_release_and_the_call_of_watchers_loses_n
 
 // The waiter lost its position while it did nothing, and its block merged with a free one before it. Then only the
 // owner in the block's words shows that. Fails if removing a waiter from the queue leaves the owner in the block.
-TEST_F(InterleaveQueue, a_waiter_that_was_dropped_from_the_queue_queues_anew) {
+TEST_F(InterleaveQueue, a_waiter_that_was_dropped_from_the_queue_queues_again) {
   Child child([](Channel& parent) {
     Dict dict("locks");
     holdfast_lease lease{};

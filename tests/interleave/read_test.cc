@@ -39,7 +39,7 @@ class InterleaveRead : public ::testing::Test {
 };
 
 // Fails if a reader starts again because of any change in the shard: large values would be read many times over.
-TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_changed_meanwhile) {
+TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_changed_during_it) {
   Started reader("stored", [](Channel& parent) {
     // The last set frees memory. So the large value was filled in an earlier epoch, and the reader can tell when.
     if (dict().set("large", std::string(kLarge, 'v')) != HOLDFAST_OK || dict().set("other", "1") != HOLDFAST_OK ||
@@ -81,7 +81,7 @@ TEST_F(InterleaveRead, a_key_that_is_renewed_in_time_is_there_though_its_reader_
 }
 
 // The entry is in the same place, with the same key and size. Fails if the reader does not check its stamp.
-TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_made_anew_in_the_same_place) {
+TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_freed_and_made_again_in_the_same_place) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("large", std::string(kLarge, 'o')) != HOLDFAST_OK) return 1;
     pause_at("read.copied", parent);
@@ -112,7 +112,7 @@ TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_mad
 
 // Fails if a repair clears the link of an entry that it cuts: a reader at that entry would not find the entries behind
 // it.
-TEST_F(InterleaveRead, what_a_repair_cuts_off_leads_on_until_readers_are_told) {
+TEST_F(InterleaveRead, entries_that_a_repair_cuts_off_keep_their_links_until_readers_are_warned) {
   Child child([](Channel& parent) {
     Segment& segment = dict().segment();
     Shard& shard = segment.shards()[0];

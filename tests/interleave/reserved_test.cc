@@ -64,14 +64,14 @@ class InterleaveReserved : public testing::TestWithParam<Place> {
                   }};
 };
 
-TEST_P(InterleaveReserved, a_process_that_dies_there_leaves_nothing_that_others_cannot_use) {
+TEST_P(InterleaveReserved, a_process_that_dies_there_leaves_everything_usable) {
   const char* const at = GetParam().failpoint;
   Started dying(std::string("at ") + at, [&](Channel& parent) { return fill(parent, at); });
   dying.kill_and_wait();
   use(GetParam().inside ? 1 : 0);
 }
 
-TEST_P(InterleaveReserved, others_that_go_on_meanwhile_and_the_process_after_them_agree) {
+TEST_P(InterleaveReserved, a_held_process_and_others_that_continue_agree) {
   const char* const at = GetParam().failpoint;
   Started slow(std::string("at ") + at, [&](Channel& parent) { return fill(parent, at); });
   if (GetParam().inside) {

@@ -420,7 +420,7 @@ TEST_F(TheGuardAndTheHost, each_get_their_own) {
   expect_good_end(handler_with(SA_SIGINFO), [](InUse& used) { between_faults_of_both(used); });
 }
 
-TEST_F(TheGuardAndTheHost, each_get_their_own_by_a_handler_that_is_not_told_the_place) {
+TEST_F(TheGuardAndTheHost, each_get_their_own_by_a_handler_without_siginfo) {
   expect_good_end(handler_with(0), [](InUse& used) { between_faults_of_both(used, false); });
 }
 
@@ -457,7 +457,7 @@ TEST_F(TheGuardAndTheHost, share_a_handler_that_is_for_one_signal_once) {
   expect_bus_error(handler_with(SA_SIGINFO | SA_RESETHAND), way, "once");
 }
 
-TEST_F(TheGuardAndTheHost, end_by_what_is_not_ours_and_where_the_signal_is_blocked) {
+TEST_F(TheGuardAndTheHost, end_by_foreign_faults_and_where_the_signal_is_blocked) {
   const auto nothing = [] {};
   expect_bus_error(
       nothing, [](InUse&, Channel&) { own_page()[0] = 1; }, "(end)");

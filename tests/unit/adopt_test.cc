@@ -88,7 +88,7 @@ TEST_P(AdoptTest, a_grant_without_a_holder_is_in_no_cycle_until_a_task_adopts_it
   EXPECT_TRUE(is_told(kSurely));
 }
 
-TEST_P(AdoptTest, what_is_given_away_is_in_no_cycle) {
+TEST_P(AdoptTest, a_lock_that_was_given_away_is_in_no_cycle) {
   take_both(a.number(), b.number());
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
   EXPECT_FALSE(is_told(kHardly)) << "to nobody";
@@ -96,14 +96,14 @@ TEST_P(AdoptTest, what_is_given_away_is_in_no_cycle) {
   EXPECT_FALSE(is_told(kHardly)) << "to another one, which does not wait";
 }
 
-TEST_P(AdoptTest, what_any_coroutine_of_a_state_may_release_is_in_a_cycle_when_all_of_it_waits) {
+TEST_P(AdoptTest, a_lock_that_any_coroutine_may_release_is_in_a_cycle_when_its_whole_lua_state_waits) {
   take_both(state, b.number());
   EXPECT_FALSE(is_told(kHardly));
   a.stops_its_lua_state();
   EXPECT_TRUE(is_told(kSurely));
 }
 
-TEST_P(AdoptTest, a_waiter_names_the_holder_to_be) {
+TEST_P(AdoptTest, a_waiter_names_the_future_holder) {
   for (const bool named : {false, true}) {
     take_both(0, b.number());
     Task other{state + 4};

@@ -42,7 +42,7 @@ TEST_F(ArenaTest, begins_as_one_block_of_everything) {
   EXPECT_EQ(check_shard(shard), "");
 }
 
-TEST_F(ArenaTest, a_block_that_comes_back_joins_its_free_neighbours) {
+TEST_F(ArenaTest, a_freed_block_joins_its_free_neighbours) {
   // Frees three neighbours and the rest in every possible order.
   std::vector<int> order = {0, 1, 2, 3};
   do {
@@ -153,7 +153,7 @@ TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
   EXPECT_EQ(free_blocks(shard), 1);
 }
 
-TEST_F(ArenaTest, giving_back_announces_the_reuse) {
+TEST_F(ArenaTest, freeing_announces_the_reuse) {
   const std::uint32_t block = arena.allocate(4);
   const std::uint64_t before = shard.header().reuse_epoch.load();
   arena.release(block, 4);
@@ -201,7 +201,7 @@ TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_not
   }
 }
 
-TEST_F(ArenaTest, a_block_that_comes_back_beside_a_free_one_that_contradicts_itself_is_damage) {
+TEST_F(ArenaTest, a_block_freed_beside_a_free_one_that_contradicts_itself_is_damage) {
   for (const std::uint32_t value : {0U, 2U, 4U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
     PrivateShard fresh(65536);
     Arena fresh_arena(fresh.shard());

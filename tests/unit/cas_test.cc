@@ -70,7 +70,7 @@ TEST_F(CasTest, numbers_are_compared_as_numbers) {
   EXPECT_EQ(cas("k", number(1), number(2)), HOLDFAST_DIFFERS);
 }
 
-TEST_F(CasTest, times_and_types_that_make_no_sense_are_refused_and_change_nothing) {
+TEST_F(CasTest, invalid_times_and_types_are_refused_and_change_nothing) {
   dict.set("k", "a");
   for (const double bad : {-1.0, std::numeric_limits<double>::quiet_NaN()})
     EXPECT_EQ(cas("k", text("a"), text("b"), bad), HOLDFAST_INVALID);
@@ -84,7 +84,7 @@ TEST_F(CasTest, times_and_types_that_make_no_sense_are_refused_and_change_nothin
   EXPECT_EQ(dict.get("k"), text("a"));
 }
 
-TEST_F(CasTest, of_processes_that_swap_the_same_value_one_succeeds) {
+TEST_F(CasTest, one_of_several_processes_that_swap_the_same_value_succeeds) {
   constexpr int kRounds = 4000;
   constexpr int kProcesses = 3;
   std::vector<std::unique_ptr<Child>> children;

@@ -78,7 +78,7 @@ TEST_F(CheckTest, finds_overwritten_words_of_entries_and_counts) {
   }
 }
 
-TEST_F(CheckTest, tells_mutexes_that_stay_held) {
+TEST_F(CheckTest, reports_mutexes_that_stay_held) {
   fill(3000);
   Started stopped("inside", [this](Channel& parent) {
     Shmtx& mutex = shard_of("key1").mutex();
@@ -132,7 +132,7 @@ TEST_F(CheckTest, never_takes_a_change_for_damage) {
   EXPECT_EQ(check().damaged + check().uncertain, 0U);
 }
 
-TEST_F(CheckTest, wants_the_size_of_its_struct) {
+TEST_F(CheckTest, needs_the_size_of_its_struct) {
   holdfast_health health{};
   EXPECT_EQ(holdfast_check(dict.handle, &health, 4), HOLDFAST_INVALID);
 }

@@ -119,7 +119,7 @@ TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_a_walk_pa
   }
 }
 
-TEST_F(DamageTest, holders_that_run_in_a_cycle_are_found) {
+TEST_F(DamageTest, a_cycle_of_holders_is_found) {
   for (int call = 0; call < 3; ++call) {
     SCOPED_TRACE(call);
     const std::string name = "permits-" + std::to_string(call);
@@ -145,7 +145,7 @@ TEST_F(DamageTest, holders_that_run_in_a_cycle_are_found) {
 }
 
 // A node that is moved has to be found in its list, which takes time. It must not happen for each node.
-TEST_F(DamageTest, nodes_that_no_list_leads_to_are_given_back) {
+TEST_F(DamageTest, nodes_that_no_list_leads_to_are_freed) {
   for (int i = 0; i < 7000; ++i) ASSERT_GT(dict.push("list", 1, std::string(60, 'e')), 0);
   Position position = place_of("list");
   ListEnds ends = position.view.list_ends();
@@ -188,7 +188,7 @@ TEST_F(DamageTest, a_spare_block_inside_an_entry_gives_no_entrys_memory_away) {
   EXPECT_EQ(dict.get("key-7"), text(value));
 }
 
-TEST_F(DamageTest, counts_that_were_overwritten_are_made_right_by_flush_expired) {
+TEST_F(DamageTest, overwritten_counts_are_corrected_by_flush_expired) {
   ASSERT_EQ(dict.remove("key-7"), HOLDFAST_OK);  // a free block between others
   std::uint32_t bin = 1;
   while (header().bins[bin].load() == 0) ++bin;
@@ -205,7 +205,7 @@ TEST_F(DamageTest, counts_that_were_overwritten_are_made_right_by_flush_expired)
   expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
 }
 
-TEST_F(DamageTest, counts_that_were_overwritten_make_no_memory_scarce) {
+TEST_F(DamageTest, overwritten_counts_do_not_make_memory_scarce) {
   header().free_granules.store(1);
   header().no_run.store(1);
   for (Word32& bin : header().bins) bin.store(0);

@@ -57,7 +57,7 @@ class DeadOwnersTest : public DictTest {
   }
 };
 
-TEST_F(DeadOwnersTest, locks_without_an_end_of_processes_that_are_killed_never_fill_a_dictionary) {
+TEST_F(DeadOwnersTest, endless_locks_of_killed_processes_never_fill_a_dictionary) {
   constexpr int kEach = 100;
   for (int first = 0; first < 4 * kMany; first += kEach)
     ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
@@ -83,13 +83,13 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
 }
 
 // More owners than fit into any set that an attempt may ask about.
-TEST_F(DeadOwnersTest, so_it_is_with_many_processes_that_held_a_few_locks_each) {
+TEST_F(DeadOwnersTest, many_killed_processes_with_a_few_locks_each_never_fill_a_dictionary) {
   constexpr int kEach = 6;
   for (int first = 0; first < 2 * kMany; first += kEach)
     ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
 }
 
-TEST_F(DeadOwnersTest, permits_and_reasons_of_the_dead_are_memory_too) {
+TEST_F(DeadOwnersTest, permits_and_reasons_of_dead_processes_are_reclaimed_too) {
   constexpr int kEach = 60;
   const auto with_note = [&](int i) {
     holdfast_lease lease{};
@@ -102,7 +102,7 @@ TEST_F(DeadOwnersTest, permits_and_reasons_of_the_dead_are_memory_too) {
   }
 }
 
-TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_is_stopped) {
+TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_even_while_it_is_stopped) {
   constexpr int kLiving = 150;
   Started stopped("0", [&](Channel& parent) {
     std::vector<holdfast_lease> leases(kLiving);
@@ -127,7 +127,7 @@ TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_i
   EXPECT_EQ(stopped.ask("go on"), "0");
 }
 
-TEST_F(DeadOwnersTest, a_dictionary_full_of_locks_of_the_living_says_so) {
+TEST_F(DeadOwnersTest, a_dictionary_full_of_locks_of_live_processes_reports_no_memory) {
   int code = HOLDFAST_OK;
   int count = 0;
   for (; code == HOLDFAST_OK && count < kMany; ++count) code = take(count);
@@ -136,7 +136,7 @@ TEST_F(DeadOwnersTest, a_dictionary_full_of_locks_of_the_living_says_so) {
   for (int i = 0; i < count - 1; ++i) ASSERT_EQ(take(i), HOLDFAST_LOCKED);
 }
 
-TEST_F(DeadOwnersTest, flush_expired_gives_the_memory_of_the_dead_back) {
+TEST_F(DeadOwnersTest, flush_expired_frees_the_memory_of_dead_processes) {
   const std::uint64_t before = dict.free_space();
   ASSERT_EQ(killed_with(0, 300, [&](int i) { return take(i); }), HOLDFAST_OK);
   ASSERT_EQ(killed_with(300, 100, [&](int i) { return share(i); }), HOLDFAST_OK);
@@ -145,7 +145,7 @@ TEST_F(DeadOwnersTest, flush_expired_gives_the_memory_of_the_dead_back) {
   EXPECT_EQ(dict.free_space(), before);
 }
 
-TEST_F(DeadOwnersTest, values_do_not_give_way_while_the_dead_hold_memory) {
+TEST_F(DeadOwnersTest, values_are_not_evicted_while_dead_processes_hold_memory) {
   ASSERT_EQ(killed_with(0, 500, [&](int i) { return take(i); }), HOLDFAST_OK);
   int code = HOLDFAST_OK;
   for (int i = 0; i < 500 && code == HOLDFAST_OK; ++i)
@@ -155,7 +155,7 @@ TEST_F(DeadOwnersTest, values_do_not_give_way_while_the_dead_hold_memory) {
   EXPECT_LE(dict.stats().evictions, 4U);
 }
 
-TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
+TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_in_use) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
   {

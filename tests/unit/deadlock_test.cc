@@ -86,7 +86,7 @@ TEST_F(DeadlockTest, a_wait_is_found_as_it_was_written) {
   EXPECT_EQ(table.find(4, 9, found), Found::no);
 }
 
-TEST_F(DeadlockTest, of_a_long_key_the_beginning_is_kept) {
+TEST_F(DeadlockTest, the_beginning_of_a_long_key_is_kept) {
   const std::string key = std::string(kWaitKeyBytes, 'a') + "b";
   put(5, 9, key, {}, 1, 2);
   Wait found;
@@ -95,7 +95,7 @@ TEST_F(DeadlockTest, of_a_long_key_the_beginning_is_kept) {
   EXPECT_EQ(found.kept_key(), key.substr(0, kWaitKeyBytes));
 }
 
-TEST_F(DeadlockTest, a_wait_that_is_over_is_not_found_again_by_way_of_its_record) {
+TEST_F(DeadlockTest, a_wait_that_is_over_is_not_found_through_its_old_record) {
   WaitRecord* const record = put(5, 9, "key", {6, 3, 44, 0}, 1, 2);
   WaitTable::release(*record);
   Wait found;
@@ -117,7 +117,7 @@ TEST_F(DeadlockTest, a_record_that_is_being_written_is_unreadable) {
   EXPECT_EQ(table.find(5, 9, found), Found::yes);
 }
 
-TEST_F(DeadlockTest, a_full_table_gives_no_record_until_somebody_in_the_way_is_dead) {
+TEST_F(DeadlockTest, a_full_table_has_no_record_to_give_until_an_owner_is_dead) {
   std::vector<WaitRecord*> records;
   for (std::uint32_t task = 1; task <= 4 * kWaitRecords; ++task) {
     WaitRecord* const record = table.take(5, task, all_live);
@@ -152,12 +152,12 @@ TEST_F(DeadlockTest, a_cycle_that_is_too_long_is_not_found) {
   EXPECT_EQ(search(kCycleMax + 1, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, a_waiter_for_itself_is_not_told) {
+TEST_F(DeadlockTest, a_waiter_for_its_own_lock_gets_no_deadlock) {
   put_cycle(1, kLater);
   EXPECT_EQ(search(1, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, what_was_seen_before_the_last_began_to_wait_proves_nothing) {
+TEST_F(DeadlockTest, observations_from_before_the_last_wait_began_prove_nothing) {
   for (std::size_t early = 0; early < 3; ++early) {
     clear();
     const auto records = put_cycle(3, kLater);
@@ -216,7 +216,7 @@ TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_keeps_its_coroutines_from
   EXPECT_EQ(search(2, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, if_the_last_does_not_come_the_one_before_it_is_the_victim) {
+TEST_F(DeadlockTest, if_the_last_waiter_does_not_come_the_one_before_it_is_the_victim) {
   put_cycle(3, kLater);
   const std::uint64_t closed = kStart + 3;
   EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs - 1), Cycle::there);
@@ -252,7 +252,7 @@ TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
 
 // --- waits of this process ---
 
-TEST_F(DeadlockTest, a_wait_is_looked_at_again_only_when_the_table_has_changed) {
+TEST_F(DeadlockTest, a_wait_is_checked_again_only_when_the_table_has_changed) {
   TrackedWait tracked;
   tracked.begin(1, 7, "key");
   int looks = 0;
@@ -270,7 +270,7 @@ TEST_F(DeadlockTest, a_wait_is_looked_at_again_only_when_the_table_has_changed) 
   EXPECT_EQ(table.find(1, 7, found), Found::no);
 }
 
-TEST_F(DeadlockTest, what_was_found_is_reported_only_if_it_is_still_so) {
+TEST_F(DeadlockTest, a_cycle_is_reported_only_if_it_still_exists) {
   TrackedWait first;
   TrackedWait last;
   first.begin(1, 7, "a");
@@ -431,7 +431,7 @@ class Play {
   int told_ = 0;
 };
 
-TEST_F(DeadlockTest, what_is_reported_is_so_and_what_is_so_is_reported) {
+TEST_F(DeadlockTest, every_report_is_true_and_every_deadlock_is_reported) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(seed);
   int told = 0;

@@ -345,7 +345,7 @@ struct Shape {
 
 class DictionaryModelTest : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(DictionaryModelTest, a_dictionary_is_a_map) {
+TEST_P(DictionaryModelTest, a_dictionary_agrees_with_a_map) {
   const Shape& shape = GetParam();
   const std::uint64_t seed = seed_of_run();
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));

@@ -119,7 +119,7 @@ TEST_F(ExpiryTest, every_call_finds_a_value_ended_at_the_same_time) {
   }
 }
 
-TEST_F(ExpiryTest, what_is_held_never_ends_early) {
+TEST_F(ExpiryTest, locks_never_end_early) {
   holdfast_lease lease{};
   holdfast_lease other{};
   const auto is_held = [&] { return dict.try_lock("lock", 0.0001, &other) == HOLDFAST_LOCKED; };
@@ -158,7 +158,7 @@ TEST_F(ExpiryTest, a_lock_that_has_ended_has_no_ttl) {
   EXPECT_EQ(dict.ttl("lock"), Dict::kNoKey);
 }
 
-TEST_F(ExpiryTest, times_that_make_no_sense_are_refused_and_change_nothing) {
+TEST_F(ExpiryTest, invalid_times_are_refused_and_change_nothing) {
   dict.set("k", "v");
   for (const double bad : {-1.0, -0.001, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(dict.set("k", "w", bad), HOLDFAST_INVALID);
@@ -192,7 +192,7 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
 
 // --- entries that have expired and still exist ---
 
-TEST_F(ExpiryTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value) {
+TEST_F(ExpiryTest, a_buffer_that_is_too_small_gets_the_size_of_a_stale_value) {
   dict.set("k", "twelve bytes", 0.001);
   sleep_ms(20);
   holdfast_value value{};
@@ -201,7 +201,7 @@ TEST_F(ExpiryTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value)
   EXPECT_EQ(value.size, 12U);
 }
 
-TEST_F(ExpiryTest, flush_expired_of_0_takes_all_in_all_shards) {
+TEST_F(ExpiryTest, flush_expired_of_0_removes_all_in_all_shards) {
   Dict wide(new_name(), {.size = 9 << 20});
   const std::uint64_t before = wide.free_space();
   for (int i = 0; i < 1000; ++i) wide.set("k" + std::to_string(i), std::string(50, 'v'));
@@ -228,7 +228,7 @@ class LoopClockTest : public ExpiryTest {
   volatile std::uintptr_t clock = now_ms() - 1000;
 };
 
-TEST_F(LoopClockTest, values_are_there_until_the_loops_own_time_says_that_they_ended) {
+TEST_F(LoopClockTest, values_exist_until_they_end_by_the_loops_own_time) {
   const Got value = text("v");
   const auto expect_lives = [&](const char* how, std::uintptr_t ms) {
     EXPECT_EQ(dict.ttl("k"), static_cast<double>(ms) / 1e3) << how;
@@ -255,7 +255,7 @@ TEST_F(LoopClockTest, values_are_there_until_the_loops_own_time_says_that_they_e
   expect_lives("a list", 7);
 }
 
-TEST_F(LoopClockTest, an_exptime_is_cut_to_whole_milliseconds_and_is_not_never_then) {
+TEST_F(LoopClockTest, an_exptime_is_cut_to_whole_milliseconds_but_never_to_none) {
   dict.set("k", "v", 0.0029);
   EXPECT_EQ(dict.ttl("k"), 2 * kMs);
   dict.set("k", "v", 0.0009);
@@ -265,7 +265,7 @@ TEST_F(LoopClockTest, an_exptime_is_cut_to_whole_milliseconds_and_is_not_never_t
   EXPECT_EQ(dict.ttl("k"), 1e10);
 }
 
-TEST_F(LoopClockTest, an_exptime_that_the_loop_is_behind_by_is_not_over_and_not_never) {
+TEST_F(LoopClockTest, an_exptime_as_short_as_the_loops_lag_is_neither_over_nor_endless) {
   ASSERT_GE(now_ms() - clock, 1000U);
   dict.set("k", "v", 0.5);
   EXPECT_EQ(dict.get("k"), text("v"));
@@ -273,7 +273,7 @@ TEST_F(LoopClockTest, an_exptime_that_the_loop_is_behind_by_is_not_over_and_not_
   EXPECT_EQ(dict.get("k"), nothing()) << "it ended half a second before now";
 }
 
-TEST_F(LoopClockTest, what_is_held_ends_by_the_clock_of_the_system) {
+TEST_F(LoopClockTest, locks_end_by_the_clock_of_the_system) {
   holdfast_lease lease{};
   holdfast_lease other{};
   expect_never_early(
@@ -307,7 +307,7 @@ TEST_F(LoopClockTest, a_clock_that_was_set_ahead_is_not_followed) {
   EXPECT_LE(dict.ttl("k"), 5);
 }
 
-TEST_F(LoopClockTest, the_systems_clock_can_be_had_again) {
+TEST_F(LoopClockTest, the_systems_clock_can_be_followed_again) {
   clock = now_ms() - 10'000;
   dict.set("k", "v", 5);
   EXPECT_EQ(dict.get("k"), text("v"));

@@ -122,7 +122,7 @@ TEST_IN_TIME(FairnessTest, a_fair_request_overtakes_nobody) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
+TEST_IN_TIME(FairnessTest, fair_waiters_are_served_in_strict_order_of_arrival) {
   std::array<Waiting, 5> all{Waiting(true), Waiting(true), Waiting(true), Waiting(true), Waiting(true)};
   for (Waiting& one : all) ASSERT_EQ(queue(one), HOLDFAST_LOCKED);
   release(&held);
@@ -135,7 +135,7 @@ TEST_IN_TIME(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
   EXPECT_EQ(waiters(), 0U);
 }
 
-TEST_IN_TIME(FairnessTest, the_loser_of_a_race_keeps_its_place) {
+TEST_IN_TIME(FairnessTest, the_loser_of_a_race_keeps_its_position) {
   Waiting first;
   Waiting second;
   ASSERT_TRUE(is_passed(first));
@@ -165,7 +165,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
   EXPECT_TRUE(first.sleep(20));
 }
 
-TEST_IN_TIME(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_keeps_its_turn) {
+TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_passed_but_keeps_its_turn) {
   for (const bool kept : {false, true}) {  // free for the faster one, and granted to the first
     Waiting first;
     Waiting second;
@@ -189,7 +189,7 @@ TEST_IN_TIME(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_kee
   }
 }
 
-TEST_IN_TIME(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
+TEST_IN_TIME(FairnessTest, a_woken_waiter_that_leaves_wakes_the_next) {
   for (const bool kept : {false, true}) {
     Waiting first;
     Waiting second;
@@ -205,7 +205,7 @@ TEST_IN_TIME(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
   }
 }
 
-TEST_IN_TIME(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody) {
+TEST_IN_TIME(FairnessTest, a_waiter_that_leaves_the_middle_of_the_queue_wakes_nobody) {
   Waiting first;
   Waiting second;
   queue_up({&first, &second});
@@ -216,7 +216,7 @@ TEST_IN_TIME(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody)
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
+TEST_IN_TIME(FairnessTest, the_lock_of_an_expired_lease_goes_to_the_first_waiter) {
   hold_for(0.1);
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -225,7 +225,7 @@ TEST_IN_TIME(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, the_first_to_come_takes_the_lock_before_the_first_of_the_queue_though_it_lost_its_place) {
+TEST_IN_TIME(FairnessTest, a_waiter_that_lost_its_position_still_takes_the_lock_if_it_comes_first) {
   hold_for(0.2);
   Waiting first;
   Waiting second;
@@ -236,7 +236,7 @@ TEST_IN_TIME(FairnessTest, the_first_to_come_takes_the_lock_before_the_first_of_
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, what_was_granted_to_one_that_died_is_the_next_ones_at_once) {
+TEST_IN_TIME(FairnessTest, a_grant_to_a_waiter_that_died_goes_to_the_next_at_once) {
   Queued doomed(dict);
   Waiting second;
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);

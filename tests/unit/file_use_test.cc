@@ -51,7 +51,7 @@ class FileUse : public DirectoryTest {
   }
 };
 
-TEST_F(FileUse, those_of_its_world_join_and_a_mapping_alone_says_that_it_is_in_use) {
+TEST_F(FileUse, processes_of_its_world_join_and_a_mapping_alone_shows_that_it_is_in_use) {
   auto created = create();
   ASSERT_TRUE(created);
   expect_refusal(kOther);  // its maker has it mapped
@@ -81,7 +81,7 @@ TEST_F(FileUse, a_forked_child_uses_what_its_parent_used) {
   EXPECT_TRUE(eventually([&] { return use(kOther).status().code == Code::not_found; }));
 }
 
-TEST_F(FileUse, one_that_nobody_uses_is_retired_by_another_world_unless_it_is_to_stay) {
+TEST_F(FileUse, an_unused_one_is_retired_by_another_world_unless_it_is_persistent) {
   Mapping mapping;
   {
     auto created = create();
@@ -96,7 +96,7 @@ TEST_F(FileUse, one_that_nobody_uses_is_retired_by_another_world_unless_it_is_to
   EXPECT_NE(nullptr, adopted->adopting);
 }
 
-TEST_F(FileUse, an_adopter_has_it_alone_and_others_join_afterwards) {
+TEST_F(FileUse, an_adopter_has_the_file_alone_and_others_join_afterwards) {
   { ASSERT_TRUE(create(true)); }
   auto adopted = use(kOther);
   ASSERT_TRUE(adopted && adopted->adopting);
@@ -113,7 +113,7 @@ TEST_F(FileUse, an_adopter_has_it_alone_and_others_join_afterwards) {
   expect_refusal(kOurs);
 }
 
-TEST_F(FileUse, one_with_a_killed_adopter_is_adopted_by_the_next) {
+TEST_F(FileUse, a_file_with_a_killed_adopter_is_adopted_by_the_next) {
   { ASSERT_TRUE(create(true)); }
   Started adopter("adopting", [this](Channel& parent) {
     auto adopted = use(kOther);
@@ -127,7 +127,7 @@ TEST_F(FileUse, one_with_a_killed_adopter_is_adopted_by_the_next) {
   EXPECT_NE(nullptr, next->adopting);
 }
 
-TEST_F(FileUse, one_of_another_boot_id_outlives_its_world_and_one_of_another_time_namespace_is_refused) {
+TEST_F(FileUse, a_file_of_another_boot_id_outlives_its_world_and_one_of_another_time_namespace_is_refused) {
   { ASSERT_TRUE(create(true)); }
   overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
   EXPECT_EQ(Code::mismatch, use(kOther).status().code);
@@ -139,14 +139,14 @@ TEST_F(FileUse, one_of_another_boot_id_outlives_its_world_and_one_of_another_tim
   EXPECT_NE(nullptr, used->adopting) << "a container has a boot id of its own, and the same memory";
 }
 
-TEST_F(FileUse, a_boot_id_says_nothing_about_a_file_of_this_world) {
+TEST_F(FileUse, the_boot_id_of_a_file_of_this_world_does_not_matter) {
   const auto created = create();
   ASSERT_TRUE(created);
   overwrite(offsetof(FileHeader, boot), 'X');
   EXPECT_TRUE(join(kOurs));
 }
 
-TEST_F(FileUse, a_copy_is_not_the_file_that_it_was_copied_from) {
+TEST_F(FileUse, a_copy_is_not_the_original_file) {
   auto created = create(true);
   ASSERT_TRUE(created);
   const std::string copy = scratch_ / "copy";
@@ -157,7 +157,7 @@ TEST_F(FileUse, a_copy_is_not_the_file_that_it_was_copied_from) {
   EXPECT_NE(nullptr, used->adopting) << "what it says of processes is not true of those that use the original";
 }
 
-TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_and_nothing_else) {
+TEST_F(FileUse, a_sweep_removes_temporary_and_unfinished_files_and_nothing_else) {
   { ASSERT_TRUE(create()); }
   NewFile others = plain_file();
   others.world = kOther;

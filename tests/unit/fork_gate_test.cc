@@ -148,7 +148,7 @@ TEST(fork, does_not_wait_for_the_guard_of_its_own_thread) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(fork, finds_a_long_mutex_free_that_another_thread_held) {
+TEST(fork, finds_a_long_mutex_free_though_another_thread_held_it) {
   Child child([](Channel&) {
     static platform::LongMutex mutex;
     std::atomic<bool> held{false};

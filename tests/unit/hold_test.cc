@@ -96,7 +96,7 @@ TEST(hold, outlives_exec_and_ends_with_the_program) {
   EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
 }
 
-TEST(hold, ends_at_exec_where_the_descriptor_does) {
+TEST(hold, ends_at_exec_if_the_descriptor_does) {
   const ScratchDirectory directory;
   Program holder(Inherits::no);
   Child other(&contender);
@@ -189,7 +189,7 @@ std::string way_into_the_world(int fd) {
   return "";
 }
 
-TEST(hold, gives_a_program_no_way_into_the_world) {
+TEST(hold, gives_a_program_no_access_to_the_world) {
   const ScratchDirectory directory;
   for (int which = 0; which < 2; ++which) {
     in_process([which] {
@@ -288,7 +288,7 @@ void expect_refusal_after_loss_of(const char* file) {
 
 TEST(use, outlives_exec_though_the_table_is_deleted) { expect_refusal_after_loss_of("processes"); }
 
-TEST(use, over_exec_is_in_the_way_of_no_other_dictionary_of_the_next_world) {
+TEST(use, over_exec_blocks_no_other_dictionary_of_the_next_world) {
   const ScratchDirectory directory;
   Child user(&use_and_become_sleep);
   ASSERT_EQ(user.hear(), "used");
@@ -326,7 +326,7 @@ TEST(use, is_ended_by_any_process_that_has_copies) {
   EXPECT_EQ(user.hear(), "-1");
 }
 
-TEST(use, is_of_the_file_that_has_the_name) {
+TEST(use, belongs_to_the_file_that_has_the_name) {
   const ScratchDirectory directory;
   in_process([&] {
     const std::string file = directory / "d.dict";

@@ -142,7 +142,7 @@ TEST(keeper, leaves_a_world_in_which_others_are) {
   EXPECT_EQ(other.ask("read"), "value");
 }
 
-TEST(keeper, that_was_killed_is_told_to_the_worker_that_begins_the_next_one) {
+TEST(keeper, that_was_killed_is_reported_to_the_worker_that_starts_the_next_one) {
   const ScratchDirectory directory;
   Child parent(&master);
   EXPECT_EQ(parent.ask("store"), "0");
@@ -156,7 +156,7 @@ TEST(keeper, that_was_killed_is_told_to_the_worker_that_begins_the_next_one) {
   EXPECT_TRUE(eventually([&] { return !exists(directory / kFile); }));
 }
 
-TEST(keeper, is_refused_with_a_sentence_where_nothing_can_be_forked) {
+TEST(keeper, is_refused_with_a_message_if_fork_fails) {
   const ScratchDirectory directory;
   Child child([](Channel& test) {
     Dict dict("d");
@@ -181,7 +181,7 @@ TEST(keeper, is_refused_for_a_process_that_is_no_parent) {
   EXPECT_EQ(child.hear(), invalid + " " + invalid + " process 0 is not the parent of this process");
 }
 
-TEST(process_apart, is_no_child_and_has_no_descriptor_but_one) {
+TEST(process_apart, is_no_child_and_has_only_one_descriptor) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
   const int other = ::dup(pipe[1]);
@@ -221,7 +221,7 @@ TEST(process_apart, is_not_started_if_there_is_nothing_to_do) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-TEST(process_end, is_known_of_no_process_that_is_gone) {
+TEST(process_end, is_not_known_for_a_process_that_is_gone) {
   const pid_t gone = ::fork();
   if (gone == 0) ::_exit(0);
   platform::ProcessEnd end;

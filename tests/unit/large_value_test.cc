@@ -43,7 +43,7 @@ class LargeValueTest : public DictTest {
   }
 };
 
-TEST_F(LargeValueTest, a_list_names_nodes_behind_all_blocks_of_a_usual_arena) {
+TEST_F(LargeValueTest, a_list_can_have_nodes_behind_all_blocks_of_a_usual_arena) {
   fill_the_beginning();
   EXPECT_EQ(dict.push("list", HOLDFAST_RIGHT, "b"), 1);
   EXPECT_EQ(dict.push("list", HOLDFAST_RIGHT, "c"), 2);
@@ -73,7 +73,7 @@ TEST_F(LargeValueTest, a_lock_behind_all_blocks_of_a_usual_arena_is_released_by_
 }
 
 // The mutex is held during most of a store, for the copy.
-TEST_F(LargeValueTest, death_during_a_store_leaves_the_old_value_or_the_new_one) {
+TEST_F(LargeValueTest, a_death_during_a_store_leaves_the_old_value_or_the_new_one) {
   ASSERT_EQ(dict.set("k", std::string(kThird, 'a')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("other", "o"), HOLDFAST_OK);
   for (int round = 0; round < 3; ++round) {
@@ -95,7 +95,7 @@ TEST_F(LargeValueTest, death_during_a_store_leaves_the_old_value_or_the_new_one)
 }
 
 // In this dictionary a mark counts units of several pages.
-TEST_F(LargeValueTest, a_mark_of_larger_units_that_was_overwritten_costs_nothing) {
+TEST_F(LargeValueTest, an_overwritten_mark_of_larger_units_costs_nothing) {
   const std::string name = new_name();
   const Options options{.size = 80U << 20, .largest = 40U << 20};
   Dict larger(name, options);

@@ -47,7 +47,7 @@ class LateRelease : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(LateRelease, comes_when_the_process_goes_on_without_another_call) {
+TEST_F(LateRelease, comes_when_the_stopped_process_continues_without_another_call) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
@@ -65,7 +65,7 @@ TEST_F(LateRelease, comes_when_the_process_goes_on_without_another_call) {
   });
 }
 
-TEST_F(LateRelease, is_not_needed_where_nobody_is_in_the_way) {
+TEST_F(LateRelease, is_not_needed_if_nobody_is_in_the_way) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
@@ -79,7 +79,7 @@ TEST_F(LateRelease, is_not_needed_where_nobody_is_in_the_way) {
 }
 
 // The child inherits the note of the late release, but not the lease.
-TEST_F(LateRelease, of_a_parent_is_left_to_it) {
+TEST_F(LateRelease, of_a_parent_is_left_to_the_parent) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);

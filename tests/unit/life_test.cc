@@ -41,7 +41,7 @@ std::string said_by_visitor(const Options& options) {
   return said;
 }
 
-TEST(Life, a_kept_one_that_no_process_uses_is_made_again_for_another_size_or_mutex) {
+TEST(Life, an_unused_kept_dictionary_is_made_again_for_another_size_or_mutex) {
   const ScratchDirectory world;
   EXPECT_EQ("new", said_by_visitor(kept(kSmall)));
   EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
@@ -49,14 +49,14 @@ TEST(Life, a_kept_one_that_no_process_uses_is_made_again_for_another_size_or_mut
   EXPECT_EQ("new", said_by_visitor({.size = kLarge, .mutex = HOLDFAST_MUTEX_SPIN, .kept = true}));
 }
 
-TEST(Life, one_that_persists_is_not) {
+TEST(Life, a_persistent_one_is_not) {
   const ScratchDirectory world;
   EXPECT_EQ("new", said_by_visitor({.persist = true}));
   EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
   EXPECT_EQ("65536", said_by_visitor(kept()));
 }
 
-TEST(Life, one_that_a_process_uses_is_not) {
+TEST(Life, one_in_use_by_another_process_is_not) {
   const ScratchDirectory world;
   Started user("new", [](Channel& parent) { return visit(parent, kept()); });
   EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
@@ -65,7 +65,7 @@ TEST(Life, one_that_a_process_uses_is_not) {
   EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
 }
 
-TEST(Life, one_that_this_process_uses_is_not) {
+TEST(Life, one_in_use_by_this_process_is_not) {
   in_a_world([] {
     const Dict first("dict", kept());
     ASSERT_EQ(HOLDFAST_OK, first.status);
@@ -74,7 +74,7 @@ TEST(Life, one_that_this_process_uses_is_not) {
 }
 
 // Uses it as a command under `holdfast lock` does: by descriptors, without a mapping.
-TEST(Life, one_that_is_in_use_over_exec_is_not) {
+TEST(Life, one_in_use_over_exec_is_not) {
   const ScratchDirectory world;
   Started command("new", [](Channel& parent) {
     const Dict dict("dict", kept());
@@ -100,7 +100,7 @@ TEST(Life, one_that_is_in_use_over_exec_is_not) {
   EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
 }
 
-TEST(Life, of_two_sizes_that_are_asked_for_at_once_one_is_had_and_the_other_refused) {
+TEST(Life, when_two_sizes_are_requested_at_once_one_is_made_and_the_other_refused) {
   for (int round = 0; round < 10; ++round) {
     const ScratchDirectory world;
     EXPECT_EQ("new", said_by_visitor(kept(12288)));

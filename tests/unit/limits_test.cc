@@ -32,7 +32,7 @@ void limit_files(rlim_t bytes) {
   ::setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_what_is_there) {
+TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_existing_dictionaries) {
   const ScratchDirectory directory;
   const Resident maker([] {
     Dict dict("d");
@@ -210,7 +210,7 @@ int use_the_library() {
   return holdfast_remove("d0", 2) == HOLDFAST_OK ? 0 : 16;
 }
 
-TEST(standard_descriptors, get_no_file_of_the_library_whichever_the_host_has_closed) {
+TEST(standard_descriptors, are_never_used_for_files_of_the_library_whichever_the_host_has_closed) {
   for (int mask = 1; mask < 1 << kStandard; ++mask) {
     const ScratchDirectory directory;
     Child child([mask](Channel&) {
@@ -224,7 +224,7 @@ TEST(standard_descriptors, get_no_file_of_the_library_whichever_the_host_has_clo
   }
 }
 
-TEST(standard_descriptors, of_a_program_are_occupied_and_as_useless_as_before) {
+TEST(standard_descriptors, are_occupied_for_a_program_and_stay_useless) {
   for (int mask = 1; mask < 1 << kStandard; ++mask) {
     Child child([mask](Channel&) {
       close_of(mask);

@@ -72,14 +72,14 @@ class ListRepairTest : public DictTest {
   }
 };
 
-TEST_F(ListRepairTest, a_healthy_list_loses_nothing) {
+TEST_F(ListRepairTest, a_sound_list_loses_nothing) {
   const std::uint64_t before = dict.free_space();
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(dict.free_space(), before);
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(ListRepairTest, what_is_derived_is_rebuilt_and_is_no_cut) {
+TEST_F(ListRepairTest, derived_words_are_rebuilt_and_cost_no_element) {
   const ListEnds good = ends();
   std::uint32_t garbage = 3;
   for (int i = 0; i < 6; ++i) node(block_of(i)).previous.store(garbage *= 7);
@@ -102,7 +102,7 @@ TEST_F(ListRepairTest, a_list_is_cut_before_the_first_node_that_makes_no_sense) 
   }
 }
 
-TEST_F(ListRepairTest, a_node_of_another_type_or_key_or_size_ends_it) {
+TEST_F(ListRepairTest, a_list_ends_before_a_node_of_another_type_or_key_or_size) {
   const std::function<void(ListNode&)> damages[] = {
       [](ListNode& one) { one.shape.store(one.shape.load() ^ 0x10000); },
       [](ListNode& one) { one.shape.store(one.shape.load() ^ 0xFF000000); },
@@ -134,7 +134,7 @@ TEST_F(ListRepairTest, a_list_does_not_run_on_into_another) {
   EXPECT_EQ(take_out("other"), (Elements{"x", "y"}));
 }
 
-TEST_F(ListRepairTest, a_length_that_is_too_long_is_put_right) {
+TEST_F(ListRepairTest, a_length_that_is_too_long_is_corrected) {
   const ListEnds good = ends();
   for (const std::uint32_t length : {7U, 1000U, ~0U}) {
     set_ends({good.first, good.last, length});
@@ -144,7 +144,7 @@ TEST_F(ListRepairTest, a_length_that_is_too_long_is_put_right) {
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_goes) {
+TEST_F(ListRepairTest, a_list_without_elements_is_removed) {
   const ListEnds good = ends();
   const std::uint64_t words[] = {0, ~std::uint64_t{0}, ListEnds{good.first, good.last, 0}.word(),
                                  ListEnds{0, good.last, 6}.word(), ListEnds{block_of(0, "other"), good.last, 6}.word()};
@@ -158,7 +158,7 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_goes) {
   }
 }
 
-TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
+TEST_F(ListRepairTest, removing_a_list_without_elements_removes_nothing_else) {
   constexpr int kLists = 20;
   const auto list = [](int number) { return "lost" + std::to_string(number); };
   const auto other = [](int number) { return "key" + std::to_string(number); };
@@ -174,7 +174,7 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
   for (int i = 0; i < 10 * kLists; ++i) EXPECT_EQ(dict.get(other(i)), text("x")) << other(i);
 }
 
-TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_cycle) {
+TEST_F(ListRepairTest, lists_without_elements_may_be_in_a_cycle) {
   const Position list = place_of("list");
   word().store(0);
   list.view.entry->next.store(list.block);
@@ -184,7 +184,7 @@ TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_cycle) {
   dict.set("value", "v");  // the list may have been in front of it
 }
 
-TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
+TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_it_and_continues) {
   const std::uint64_t repairs = shard().header().repairs.load();
   node(block_of(5)).previous.store(4711);
   EXPECT_EQ(dict.pop("list", kRight), text("f"));
@@ -227,7 +227,7 @@ class NodeMove : public ListRepairTest {
   }
 };
 
-TEST_F(NodeMove, a_copy_takes_the_place_of_any_node) {
+TEST_F(NodeMove, a_copy_can_replace_any_node) {
   for (int length = 1; length <= 5; ++length) {
     for (int number = 0; number < length; ++number) {
       SCOPED_TRACE(std::to_string(number) + " of " + std::to_string(length));
@@ -243,7 +243,7 @@ TEST_F(NodeMove, a_copy_takes_the_place_of_any_node) {
   }
 }
 
-TEST_F(NodeMove, death_after_the_store_that_decides_has_moved_it) {
+TEST_F(NodeMove, a_death_after_the_deciding_store_has_moved_the_node) {
   for (int length = 1; length <= 5; ++length) {
     for (int number = 0; number < length; ++number) {
       SCOPED_TRACE(std::to_string(number) + " of " + std::to_string(length));
@@ -264,7 +264,7 @@ TEST_F(NodeMove, death_after_the_store_that_decides_has_moved_it) {
   }
 }
 
-TEST_F(NodeMove, death_before_it_has_not) {
+TEST_F(NodeMove, a_death_before_the_deciding_store_has_not_moved_it) {
   const std::uint64_t before = dict.free_space();
   copy_of(block_of(2));
   EXPECT_EQ(repair(shard()), 0U);
@@ -272,7 +272,7 @@ TEST_F(NodeMove, death_before_it_has_not) {
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(NodeMove, a_node_that_was_an_end_once_is_found_by_what_it_is_now) {
+TEST_F(NodeMove, a_node_that_used_to_be_an_end_is_found_by_its_present_links) {
   // Its outward links still name nodes that were taken out and whose memory is in use again.
   make_list(3);
   dict.pop("list", kLeft);

@@ -38,7 +38,7 @@ TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it
   }
 }
 
-TEST_IN_TIME(LockTest, renewing_says_whether_somebody_has_what_is_lost) {
+TEST_IN_TIME(LockTest, renewing_reports_whether_somebody_has_the_lost_lock) {
   const auto renewed_after = [&](auto&& loss) {
     dict.remove("k");
     EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -132,7 +132,7 @@ TEST_IN_TIME(LockTest, a_reservation_that_nobody_claims_lapses) {
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving did not release what another holds";
 }
 
-TEST_IN_TIME(LockTest, those_that_are_woken_and_never_come_do_not_keep_the_next_of_their_parker_asleep) {
+TEST_IN_TIME(LockTest, woken_waiters_that_never_come_do_not_keep_the_next_of_their_parker_asleep) {
   const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
   const Waiting reads_the_mail_of_earlier_tests;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -155,7 +155,7 @@ TEST_IN_TIME(LockTest, those_that_are_woken_and_never_come_do_not_keep_the_next_
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waits[2], &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
+TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_polls_again_soon) {
   Waiting waiting;
   dict.set("k", "v");
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
@@ -174,7 +174,7 @@ TEST_IN_TIME(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_as_it_begins_is_not_left_in_the_queue) {
+TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_at_its_begin_is_not_left_in_the_queue) {
   in_process([&] { EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK); });
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
@@ -183,7 +183,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_as_it_begins_is_not_l
   EXPECT_EQ(dict.get("k"), nothing()) << "it was reserved for nobody";
 }
 
-TEST_IN_TIME(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_be_changed) {
+TEST_IN_TIME(LockTest, a_waiter_keeps_its_only_position_while_the_dictionary_cannot_be_changed) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);

@@ -96,7 +96,7 @@ TEST_F(MailboxTest, a_waiter_posted_twice_is_reported_once) {
   });
 }
 
-TEST_F(MailboxTest, a_full_mailbox_says_that_all_may_be_meant) {
+TEST_F(MailboxTest, a_full_mailbox_means_that_any_waiter_may_have_mail) {
   in_world([](World& world) {
     for (std::uint32_t waiter = 1; waiter <= kMailboxEntries; ++waiter) post(world, world.token(), waiter);
     EXPECT_TRUE(next_mail(world).starts_with("some "));

@@ -83,7 +83,7 @@ TEST(observer, finds_no_world_where_there_is_none_and_makes_none) {
   EXPECT_FALSE(exists(directory.path()));
 }
 
-TEST(observer, sees_what_the_dead_have_left_and_leaves_it) {
+TEST(observer, sees_what_dead_processes_left_and_leaves_it) {
   const ScratchDirectory directory;
   Resident holder([] {
     Dict dict("d");
@@ -199,7 +199,7 @@ TEST(observer, is_refused_every_change) {
   EXPECT_EQ(keeper.wait(), 0);
 }
 
-TEST(observer, takes_no_place_among_the_processes) {
+TEST(observer, takes_no_slot_of_the_process_table) {
   in_a_world([] {
     Dict dict("d");
     in_process([] { EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS) << "a child of a process of the world"; });
@@ -222,7 +222,7 @@ TEST(observer, takes_no_place_among_the_processes) {
   EXPECT_EQ(keeper.wait(), 1);
 }
 
-TEST(observer, is_told_of_damage_at_once) {
+TEST(observer, learns_of_damage_at_once) {
   in_a_world([] {
     Dict dict("d");
     ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
@@ -255,7 +255,7 @@ TEST(observer, DISABLED_reads_damage) {
 
 // --- what an observer sees ---
 
-TEST(processes, say_what_they_are_and_whether_they_live) {
+TEST(processes, are_listed_with_their_state) {
   const ScratchDirectory directory;
   Resident one([] {
     holdfast_name_program("a very long name of a program", 29);
@@ -410,7 +410,7 @@ TEST(look, sees_waiters_in_the_order_of_their_queue_and_watchers) {
 
 // The numbers of a key grow, and each grant has its number in the reason: a number and a reason that differ belong to
 // two grants.
-TEST(look, shows_one_grant_beside_processes_that_take_and_give_back) {
+TEST(look, shows_one_grant_while_processes_take_and_release) {
   const ScratchDirectory directory;
   Started busy("begun", [](Channel& parent) {
     Dict dict("d", {.size = 1 << 20});

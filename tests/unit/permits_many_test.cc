@@ -94,7 +94,7 @@ TEST(shortcut_levels, are_spread_evenly_over_consecutive_numbers_and_over_each_n
   EXPECT_EQ(shortcut_levels(0), 0U);
 }
 
-TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_given_back) {
+TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_released) {
   std::vector<holdfast_lease> leases = acquired(kMany);
   EXPECT_EQ(check_shard(shard()), "");
   for (std::uint32_t step = 0; !leases.empty(); ++step) {
@@ -163,7 +163,7 @@ TEST_F(ManyHoldersTest, permits_of_a_dead_process_come_back_from_among_many) {
   EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
 }
 
-TEST_F(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) {
+TEST_F(ManyHoldersTest, a_waiter_gets_the_permits_of_a_dead_process_many_times) {
   Resident child([&] {
     holdfast_lease lease{};
     for (std::uint32_t i = 0; i < kSome; ++i) dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &lease);
@@ -174,7 +174,7 @@ TEST_F(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) {
   EXPECT_TRUE(writer.get());
 }
 
-TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_look_is_due) {
+TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_check_is_due) {
   for (int i = 0; i < 3; ++i) {
     Resident([&] { acquired(kMany / 3); }).kill_and_wait();
   }
@@ -184,7 +184,7 @@ TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_l
   EXPECT_EQ(count_shard(shard()).holders, 1U);
 }
 
-TEST_IN_TIME(ManyEndsTest, what_has_expired_among_many_comes_back) {
+TEST_IN_TIME(ManyEndsTest, expired_permits_among_many_come_back) {
   holdfast_lease lease{};
   ASSERT_EQ(acquire(&lease, 0.02), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
@@ -273,7 +273,7 @@ TEST_F(ManyHoldersTest, an_overwritten_shortcut_hides_no_lease) {
   EXPECT_EQ(dict.used("key"), static_cast<int>(kMany));
 }
 
-TEST_F(ManyHoldersTest, holders_with_overwritten_shortcuts_are_given_back_all_the_same) {
+TEST_F(ManyHoldersTest, holders_with_overwritten_shortcuts_can_still_be_released) {
   for (int i = 0; i < 30; ++i) {
     dict.remove("key");
     std::vector<holdfast_lease> leases = acquired(kSome);
@@ -308,7 +308,7 @@ TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
     }
 }
 
-TEST_F(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_that_is_given) {
+TEST_F(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_the_later_one_is_granted) {
   std::vector<holdfast_lease> leases = acquired(40);
   const std::vector<EntryView> views = holders();
   views.front().holder().sequence.store(~std::uint64_t{0} - 5);
@@ -320,7 +320,7 @@ TEST_F(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_that_
   repair(shard());
 }
 
-TEST_F(ManyHoldersTest, a_look_ends_whatever_number_its_part_ends_at) {
+TEST_F(ManyHoldersTest, a_check_ends_whatever_number_its_part_ends_at) {
   const std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
   for (std::size_t i = 1; i < 600; ++i) {

@@ -172,7 +172,7 @@ class PermitsModel : public ::testing::Test {
   std::vector<Had> leases_;  // some of them have expired
 };
 
-TEST_F(PermitsModel, every_call_gives_what_the_model_says) {
+TEST_F(PermitsModel, every_call_agrees_with_the_model) {
   ASSERT_EQ(dict_.status, HOLDFAST_OK) << holdfast_error();
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed_));
   for (int i = 0; i < 60'000; ++i) {

@@ -91,7 +91,7 @@ TEST_P(RemovalTest, leaves_no_mapping_and_no_descriptor) {
   });
 }
 
-TEST_P(RemovalTest, by_another_process_leaves_nothing_once_it_is_noticed) {
+TEST_P(RemovalTest, by_another_process_leaves_nothing_once_it_is_detected) {
   in_process([] {
     Dict dict(kName, options());
     Child remover([](Channel& parent) {
@@ -171,7 +171,7 @@ TEST_P(RemovalTest, ends_the_waits_of_threads_and_leaves_nothing_of_them) {
 }
 
 // A waiting task may never be resumed. The watches of its keys end with it.
-TEST_P(RemovalTest, leaves_nothing_when_a_waiter_is_given_up) {
+TEST_P(RemovalTest, leaves_nothing_of_an_abandoned_waiter) {
   in_process([] {
     Dict dict(kName, options());
     holdfast_lease lease{};
@@ -187,7 +187,7 @@ TEST_P(RemovalTest, leaves_nothing_when_a_waiter_is_given_up) {
 }
 
 #ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks, which a child may find taken
-TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanwhile) {
+TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_forked_in_the_meantime) {
   in_process([] {
     Dict dict(kName, options());
     std::atomic<bool> done{false};
@@ -258,7 +258,7 @@ struct Storm {
   }
 };
 
-TEST(removal, no_fencing_number_is_given_twice_when_dictionaries_are_removed_under_threads) {
+TEST(removal, no_fencing_number_is_granted_twice_when_dictionaries_are_removed_under_threads) {
   constexpr int kProcesses = 3;
   constexpr int kThreads = 2;
   constexpr int kRemovals = 40;

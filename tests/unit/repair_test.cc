@@ -58,7 +58,7 @@ class RepairTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(RepairTest, a_healthy_shard_loses_nothing) {
+TEST_F(RepairTest, a_sound_shard_loses_nothing) {
   const std::uint64_t before = dict.free_space();
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(lost(), 0);
@@ -66,7 +66,7 @@ TEST_F(RepairTest, a_healthy_shard_loses_nothing) {
   EXPECT_EQ(dict.unlock("held", &held), HOLDFAST_OK) << "a lease survives";
 }
 
-TEST_F(RepairTest, everything_derived_is_made_anew) {
+TEST_F(RepairTest, everything_derived_is_rebuilt) {
   const std::uint64_t before = dict.free_space();
   ShardHeader& header = shard().header();
   for (Word32& bin : header.bins) bin.store(0xDEADBEEF);
@@ -150,7 +150,7 @@ TEST_F(RepairTest, a_second_repair_changes_nothing) {
   EXPECT_EQ(once == image_of(shard(), dict.segment().geometry()), true);
 }
 
-TEST_F(RepairTest, whatever_the_bytes_the_result_is_consistent_and_stays_so) {
+TEST_F(RepairTest, any_bytes_become_consistent_and_stay_so) {
   const std::uint64_t seed = seed_of_run();
   std::mt19937_64 random(seed);
   for (int round = 0; round < 400; ++round) {

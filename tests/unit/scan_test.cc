@@ -47,7 +47,7 @@ TEST_F(ScanTest, a_prefix_of_any_length_is_compared_to_its_last_byte) {
   EXPECT_EQ(dict.scan_all(100, prefix).size(), 8U + 1 + 2 + 3 + 4 + 5 + 6 + 7);
 }
 
-TEST_F(ScanTest, keys_are_written_within_the_room_that_they_are_given) {
+TEST_F(ScanTest, keys_stay_within_the_given_buffer) {
   for (const std::size_t length : {1, 7, 8, 9, 127, 128, 129, 300})
     ASSERT_EQ(dict.set(std::string(length, 'k'), "v"), HOLDFAST_OK);
   const std::multiset<std::string> expected = dict.keys();
@@ -75,13 +75,13 @@ TEST_F(ScanTest, keys_are_written_within_the_room_that_they_are_given) {
   }
 }
 
-TEST_F(ScanTest, keys_gives_no_more_than_the_most_that_is_wanted) {
+TEST_F(ScanTest, keys_returns_no_more_than_the_given_limit) {
   put(3000, "k");
   for (const std::uint32_t max : {1U, 2U, 16U, 17U, 1000U, 2999U}) EXPECT_EQ(dict.keys(max).size(), max);
   for (const std::uint32_t max : {0U, 3000U, 3001U, ~0U}) EXPECT_EQ(dict.keys(max).size(), 3000U);
 }
 
-TEST_F(ScanTest, one_call_gives_about_as_many_as_were_asked_for) {
+TEST_F(ScanTest, one_call_returns_about_as_many_as_requested) {
   put(4000, "k");
   std::uint64_t cursor = 0;
   std::size_t calls = 0;
@@ -95,7 +95,7 @@ TEST_F(ScanTest, one_call_gives_about_as_many_as_were_asked_for) {
   EXPECT_GE(calls, 4000U / 30);
 }
 
-TEST_F(ScanTest, locks_are_those_that_somebody_holds_or_waits_for) {
+TEST_F(ScanTest, locks_lists_those_that_somebody_holds_or_waits_for) {
   put(100, "value");
   holdfast_lease leases[4] = {};
   ASSERT_EQ(dict.try_lock("free", 0, &leases[0]), HOLDFAST_OK);
@@ -186,7 +186,7 @@ TEST_F(ScanTest, between_the_steps_of_a_scan_anything_may_happen_to_other_keys) 
   }
 }
 
-TEST_F(ScanTest, walks_see_each_key_that_stays_once_while_others_change_the_shards) {
+TEST_F(ScanTest, walks_return_each_key_that_stays_once_while_others_change_the_shards) {
   const std::uint64_t seed = seed_of_run();
   // In one shard, and in one so small that memory runs short and entries move.
   for (const std::uint64_t size : {std::uint64_t{1} << 20, std::uint64_t{160} << 10}) {

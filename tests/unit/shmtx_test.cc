@@ -206,7 +206,7 @@ TEST_P(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
   EXPECT_EQ("timeout", holder.ask("try"));
 }
 
-TEST_P(ShmtxTest, a_killed_owner_is_succeeded_and_the_successor_is_told) {
+TEST_P(ShmtxTest, a_killed_owners_successor_learns_of_the_death) {
   Started owner("ready", obey);
   Started waiter("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
@@ -225,7 +225,7 @@ TEST_P(ShmtxTest, try_takes_over_from_a_dead_owner_too) {
   EXPECT_EQ("owner died", other.ask("try"));
 }
 
-TEST_P(ShmtxTest, of_many_waiters_exactly_one_is_told_that_the_owner_died) {
+TEST_P(ShmtxTest, exactly_one_of_many_waiters_learns_that_the_owner_died) {
   Started owner("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   std::vector<std::unique_ptr<Child>> waiters;
@@ -263,7 +263,7 @@ TEST_P(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwards)
   EXPECT_EQ("acquired", other.hear());
 }
 
-TEST_P(ShmtxTest, an_unlock_frees_it_though_a_spawned_child_has_copies_of_all_descriptors) {
+TEST_P(ShmtxTest, an_unlock_frees_the_mutex_though_a_spawned_child_has_copies_of_all_descriptors) {
   Started other("ready", obey);
   Child owner([](Channel& parent) {
     Participant self(GetParam());

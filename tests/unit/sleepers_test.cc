@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kLong = 30;
 
-TEST(sleepers, the_first_to_sleep_listens_and_appoints_another_when_it_gets_up) {
+TEST(sleepers, the_first_to_sleep_listens_and_elects_another_when_it_wakes) {
   Sleepers sleepers;
   SleepSlot one;
   SleepSlot two;
@@ -73,7 +73,7 @@ TEST(sleepers, a_thread_is_woken_once_and_nobody_else_is) {
   EXPECT_EQ(other.word, 1U);
 }
 
-TEST(sleepers, one_that_has_waiters_relieves_one_that_has_none) {
+TEST(sleepers, a_sleeper_with_waiters_relieves_a_listener_without) {
   Sleepers sleepers;
   SleepSlot one;
   SleepSlot two;

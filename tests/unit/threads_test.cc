@@ -68,7 +68,7 @@ TEST_F(ThreadsTest, a_lock_that_each_thread_waits_for_in_a_call_guards_plain_mem
   });
 }
 
-TEST_F(ThreadsTest, a_mutex_of_which_all_threads_use_one_object_guards_plain_memory) {
+TEST_F(ThreadsTest, a_mutex_object_that_all_threads_share_guards_plain_memory) {
   constexpr int kRounds = 200;
   constexpr int kTimes = 2;  // more threads than slots in one block of the mutex
   in_process([] {
@@ -129,7 +129,7 @@ TEST_F(ThreadsTest, waiters_of_one_parker_may_be_opened_used_and_closed_while_an
   });
 }
 
-TEST_F(ThreadsTest, a_lease_belongs_to_the_process_so_another_thread_may_give_it_back) {
+TEST_F(ThreadsTest, a_lease_belongs_to_the_process_so_another_thread_may_release_it) {
   in_process([] {
     Dict dict("threads");
     holdfast_lease lease{};

@@ -63,7 +63,7 @@ std::size_t names_in(const std::string& path) {
 
 class WakeThreadConnectionTest : public WakeThreadTest {};
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_yet) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_is_not_collected) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
     for (int round = 0; round < 3; ++round) {
@@ -82,7 +82,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_coll
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thread_has_ended) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_even_if_the_wait_begins_after_the_thread_has_ended) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     const FileDescriptor end = connected(waiting);
@@ -92,7 +92,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_also_when_the_wait_begins_after_th
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_for_what_was_not_collected_at_once) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_again_for_wake_ups_that_were_not_collected_at_once) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
     wait_for_three_of_the_dead(dict, waiting.parker());
@@ -106,7 +106,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_for_what_was_not_collected_at_once
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descriptor_is_made_for_that) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_without_a_new_descriptor) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -128,7 +128,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descr
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_is_told_by_it) {
+TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_sends_a_byte_over_it) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     Waiting other;
     take("k");
@@ -179,7 +179,7 @@ TEST_F(WakeThreadConnectionTest,
   });
 }
 
-TEST_F(WakeThreadConnectionTest, listening_again_replaces_what_was_and_disconnect_and_free_leave_nothing) {
+TEST_F(WakeThreadConnectionTest, listening_again_replaces_the_old_path_and_disconnect_and_free_leave_nothing) {
   in_process([this] {
     Waiting waiting;
     const std::size_t names = names_in(directory.path());
@@ -209,7 +209,7 @@ TEST_F(WakeThreadConnectionTest, listening_again_replaces_what_was_and_disconnec
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_path_that_a_killed_process_left_goes_when_the_next_world_begins) {
+TEST_F(WakeThreadConnectionTest, a_path_that_a_killed_process_left_is_removed_when_the_next_world_begins) {
   Child killed([](Channel& parent) {
     Waiting waiting;
     parent.say(listen_at(waiting));
@@ -248,7 +248,7 @@ TEST_F(WakeThreadConnectionTest, a_path_that_does_not_fit_is_refused_with_the_re
 
 // --- which loops connect ---
 
-TEST_F(WakeThreadConnectionTest, nobody_to_accept_is_told_and_it_listens_still) {
+TEST_F(WakeThreadConnectionTest, a_missing_connection_is_reported_and_the_parker_still_listens) {
   in_process([] {
     Waiting waiting;
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
@@ -264,7 +264,7 @@ TEST_F(WakeThreadConnectionTest, nobody_to_accept_is_told_and_it_listens_still) 
   });
 }
 
-TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_stand_in_nobodys_way) {
+TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_block_nobody) {
   in_process([] {
     Waiting waiting;
     const std::string path = listen_at(waiting);
@@ -320,7 +320,7 @@ TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_liste
 
 // --- what a host does to it ---
 
-TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_connection_what_it_missed) {
+TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_gets_missed_wake_ups_over_the_next_connection) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     FileDescriptor end = connected(waiting);
@@ -336,7 +336,7 @@ TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_co
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_into_what_it_opened_there) {
+TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_in_the_file_it_opened_instead) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -364,7 +364,7 @@ TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_into_wh
 
 // --- when something fails ---
 
-TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing_stays) {
+TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing_is_left) {
   in_process([this] {
     Waiting waiting;
     const std::size_t names = names_in(directory.path());

@@ -114,7 +114,7 @@ TEST_F(Liveness, nobody_and_invented_tokens_are_dead) {
   EXPECT_EQ("dead", watcher.ask("owner 2147483647"));
 }
 
-TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_judge) {
+TEST_F(Liveness, a_process_that_closes_all_its_descriptors_is_alive_and_can_still_detect_deaths) {
   Member watcher;
   Child daemon([&](Channel& parent) {
     World& world = enter();
@@ -137,7 +137,7 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_j
   EXPECT_EQ("alive", watcher.judge(token));
 }
 
-TEST_F(Liveness, a_table_that_is_opened_again_under_the_number_that_the_host_closed_can_still_be_asked) {
+TEST_F(Liveness, a_table_reopened_under_a_number_that_the_host_closed_can_still_be_asked) {
   Child daemon([](Channel& parent) {
     World& world = enter();
     const Token other = std::stoull(parent.hear());
@@ -164,7 +164,7 @@ TEST_F(Liveness, a_table_that_is_opened_again_under_the_number_that_the_host_clo
   EXPECT_EQ("dead", daemon.hear());
 }
 
-TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
+TEST_F(Liveness, a_table_that_cannot_be_asked_is_reported_and_counted) {
   Child watcher([](Channel& parent) {
     World& world = enter();
     parent.say(text(world.token()));
@@ -258,7 +258,7 @@ TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead)
   for (const std::string& token : seen) EXPECT_EQ("dead", watcher.ask(token));
 }
 
-TEST_F(Liveness, a_slot_tells_people_what_process_it_is) {
+TEST_F(Liveness, a_slot_identifies_its_process_for_people) {
   in_process([] {
     ::setenv("HOLDFAST_WORKER", "3", 1);
     World& world = enter();
@@ -368,7 +368,7 @@ TEST_F(Entering, a_table_of_another_size_or_layout_is_refused) {
   EXPECT_NE(std::string::npos, said_on_entering().find("has 8192 bytes, expected "));
 }
 
-TEST_F(Entering, a_world_that_was_removed_is_noticed_when_something_is_opened_in_it) {
+TEST_F(Entering, a_removed_world_is_detected_when_a_dictionary_is_opened_in_it) {
   in_process([this] {
     World& world = enter();
     ::unlink((scratch_ / "processes").c_str());
@@ -380,7 +380,7 @@ TEST_F(Entering, a_world_that_was_removed_is_noticed_when_something_is_opened_in
 
 // --- lifetime --------------------------------------------------------------------------------------------
 
-TEST_F(Lifetime, the_first_one_in_an_empty_world_finds_only_what_persists) {
+TEST_F(Lifetime, the_first_process_of_an_empty_world_finds_only_persistent_dictionaries) {
   {
     Member first;
     EXPECT_EQ("created", first.ask("create gone.dict"));
@@ -393,7 +393,7 @@ TEST_F(Lifetime, the_first_one_in_an_empty_world_finds_only_what_persists) {
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
 }
 
-TEST_F(Lifetime, while_one_lives_nothing_is_retired) {
+TEST_F(Lifetime, nothing_is_retired_while_a_process_lives) {
   Member first;
   Member other;
   EXPECT_EQ("created", first.ask("create a.dict"));
@@ -406,7 +406,7 @@ TEST_F(Lifetime, while_one_lives_nothing_is_retired) {
   EXPECT_TRUE(exists(scratch_ / "a.dict"));
 }
 
-TEST_F(Lifetime, the_last_one_that_exits_leaves_only_what_persists) {
+TEST_F(Lifetime, the_last_process_that_exits_leaves_only_persistent_dictionaries) {
   Member first;
   Member second;
   EXPECT_EQ("created", first.ask("create a.dict"));
@@ -420,7 +420,7 @@ TEST_F(Lifetime, the_last_one_that_exits_leaves_only_what_persists) {
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
 }
 
-TEST_F(Lifetime, when_all_exit_at_once_the_last_one_still_tidies_up) {
+TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_at_once) {
   for (int round = 0; round < 20; ++round) {
     std::array<Member, 4> members;
     EXPECT_EQ("created", members[0].ask("create a.dict"));

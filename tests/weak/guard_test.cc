@@ -177,9 +177,9 @@ std::vector<Program> programs(const Guarding& how) {
   return all;
 }
 
-TEST(weak_guard, nobody_uses_what_was_freed_and_each_part_is_needed) { expect_proof(programs); }
+TEST(weak_guard, nobody_uses_freed_memory_and_each_part_is_needed) { expect_proof(programs); }
 
-TEST(weak_guard, the_sources_say_what_is_modelled) {
+TEST(weak_guard, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/sync/epoch.h", "platform::add_own(record_.depth, 1, std::memory_order_relaxed);"},
       {"src/sync/epoch.h",

@@ -105,9 +105,9 @@ std::vector<Program> programs(const Granting& how) {
   return {granting_quietly(how, 2), granting_quietly(how, 1), granting_under_the_mutex(how)};
 }
 
-TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) { expect_proof(programs); }
+TEST(weak_lock, words_read_together_belong_to_one_grant_and_each_ordering_is_needed) { expect_proof(programs); }
 
-TEST(weak_lock, the_sources_say_what_is_modelled) {
+TEST(weak_lock, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/dict/lock_word.h",
        "seen.word = load_word_of(lock, kAcquire);\nseen.complete = is_complete(lock, seen.word);"},

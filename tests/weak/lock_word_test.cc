@@ -181,14 +181,14 @@ TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_or
 
 // Between the load and the compare-and-swap a grant may have been lost to a death, and the word be the same again. So
 // the compare-and-swap acquires, and then the load need not.
-TEST(weak_lock_word, what_the_swap_acquires_the_load_before_it_need_not) {
+TEST(weak_lock_word, the_load_before_an_acquiring_swap_need_not_acquire) {
   Word word;
   word.word_load = kRelaxed;
   const Findings findings = explore_all(programs(word));
   EXPECT_TRUE(findings.holds()) << findings.text();
 }
 
-TEST(weak_lock_word, the_sources_say_what_is_modelled) {
+TEST(weak_lock_word, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/lock/fast_path.cc",
        "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"fast_path.loaded\");\n"

@@ -86,7 +86,7 @@ std::vector<Program> programs(const LookingBack& how) { return {replacing(how), 
 
 TEST(weak_look_back, a_copy_that_is_believed_is_whole_and_each_part_is_needed) { expect_proof(programs); }
 
-TEST(weak_look_back, the_sources_say_what_is_modelled) {
+TEST(weak_look_back, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/dict/guard.h", "std::atomic_thread_fence(kRelease);"},
       {"src/dict/shard.cc", "const std::uint64_t now = header_->reuse_epoch.load(kAcquire);"},

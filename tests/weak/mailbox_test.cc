@@ -148,7 +148,7 @@ std::vector<Program> programs(const Posting& how) {
 
 TEST(weak_mailbox, no_wake_up_is_lost_and_each_ordering_is_needed) { expect_proof(programs); }
 
-TEST(weak_mailbox, the_sources_say_what_is_modelled) {
+TEST(weak_mailbox, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/sync/mailbox.cc",
        "slot.signal.compare_exchange_weak(word, posts(word) + kOnePost, std::memory_order_release,"},

@@ -117,7 +117,7 @@ std::vector<Program> programs(const Locking& how) { return {excluding(how), taki
 
 TEST(weak_mutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) { expect_proof(programs); }
 
-TEST(weak_mutex, the_sources_say_what_is_modelled) {
+TEST(weak_mutex, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/sync/shmtx.h",
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},

@@ -178,7 +178,7 @@ std::vector<Program> programs(const Reading& how) {
 
 TEST(weak_reader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) { expect_proof(programs); }
 
-TEST(weak_reader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_processes) {
+TEST(weak_reader, the_fence_when_a_block_is_taken_matters_only_with_three_processes) {
   Reading without;
   without.allocate_fence.relax();
   EXPECT_TRUE(explore(replacing(without)).holds());
@@ -186,7 +186,7 @@ TEST(weak_reader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three
   EXPECT_TRUE(explore(reusing_by_another_process({})).holds());
 }
 
-TEST(weak_reader, the_sources_say_what_is_modelled) {
+TEST(weak_reader, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/base/atomic.h", "where.store(value, kRelease);"},
       {"src/dict/arena.cc",

@@ -75,7 +75,7 @@ Program going_in_with_two_threads(const Counting& how) {
   return mutex.program;
 }
 
-TEST(weak_section, the_sources_say_what_is_modelled) {
+TEST(weak_section, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/sync/shmtx.h", "sections.store(number, std::memory_order_release);"},
       {"src/sync/shmtx.cc", "sections.fetch_sub(kOneInside, std::memory_order_release);"},
