@@ -37,7 +37,7 @@ describe("background_jobs", function ()
         assert.is_false(ran)
     end)
 
-    it("may wake a task when its own time has come: it runs once", function ()
+    it("may wake a task whose own time has come: it runs once", function ()
         local wakes = 0
         local sleeper = scheduler.spawn(function ()
             scheduler.sleep(0.01)

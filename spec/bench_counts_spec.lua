@@ -20,7 +20,7 @@ end
 -- One grant in 256, at random, is measured, which costs more; and shared lines depend on the hash of the key.
 local TRIES = 20
 
-describe("What an operation does to shared memory", function ()
+describe("an operation on shared memory", function ()
     local documented, counts
 
     -- Returns the smallest count of several runs. Stops when it is as small as documented.
@@ -69,7 +69,7 @@ describe("What an operation does to shared memory", function ()
     end)
 
     -- The place of another operation's entry depends on the hash of the key, which differs in each dictionary.
-    it("is, for a lock of one's own, at most as many lines in common with others", function ()
+    it("shares, for a private lock, at most the documented number of lines with others", function ()
         local lines = tonumber(documented["lock + unlock"][COMMON])
         assert.is_true(least("lock + unlock", COMMON) <= lines)
     end)

@@ -16,7 +16,7 @@ Cflags: -I%s/include
 ]]
 
 
-describe("What " .. PATH .. " shows", function ()
+describe("the examples of " .. PATH, function ()
     before_each(function ()
         command.set_up()
         local root = shell.output("pwd")

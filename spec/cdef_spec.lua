@@ -56,11 +56,11 @@ end
 
 
 describe("cdef", function ()
-    it("says what a C compiler finds in the header", function ()
+    it("agrees with the header according to a C compiler", function ()
         assert(compiles(header.declarations, header.constants))
     end)
 
-    it("says all that the header does", function ()
+    it("declares everything in the header", function ()
         local text = HEADER:gsub("/%*.-%*/", "")
         local _, functions = text:gsub("\nHOLDFAST_API ", "")
         local _, declared = header.declarations:gsub("%)", "")
@@ -85,14 +85,14 @@ describe("cdef", function ()
         ["another type of a field"] = { "double remaining;", "uint64_t remaining;" },
         ["a shorter array"] = { "char why[128];", "char why[64];" },
     } do
-        it("would not pass with " .. what, function ()
+        it("would fail with " .. what, function ()
             local first, last = header.declarations:find(change[1], 1, true)
             local changed = header.declarations:sub(1, first - 1) .. change[2] .. header.declarations:sub(last + 1)
             assert.is_false((compiles(changed, {})))
         end)
     end
 
-    it("would not pass with another value of a constant", function ()
+    it("would fail with another value of a constant", function ()
         assert.is_false((compiles("", { OK = 1 })))
     end)
 end)

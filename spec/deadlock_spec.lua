@@ -127,13 +127,13 @@ describe("a cycle of waits", function ()
     }
 
     for name, processes in pairs(SHAPES) do
-        it(name .. " is told to one, and the others go on", function ()
+        it(name .. " is reported to one, and the others continue", function ()
             check_cycle(processes, 5, true)
         end)
     end
 
     for _, count in ipairs { 2, 3, 5 } do
-        it("of " .. count .. " processes that have no tasks is told to one, and the others go on", function ()
+        it("of " .. count .. " processes without tasks is reported to one, and the others continue", function ()
             local processes = {}
             for i = 1, count do
                 processes[i] = { i }
@@ -142,7 +142,7 @@ describe("a cycle of waits", function ()
         end)
     end
 
-    it("is told under a host of the user's own", function ()
+    it("is reported under a user's own host", function ()
         dictionary()
         local child = process.start(COMMON .. [[
             local ready = {}
@@ -254,7 +254,7 @@ local function first_of(a, b)
 end
 
 
-describe("what is no cycle of waits", function ()
+describe("waits that are no cycle", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs(loops.names) do
@@ -294,7 +294,7 @@ describe("what is no cycle of waits", function ()
         end)
     end
 
-    it("the one that would be told is killed: the others go on without being told", function ()
+    it("the one that would get the error is killed: the others continue without an error", function ()
         for _ = 1, 5 do
             local a, b, c = start_chain()
             scheduler.sleep(0.1)
@@ -306,7 +306,7 @@ describe("what is no cycle of waits", function ()
         end
     end)
 
-    it("a process that is stopped is in a cycle when it goes on", function ()
+    it("a stopped process is in a cycle when it continues", function ()
         local a, b = start_holders("a", "b")
         a:kill(process.STOP)
         assert.equal("timeout", ask(b, "wait a 0.2"))
@@ -386,22 +386,22 @@ describe("with an rwlock", function ()
     end
 
     for _, method in ipairs { "wrlock", "rdlock" } do
-        it("a cycle over a single holder by " .. method .. " is told", function ()
+        it("a cycle over a single holder by " .. method .. " is reported", function ()
             assert_one_is_told(said(method, 1, 10))
         end)
     end
 
-    it("the cycle that is left when another reader goes is told", function ()
+    it("the cycle that remains when another reader leaves is reported", function ()
         assert_one_is_told(said("rdlock", 2, 10, 0.6))
     end)
 
-    it("two readers lead nowhere", function ()
+    it("two readers are in no cycle", function ()
         local first, second = said("rdlock", 2, 0.3)
         assert.equal("writer\ttimeout\t-", first)
         assert.equal("holder\tgot\t-", second)
     end)
 
-    it("a semaphore leads nowhere, as another coroutine may post", function ()
+    it("a semaphore is in no cycle, because another coroutine may post", function ()
         dictionary()
         local child = process.start(COMMON .. [[
             local semaphore = require("resty.semaphore"):new("spec_deadlock", { permits = 1, timeout = 10 })
@@ -505,7 +505,7 @@ say("done", entered, told)
 describe("a storm of philosophers", function ()
     after_each(process.clean_up)
 
-    it("goes on, no two are inside of a lock, and each cycle that is told is one", function ()
+    it("ends, no two are inside a lock, and each reported cycle is one", function ()
         dictionary()
         local seed = os.time()
         print("\nseed " .. seed)

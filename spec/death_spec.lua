@@ -96,7 +96,7 @@ for _, name in ipairs(primitives.names) do
             return all
         end
 
-        it("a coroutine that waits and is never resumed holds up none of the others", function ()
+        it("a waiting coroutine that is never resumed delays no other", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(3)
             local waiter = start_waiter()
@@ -120,7 +120,7 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make(0)))
         end)
 
-        it("a coroutine that is collected when it has been chosen hands on", function ()
+        it("a coroutine that is collected after it was chosen passes the lock on", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(1)
             local waiter = start_waiter()
@@ -132,7 +132,7 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make(0)))
         end)
 
-        it("a Lua state that is closed while its tasks wait leaves nothing behind", function ()
+        it("a Lua state closed while its tasks wait leaves nothing behind", function ()
             local holder = start_holder()
             local before = dict:free_space()
             local INNER = primitive .. [[
@@ -177,7 +177,7 @@ for _, name in ipairs(primitives.names) do
             expect_served(waiter)
         end)
 
-        it("the collector of a forked child takes no place of its parent's waiters", function ()
+        it("the collector of a forked child removes no waiter of its parent", function ()
             local holder = start_holder()
             local before = dict:free_space()
             local parent = start(process.FORK .. MANUAL_HOST .. [[
@@ -208,7 +208,7 @@ for _, name in ipairs(primitives.names) do
             release(holder)
         end)
 
-        it("a forked child gets the lock of its parent when that is killed", function ()
+        it("a forked child gets the lock of its parent when the parent is killed", function ()
             local parent = start(process.FORK .. [[
                 ffi.cdef "unsigned int alarm(unsigned int);"
                 local mine = make()
@@ -232,7 +232,7 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make()))
         end)
 
-        it("what a killed task's process held goes to the tasks of the others, one at a time", function ()
+        it("locks of a killed process go to the tasks of the others, one at a time", function ()
             local holder = start_holder()
             local CROWD = [[
                 local scheduler = require "resty.holdfast.scheduler"

@@ -116,7 +116,7 @@ describe("docs/design.md", function ()
         end)
     end
 
-    it("shows the pictures that their sources give", function ()
+    it("shows the pictures made from their sources", function ()
         for source in shell.output("ls docs/img/*.txt"):gmatch("%S+") do
             local picture = source:gsub("%.txt$", ".svg")
             assert.is_true(read(picture) == shell.output("scripts/draw-diagram " .. source) .. "\n",
@@ -128,7 +128,7 @@ end)
 
 
 for path in NAMING:gmatch("%S+") do
-    it(path .. " names what is there", function ()
+    it(path .. " names existing things", function ()
         local sources = shell.output("cat $(find src include lua scripts tests examples tools cluster -type f "
                                      .. "-size -200k -not -path '*/corpus/*') Makefile")
         local words = set_of(sources:gmatch("[%a_][%w_]*"))

@@ -7,7 +7,7 @@ local PAGES = shell.output("cd docs; ls ../README.md benchmarks.md hosts.md migr
 
 for page in PAGES:gmatch("%S+") do
     local path = ("docs/" .. page):gsub("^docs/%.%./", "")
-    describe("What " .. path .. " shows", function ()
+    describe("the examples of " .. path, function ()
         before_each(command.set_up)
         after_each(command.tear_down)
 

@@ -159,7 +159,7 @@ describe("a finaliser", function ()
         ]], { stderr = true })))
     end)
 
-    it("may release at the end of the Lua state what the collector has released before", function ()
+    it("may release at the end of the Lua state what the collector has already released", function ()
         local text, status = process.run([[
             require("resty.shdict").open("spec_errors", { size = "1m" })
             local lock = require("resty.lock"):new("spec_errors")

@@ -72,7 +72,7 @@ describe("examples/nginx", function ()
         assert_nothing_is_left()
     end)
 
-    it("refuses what is no number, and too many of them", function ()
+    it("refuses anything but a number, and too many of them", function ()
         for said, arguments in pairs {
             ['run: a number, 1 to 999999, expected, got "0"\n'] = { "0" },
             ['run: a number, 1 to 999999, expected, got "x"\n'] = { "2", "x" },

@@ -135,7 +135,7 @@ describe("examples/fencing.lua", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it("the store that looks at the token refuses a worker that has lost the lock", function ()
+    it("the store that checks the token refuses a worker that has lost the lock", function ()
         local ended, out, err = luajit(FENCING)
         assert.same({ code = 0 }, ended, err)
         assert.equal("", err)

@@ -134,7 +134,7 @@ describe("compiled:", function ()
         end)
     end
 
-    it("the watch notices what cannot be compiled", function ()
+    it("the watch detects code that cannot be compiled", function ()
         assert.matches("NYI", compile("for _ = 1, 300 do (function () end)() end")[1], 1, true)
     end)
 end)

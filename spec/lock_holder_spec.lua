@@ -22,7 +22,7 @@ describe("holder", function ()
         return child
     end
 
-    it("is nil where nobody holds the key", function ()
+    it("is nil if nobody holds the key", function ()
         local lock = new()
         assert.same(pack(nil), pack(lock:holder("key")))
         lock:lock("key")
@@ -32,7 +32,7 @@ describe("holder", function ()
         assert.same(pack(nil), pack(lock:holder("value")))
     end)
 
-    it("tells the process, since when and for how long it holds, and why", function ()
+    it("returns the process, since when and for how long it holds, and why", function ()
         local lock = new()
         local before = scheduler.now()
         lock:lock("key", { exptime = 100, why = "to write the report" })
@@ -107,7 +107,7 @@ describe("holder", function ()
             end
         end
 
-        it("of a dictionary, a lock, a rwlock and a semaphore, say the same of any key #local", function ()
+        it("of a dictionary, a lock, a rwlock and a semaphore, agree for any key #local", function ()
             assert(keep(new()):lock("lock", { why = "alone" }))
             assert(rw:wrlock("written", { why = "to write" }))
             assert(sem:wait("permits", { why = "a permit" }))
@@ -120,7 +120,7 @@ describe("holder", function ()
             end)
         end)
 
-        it("are nil, an empty array and 0 where nobody holds the key, or it has a value", function ()
+        it("are nil, an empty array and 0 if nobody holds the key, or it has a value", function ()
             dict:set("value", 5)
             local lock = new()
             lock:lock("free")
@@ -134,7 +134,7 @@ describe("holder", function ()
             end)
         end)
 
-        it("tell all readers and all permits, the oldest first, but no more than max #local", function ()
+        it("list all readers and all permits, the oldest first, but no more than max #local", function ()
             local readers = {}
             for i = 1, 5 do
                 readers[i] = assert(rwlock:new("spec_holder"))
@@ -158,7 +158,7 @@ describe("holder", function ()
             assert.same({ "permit 1", "permit 2", "permit 3" }, whys(sem:holders("permits")))
         end)
 
-        it("count all waiters, also those for a release only #local", function ()
+        it("count all waiters, also those that only wait for a release #local", function ()
             local lock = new { timeout = 10 }
             lock:lock("key")
             rw:wrlock("written")
@@ -180,7 +180,7 @@ describe("holder", function ()
             assert.is_true(scheduler.run())
         end)
 
-        it("take keys as lock does, and raise what is no number of holders", function ()
+        it("take keys as lock does, and raise an error for an invalid number of holders", function ()
             each(function (asked)
                 assert.same(pack(nil, "nil key"), pack(asked:holders()))
                 assert.same(pack(nil, "empty key"), pack(asked:waiters("")))

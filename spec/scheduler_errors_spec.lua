@@ -22,7 +22,7 @@ describe("scheduler", function ()
             ["gives a table"] = function () return {} end,
             ["gives nothing"] = function () end,
         } do
-            it("goes on after an error, of which __tostring " .. fault .. ", and wakes the task that joins", function ()
+            it("continues after an error whose __tostring " .. fault .. ", and wakes the task that joins", function ()
                 local trouble, joined, other = setmetatable({}, { __tostring = to_text }), nil, false
                 local task = spawn(function () error(trouble) end)
                 spawn(function () joined = pack(task:join()) end)
@@ -40,7 +40,7 @@ describe("scheduler", function ()
             end)
         end
 
-        it("goes on when neither the report nor standard error can be written", function ()
+        it("continues when neither the report nor standard error can be written", function ()
             local text = process.run([[
                 local scheduler = require "resty.holdfast.scheduler"
                 local function trouble() error(setmetatable({}, { __tostring = error })) end
@@ -58,7 +58,7 @@ describe("scheduler", function ()
             assert.matches("and " .. RESULT .. "$", text)
         end)
 
-        it("has ended a task before on_error is told of it", function ()
+        it("has ended a task before it calls on_error", function ()
             local joined
             scheduler.on_error = function (task) joined = pack(task:join()) end
             spawn(error, "trouble")
@@ -106,7 +106,7 @@ describe("scheduler", function ()
             assert.same({ "checked\n", 0 }, { process.run(HARNESS .. source .. '\nsay "checked"', { stderr = true }) })
         end
 
-        it("between two tasks, the others have their turns in the next run", function ()
+        it("between two tasks, the others run in the next run", function ()
             check [[
                 local ways = { ends = function () end, yields = function () sleep(0) end, fails = error,
                                sleeps = function () sleep(0.00001) end }
@@ -131,7 +131,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("in a wait for something, no later wait of the task is ended by that", function ()
+        it("during a wait, does not end a later wait of the task", function ()
             check [[
                 local ffi = require "ffi"
                 ffi.cdef "int pipe(int *); ssize_t write(int, const char *, size_t); int close(int);"
@@ -166,7 +166,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("in sleep, a task that has ended is not resumed, and another sleeps as long as it shall", function ()
+        it("in sleep, does not resume an ended task, and another sleeps for its full time", function ()
             check [[
                 for n = 1, 150 do
                     local ended = spawn(function () strike(n, always) sleep(0.0001) debug.sethook() end)
@@ -193,7 +193,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("at the begin of run, run may be called again", function ()
+        it("at the begin of run, leaves run callable", function ()
             check [[
                 for n = 1, 40 do
                     local done = false

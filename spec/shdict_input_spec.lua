@@ -73,7 +73,7 @@ describe("shdict, bad input", function ()
             end
         end)
 
-        it("is refused as numbers of incr with the words of the original", function ()
+        it("is refused as numbers of incr with the original's message", function ()
             local function message(...)
                 local ok, err = pcall(dict.incr, dict, "key", ...)
                 assert.is_false(ok)
@@ -117,7 +117,7 @@ describe("shdict, bad input", function ()
         end)
 
         -- Numbers that ngx.shared takes although they can hardly be intended.
-        it("is taken as ngx.shared takes it", function ()
+        it("is accepted if ngx.shared accepts it", function ()
             for _, never in ipairs { math.huge, 0 / 0, 1e300, 0LL } do
                 assert.is_true((dict:set("key", 1, never)))
                 assert.equal(0, dict:ttl("key"))

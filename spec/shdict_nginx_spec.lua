@@ -34,7 +34,7 @@ describe("shdict beside ngx.shared", function ()
         return #differences .. " differ, for instance\n" .. table.concat(lines, "\n")
     end
 
-    it("answers each call in each state alike, but for the known differences", function ()
+    it("answers each call in each state like the original, except for the known differences", function ()
         local dictionaries = {}
         for i = 1, 30 do
             dictionaries["side_by_side_" .. i] = "256k"
@@ -47,7 +47,7 @@ describe("shdict beside ngx.shared", function ()
         end
     end)
 
-    it("answers a long row of random calls alike", function ()
+    it("answers a long series of random calls like the original", function ()
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         require("ffi").C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
         local said = run("random", { side_by_side = "64m" })
@@ -56,7 +56,7 @@ describe("shdict beside ngx.shared", function ()
     end)
 
     -- If the original fails, an old value of the key or other values are lost; the words are the same.
-    it("answers alike when there is no more room", function ()
+    it("answers like the original when there is no more room", function ()
         local said = run("full", { side_by_side_small = "256k" })
         assert.equal(9, #said.full)
         for _, words in ipairs(said.full) do

@@ -38,7 +38,7 @@ describe("shdict, shared:", function ()
         shdict.remove("spec_patched")
     end)
 
-    it("what one process stores another one reads", function ()
+    it("one process can read what another one stores", function ()
         local child = process.start [[
             local dict = require("resty.shdict").shared.spec_dict
             for key in hear do
@@ -72,7 +72,7 @@ describe("shdict, shared:", function ()
             assert.equal("child's", dict:get("lock"))
         end)
 
-        it("can be opened again and opened anew in the child", function ()
+        it("can be opened again and recreated in the child", function ()
             assert.is_true(in_child(function ()
                 local new = shdict.open("spec_child", { size = "64k" })
                 return shdict.open("spec_dict") == dict and new:set("key", 1) and new:get("key") == 1

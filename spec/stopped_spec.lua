@@ -56,7 +56,7 @@ describe("while a process is stopped inside the dictionary,", function ()
 
     for _, wait in ipairs { "wake", "poll" } do
         describe(wait .. ":", function ()
-            it("a forked child that cannot enter yet goes on as well", function ()
+            it("a forked child that cannot enter yet continues as well", function ()
                 local source = [[
                     local ffi = require "ffi"
                     ffi.cdef "int fork(void); int open(const char *, int, ...); int fcntl(int, int, ...);"
@@ -84,7 +84,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                 assert.is_number(tonumber(child:hear()))
             end)
 
-            it("lock waits until its timeout and lets other tasks run meanwhile", function ()
+            it("lock waits until its timeout and lets other tasks run", function ()
                 stop_inside()
                 local ticks, start, waited, result = 0, scheduler.now(), nil, nil
                 local waiter = scheduler.spawn(function ()
@@ -104,7 +104,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                 assert.is_true(ticks > 1, ticks)
             end)
 
-            it("lock gets the lock when the process goes on", function ()
+            it("lock gets the lock when the process continues", function ()
                 local child = stop_inside()
                 local elapsed, err
                 scheduler.spawn(function ()
@@ -145,7 +145,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         error("nothing is told in any of three attempts", 2)
     end
 
-    it("what is held is listed and counted at once", function ()
+    it("locks are listed and counted at once", function ()
         for _, key in ipairs { "held", "held too" } do
             assert(keep(resty_lock:new("spec_stopped")):lock(key))
         end
@@ -161,7 +161,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.is_true(fastest < 0.5, fastest)
     end)
 
-    it("log_timeouts tells the holder", function ()
+    it("log_timeouts names the holder", function ()
         assert(keep(resty_lock:new("spec_stopped")):lock("held", { why = "for the report" }))
         local line
         local lock = resty_lock:new("spec_stopped", {
@@ -174,7 +174,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.matches('why: "for the report"', told)
     end)
 
-    describe("a release that nobody repeats is made up for when the process goes on:", function ()
+    describe("a release that nobody repeats is completed when the process continues:", function ()
         local function new(kind)
             local options = { exptime = 0, timeout = 60 }
             for name, value in pairs(kind.options or {}) do
@@ -233,7 +233,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         end
     end)
 
-    it("a lock is not lost and can be released, though it cannot be prolonged", function ()
+    it("a lock is not lost and can be released, though it cannot be renewed", function ()
         local lost = false
         local lock = assert(resty_lock:new("spec_stopped", { on_lost = function () lost = true end }))
         lock:lock("key")

@@ -27,7 +27,7 @@ end
 
 
 describe("timers", function ()
-    it("come in the order of adding when the deadlines are equal", function ()
+    it("come in the order of adding if the deadlines are equal", function ()
         local heap = timers.new()
         for name in ("abcdefgh"):gmatch(".") do
             heap:add({ name = name }, 7)
@@ -45,14 +45,14 @@ describe("timers", function ()
         assert.is_nil(heap:first())
     end)
 
-    it("have their last deadline when added again", function ()
+    it("have the last deadline if added again", function ()
         local heap, items = filled "abcd"
         heap:add(items.a, ("c"):byte() + 0.5)
         heap:add(items.d, 0)
         assert.equal("dbca", drain(heap))
     end)
 
-    it("are taken out first by first", function ()
+    it("are taken out in order", function ()
         local heap = timers.new()
         for name in ("cabd"):gmatch(".") do
             heap:add({ name = name }, name:byte())
@@ -65,7 +65,7 @@ describe("timers", function ()
         assert.equal(0, heap.count)
     end)
 
-    describe("of which one is worked on when a hook raises an error", function ()
+    describe("of which one is being changed when a hook raises an error", function ()
         local COUNT = 20
 
         before_each(function ()

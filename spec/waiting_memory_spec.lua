@@ -67,7 +67,7 @@ it("a coroutine that waits for a lock takes little memory", function ()
 end)
 
 
-it("it takes no more if its function has some variables", function ()
+it("it takes no more if its function has a few variables", function ()
     local bytes = bytes_of_each(caller_with(VARIABLES))
     assert.is_true(bytes < MOST, bytes .. " bytes")
 end)

@@ -71,7 +71,7 @@ for _, name in ipairs(loops.names) do
             child:expect_end("true\tnil\t1", "end")
         end
 
-        it("a process that may have no more threads waits as well", function ()
+        it("a process that may have no more threads can still wait", function ()
             assert_that_waits_go_on [[
                 limit_threads()
                 assert(not require("resty.holdfast.wait.parker").fd())
@@ -79,7 +79,7 @@ for _, name in ipairs(loops.names) do
         end)
 
         -- Neovim needs some at its end, too.
-        it("a process that may have no more descriptors waits as well, and as ever when it has some again", function ()
+        it("a process that may have no more descriptors can wait, and waits as usual when it has some again", function ()
             assert_that_waits_go_on("", [[
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
                 local before = limit(NOFILE, 0)
@@ -92,7 +92,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a process that has no descriptors for its first wait is told, and waits when it has some", function ()
+        it("a process without descriptors for its first wait gets an error, and waits when it has some", function ()
             local child = loops.start(name, LIMITS .. [[
                 spawn(function ()
                     local lock = new { timeout = 0.02 }
@@ -112,7 +112,7 @@ for _, name in ipairs(loops.names) do
             child:expect("timeout")
         end)
 
-        it("a process exits while its coroutines wait, and holds up none of the others", function ()
+        it("a process that exits while its coroutines wait delays no other", function ()
             -- luv crashes if the Lua state is closed in a callback, also without holdfast.
             local crashes = name == "luv" or name == "neovim"
             for _, close in ipairs(crashes and { "" } or { "", ", true" }) do
@@ -137,7 +137,7 @@ for _, name in ipairs(loops.names) do
             end
         end)
 
-        it("a process forks while its coroutines wait; both it and the child get what they wait for", function ()
+        it("a process forks while its coroutines wait; both it and the child get their locks", function ()
             local child = loops.start(name, process.FORK .. [[
                 local over
                 spawn(function ()
@@ -224,7 +224,7 @@ describe("a runtime directory", function ()
         return (text:gsub(place:gsub("%p", "%%%0"), "PLACE"))
     end
 
-    it("that is full stops no process that has what it needs, and tells the others", function ()
+    it("that is full stops no process that has opened everything, and gives the others an error", function ()
         local text = run_in_mounted [[
             local dict = assert(shdict.open("spec_full", { size = "64k" }))
             local lock = require("resty.lock"):new("spec_full")
@@ -251,7 +251,7 @@ describe("a runtime directory", function ()
         end
     end)
 
-    it("that is full from the beginning is told", function ()
+    it("that is full from the beginning causes an error", function ()
         local text = run_in_mounted [[
             os.execute("head -c 4m /dev/zero 2>/dev/null >" .. place .. "/filler")
             say(shdict.open("spec_full", { size = "64k" }))
@@ -263,7 +263,7 @@ describe("a runtime directory", function ()
         end
     end)
 
-    it("that lets this user in no more leaves the process what it has opened", function ()
+    it("that refuses this user leaves the process what it has opened", function ()
         local text = run_in_mounted [[
             ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int);"
             local dict = assert(shdict.open("spec_users", { size = "64k" }))

@@ -28,7 +28,7 @@ local HOLDER = COMMON .. [[
 ]]
 
 
-describe("where the host says that no caller can wait", function ()
+describe("if the host says that no caller can wait", function ()
     local untouched
 
     before_each(function ()
@@ -65,7 +65,7 @@ describe("where the host says that no caller can wait", function ()
                 end)
             end
 
-            it("does not need it for what is free, nor where it does not wait", function ()
+            it("does not need it for a free lock, nor without waiting", function ()
                 local first = new {}
                 assert.truthy(take(first))
                 assert.same({ nil, "timeout" }, { take(new { timeout = 0 }) })

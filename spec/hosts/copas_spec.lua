@@ -84,7 +84,7 @@ for _, name in ipairs(COPASES) do
             end
         end)
 
-        it("a handler goes on waiting when its client goes away, and others get the lock after it", function ()
+        it("a handler continues to wait when its client goes away, and others get the lock after it", function ()
             local gone, waiting, other = connect(), connect(), connect()
             send(gone, "lock")
             gone:close()
@@ -103,7 +103,7 @@ describe("a version of copas that is not supported", function ()
         return (process.run("package.loaded.copas = { _VERSION = 'Copas 3.0.0' }\n" .. loops.COMMON .. source))
     end
 
-    it("is refused where one would wait, and named", function ()
+    it("is refused when a caller would wait, and named", function ()
         assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported, only 1.x, and 4.0 or "
                      .. "newer; give set_host a host that sleeps as it does\n", answer [[
             coroutine.wrap(function ()
@@ -114,7 +114,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("concerns no caller outside of coroutines, nor when it says that its loop does not run", function ()
+    it("affects no caller outside coroutines, nor when it says that its loop does not run", function ()
         assert.equal("none\nnone\n", answer [[
             say(hosts.current().name)
             package.loaded.copas.running = false

@@ -9,7 +9,7 @@ local it = fixture.it_unless(missing)
 describe("in luv", function ()
     after_each(process.clean_up)
 
-    it("a program that closes all handles during a wait goes on as if there were none, and its loops end", function ()
+    it("a program that closes all handles during a wait continues without them, and its loops end", function ()
         local said, status = process.run([[
             local uv = require "luv"
             local resty_lock = require "resty.lock"

@@ -153,7 +153,7 @@ describe("in Neovim", function ()
             end)
         ]], "begin\ttrue", "true\ttrue")
 
-        it("that another coroutine resumes just before its time is not resumed once more after that", function ()
+        it("that another coroutine resumes just before its time is not resumed again", function ()
             assert.equal("true\n", start([[
                 local over
                 spawn(function ()
@@ -177,7 +177,7 @@ describe("in Neovim", function ()
             ]]):hear_all())
         end)
 
-        it("that fails after its wait is reported as a failed callback is, and the others go on", function ()
+        it("that fails after its wait is reported like a failed callback, and the others continue", function ()
             local child = start([[
                 local failing, other, over = new(), new()
                 spawn(function ()
@@ -203,7 +203,7 @@ describe("in Neovim", function ()
     end)
 
     describe("a fast event", function ()
-        it("gets what is free, and does not wait for the rest", function ()
+        it("gets a free lock, and does not wait for others", function ()
             local child = start [[
                 in_fast_event(function (done)
                     say(vim.in_fast_event(), new():lock("free"))
@@ -245,7 +245,7 @@ describe("in Neovim", function ()
         ]], "begin", "true\t0")
     end)
 
-    it("an instance that ends while it holds and waits leaves nothing locked, and ends at once", function ()
+    it("an instance that ends while it holds a lock and waits leaves nothing locked, and ends at once", function ()
         local child = start [[
             local held = new()
             held:lock("held")
@@ -258,7 +258,7 @@ describe("in Neovim", function ()
         holder:take("held")
     end)
 
-    it("nothing is left of waits: the loop watches for wake-ups only during waits", function ()
+    it("waits leave nothing: the loop watches for wake-ups only during waits", function ()
         local child = start [[
             local parker = require "resty.holdfast.wait.parker"
             local function is_watched()
@@ -299,7 +299,7 @@ describe("in Neovim", function ()
         child:expect_end("false", "true", "false")
     end)
 
-    it("is found as a plugin, in the folder lua/ of what runtimepath names", function ()
+    it("is found as a plugin, in the folder lua/ of a runtimepath entry", function ()
         local root = require("ffi").string(require("ffi").C.realpath(".", nil))
         local child = start([[
             say((vim.loop.fs_realpath(vim.api.nvim_get_runtime_file("lua/resty/lock.lua", false)[1])))

@@ -19,7 +19,7 @@ describe("in new copas", function ()
         start(source .. " run()"):expect_end(...)
     end
 
-    it("what docs/hosts.md shows happens", function ()
+    it("the example of docs/hosts.md works", function ()
         local blocks = snippets.read "docs/hosts.md"
         local shown
         for place, block in ipairs(blocks) do
@@ -72,7 +72,7 @@ describe("in new copas", function ()
         ]], "0", "true\t0")
     end)
 
-    it("waiters that a removethread from before removes are found when they are woken", function ()
+    it("waiters that an earlier reference to removethread removes are found when they are woken", function ()
         assert_says(CROWD .. [[
             local removethread = copas.removethread
             assert(not package.loaded["resty.holdfast.host.copas"])
@@ -101,7 +101,7 @@ describe("in new copas", function ()
         ]], "nil\theld", "true")
     end)
 
-    it("the lock of a coroutine that was removed is renewed no more", function ()
+    it("the lock of a removed coroutine is no longer renewed", function ()
         assert_says([[
             local lock = new { exptime = 1, renew = true }
             spawn(function ()
@@ -139,7 +139,7 @@ describe("in new copas", function ()
         ]], "true", "true", "true")
     end)
 
-    it("a program may cancel all there is, and go on with another loop", function ()
+    it("a program may cancel everything, and continue with another loop", function ()
         assert_says([[
             if not copas.cancelall then  -- which is younger than 4.10
                 say("ended\nnext", true)
@@ -170,7 +170,7 @@ describe("in new copas", function ()
         ]], "exit", "valid\ttrue")
     end)
 
-    it("a coroutine that another one tells to go on waits on", function ()
+    it("a coroutine that another one resumes continues to wait", function ()
         assert_says([[
             local held = holding("key")
             spawn(function ()
@@ -190,7 +190,7 @@ describe("in new copas", function ()
         ]], "true")
     end)
 
-    it("a forked child that goes on in the loop it has from its parent waits there", function ()
+    it("a forked child that continues in its parent's loop can wait there", function ()
         local child = start [[
             local ffi = require "ffi"
             ffi.cdef "int fork(void); void _exit(int); int waitpid(int, int *, int);"

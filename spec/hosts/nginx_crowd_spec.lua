@@ -145,7 +145,7 @@ describe("in nginx", function ()
         assert.is_nil(here:log():find("%[alert%]"))
     end)
 
-    it("a thousand waiters in a worker that is killed are gone, and others get what it held", function ()
+    it("a thousand waiters in a killed worker are gone, and others get its locks", function ()
         local here = site.start { locations = { ["/crowd"] = CROWD, ["/hold"] = COMMON .. [[
             local lock = new { exptime = 600 }
             assert(lock:lock("key"))

@@ -186,7 +186,7 @@ describe("the life of nginx", function ()
         assert_exits_with_reload(here)
     end)
 
-    it("data outlive a reload where init_worker_by_lua opens them, and a restart where they are kept", function ()
+    it("data outlive a reload if init_worker_by_lua opens them, and a restart if persistent", function ()
         local OPEN = [[
             local shdict = require "resty.shdict"
             kept = shdict.open("spec_nginx_kept", { size = "100k" })
@@ -257,7 +257,7 @@ describe("the life of nginx", function ()
         assert_free("key")
     end)
 
-    it("without the code cache requests wait for each other, and nothing of their Lua states is left", function ()
+    it("without the code cache requests wait for each other, and their Lua states leave nothing", function ()
         local here = start { http = "lua_code_cache off;" }
         local pid = here:workers()[1]
         local function settled()
@@ -306,7 +306,7 @@ describe("the life of nginx", function ()
     end)
 
     -- Then nginx closes all connections, also the one to the wake thread.
-    it("worker_shutdown_timeout ends a worker with waiters, and the log complains of nothing", function ()
+    it("worker_shutdown_timeout ends a worker with waiters, and logs no complaint", function ()
         local here = start { main = "worker_shutdown_timeout 100ms;" }
         local script = process.start(SCRIPT .. "say(lock:lock('key')); hear()")
         assert.equal("0", script:hear())
@@ -343,7 +343,7 @@ describe("the life of nginx", function ()
         assert.equal(40, dict:get("n"))
     end)
 
-    it("nginx waits for a plain script, and gets the lock when that releases it or is killed", function ()
+    it("nginx waits for a plain script, and gets the lock when the script releases it or is killed", function ()
         local here = start()
         for _, ending in ipairs { "unlock", "kill" } do
             local script = process.start(SCRIPT .. [[

@@ -100,7 +100,7 @@ describe("names in nginx", function ()
         assert.equal("2097152", here:get("/capacity?name=other"))
     end)
 
-    it("a dictionary of ours that a program has put into ngx.shared is used as it is", function ()
+    it("our dictionary that a program has put into ngx.shared is used as it is", function ()
         local here = site.start {
             dictionaries = { my_locks = "1m" },
             http = [[init_worker_by_lua_block {
@@ -112,7 +112,7 @@ describe("names in nginx", function ()
         assert.equal("true", script [[print(shdict.shared.other:get("key"))]])
     end)
 
-    it("one that nobody has declared or opened is not found", function ()
+    it("a dictionary that nobody has declared or opened is not found", function ()
         local here = site.start {
             dictionaries = { my_locks = "1m" },
             locations = {
@@ -130,7 +130,7 @@ describe("names in nginx", function ()
         assert.equal(("nil dictionary not found;"):rep(4), here:get("/others"))
     end)
 
-    it("one that a script has opened is found without a declaration", function ()
+    it("a dictionary that a script has opened is found without a declaration", function ()
         local here = site.start { locations = { ["/lock"] = LOCK } }
         local keeper = process.start [[
             local dict = require("resty.shdict").open("other", { size = "100k" })
@@ -156,7 +156,7 @@ describe("names in nginx", function ()
         assert.falsy(here:log():find("holdfast", 1, true))
     end)
 
-    it("one that exists with another size is used as it is, and the log says so once", function ()
+    it("a dictionary that exists with another size is used as it is, and the log says so once", function ()
         keep_open "my_locks"
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
@@ -166,7 +166,7 @@ describe("names in nginx", function ()
         assert.equal(1, count)
     end)
 
-    it("a dictionary that somebody removes is not found any more, until a reload makes it anew", function ()
+    it("a removed dictionary is not found until a reload makes it again", function ()
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
         assert.equal("true", script [[print(shdict.remove("my_locks"))]])
@@ -183,7 +183,7 @@ describe("names in nginx", function ()
         return (name:gsub("[^%w]", function (byte) return ("%%%02X"):format(byte:byte()) end))
     end
 
-    it("any name that nginx takes is that of one dictionary of ours", function ()
+    it("any name that nginx takes belongs to one of our dictionaries", function ()
         local declared, capacities = {}, {}
         for i, name in ipairs(NAMES) do
             declared[name] = 12 + 4 * i .. "k"
@@ -214,7 +214,7 @@ describe("names in nginx", function ()
         assert.falsy(here:log():find("holdfast", 1, true))
     end)
 
-    it("a name of which no file can be called, or a dictionary that cannot be made, is told by new", function ()
+    it("new reports a name that no file can have, or a dictionary that cannot be made", function ()
         local long = ("n"):rep(251)
         local here = site.start {
             dictionaries = { [long] = "100k", other = "1m" },

@@ -122,7 +122,7 @@ describe("in nginx", function ()
     end)
 
     -- Phases are known by their names; nginx gets new ones.
-    it("nginx is asked where the phase is a new one, and complains of nothing", function ()
+    it("nginx is asked in a new phase, and logs no complaint", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. "; local get_phase = ngx.get_phase;"
                    .. "function ngx.get_phase() return get_phase() == 'init' and 'init' or 'new' end }",
@@ -160,7 +160,7 @@ describe("in nginx", function ()
     end)
 
     -- This needs OpenResty's patch; without it nginx ends the connection when anything yields there.
-    it("one can wait in ssl_client_hello where ngx.sleep can; a free lock is to be had in any case", function ()
+    it("one can wait in ssl_client_hello if ngx.sleep can; a free lock is granted in any case", function ()
         local path = folder()
         local here = start {
             listen = { "unix:" .. path .. "/tls.sock ssl" },
@@ -191,7 +191,7 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-    it("no wait is possible in the phases where ngx.sleep is not: that raises the error of lua-resty-lock", function ()
+    it("no wait is possible in phases without ngx.sleep: the call raises the error of lua-resty-lock", function ()
         local here = start {
             http = [[
                 init_worker_by_lua_block { probe "init_worker" }
@@ -243,7 +243,7 @@ describe("in nginx", function ()
         end
     ]]
 
-    it("one can wait where the program has replaced ngx.sleep by a function that works there", function ()
+    it("one can wait if the program has replaced ngx.sleep by a function that works there", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. BLOCKING_SLEEP .. PROBE .. [[
                     probe "init"
@@ -261,7 +261,7 @@ describe("in nginx", function ()
         assert_raises("set", "API disabled in the context of set_by_lua*")
     end)
 
-    it("workers that start wait for each other where ngx.sleep is replaced", function ()
+    it("starting workers wait for each other if ngx.sleep is replaced", function ()
         site.start {
             workers = 3,
             http = "init_by_lua_block {" .. BLOCKING_SLEEP .. [[}
@@ -280,7 +280,7 @@ describe("in nginx", function ()
         assert.is_false(dict:get("together"))
     end)
 
-    it("a function that C calls cannot wait, and is told so", function ()
+    it("a function that C calls cannot wait, and gets an error", function ()
         local here = site.start { locations = { ["/sort"] = [[
             local lock = require("resty.lock"):new("spec_phases", { timeout = 5 })
             table.sort({ 1, 2 }, function (a, b) ngx.print(select(2, lock:lock("held")), "\n") return a < b end)
@@ -290,7 +290,7 @@ describe("in nginx", function ()
         assert.equal("cannot wait here (host nginx): Lua was called from C\nend", (here:get("/sort")))
     end)
 
-    it("a thread of nginx's own pool waits like any thread", function ()
+    it("a thread of nginx's pool waits like any thread", function ()
         local path = folder()
         files.write(path .. "/spec_thread.lua", [[
             return { wait = function ()

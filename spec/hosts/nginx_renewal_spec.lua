@@ -58,7 +58,7 @@ describe("in nginx", function ()
             return kept, here, worker
         end
 
-        it("keeps a lock while its request goes on", function ()
+        it("keeps a lock while its request runs", function ()
             expect.in_time(function ()
                 local kept, here = hold(function () end)
                 assert.is_nil(here:log():find("[error]", 1, true))
@@ -66,7 +66,7 @@ describe("in nginx", function ()
             end)
         end)
 
-        it("keeps it in a worker that is told to exit, and does not keep the worker", function ()
+        it("keeps it in a worker that has to exit, and does not keep the worker", function ()
             expect.in_time(function ()
                 local kept, here, worker = hold(function (here) here:signal("HUP") end)
                 site.await("the old worker is gone", function () return not site.alive(worker) end, 10)
@@ -111,7 +111,7 @@ describe("in nginx", function ()
             site.await("the lock lapses", function () return not lock:holder("key") end)
         end)
 
-        it("tells on_lost when the lock is lost; it may wait, and fail", function ()
+        it("calls on_lost when the lock is lost; it may wait, and fail", function ()
             local here = site.start { locations = locations { ["/lose"] = [[
                 local lock = new { exptime = 0.3, renew = true, on_lost = function (_, key, why)
                     ngx.sleep(0.01)
@@ -130,7 +130,7 @@ describe("in nginx", function ()
             assert.is_truthy(here:log():find("failed on purpose", 1, true))
         end)
 
-        it("says so where a lock cannot be renewed, and takes none there", function ()
+        it("refuses to take a lock that cannot be renewed", function ()
             local here = site.start { locations = locations { ["/log"] = {
                 content = "ngx.print 'done'",
                 log = [[done("log", tostring(select(2, new({ renew = true }):lock("key"))))]],

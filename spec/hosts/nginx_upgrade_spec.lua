@@ -68,7 +68,7 @@ describe("an upgrade to another layout in nginx", function ()
         os.execute(("rm -rf -- '%s' %s"):format(folder, (WORLD:gsub("@layout@", "*"))))
     end)
 
-    it("by a reload under load fails no request: old and new workers have a world each", function ()
+    it("by a reload under load fails no request: old and new workers are in separate worlds", function ()
         start { workers = 2 }
         local ours = here:get("/layout")
         local holder = here:connect()
@@ -95,7 +95,7 @@ describe("an upgrade to another layout in nginx", function ()
         assert.equal("99", here:get("/layout"))
     end)
 
-    it("needs a restart where the master has loaded the library: a reload goes on with that one", function ()
+    it("needs a restart if the master has loaded the library: a reload continues with the old one", function ()
         start { http = [[init_by_lua_block { require "resty.shdict" }]] }
         local old = here:workers()[1]
         local ours = here:get("/layout")

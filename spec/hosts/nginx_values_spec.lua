@@ -100,7 +100,7 @@ describe("a value in ngx.shared", function ()
         end
     end)
 
-    it("is kept by one process, which holds nothing of the worker's", function ()
+    it("is kept by one process, which holds no resources of the worker", function ()
         local here = start_and_store { workers = 3, http = HTTP }
         local keeper = await_only_keeper()
         here:reload()
@@ -159,13 +159,13 @@ describe("a value in ngx.shared", function ()
         assert.equal("nil", here:get("/get"))
     end)
 
-    it("needs no keeper where nginx is one process", function ()
+    it("needs no keeper if nginx is one process", function ()
         local here = start_and_store { workers = 0, main = "master_process off;", http = HTTP }
         assert.equal("value", here:get("/get"))
         assert.same({}, keepers())
     end)
 
-    it("has a keeper only if it can be there: locks need none", function ()
+    it("has a keeper only if there can be values: locks need none", function ()
         local here = start {}
         assert.equal("0", here:get("/lock"))
         assert.same({}, keepers())

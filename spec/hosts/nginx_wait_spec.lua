@@ -95,7 +95,7 @@ describe("in a worker of nginx", function ()
         end)
     end
 
-    it("only the light thread waits that wants what another process holds, until it is released", function ()
+    it("only the light thread that wants another process's lock waits, until it is released", function ()
         local here = site.start { locations = with() }
         assert(lock:lock("key"))
         local connection = waiting(here)
@@ -108,7 +108,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a hundred light threads that only wait for a release all go on with one, in each of two workers", function ()
+    it("one release lets a hundred light threads that only wait for it continue, in each of two workers", function ()
         local here = site.start { workers = 2, locations = with {
             ["/hundred"] = [[
                 ngx.print(in_threads(100, function () return new({ timeout = 60 }):wait("key") and 1 end))
@@ -128,7 +128,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a killed light thread that only waited for a release leaves nothing, and tells the others", function ()
+    it("a killed light thread that only waited for a release leaves nothing, and the others are woken", function ()
         local here = site.start { locations = with { ["/some"] = [[
             local killed = {}
             local function wait() return new({ timeout = 60 }):wait("key") and 1 end
@@ -198,7 +198,7 @@ describe("in a worker of nginx", function ()
         assert.equal("false", (here:get("/left")))
     end)
 
-    it("in a worker that is told to exit a new wait is woken, too", function ()
+    it("a new wait in a worker that has to exit is woken, too", function ()
         local here = site.start { locations = with { ["/two"] = [[
             local first, second = new { timeout = 30 }, new { timeout = 30 }
             assert(first:lock("key"))
@@ -223,7 +223,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a killed light thread leaves nothing, and does not keep what it waited for from others", function ()
+    it("a killed light thread leaves nothing, and does not keep its lock from others", function ()
         local here = site.start { locations = with { ["/kill"] = [[
             for _ = 1, 50 do
                 local thread = ngx.thread.spawn(function () new({ timeout = 30 }):lock("key") end)
@@ -245,7 +245,7 @@ describe("in a worker of nginx", function ()
         assert.equal(0, waiters())
     end)
 
-    it("after light threads that were killed while they waited the next goes on as soon as after none", function ()
+    it("killed waiting light threads do not delay the next waiter", function ()
         local here = site.start { locations = with { ["/queue"] = [[
             local spawn, wait, kill = ngx.thread.spawn, ngx.thread.wait, ngx.thread.kill
             local function round(count, key)
@@ -284,7 +284,7 @@ describe("in a worker of nginx", function ()
         end
     end)
 
-    it("what is free is not refused because of light threads that were killed while they waited", function ()
+    it("a free lock is not refused because of killed waiting light threads", function ()
         local here = site.start { locations = with { ["/refused"] = [[
             local function rwlock() return assert(require("resty.rwlock"):new("spec_nginx", { timeout = 0 })) end
             local function permits()
@@ -342,7 +342,7 @@ describe("in a worker of nginx", function ()
         ["runs no more timers"] = "lua_max_running_timers 1;",
         ["takes no more timers"] = "lua_max_pending_timers 1;",
     } do
-        it("where nginx " .. what .. ", waits are polled, until it does again", function ()
+        it("where nginx " .. what .. ", waits poll until it does again", function ()
             local here = site.start { http = directive, locations = with {
                 ["/occupy"] = [[
                     BUSY = true

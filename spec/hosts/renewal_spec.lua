@@ -144,7 +144,7 @@ for _, name in ipairs(loops.names) do
                 assert.matches("calls\t1\tnil\tnot owner\n$", text)
             end)
 
-            it("a loop that stands still for longer than exptime loses its lock, and on_lost is told", function ()
+            it("a loop that stands still for longer than exptime loses its lock, and on_lost is called", function ()
                 local child = start [[
                     local lost
                     spawn(function ()
@@ -170,7 +170,7 @@ for _, name in ipairs(loops.names) do
 end
 
 
-describe("where no loop runs the caller", function ()
+describe("if no loop runs the caller", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs(loops.names) do
@@ -184,7 +184,7 @@ describe("where no loop runs the caller", function ()
     end
 
     for _, name in ipairs { "luv", "neovim" } do
-        it(name .. ": what a callback of the loop takes is renewed as long as its object is there", function ()
+        it(name .. ": a lock taken in a callback of the loop is renewed as long as its object exists", function ()
             assert.equal("true\tlost\n", loops.start(name, [[
                 local uv = vim and vim.loop or require "luv"
                 local lost, lock, over
@@ -205,7 +205,7 @@ describe("where no loop runs the caller", function ()
         end)
     end
 
-    it("neovim: on_lost may call the editor, also for what the main program took", function ()
+    it("neovim: on_lost may call the editor, also for a lock that the main program took", function ()
         assert.equal("false\t1\n", loops.start("neovim", [[
             local lost
             local lock = new { exptime = 0.6, renew = true, on_lost = function ()
