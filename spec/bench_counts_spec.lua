@@ -58,7 +58,7 @@ describe("an operation on shared memory", function ()
 
     after_each(command.tear_down)
 
-    it("is at most as many atomic read-modify-writes as docs/benchmarks.md counts", function ()
+    it("makes at most as many atomic read-modify-writes as docs/benchmarks.md counts", function ()
         for what, cells in pairs(documented) do
             local atomics = tonumber(cells[ATOMICS])
             if atomics then

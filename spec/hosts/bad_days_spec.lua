@@ -79,7 +79,7 @@ for _, name in ipairs(loops.names) do
         end)
 
         -- Neovim needs some at its end, too.
-        it("a process that may have no more descriptors can wait, and waits as usual when it has some again", function ()
+        it("a process without free descriptors can wait, and waits as usual when it has some again", function ()
             assert_that_waits_go_on("", [[
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
                 local before = limit(NOFILE, 0)
