@@ -230,8 +230,8 @@ TEST_F(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_nex
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
-// Fails if the lock is not frozen when the waiter queues, or if the release does not detect that. The test counts the
-// wake-up, because without it the waiter would soon find the lock by itself.
+// Fails if the lock is not MUTEX_OWNED when the waiter queues, or if the release does not detect that. The test counts
+// the wake-up, because without it the waiter would soon find the lock by itself.
 TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
   Started owner = releaser();
   Started waiter("locked", [](Channel& parent) {
@@ -493,7 +493,7 @@ TEST_F(InterleaveLock, a_grant_that_died_before_its_word_completes_no_other) {
     LockFields& lock = dict.lock("key");
     const LockWord word = take_over(lock);
     lock.granted.store(word.turn() + 1);
-    ASSERT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND);  // which thaws it
+    ASSERT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND);  // which calls release_word()
     bool quiet = false;
     at_failpoint("fast_path.taken", [&] {
       quiet = true;
@@ -553,7 +553,7 @@ TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
   });
 }
 
-// Fails if a sweep thaws a lock that it has not frozen itself.
+// Fails if a sweep releases the word of a lock that it has not taken over itself.
 TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());

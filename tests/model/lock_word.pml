@@ -10,6 +10,8 @@
    process is followed by a new one with the next generation. A comment beside a step names the function that it stands
    for.
 
+   SLOW is MUTEX_OWNED of the sources; freeze and thaw are take_over() and release_word().
+
    The model shows:
 
    - Mutual exclusion: `inside` is the process with a lease of the key that has not ended. A process that gets a lease
@@ -577,7 +579,7 @@ hold:
     freeze();
     if
     :: owner == SELF && number == mine && !expired[at] ->
-#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves it frozen, as it found it. */
+#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves it SLOW, as it found it. */
 #ifdef MUTANT_SWEEP_THAWS
        thaw(at);
 #endif

@@ -5,7 +5,7 @@ namespace holdfast::weak {
 namespace {
 
 struct Granting : Protocol {
-  Ordering quiet_fence{this, "quiet_fence", kRelease};  // lock_quietly, behind the compare-and-swap
+  Ordering quiet_fence{this, "quiet_fence", kRelease};  // try_lock_fast, after the compare-and-swap
   Ordering slow_fence{this, "slow_fence", kRelease};    // LockEntry::grant
   Ordering granted_store{this, "granted_store", kRelease};
   Ordering word_load{this, "word_load", kAcquire};

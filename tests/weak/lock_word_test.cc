@@ -11,10 +11,10 @@ struct Word : EpochOrders {
     for (const char* part : {"epoch_store", "epoch_load", "check_fence"}) leave_out(part);
   }
 
-  Ordering take{this, "take", kAcquire};  // lock_quietly
+  Ordering take{this, "take", kAcquire};  // try_lock_fast
   Precaution looks_after{this, "looks_after"};
-  Ordering give{this, "give", kRelease};  // unlock_quietly
-  Order word_load = kAcquire;             // Glimpsed::look
+  Ordering give{this, "give", kRelease};  // unlock_fast
+  Order word_load = kAcquire;             // LockRef::load
   Ordering granted_store{this, "granted_store", kRelease};
   Ordering granted_load{this, "granted_load", kAcquire};  // is_complete
   Precaution incomplete_is_held{this, "incomplete_is_held"};
@@ -128,7 +128,7 @@ Program aborting(const Word& how) {
     t.require(owner_of(lock.freeze(how, t)) == 0);
     t.store(lock.expiry, 9, kRelaxed);
     t.store(lock.granted, 2, kRelease);
-    // The process dies here. The next owner of the mutex thaws the lock.
+    // The process dies here. The next owner of the mutex calls release_word().
     if (how.aborted_grant_is_dropped) t.store(lock.granted, 1, kRelaxed);
     t.store(lock.word, word_of(0, 1), how.thaw);
     unlock(t, lock.mutex, 1);
