@@ -173,7 +173,7 @@ class Churn {
   }
 
   void check_drift() {
-    if (problems_ == 0 && averages_.back() < averages_.front() - 0.02) fail("the live memory becomes less");
+    if (problems_ == 0 && averages_.back() < averages_.front() - 0.02) fail("the live memory shrinks");
   }
 
   const Settings settings_;
@@ -196,10 +196,10 @@ class Churn {
 int main(int argc, char** argv) {
   holdfast::test::RandomRun<holdfast::Settings> app(
       "Changes a full dictionary again and again, and checks that its memory stays in use");
-  app.add_option("--operations", app.settings.operations, "in all")->check(CLI::Range(1000UL, ~0UL));
+  app.add_option("--operations", app.settings.operations, "number of operations")->check(CLI::Range(1000UL, ~0UL));
   app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(1UL << 20, 1UL << 34));
-  app.add_option("--laps", app.settings.laps, "times that each mix of sizes has its turn")->check(CLI::Range(1, 1000));
-  app.add_option("--least", app.settings.least, "share of the memory that live entries take at any time");
+  app.add_option("--laps", app.settings.laps, "how often each mix of sizes runs")->check(CLI::Range(1, 1000));
+  app.add_option("--least", app.settings.least, "share of the memory that live entries must always take");
   return app.run(argc, argv, [](const holdfast::Settings& settings) {
     const holdfast::test::ScratchDirectory directory;
     return holdfast::Churn(settings).run();

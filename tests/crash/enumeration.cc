@@ -147,13 +147,13 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   holdfast::test::RandomRun<holdfast::crash::Settings> app(
       "Single-steps every operation and judges each image of the segment");
-  app.add_option("--rounds", app.settings.rounds, "how often, with other states each time");
+  app.add_option("--rounds", app.settings.rounds, "number of rounds, each with other states");
   app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(12288, 1 << 20));
   app.add_option("--repairs", app.settings.repairs, "repairs to step in each round");
-  app.add_option("--at-least", app.settings.at_least, "distinct images without which the run failed");
+  app.add_option("--at-least", app.settings.at_least, "fewest distinct images for the run to succeed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
-  app.add_option("--only", app.settings.only, "operations that have this in \"STATE: NAME\"");
-  app.add_option("--one-in", app.settings.one_in, "of so many operations one is stepped, drawn")
+  app.add_option("--only", app.settings.only, "only operations with this text in \"STATE: NAME\"");
+  app.add_option("--one-in", app.settings.one_in, "step one in this many operations, chosen at random")
       ->check(CLI::PositiveNumber);
   return app.run(argc, argv, holdfast::crash::run);
 }

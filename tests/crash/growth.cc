@@ -90,9 +90,9 @@ class Growth {
     for (std::size_t i = 0; i < 1000; ++i)
       if (dict_.set(keys_[i], kValue) != HOLDFAST_OK) return std::string("a change fails: ") + holdfast_error();
     for (std::size_t i = 0; i < 1000; ++i)
-      if (dict_.get(keys_[i]) != test::text(kValue)) return "a key of later is lost";
+      if (dict_.get(keys_[i]) != test::text(kValue)) return "a later key is lost";
     const std::uint64_t repairs = dict_.stats().repairs;
-    if (repairs > 1) return "more than the death was repaired";
+    if (repairs > 1) return "more was repaired than the death requires";
     dict_.flush_expired();
     if (dict_.stats().repairs != repairs) return "the audit has found something";
     if (dict_.stats().evictions != 0) return "something was evicted";

@@ -127,7 +127,7 @@ void Judge::repair_and_check(const Image& image) {
   if (victim_.is_locked(
           Image(reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()),
                 reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()) + victim_.size())))
-    fail("the mutex stays locked after the take-over");
+    fail("the mutex stays locked after the takeover");
   check_whole(locked ? "after the repair" : "without a repair, as the mutex is free");
   check_sight(victim_.see_judged(state_->keys, start_ns_), "repaired:", repaired_course_);
 

@@ -48,7 +48,7 @@ class Kills {
       last_calls_ = calls;
       progress_ns_ = now;
     } else if (now - progress_ns_ > kStallNs) {
-      violations_.add("nobody gets on");
+      violations_.add("nobody makes progress");
     }
   }
 
@@ -79,8 +79,8 @@ inline int main_of_storm(int argc, char** argv, const char* what, int at_least,
                          const std::function<StormEnd(const StormSettings&)>& storm) {
   test::RandomRun<StormSettings> app(what);
   app.settings.at_least = at_least;
-  app.add_option("--seconds", app.settings.seconds, "length of the run, at least");
-  app.add_option("--at-least", app.settings.at_least, "kills without which the run failed");
+  app.add_option("--seconds", app.settings.seconds, "least length of the run");
+  app.add_option("--at-least", app.settings.at_least, "fewest kills for the run to succeed");
   return app.run(argc, argv, [&](const StormSettings& settings) {
     const test::ScratchDirectory directory;
     const StormEnd end = storm(settings);

@@ -152,7 +152,7 @@ class Storm {
   void settle() {
     for (Shard& shard : dict_.segment().shards()) {
       const ShardGuard guard(shard);
-      if (!guard.held()) ledger_.violations.add("a mutex of the dead is not to be had");
+      if (!guard.held()) ledger_.violations.add("the mutex of a dead process cannot be taken");
     }
     const std::string problem = test::check_segment(dict_.segment());
     if (!problem.empty()) ledger_.violations.add("at the end: %s", problem.c_str());

@@ -104,10 +104,10 @@ int main(int argc, char** argv) {
   using namespace holdfast;
   std::uint32_t most = 40;
   test::RandomRun<damage::Choice> app("Sets single words of a dictionary and of its world to anything, and uses them");
-  app.add_option("--cases", app.settings.wanted, "how many; 0: all");
+  app.add_option("--cases", app.settings.wanted, "number of cases; 0: all");
   app.add_option("--size", app.settings.size, "bytes of the dictionary, of one shard");
-  app.add_flag("--links", app.settings.links, "only words that say where and how long a block is");
-  app.add_option("--violations", most, "after so many processes that ended it ends");
+  app.add_flag("--links", app.settings.links, "only words that give the place or the length of a block");
+  app.add_option("--violations", most, "end after this many processes have ended");
   return app.run(argc, argv, [&](const damage::Choice& choice) {
     const test::ScratchDirectory directory;
     auto& ledger = crash::make_shared_memory<damage::Ledger>();

@@ -100,7 +100,7 @@ class ConvoyTest : public DeathTest {
       if (outcome.in_use >= kInUse && outcome.slow > 0 && outcome.longest <= kWaitMax) return;
       if (i < kRuns) continue;
       EXPECT_GE(outcome.in_use, kInUse) << "the key lies idle";
-      EXPECT_GT(outcome.slow, 0U) << "the slow ones never get the key";
+      EXPECT_GT(outcome.slow, 0U) << "the slow loops never get the key";
       EXPECT_LE(outcome.longest, kWaitMax) << "a slow one waits for long";
       return;
     }

@@ -141,7 +141,7 @@ class Run {
 int main(int argc, char** argv) {
   using namespace holdfast::test;
   RandomRun<Settings> app("Kills holders of endless locks under ever new keys: memory never runs out");
-  app.add_option("--locks", app.settings.locks, "in all")->check(CLI::Range(1UL, 90'000'000UL));
+  app.add_option("--locks", app.settings.locks, "number of locks")->check(CLI::Range(1UL, 90'000'000UL));
   return app.run(argc, argv, [](const Settings& settings) {
     const ScratchDirectory directory;
     Run run(settings);

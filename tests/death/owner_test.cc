@@ -54,7 +54,7 @@ TEST_P(OwnerTest, a_process_that_becomes_another_program_holds_nothing) {
   first->say("exec");
   EXPECT_EQ(next->hear(), kOk);
   EXPECT_EQ(::kill(first->pid(), 0), 0);
-  EXPECT_FALSE(is_zombie(first->pid())) << "it lives on, as something else";
+  EXPECT_FALSE(is_zombie(first->pid())) << "it continues to live as another program";
   EXPECT_EQ(next->ask("release"), kOk);
 }
 
@@ -139,7 +139,7 @@ TEST_P(OwnerTest, a_process_lives_while_any_of_its_threads_does) {
     std::abort();
   });
   ASSERT_EQ(first->hear(), kOk);
-  EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); })) << "so it looks by the pid";
+  EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); })) << "so it checks by the pid";
   const auto impatient = waiter(0.2);
   EXPECT_EQ(impatient->hear(), kLocked);
   EXPECT_EQ(impatient->hear(), kLocked);

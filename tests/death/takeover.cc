@@ -84,7 +84,7 @@ class Takeover {
     ledger_.entered.fetch_add(1);
     sleep_ms(static_cast<int>(lease.sequence % 2));  // sometimes long enough for the others to run
     std::uint64_t self = lease.owner;
-    if (!ledger_.inside.compare_exchange_strong(self, 0)) ledger_.violations.add("another came in meanwhile");
+    if (!ledger_.inside.compare_exchange_strong(self, 0)) ledger_.violations.add("another process got in between");
   }
 
   std::unique_ptr<Child> start() {
@@ -93,7 +93,7 @@ class Takeover {
       for (;;) {
         const std::string order = channel.hear();
         if (order == "hold") {
-          if (contender.take() != HOLDFAST_OK) ledger_.violations.add("a free key is not to be had");
+          if (contender.take() != HOLDFAST_OK) ledger_.violations.add("a free key cannot be taken");
           enter(contender.lease(), true);
           channel.say("holds");
         } else if (order == "wait") {
@@ -101,7 +101,7 @@ class Takeover {
           const int code = contender.wait(kLong);
           if (code != HOLDFAST_OK) ledger_.violations.add("a waiter gets %s", holdfast_code_text(code));
           enter(contender.lease(), false);
-          if (contender.release() != HOLDFAST_OK) ledger_.violations.add("what was granted is not held");
+          if (contender.release() != HOLDFAST_OK) ledger_.violations.add("a granted key is not held");
           channel.say("served");
         } else {
           return 0;
@@ -164,7 +164,7 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   using namespace holdfast::test;
   RandomRun<Settings> app("Kills holders of a key that others wait for, and times how soon the next has it");
-  app.add_option("--kills", app.settings.kills, "of each primitive, at most");
+  app.add_option("--kills", app.settings.kills, "most kills of each primitive");
   app.add_option("--seconds", app.settings.seconds,
                  "for all primitives together, about; then it ends with fewer kills");
   return app.run(argc, argv, run);

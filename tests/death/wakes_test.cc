@@ -124,7 +124,7 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
   // On a machine that stalls, some come by themselves before the wake-up reaches them.
   constexpr double kSeen = 0.5;
   EXPECT_GE(counted, kSeen);
-  EXPECT_GE(per_release, kSeen) << "they did not come because they were woken: this test sees nothing";
+  EXPECT_GE(per_release, kSeen) << "they were not woken before they came: this test shows nothing";
   EXPECT_EQ(waiters(), 0U);
 }
 

@@ -158,10 +158,10 @@ int main(int argc, char** argv) {
       ->required()
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Kind>{{"allocations", Kind::allocations}, {"calls", Kind::calls}}));
-  app.add_option("--seconds", app.settings.seconds, "runs chosen at random, for so long; 0: all of them");
+  app.add_option("--seconds", app.settings.seconds, "random runs for this long; 0: all runs");
   app.add_option("--limit", app.settings.limit, "seconds that one run may take");
-  app.add_option("--only", app.settings.only, "scenarios that have this in their names");
-  app.add_option("--repeat", app.settings.repeat, "one run, as it was named: \"12\", \"12 on\", \"12 on other\"");
+  app.add_option("--only", app.settings.only, "only scenarios with this text in their names");
+  app.add_option("--repeat", app.settings.repeat, "repeats one run by its name: \"12\", \"12 on\", \"12 on other\"");
   app.add_flag("--list", app.settings.list, "says what there is to fail in each scenario");
   return app.run(argc, argv, [](const Plan& plan) {
     // In this process nothing fails and nobody enters a world: it only forks.

@@ -214,10 +214,10 @@ int main(int argc, char** argv) {
   using namespace holdfast::readers;
   holdfast::test::RandomRun<Plan> app(
       "Reads a dictionary without a lock while others change it, and checks every value");
-  app.add_option("--reads", app.settings.reads, "how many, in all");
+  app.add_option("--reads", app.settings.reads, "number of reads");
   app.add_option("--readers", app.settings.readers)->check(CLI::Range(1U, kReadersMax));
   app.add_option("--writers", app.settings.writers)->check(CLI::Range(1U, kWritersMax));
-  app.add_option("--mixers", app.settings.mixers, "processes that do everything else that can be done")
+  app.add_option("--mixers", app.settings.mixers, "processes that make all other calls")
       ->check(CLI::Range(0U, kMixersMax));
   app.add_flag("--threads", app.settings.threads, "threads of one process instead of processes");
   return app.run(argc, argv, run);

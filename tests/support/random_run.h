@@ -18,7 +18,7 @@ class RandomRun : public CLI::App {
  public:
   explicit RandomRun(const std::string& what) : CLI::App(what) {
     settings.seed = std::random_device()();
-    add_option("--seed", settings.seed, "repeats the random choices of a run; its processes race all the same");
+    add_option("--seed", settings.seed, "repeats the random choices of a run, but not the races of its processes");
   }
 
   /// Parses the command line, prints the seed, and returns the exit status: the result of `body`.

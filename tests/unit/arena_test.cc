@@ -34,7 +34,7 @@ TEST_F(ArenaTest, begins_as_one_block_of_everything) {
   EXPECT_EQ(shard.header().free_granules.load(), all);
   EXPECT_EQ(free_blocks(shard), 1);
   EXPECT_EQ(arena.allocate(all + 1), 0U);
-  EXPECT_FALSE(arena.damaged()) << "too little memory is no damage";
+  EXPECT_FALSE(arena.damaged()) << "too little memory is not damage";
   const std::uint32_t block = arena.allocate(all);
   EXPECT_EQ(block, 1U);
   EXPECT_EQ(arena.allocate(1), 0U);

@@ -373,7 +373,7 @@ TEST_F(BlockingTest, the_message_exists_whether_it_is_requested_before_the_call_
     EXPECT_NE(std::string(asked_before).find("exptime"), std::string::npos) << asked_before;
     hold();
     EXPECT_EQ(lock("k", 0, &lease), HOLDFAST_LOCKED);
-    EXPECT_STREQ(asked_before, "") << "the code says all";
+    EXPECT_STREQ(asked_before, "") << "the code explains everything";
     EXPECT_EQ(holdfast_error(), asked_before);
   }).join();
 }
@@ -381,10 +381,10 @@ TEST_F(BlockingTest, the_message_exists_whether_it_is_requested_before_the_call_
 TEST_F(BlockingTest, one_text_explains_a_code) {
   EXPECT_STREQ(holdfast_strerror(lock("", 1, &lease)), "empty key");
   EXPECT_STREQ(holdfast_strerror(lock("k", 1, &lease)), "ok") << "nothing of an earlier call";
-  EXPECT_STREQ(holdfast_error(), "empty key") << "what went well leaves the sentence alone";
-  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked") << "there is no sentence";
+  EXPECT_STREQ(holdfast_error(), "empty key") << "a call that succeeds does not change the message";
+  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked") << "there is no message";
   EXPECT_EQ(lock("", 1, &held), HOLDFAST_INVALID);
-  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "not what was said of another code";
+  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "not the text of another code";
   EXPECT_STREQ(holdfast_strerror(99), "unknown code");
 }
 
@@ -422,7 +422,7 @@ TEST_F(BlockingTest, no_failed_call_leaves_the_message_of_another) {
   for (const auto& call : wordless) {
     EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
     const int code = call();
-    EXPECT_STREQ(holdfast_error(), "") << "the code says all: " << code;
+    EXPECT_STREQ(holdfast_error(), "") << "the code explains everything: " << code;
   }
 }
 

@@ -288,7 +288,7 @@ TEST_F(DeadlockTest, a_cycle_is_reported_only_if_it_still_exists) {
   };
   ASSERT_TRUE(find_it());
   EXPECT_TRUE(last.settle(table, all_live, of_first));
-  EXPECT_FALSE(last.settle(table, all_live, of_first)) << "it was told";
+  EXPECT_FALSE(last.settle(table, all_live, of_first)) << "it got the error";
   EXPECT_THAT(last.keys(), ElementsAre("b", "a"));
   ASSERT_TRUE(find_it());
   first.end();
@@ -438,9 +438,9 @@ TEST_F(DeadlockTest, every_report_is_true_and_every_deadlock_is_reported) {
   for (std::uint64_t i = 0; i < 300; ++i) {
     clear();
     Play play(table, seed + i);
-    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "told of what is no deadlock, round " << i;
-    ASSERT_TRUE(play.settle()) << "told of what is no deadlock, round " << i;
-    ASSERT_FALSE(play.has_deadlock()) << "not told of a deadlock, round " << i;
+    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "reported a deadlock that is none, round " << i;
+    ASSERT_TRUE(play.settle()) << "reported a deadlock that is none, round " << i;
+    ASSERT_FALSE(play.has_deadlock()) << "missed a deadlock, round " << i;
     told += play.told();
   }
   EXPECT_GT(told, 300);

@@ -303,7 +303,7 @@ TEST_F(RestingTest, a_process_that_does_not_poll_loses_the_positions_of_its_wait
   EXPECT_NE(first(), 0U);
   world.slot(world.token())->looked_ms = 1;
   EXPECT_EQ(first(), 0U);
-  EXPECT_TRUE(waiting.sleep(kPatience)) << "it finds that out, and queues again";
+  EXPECT_TRUE(waiting.sleep(kPatience)) << "it detects that, and queues again";
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
   EXPECT_NE(first(), 0U);
 }

@@ -278,7 +278,7 @@ class Model {
                                       : text(std::string(size, static_cast<char>(random_())));
     const int length = element.type == HOLDFAST_NUMBER ? dict_.push_number(key, end, element.number)
                                                        : dict_.push(key, end, element.text);
-    ASSERT_EQ(evictions(), evicted_) << "nothing gives way to a list";
+    ASSERT_EQ(evictions(), evicted_) << "nothing is evicted for a list";
     if (found != held_.end() && found->second.list.empty()) {
       ASSERT_EQ(length, -HOLDFAST_NOT_A_LIST);
     } else if (length < 0) {

@@ -169,7 +169,7 @@ TEST_F(EpochTest, a_child_has_none_of_its_parents_guards) {
   in_process([&] {
     const int before = left_;
     retire_one();
-    EXPECT_EQ(left_, before - 1) << "what the parent could not free goes, too";
+    EXPECT_EQ(left_, before - 1) << "what the parent could not free is freed, too";
   });
 }
 

@@ -187,7 +187,7 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
       EXPECT_EQ(dict.get("old"), nothing());
     }
   }
-  EXPECT_EQ(dict.stats().entries, 0U) << "what is flushed is swept out before its number comes again";
+  EXPECT_EQ(dict.stats().entries, 0U) << "flushed entries are removed before their epoch comes again";
 }
 
 // --- entries that have expired and still exist ---

@@ -182,7 +182,7 @@ TEST_F(FileUse, a_sweep_removes_temporary_and_unfinished_files_and_nothing_else)
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
   EXPECT_TRUE(exists(scratch_ / "used.dict")) << "processes of another world use it";
   EXPECT_TRUE(exists(scratch_ / "other"));
-  EXPECT_TRUE(exists(scratch_ / "rubbish.dict")) << "opening it should say what is wrong with it";
+  EXPECT_TRUE(exists(scratch_ / "rubbish.dict")) << "opening it must report what is wrong with it";
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ class ListTest : public DictTest {
     free_at_first = dict.free_space();
   }
   void TearDown() override {
-    EXPECT_EQ(dict.stats().repairs, 0U) << "whatever a caller does is no damage";
+    EXPECT_EQ(dict.stats().repairs, 0U) << "whatever a caller does is not damage";
     DictTest::TearDown();
   }
 

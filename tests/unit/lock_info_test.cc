@@ -122,7 +122,7 @@ TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
   const holdfast_lease lease = take();
   for (int i = 0; dict.store(HOLDFAST_SAFE_SET, "fill" + std::to_string(i), std::string(40, 'f'), 0, 0) == HOLDFAST_OK;)
     ++i;
-  EXPECT_EQ(dict.explain("lock", lease, std::string(127, 'w')), HOLDFAST_OK) << "values give way";
+  EXPECT_EQ(dict.explain("lock", lease, std::string(127, 'w')), HOLDFAST_OK) << "values are evicted";
   EXPECT_EQ(why(), std::string(127, 'w'));
   dict.explain("lock", lease, "");
   dict.flush_all();

@@ -51,7 +51,7 @@ TEST_IN_TIME(LockTest, renewing_reports_whether_somebody_has_the_lost_lock) {
   };
   EXPECT_EQ(renewed_after(release), HOLDFAST_NOT_FOUND);
   EXPECT_EQ(renewed_after([&] { dict.set("k", "v", 1000); }), HOLDFAST_NOT_OWNER);
-  EXPECT_EQ(dict.get("k"), text("v")) << "it is not prolonged";
+  EXPECT_EQ(dict.get("k"), text("v")) << "it is not renewed";
   EXPECT_LE(dict.ttl("k"), 1000);
   const auto overwrite_for_a_moment = [&] {
     dict.set("k", "v", 0.001);
@@ -91,7 +91,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED) << "queues once";
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK);
   EXPECT_EQ(dict.free_space(), before);
-  EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is no fault";
+  EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is not an error";
 }
 
 TEST_IN_TIME(LockTest, deleting_a_lock_wakes_all_its_waiters) {
@@ -255,7 +255,7 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
     if (sleep < 0.5) shortest = std::min(shortest, sleep);  // a waiter without a position in the queue
     longest = std::max(longest, sleep < 0.5 ? sleep : 0);
   }
-  EXPECT_GT(longest, shortest) << "the more poll, the rarer each does";
+  EXPECT_GT(longest, shortest) << "each polls more rarely if more poll";
   EXPECT_EQ(small.set("another key", std::string(20'000, 'x')), HOLDFAST_OK);
   EXPECT_EQ(small.try_lock("another lock", 0, &other), HOLDFAST_OK);
 

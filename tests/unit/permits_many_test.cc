@@ -200,7 +200,7 @@ TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_ends) {
   PermitsWaiter waiter(dict, HOLDFAST_SEMAPHORE, 3);  // of 3
   ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED);
   EXPECT_LT(waiter.sleep_time(), 0.9);
-  ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED) << "no look is due";
+  ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED) << "no check is due";
   EXPECT_LT(waiter.sleep_time(), 0.9);
 }
 

@@ -280,7 +280,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_leaves_the_queue_aft
   post(lease);
   EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
   sleep_ms(80);
-  EXPECT_TRUE(second.is_woken(5)) << "it sees by itself that the first one does not come";
+  EXPECT_TRUE(second.is_woken(5)) << "it detects by itself that the first one does not come";
   EXPECT_EQ(second.wait(), HOLDFAST_OK);
   EXPECT_EQ(first.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(post(second.lease), HOLDFAST_OK);

@@ -84,7 +84,7 @@ TEST_F(ReclaimerTest, new_entries_stay_longer_than_old_ones) {
   for (int i = 0; i < 20 * count; ++i) {
     ASSERT_EQ(dict.set(key(count + i), value(i, 60)), HOLDFAST_OK);
     if (i > count) {
-      ASSERT_NE(place_of(key(i + count - count / 2)).block, 0U) << "half a lap old, and not looked at";
+      ASSERT_NE(place_of(key(i + count - count / 2)).block, 0U) << "half a lap old, and not checked";
     }
   }
 }

@@ -121,7 +121,7 @@ TEST(Reserved, memory_is_reserved_as_it_is_used_and_stays) {
     const std::uint64_t of_one = bytes_taken();
     EXPECT_LE(of_one, 160U << 10) << "a shard without most of its arena";
     EXPECT_LE(dict.free_space(), free - kGranule);
-    EXPECT_GE(dict.free_space(), free - 4096) << "what may still be had, reserved or not";
+    EXPECT_GE(dict.free_space(), free - 4096) << "what can still be allocated, reserved or not";
     for (const int count : {2000, 10000, 20000}) {
       fill(dict, count);
       EXPECT_GE(bytes_taken(), of_one + static_cast<std::uint64_t>(count) * 144);
@@ -213,7 +213,7 @@ TEST(Reserved, a_process_learns_that_another_one_has_grown_an_arena) {
     EXPECT_EQ(dict.stats().evictions, 0U);
   });
   EXPECT_EQ(writer.ask("write"), "written");
-  EXPECT_EQ(writer.ask("repairs"), "0") << "what a process does not know yet is no damage";
+  EXPECT_EQ(writer.ask("repairs"), "0") << "what a process does not know yet is not damage";
   EXPECT_EQ(early.ask("read"), "20000");
   EXPECT_EQ(early.ask("keys"), "20000");
   EXPECT_EQ(early.ask("audit"), "0");

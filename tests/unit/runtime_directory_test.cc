@@ -211,7 +211,7 @@ TEST_F(Directory, a_directory_on_a_disk_is_refused_with_a_hint) {
   ASSERT_NE(nullptr, ::mkdtemp(path.data()));
   auto directory = RuntimeDirectory::at(path);
   const auto made_in_vain = RuntimeDirectory::at(path + "/new");
-  EXPECT_FALSE(std::filesystem::exists(path + "/new") && !made_in_vain) << "what was made in vain is removed";
+  EXPECT_FALSE(std::filesystem::exists(path + "/new") && !made_in_vain) << "the unused result is removed";
   std::filesystem::remove_all(path);
   if (directory) GTEST_SKIP() << "the directory for temporary files is on tmpfs here";
   EXPECT_TRUE(has(directory.status(), "not on tmpfs")) << directory.status().message;

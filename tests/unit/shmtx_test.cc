@@ -474,7 +474,8 @@ TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
     victim = std::make_unique<Child>(work);
     ASSERT_EQ("ready", victim->hear());
     std::string now;
-    ASSERT_TRUE(eventually([&] { return (now = watcher.ask("again")) != last; })) << "nobody gets on after " << last;
+    ASSERT_TRUE(eventually([&] { return (now = watcher.ask("again")) != last; }))
+        << "nobody makes progress after " << last;
     last = now;
   }
   EXPECT_EQ(" 0", last.substr(last.find(' '))) << "counted, violations: " << last;

@@ -276,7 +276,7 @@ TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_block_nobody) {
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
     EXPECT_EQ(std::string(holdfast_error()),
               "cannot accept the connection for wake-ups: another process has connected");
-    EXPECT_EQ(stranger.wait(), 0) << "it was told";
+    EXPECT_EQ(stranger.wait(), 0) << "it got the error";
 
     Started faster("connected", [&path](Channel& parent) {
       const FileDescriptor end = connect_to(path);

@@ -50,7 +50,7 @@ TEST_F(WakeThreadTest, the_descriptor_stays_readable_while_there_is_more_to_coll
       ASSERT_TRUE(readable(fd, kLongMs)) << collected;
       std::uint32_t woken = 0;
       collected += holdfast_parker_sleep(parker.get(), 0, &woken, 1);
-      EXPECT_EQ(readable(fd, 0), collected < 3) << "one look finds them all";
+      EXPECT_EQ(readable(fd, 0), collected < 3) << "one check finds them all";
     }
     EXPECT_FALSE(readable(fd, 0));
   });
