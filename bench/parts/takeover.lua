@@ -35,7 +35,7 @@ local function wait(host, side, sync, kills)
         sync:incr("waiting " .. kill, 1, 0)
         assert(lock:lock(KEY))
         local got = clock.now()
-        -- There is one holder at a time, so the first line is the next holder's.
+        -- There is one holder at a time, so the first one that adds this is the next holder.
         sync:add("got " .. kill, got)
         assert(lock:unlock())
         sync:incr("served " .. kill, 1, 0)

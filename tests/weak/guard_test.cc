@@ -85,7 +85,7 @@ struct Guards {
     return true;
   }
 
-  /// Returns the epoch up to which the reader keeps nothing; the last one if it has no guard.
+  /// Returns the epoch up to which the reader keeps nothing; the largest number if it has no guard.
   Value scan(const Guarding& how, Thread& t, const Barrier& all) const {
     const Value now = t.load(epoch, kAcquire);
     if (how.passes_barrier) all.pass(t);
