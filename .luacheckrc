@@ -9,7 +9,7 @@ files["tools/spec"] = { std = "luajit+busted" }
 files["cluster/spec"] = { std = "luajit+busted" }
 files[".busted"] = { std = "luajit" }
 files["rockspec/*.rockspec"] = { std = "rockspec" }
--- Each host adapter knows the globals of its host; other modules know none.
+-- Each host adapter uses the globals of its host; other modules use none.
 files["lua/resty/holdfast/host/nginx*.lua"] = { read_globals = { "ngx" } }
 files["lua/resty/holdfast/host/neovim.lua"] = { read_globals = { "vim" } }
 files["lua/resty/holdfast/host.lua"] = { read_globals = { "ngx", "vim" } }

@@ -1,19 +1,19 @@
--- What is timed side by side, as lines of Lua that are the same for all sides; and the largest share of the other's
--- time that is good enough. bench/support/program.lua makes programs of them.
+-- The operations that are timed side by side, as lines of Lua that are the same for all sides, and the targets: the
+-- largest acceptable share of the other's time. bench/support/program.lua makes programs of them.
 --
 --   name     of the case in the lines of results
---   what     it is called in the tables
+--   what     its name in the tables
 --   lock     a case of the lock modules; otherwise of the dictionaries
 --   before   lines that run once
 --   prepare  a line that runs once for each key
---   object   lines that make what the step uses: once alone, in a mix once for each call site
---   step     what is timed; KEY is the key, i a number that differs from step to step
+--   object   lines that make the objects of the step: once alone, in a mix once for each call site
+--   step     the timed operation; KEY is the key, i a number that differs from step to step
 --   dict     the dictionary it works in; mixed_dict: another one in a mix
---   keys     how many keys it goes over in a random order; none: alone always the same key, in a mix five hundred
+--   keys     how many keys it uses in a random order; by default alone one key, in a mix five hundred
 --   steps    in a round, alone (100,000); rounds: how many (9)
---   mix      the mix that it is part of: "hot", of few keys, if nothing is said, or "many"; false: alone only
---   each     steps of each place between two looks at the clock, in a mix (25)
---   per      a step is so many of what is counted: { alone, in a mix }
+--   mix      the mix that it belongs to: "hot", with few keys, by default, or "many"; false: alone only
+--   each     steps of each call site between two checks of the clock, in a mix (25)
+--   per      a step counts as this many operations: { alone, in a mix }
 --   target   at most this share of the other's time: alone, and in a mix
 --   both     in `make bench`, too; otherwise in `make bench-peers` (dictionaries) or `make bench-locks` (locks) only
 

@@ -1,5 +1,5 @@
--- Runs one part in a process of its own, in the loop of a host: luajit bench/child.lua PART. Without the argument it is
--- the part that the environment names, because not every host's program has arguments.
+-- Runs one part in a new process, in the loop of a host: luajit bench/child.lua PART. Without the argument the
+-- environment names the part, because not every host's program has arguments.
 
 local hosts, part, sides = require "bench.support" ("hosts", "part", "sides")
 

@@ -6,7 +6,7 @@ local worker = require "spec.side_by_side.worker"
 local ngx = ngx  -- luacheck: ignore 113
 local emit = part.emit
 
--- Debian builds nginx for debugging, where lock modules keep more books than they do elsewhere.
+-- Debian builds nginx for debugging, where lock modules do more bookkeeping than elsewhere.
 ngx.config.debug = false
 
 
@@ -16,7 +16,7 @@ local function sleep(seconds)
 end
 
 
--- The sides of this process: only one of them where the other's modules would be in its way.
+-- The sides of this process: only one side if the other's modules would conflict with it.
 local function sides_of(read)
     if read.only == "ours" then
         return { sides.holdfast() }

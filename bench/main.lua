@@ -1,11 +1,11 @@
--- Measures, and prints tables of what was found. Started by bench/run: main.lua BUILD SUITE [--quick] [--only=TABLE]
+-- Measures, and prints tables of the results. bench/run starts it: main.lua BUILD SUITE [--quick] [--only=TABLE]
 
 local points, report, runs = require "bench.support" ("points", "report", "runs")
 
--- By name: the title, how the names of its files of results begin, and its tables, in the order in which they are
--- made: the name of a table (its file in bench/tables) and the function in there. That of --cluster has a file of its
--- own, cluster/bench/suite.lua, which may have more: where its modules and results are,
--- peer(context) that says what is beside holdfast, and clean_up() for the end, also after an error.
+-- By name: the title, the beginning of the names of its result files, and its tables in order. A table has a name (its
+-- file in bench/tables) and the function in that file. The suite of --cluster is in cluster/bench/suite.lua, which may
+-- have more: the folders of its modules and results, peer(context), which says what holdfast is compared with, and
+-- clean_up() for the end, also after an error.
 local SUITES = {
     bench = { title = "Benchmarks", prefix = "",
         { "side_by_side", "some" },
@@ -57,7 +57,7 @@ local function say(...)
 end
 
 
--- The tables, and the points of curves if there are any.
+-- Returns the tables, and the points of curves if there are any.
 local function keep(name, figures, description)
     local path = (suite.results or "bench/results/") .. name
     local file = assert(io.open(path .. ".md", "w"))

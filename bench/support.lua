@@ -1,4 +1,4 @@
--- Modules of bench/support by their names, in one line: local clock, keys = require "bench.support" ("clock", "keys").
+-- Returns modules of bench/support by name: local clock, keys = require "bench.support" ("clock", "keys").
 
 return function (...)
     local modules = { ... }

@@ -7,11 +7,11 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-# Lines and functions for a backtrace; variables are a third of the time that a build takes. BUILD_TYPE=Debug has all.
+# Lines and functions for a backtrace; variables would take a third of the build time. BUILD_TYPE=Debug has all.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
-# Compiles ten files at a time, if wanted: names of anonymous namespaces must differ in a whole target then.
+# Compiles ten files at a time on request: then names in anonymous namespaces must differ within a target.
 function(holdfast_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${HOLDFAST_UNITY} UNITY_BUILD_BATCH_SIZE 10)
 endfunction()
@@ -24,7 +24,7 @@ if(HOLDFAST_WERROR)
   add_compile_options(-Werror)
 endif()
 
-# Of what libFuzzer watches, the library and the programs that it drives: a test compiles a fifth faster without.
+# libFuzzer watches only the library and the programs that it drives: a test compiles a fifth faster without.
 if(HOLDFAST_FUZZ)
   set(HOLDFAST_COVERAGE -fsanitize=fuzzer-no-link)
 endif()

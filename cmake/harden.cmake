@@ -1,6 +1,6 @@
 # Hardens the library and the command. tests/library/hardened checks the linked files.
 
-# A sanitizer has checks of its own in these places.
+# A sanitizer has its own checks for these errors.
 if(HOLDFAST_SANITIZE)
   return()
 endif()

@@ -1,2 +1,2 @@
-# find_package(holdfast) gives holdfast::holdfast. The library needs only the C library: there is nothing else to find.
+# find_package(holdfast) provides holdfast::holdfast. The library needs only the C library, so this finds nothing else.
 include("${CMAKE_CURRENT_LIST_DIR}/holdfast-targets.cmake")

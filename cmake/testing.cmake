@@ -1,4 +1,4 @@
-# What every folder of C++ tests is built with.
+# Builds every folder of C++ tests.
 
 if(CMAKE_CROSSCOMPILING)
   # Debian builds GoogleTest for its own processor only; the sources are in the package googletest.
@@ -14,9 +14,9 @@ else()
 endif()
 include(GoogleTest)
 
-# Most of the time that a build takes goes into the code of the tests, which need not be fast, except for the long runs.
-# The library that they test is compiled as ever.
+# Most of the build time goes into the code of the tests, which need not be fast, except for the long runs. The library
+# that they test is compiled as usual.
 add_compile_options(-O0)
-# Without what the packages harden their programs with: the precompiled headers are made without.
+# Without the flags that harden a package's programs: the precompiled headers are made without them.
 add_compile_options("SHELL:-U _FORTIFY_SOURCE")
 set(long_run_options $<$<NOT:$<CONFIG:Debug>>:-O2>)

@@ -1,5 +1,4 @@
--- resty.holdfast.tasks.queues, background jobs: work that is due at times, which tasks and event loops run beside their
--- own.
+-- resty.holdfast.tasks.queues, background jobs: timed work that tasks and event loops run beside their own.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local none = require "resty.holdfast.host.none"
@@ -7,7 +6,7 @@ local scheduler = require "resty.holdfast.scheduler"
 
 
 describe("background_jobs", function ()
-    -- A job that calls fn.
+    -- Returns a job that calls fn.
     local function job(fn)
         return { run = fn }
     end
@@ -38,7 +37,7 @@ describe("background_jobs", function ()
         assert.is_false(ran)
     end)
 
-    it("may wake a task when its own time has come: it runs once", function ()
+    it("may wake a task whose own time has come: it runs once", function ()
         local wakes = 0
         local sleeper = scheduler.spawn(function ()
             scheduler.sleep(0.01)

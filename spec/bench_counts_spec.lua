@@ -1,13 +1,14 @@
--- The table "Shared memory, counted" of docs/benchmarks.md: no operation does more to shared memory than it says.
+-- The table "Shared memory, counted" of docs/benchmarks.md: no operation does more to shared memory than the table
+-- says.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 local figures = require "bench.support.figures"
 local LIBRARY = require("resty.holdfast.core").path
 
--- The columns of the document's table, and of what the program prints.
+-- The columns of the document's table, and of the program's output.
 local ATOMICS, COMMON = 3, 5
 
--- Lists of cells by the name of the operation.
+-- Returns lists of cells by the name of the operation.
 local function rows_of(text)
     local rows = {}
     for _, cells in ipairs(figures.parse("## Counted\n" .. text).Counted.rows) do
@@ -16,13 +17,13 @@ local function rows_of(text)
     return rows
 end
 
--- One grant in 256 is drawn and measured, which takes more, and lines in common depend on the hash of the key.
+-- One grant in 256, at random, is measured, which costs more; and shared lines depend on the hash of the key.
 local TRIES = 20
 
-describe("What an operation does to shared memory", function ()
+describe("an operation on shared memory", function ()
     local documented, counts
 
-    -- The least that any of several counts has of it; no more counts than it takes to have as little as is documented.
+    -- Returns the smallest count of several runs. Stops when it is as small as documented.
     local function least(what, column)
         local found
         for i = 1, TRIES do
@@ -57,7 +58,7 @@ describe("What an operation does to shared memory", function ()
 
     after_each(command.tear_down)
 
-    it("is at most as many atomic read-modify-writes as docs/benchmarks.md counts", function ()
+    it("makes at most as many atomic read-modify-writes as docs/benchmarks.md counts", function ()
         for what, cells in pairs(documented) do
             local atomics = tonumber(cells[ATOMICS])
             if atomics then
@@ -67,8 +68,8 @@ describe("What an operation does to shared memory", function ()
         end
     end)
 
-    -- Where other operations find their entry depends on the hash of the key, which is another one in each dictionary.
-    it("is, for a lock of one's own, at most as many lines in common with others", function ()
+    -- The place of another operation's entry depends on the hash of the key, which differs in each dictionary.
+    it("shares, for a private lock, at most the documented number of lines with others", function ()
         local lines = tonumber(documented["lock + unlock"][COMMON])
         assert.is_true(least("lock + unlock", COMMON) <= lines)
     end)

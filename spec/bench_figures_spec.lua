@@ -1,4 +1,4 @@
--- bench/support/figures.lua: figures in documents are those of the kept files that they name.
+-- bench/support/figures.lua: figures in documents are the figures of the kept files that they name.
 
 local figures = require "bench.support.figures"
 local files = require "spec.support.files"
@@ -57,7 +57,7 @@ describe("Figures in documents", function ()
         assert.truthy(text:find("| a row | 9 ns     |", 1, true))
     end)
 
-    it("are refused with the reason where the file or the table is missing", function ()
+    it("are refused with a reason if the file or the table is missing", function ()
         local text, err = figures.update(DOCUMENT, function () end)
         assert.is_nil(text)
         assert.truthy(err:find("^bench/results/[%w-]+0549%.md is missing$"), err)
@@ -66,7 +66,7 @@ describe("Figures in documents", function ()
         assert.equal('bench/results/2026-11-26-0326.md has no table "Three"', err)
     end)
 
-    it("of a summary are refused where a row is missing", function ()
+    it("of a summary are refused if a row is missing", function ()
         local text, err = figures.update((DOCUMENT:gsub(", Two", ", summary")), read)
         assert.is_nil(text)
         assert.truthy(err:find('has no row "lock + unlock, same object, alone"', 1, true), err)
@@ -75,7 +75,7 @@ end)
 
 for _, path in ipairs { "README.md", "docs/benchmarks.md" } do
     describe("The figures of " .. path, function ()
-        it("are those of the kept files, as bench/publish writes them", function ()
+        it("match the kept files, as bench/publish writes them", function ()
             local text = files.read(path)
             assert.is_true(#figures.sources(text) > 0)
             assert.equal(assert(figures.update(text, files.find)), text)

@@ -1,4 +1,4 @@
--- bench/support/points.lua and bench/plot: what is kept of curves, and the pictures of it.
+-- bench/support/points.lua and bench/plot: the kept points of curves, and their pictures.
 
 local files, fixture, shell = require "spec.support" ("files", "fixture", "shell")
 local points = require "bench.support.points"
@@ -12,7 +12,7 @@ local function run(text)
 end
 
 describe("A file of points", function ()
-    it("has a line for each, behind where they are from", function ()
+    it("has a line for each point, after their source", function ()
         local written, path = points.new(), os.tmpname()
         assert.is_true(written:is_empty())
         written:add("waits", "mine", 0.5, 10)
@@ -24,7 +24,7 @@ describe("A file of points", function ()
         os.remove(path)
     end)
 
-    it("takes no name of a curve that could not be read again", function ()
+    it("refuses a curve's name that could not be read again", function ()
         assert.has_error(function () points.new():add("waits", "mine, alone", 1, 2) end,
                          "a curve's name has no comma")
     end)
@@ -39,7 +39,7 @@ describe("bench/plot", function ()
     end)
     after_each(function () shell.succeeds("rm -r " .. folder) end)
 
-    it("draws the figures that the file has, and no others", function ()
+    it("draws only the figures that the file has", function ()
         local out = run("# of a test\nfigure,curve,x,y\nown_keys,mine,1,2\nown_keys,mine,2,4\n"
                         .. "own_keys,theirs & co,2,1\n")
         assert.equal(folder .. "/lock-own-keys.svg\nstatus 0", out)
@@ -51,7 +51,7 @@ describe("bench/plot", function ()
         end
     end)
 
-    it("draws every figure that there is, of a single point too", function ()
+    it("draws every figure, even with a single point", function ()
         local text, count = "figure,curve,x,y\n", 0
         local names = shell.output("ls bench/figures/*.gp cluster/bench/figures/*.gp 2>/dev/null")
         for name in names:gmatch("([%w_]+)%.gp") do
@@ -62,7 +62,7 @@ describe("bench/plot", function ()
         assert.equal(tostring(count), shell.output("ls " .. folder .. "/*.svg | wc -l"))
     end)
 
-    it("fails where the file has none, is none, or cannot be read", function ()
+    it("fails if the file has no points, is no such file, or cannot be read", function ()
         assert.matches("has none of the figures\nstatus 1$", run("figure,curve,x,y\n"))
         assert.matches("data:2: expected figure,curve,x,y .*, got \"waits,mine,one,2\"\nstatus 1$",
                        run("figure,curve,x,y\nwaits,mine,one,2\n"))

@@ -1,4 +1,4 @@
--- bench/support/program.lua and bench/program: what is timed is what anybody would write, and works on its own.
+-- bench/support/program.lua and bench/program: the timed programs are what anybody would write, and run by themselves.
 
 local command = require "spec.support.command"
 local files = require "spec.support.files"
@@ -36,7 +36,7 @@ describe("The program of a case", function ()
         end
     end)
 
-    it("differs between the sides in the lines that name them only", function ()
+    it("differs between the sides only in the lines that name them", function ()
         local ours, theirs = program_of("get_hot"), program_of("get_hot", "ngx.shared")
         assert.equal("local dict = ngx.shared.bench_hot", theirs:match("^[^\n]*"))
         assert.equal(ours:match("\n(.*)"), theirs:match("\n(.*)"))
@@ -44,7 +44,7 @@ describe("The program of a case", function ()
 end)
 
 describe("bench/program", function ()
-    it("names the cases where it knows none of that name", function ()
+    it("lists the cases if it does not know the name", function ()
         local out = shell.output("bench/program nothing 2>&1; echo status $?")
         assert.truthy(out:find("the cases are lock_unlock, new_lock_unlock", 1, true), out)
         assert.truthy(out:find("status 2$"), out)

@@ -1,4 +1,4 @@
--- docs/c.md: what it shows is compiled and happens.
+-- docs/c.md: its examples compile and do what it says.
 
 local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 local LIBRARY = require("resty.holdfast.core").path
@@ -6,7 +6,7 @@ local ffi = require "ffi"
 
 local PATH = "docs/c.md"
 
--- Stands for what `make install` writes.
+-- Replaces what `make install` writes.
 local PACKAGE = [[
 Name: holdfast
 Description: the library of this build
@@ -16,7 +16,7 @@ Cflags: -I%s/include
 ]]
 
 
-describe("What " .. PATH .. " shows", function ()
+describe("the examples of " .. PATH, function ()
     before_each(function ()
         command.set_up()
         local root = shell.output("pwd")

@@ -1,5 +1,5 @@
--- Tests ffi/header.lua: a C compiler finds in include/holdfast.h what it says.
--- scripts/lint finds whether header.lua is what scripts/make-cdef makes of the header today.
+-- Tests ffi/header.lua: a C compiler finds in include/holdfast.h everything that it says. scripts/lint checks that
+-- scripts/make-cdef has made header.lua from today's header.
 
 local files, shell = require "spec.support" ("files", "shell")
 local ffi = require "ffi"
@@ -22,8 +22,8 @@ local function structs(declarations)
 end
 
 
--- A C program that compiles only if the header agrees. It declares each function once more, and asks for the value of
--- each constant, and for the types, sizes and offsets that LuaJIT has of structs and their fields.
+-- A C program that compiles only if the header agrees. It declares each function again, and checks the value of each
+-- constant, and the types, sizes and offsets that LuaJIT has for structs and their fields.
 local function program(declarations, constants)
     local lines = { '#include "holdfast.h"', (declarations:gsub("typedef struct [%w_]+ %b{} [%w_]+;", "")) }
     local function claim(what, value)
@@ -56,11 +56,11 @@ end
 
 
 describe("cdef", function ()
-    it("says what a C compiler finds in the header", function ()
+    it("agrees with the header according to a C compiler", function ()
         assert(compiles(header.declarations, header.constants))
     end)
 
-    it("says all that the header does", function ()
+    it("declares everything in the header", function ()
         local text = HEADER:gsub("/%*.-%*/", "")
         local _, functions = text:gsub("\nHOLDFAST_API ", "")
         local _, declared = header.declarations:gsub("%)", "")
@@ -85,14 +85,14 @@ describe("cdef", function ()
         ["another type of a field"] = { "double remaining;", "uint64_t remaining;" },
         ["a shorter array"] = { "char why[128];", "char why[64];" },
     } do
-        it("would not pass with " .. what, function ()
+        it("would fail with " .. what, function ()
             local first, last = header.declarations:find(change[1], 1, true)
             local changed = header.declarations:sub(1, first - 1) .. change[2] .. header.declarations:sub(last + 1)
             assert.is_false((compiles(changed, {})))
         end)
     end
 
-    it("would not pass with another value of a constant", function ()
+    it("would fail with another value of a constant", function ()
         assert.is_false((compiles("", { OK = 1 })))
     end)
 end)

@@ -1,5 +1,5 @@
 -- Tests dictionary/admin.lua and lock/lock_info.lua: how long locks were waited for and held, which keys had
--- contention, and what was in the way of a wait that ended in vain.
+-- contention, and what blocked a wait that ended without success.
 
 local expect, fixture, keep, process = require "spec.support" ("expect", "fixture", "keep", "process")
 local getpid = require("ffi").C.getpid
@@ -12,7 +12,7 @@ local shdict = require "resty.shdict"
 local NAME = "spec_contention"
 
 
--- Runs `wait(timeout)` in a task, while another holds what it wants for `seconds`.
+-- Runs `wait(timeout)` in a task, while another task holds for `seconds` what the first one wants.
 local function run_both(hold, release, seconds, wait)
     hold()
     scheduler.spawn(wait)
@@ -47,7 +47,7 @@ describe("histograms", function ()
         assert.same({}, dict:contention())
     end)
 
-    it("have the waits of all kinds, in buckets that lie around them", function ()
+    it("have the waits of all kinds, in buckets that contain them", function ()
         local cases = {
             lock = { new(), new(), "lock", "unlock" },
             rwlock = { rwlock:new(NAME), rwlock:new(NAME), "wrlock", "unlock" },
@@ -78,7 +78,7 @@ describe("histograms", function ()
         assert.same({ lock = "lock", rwlock = "rwlock", semaphore = "semaphore" }, kinds)
     end)
 
-    it("count for all processes, also those that were killed", function ()
+    it("count for all processes, even killed ones", function ()
         local child = process.start(([[
             local lock = assert(require("resty.lock"):new(%q, { timeout = 0.05, block = true }))
             assert(keep(require("resty.lock"):new(%q)):lock("key"))
@@ -104,7 +104,7 @@ describe("contention", function ()
         end
     end
 
-    it("counts what a caller meets that does not wait, and the looks of one that polls", function ()
+    it("counts refusals of callers that do not wait, and the attempts of a caller that polls", function ()
         local holder = new()
         assert(holder:lock("refused"))
         for _ = 1, 3 do
@@ -119,7 +119,7 @@ describe("contention", function ()
         assert.equal(0, found.wait_time)
     end)
 
-    it("gives the worst first, and no more than are wanted", function ()
+    it("returns the worst first, and no more than requested", function ()
         local holders = {}
         for i = 1, 5 do
             holders[i] = new()
@@ -154,7 +154,7 @@ describe("log_timeouts", function ()
 
     before_each(function () lines = {} end)
 
-    it("tells the key, the holder, since when and why, once a wait is in vain", function ()
+    it("logs the key, the holder, since when and why, when a wait times out", function ()
         assert(keep(new()):lock("key", { why = "to write the report" }))
         local lock = new { timeout = 0.05, block = true, log_timeouts = log }
         assert.same({ nil, "timeout" }, { lock:lock("key") })
@@ -176,7 +176,7 @@ describe("log_timeouts", function ()
         assert.truthy(lines[1]:find(named, 1, true), lines[1])
     end)
 
-    it("leaves no line where nothing was waited for, or the wait was not in vain", function ()
+    it("logs nothing if nothing was waited for, or the wait succeeded", function ()
         local lock = new { timeout = 5, block = true, log_timeouts = log }
         assert(lock:lock("key"))
         assert(lock:unlock())
@@ -204,7 +204,7 @@ describe("log_timeouts", function ()
         assert.equal(2, #lines)
     end)
 
-    it("tells of a value that is in the way, and ignores errors of the function", function ()
+    it("logs a value that is in the way, and ignores errors of the function", function ()
         dict:set("key", 5)
         local lock = new { timeout = 0.02, block = true, log_timeouts = log }
         assert.is_nil((lock:lock("key")))
@@ -213,7 +213,7 @@ describe("log_timeouts", function ()
         assert.same({ nil, "timeout" }, { lock:lock("key") })
     end)
 
-    it("writes to the standard error where no function is given", function ()
+    it("writes to standard error if no function is given", function ()
         local child = process.start(([[
             io.stderr = { write = function (_, text) say((text:gsub("held by .*", "held by"))) end }
             assert(keep(require("resty.lock"):new(%q)):lock("key"))

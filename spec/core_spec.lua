@@ -24,14 +24,14 @@ describe("core", function ()
         end
     end)
 
-    it("calls codes what the library calls them", function ()
+    it("has the same names of codes as the library", function ()
         local ffi = require "ffi"
         for _, name in ipairs { "NOT_FOUND", "EXISTS", "NO_MEMORY", "TIMEOUT", "NOT_A_NUMBER", "NOT_OWNER" } do
             assert.equal(ffi.string(core.C.holdfast_code_text(core[name])), core.reason(core[name]))
         end
     end)
 
-    it("says where the library is and which version it has", function ()
+    it("reports where the library is and its version", function ()
         assert.matches("libholdfast", core.path, 1, true)
         assert.matches("^%d+%.%d+%.%d+$", core.version)
     end)
@@ -44,12 +44,12 @@ describe("core", function ()
             assert.equal("false", core.key_string(false))
         end)
 
-        it("takes objects that know their name", function ()
+        it("takes objects with a name", function ()
             local named = setmetatable({}, { __tostring = function () return "my name" end })
             assert.equal("my name", core.key_string(named))
         end)
 
-        it("refuses what has only an address", function ()
+        it("refuses objects that have only an address", function ()
             local thread = coroutine.create(function () end)
             for _, key in ipairs { {}, print, thread, io.stdout and newproxy(), require("ffi").new("int[1]") } do
                 local text, err = core.key_string(key)
@@ -91,7 +91,7 @@ describe("core", function ()
 
         local TRY = "local ok, result = pcall(require, 'resty.holdfast.core') say(ok and result.path or result)"
 
-        -- The Lua files as an installation or a checkout has them, away from any library.
+        -- The Lua files as in an installation or a checkout, away from any library.
         local function copy_modules(place)
             assert(shell.succeeds(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)))
             return folder .. "/" .. place .. "/?.lua"
@@ -101,7 +101,7 @@ describe("core", function ()
             assert.equal(library .. "\n", (process.run(TRY, { env = { HOLDFAST_LIB = library } })))
         end)
 
-        it("looks at nothing else when HOLDFAST_LIB names one that cannot be loaded", function ()
+        it("tries nothing else if HOLDFAST_LIB names one that cannot be loaded", function ()
             local text = process.run(TRY, { env = { HOLDFAST_LIB = folder .. "/nowhere.so" } })
             assert.matches("HOLDFAST_LIB", text, 1, true)
             assert.matches(folder .. "/nowhere.so", text, 1, true)
@@ -138,7 +138,7 @@ describe("core", function ()
             end)
         end
 
-        it("takes the one of package.cpath before that of its own installation", function ()
+        it("prefers the one in package.cpath to the one of its own installation", function ()
             assert(shell.succeeds(("mkdir -p %s/lib/lua/5.1 %s/mine"):format(folder, folder)))
             assert(shell.succeeds(("echo text > %s/lib/lua/5.1/libholdfast.so"):format(folder)))
             assert(shell.succeeds(("cp %s %s/mine/libholdfast.so"):format(library, folder)))
@@ -147,7 +147,7 @@ describe("core", function ()
             assert.equal(folder .. "/mine/libholdfast.so\n", (process.run(TRY, { env = env })))
         end)
 
-        it("lists the places it has looked at", function ()
+        it("lists the places it has searched", function ()
             assert(shell.succeeds("echo text > " .. folder .. "/libholdfast.so"))
             local env = { HOLDFAST_LIB = false, LUA_PATH = copy_modules("share/lua/5.1"),
                           LUA_CPATH = folder .. "/none/?.so;" .. folder .. "/?.so" }
@@ -174,14 +174,14 @@ describe("core", function ()
             end
         end)
 
-        it("refuses an older library that package.cpath has first, and looks no further", function ()
+        it("refuses an older library that comes first in package.cpath, and searches no further", function ()
             local fake = compile("unsigned holdfast_abi(void) { return 1; }")
             local env = { HOLDFAST_LIB = false, LUA_CPATH = folder .. "/?.so;" .. library:gsub("libholdfast", "?") }
             local text = process.run(TRY, { env = env })
             assert.matches(fake .. " has ABI 1", text, 1, true)
         end)
 
-        it("refuses a library that is something else", function ()
+        it("refuses another library of that name", function ()
             local fake = compile("int unrelated;")
             assert.matches("is not libholdfast", (process.run(TRY, { env = { HOLDFAST_LIB = fake } })), 1, true)
         end)

@@ -1,5 +1,5 @@
--- Tests tasks/task_ids.lua.
--- Waits that would never end, in real processes and coroutines: which waiter is told, of what, and which never is.
+-- Tests tasks/task_ids.lua. Waits that would never end, in real processes and coroutines: which waiter gets the error,
+-- with which keys, and which waits are no deadlock.
 
 local command, loops, process = require "spec.support" ("command", "loops", "process")
 local resty_lock = require "resty.lock"
@@ -24,7 +24,7 @@ end
 
 -- --- cycles --------------------------------------------------------------------------------------------
 
--- The members MEMBERS of COUNT take a lock each; when all have theirs, each waits for the next one's.
+-- Each of the members MEMBERS of COUNT takes a lock; when all have theirs, each waits for the next one's lock.
 local CYCLE = COMMON .. [[
 local function member(number, round)
     local mine = resty_lock:new("spec_deadlock")
@@ -52,7 +52,7 @@ end
 ]]
 
 
--- Processes with these members; without tasks, each has one. What they say, by round and member.
+-- Runs processes with these members; without tasks, each has one. Returns their lines by round and member.
 local function run_cycle(processes, rounds, tasks)
     dictionary()
     local count = 0
@@ -81,7 +81,7 @@ local function run_cycle(processes, rounds, tasks)
 end
 
 
--- The keys of the cycle, from the one that `number` waits for.
+-- Returns the keys of the cycle, from the one that `number` waits for.
 local function keys_for(round, number, count)
     local keys = {}
     for i = 1, count do
@@ -91,7 +91,7 @@ local function keys_for(round, number, count)
 end
 
 
--- Exactly one is told, of the right keys, and the others go on.
+-- Exactly one gets the error, with the right keys, and the others continue.
 local function check_cycle(processes, rounds, tasks)
     local said, count = run_cycle(processes, rounds, tasks)
     for round = 1, rounds do
@@ -127,13 +127,13 @@ describe("a cycle of waits", function ()
     }
 
     for name, processes in pairs(SHAPES) do
-        it(name .. " is told to one, and the others go on", function ()
+        it(name .. " is reported to one, and the others continue", function ()
             check_cycle(processes, 5, true)
         end)
     end
 
     for _, count in ipairs { 2, 3, 5 } do
-        it("of " .. count .. " processes that have no tasks is told to one, and the others go on", function ()
+        it("of " .. count .. " processes without tasks is reported to one, and the others continue", function ()
             local processes = {}
             for i = 1, count do
                 processes[i] = { i }
@@ -142,7 +142,7 @@ describe("a cycle of waits", function ()
         end)
     end
 
-    it("is told under a host of the user's own", function ()
+    it("is reported under a user's own host", function ()
         dictionary()
         local child = process.start(COMMON .. [[
             local ready = {}
@@ -174,7 +174,7 @@ end)
 
 -- --- what is no cycle ----------------------------------------------------------------------------------
 
--- Does as it is told: take KEY [EXPTIME], release KEY, wait KEY TIMEOUT.
+-- Obeys orders: take KEY [EXPTIME], release KEY, wait KEY TIMEOUT.
 local OBEDIENT = COMMON .. [[
 local held = {}
 for line in hear do
@@ -197,7 +197,7 @@ local function ask(member, line)
 end
 
 
--- Until so many wait for the lock.
+-- Waits until `count` processes wait for the lock.
 local function await_waiters(key, count)
     local lock = assert(resty_lock:new(DICT))
     assert.is_truthy(command.await(function ()
@@ -207,7 +207,7 @@ local function await_waiters(key, count)
 end
 
 
--- A process for each key, which has taken it.
+-- Starts a process for each key, which takes it.
 local function start_holders(...)
     dictionary()
     local holders = {}
@@ -219,7 +219,7 @@ local function start_holders(...)
 end
 
 
--- The same for "a", "b" and "c"; the first waits for the second, and that for the third.
+-- The same for "a", "b" and "c"; the first waits for the second, and the second for the third.
 local function start_chain()
     local a, b, c = start_holders("a", "b", "c")
     a:say("wait b 10")
@@ -230,7 +230,7 @@ local function start_chain()
 end
 
 
--- What comes of the chain when the third holder is killed.
+-- Checks that the others of the chain get their locks after the third holder was killed.
 local function assert_served(a, b)
     assert.equal("got", b:hear())
     assert.equal("1", ask(b, "release b"))
@@ -238,7 +238,7 @@ local function assert_served(a, b)
 end
 
 
--- The one of the two that speaks first, what it says, and the other.
+-- Returns the first of the two that has a line to say, the line, and the other.
 local function first_of(a, b)
     local speaker, line
     assert.is_truthy(command.await(function ()
@@ -254,7 +254,7 @@ local function first_of(a, b)
 end
 
 
-describe("what is no cycle of waits", function ()
+describe("waits that are no cycle", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs(loops.names) do
@@ -265,7 +265,7 @@ describe("what is no cycle of waits", function ()
                     local a = new()
                     assert(a:lock("a"))
                     say "a"
-                    -- The other process holds b and waits for a; the one below waits for b.
+                    -- The other process holds b and waits for a; this one waits for b below.
                     local function waiters(key)
                         local holder = a:holder(key)
                         return holder and holder.waiters or 0
@@ -294,7 +294,7 @@ describe("what is no cycle of waits", function ()
         end)
     end
 
-    it("the one that would be told is killed: the others go on without being told", function ()
+    it("the one that would get the error is killed: the others continue without an error", function ()
         for _ = 1, 5 do
             local a, b, c = start_chain()
             scheduler.sleep(0.1)
@@ -306,7 +306,7 @@ describe("what is no cycle of waits", function ()
         end
     end)
 
-    it("a process that is stopped is in a cycle when it goes on", function ()
+    it("a stopped process is in a cycle when it continues", function ()
         local a, b = start_holders("a", "b")
         a:kill(process.STOP)
         assert.equal("timeout", ask(b, "wait a 0.2"))
@@ -326,7 +326,7 @@ describe("with an rwlock", function ()
     after_each(process.clean_up)
 
     -- One holds a lock and waits to write; READERS hold the rwlock, and one of them waits for the lock. The other one
-    -- keeps it for the seconds HELD, or until all is over.
+    -- keeps its share for HELD seconds, or until the end.
     local RWLOCK = COMMON .. [[
         local resty_rwlock = require "resty.rwlock"
         local over
@@ -374,7 +374,7 @@ describe("with an rwlock", function ()
         return child:hear(), child:hear()
     end
 
-    -- Of the two of the cycle one, mostly the holder, which is the last to wait.
+    -- One of the two of the cycle, mostly the holder, which is the last to wait.
     local function assert_one_is_told(first, second)
         if first:find("^writer") then
             assert.equal("writer\tdeadlock\trwlock,lock", first)
@@ -386,22 +386,22 @@ describe("with an rwlock", function ()
     end
 
     for _, method in ipairs { "wrlock", "rdlock" } do
-        it("a cycle over a single holder by " .. method .. " is told", function ()
+        it("a cycle over a single holder by " .. method .. " is reported", function ()
             assert_one_is_told(said(method, 1, 10))
         end)
     end
 
-    it("the cycle that is left when another reader goes is told", function ()
+    it("the cycle that remains when another reader leaves is reported", function ()
         assert_one_is_told(said("rdlock", 2, 10, 0.6))
     end)
 
-    it("two readers lead nowhere", function ()
+    it("two readers are in no cycle", function ()
         local first, second = said("rdlock", 2, 0.3)
         assert.equal("writer\ttimeout\t-", first)
         assert.equal("holder\tgot\t-", second)
     end)
 
-    it("a semaphore leads nowhere, as another coroutine may post", function ()
+    it("a semaphore is in no cycle, because another coroutine may post", function ()
         dictionary()
         local child = process.start(COMMON .. [[
             local semaphore = require("resty.semaphore"):new("spec_deadlock", { permits = 1, timeout = 10 })
@@ -432,8 +432,8 @@ end)
 
 -- --- a storm -------------------------------------------------------------------------------------------
 
--- Tasks that take two locks of a few, in any order. The dictionary says what each waits for, and
--- which task holds each lock. The task that is told of a cycle can check it, as nothing in it moves.
+-- Tasks that take two of a few locks, in any order. The dictionary shows what each waits for, and which task holds
+-- each lock. The task that gets the error can check the cycle, because nothing in it moves.
 local STORM = COMMON .. [[
 math.randomseed(SEED)
 local finish = scheduler.now() + SECONDS
@@ -505,7 +505,7 @@ say("done", entered, told)
 describe("a storm of philosophers", function ()
     after_each(process.clean_up)
 
-    it("goes on, no two are inside of a lock, and each cycle that is told is one", function ()
+    it("ends, no two are inside a lock, and each reported cycle is one", function ()
         dictionary()
         local seed = os.time()
         print("\nseed " .. seed)

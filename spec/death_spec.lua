@@ -1,17 +1,17 @@
--- What becomes of a key when the process, the Lua state or the coroutine is gone that held it or waited for it.
--- The same claims for processes that are no Lua: tests/death.
+-- A key whose holder or waiter is gone: the process, the Lua state or the coroutine. tests/death has the same tests
+-- for processes without Lua.
 
 local command, fixture, primitives, process = require "spec.support" ("command", "fixture", "primitives", "process")
 local hosts = require "resty.holdfast.host"
 local none = require "resty.holdfast.host.none"
 local shdict = require "resty.shdict"
 
--- make(timeout): an object of which the lease does not end while a claim lasts.
+-- make(timeout): an object whose lease does not end during a test.
 local MAKE = [[
     local function make(timeout) return new { exptime = 3600, timeout = timeout or 15 } end
 ]]
 
--- Waits are what the test makes of them: each yields, and goes on when it is resumed.
+-- The test controls the waits: each yields, and continues when it is resumed.
 local MANUAL_HOST = [[
     require("resty.holdfast.host").set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
 ]]
@@ -60,7 +60,7 @@ for _, name in ipairs(primitives.names) do
             return child
         end
 
-        -- A process that waits for the key. It is in the queue when this returns.
+        -- Starts a process that waits for the key. It is in the queue when this returns.
         local function start_waiter()
             local child = start(WAITER)
             local before = dict:free_space()
@@ -79,7 +79,7 @@ for _, name in ipairs(primitives.names) do
             assert.equal("released", child:hear())
         end
 
-        -- So many coroutines that wait for the key and go on only if they are resumed.
+        -- Makes this many coroutines that wait for the key and continue only if they are resumed.
         local function waiting_coroutines(count)
             hosts.set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
             local all = {}
@@ -96,7 +96,7 @@ for _, name in ipairs(primitives.names) do
             return all
         end
 
-        it("a coroutine that waits and is never resumed holds up none of the others", function ()
+        it("a waiting coroutine that is never resumed delays no other", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(3)
             local waiter = start_waiter()
@@ -120,7 +120,7 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make(0)))
         end)
 
-        it("a coroutine that is collected when it has been chosen hands on", function ()
+        it("a coroutine that is collected after it was chosen passes the lock on", function ()
             local holder = start_holder()
             local abandoned = waiting_coroutines(1)
             local waiter = start_waiter()
@@ -132,7 +132,7 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make(0)))
         end)
 
-        it("a Lua state that is closed while its tasks wait leaves nothing behind", function ()
+        it("a Lua state closed while its tasks wait leaves nothing behind", function ()
             local holder = start_holder()
             local before = dict:free_space()
             local INNER = primitive .. [[
@@ -177,7 +177,7 @@ for _, name in ipairs(primitives.names) do
             expect_served(waiter)
         end)
 
-        it("the collector of a forked child takes no place of its parent's waiters", function ()
+        it("the collector of a forked child removes no waiter of its parent", function ()
             local holder = start_holder()
             local before = dict:free_space()
             local parent = start(process.FORK .. MANUAL_HOST .. [[
@@ -208,7 +208,7 @@ for _, name in ipairs(primitives.names) do
             release(holder)
         end)
 
-        it("a forked child gets the lock of its parent when that is killed", function ()
+        it("a forked child gets the lock of its parent when the parent is killed", function ()
             local parent = start(process.FORK .. [[
                 ffi.cdef "unsigned int alarm(unsigned int);"
                 local mine = make()
@@ -232,7 +232,7 @@ for _, name in ipairs(primitives.names) do
             assert.is_truthy(take(make()))
         end)
 
-        it("what a killed task's process held goes to the tasks of the others, one at a time", function ()
+        it("locks of a killed process go to the tasks of the others, one at a time", function ()
             local holder = start_holder()
             local CROWD = [[
                 local scheduler = require "resty.holdfast.scheduler"

@@ -1,5 +1,5 @@
--- The design documents and docs/format.md: the names that they say are in the tree, the pictures are what their sources
--- give. The links of all documents lead somewhere. And docs/design.md stays short.
+-- The design documents and docs/format.md: the names that they mention are in the tree, and their pictures are made
+-- from their sources. The links of all documents lead to a target. And docs/design.md stays short.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -19,7 +19,7 @@ local function prose(path)
 end
 
 
--- Paragraphs and items of lists; no headings, no tables.
+-- Returns paragraphs and items of lists, without headings and tables.
 local function paragraphs(text)
     local found, current = {}, {}
     for line in (text .. "\n\n"):gmatch("(.-)\n") do
@@ -45,7 +45,7 @@ local function set_of(words)
 end
 
 
--- The names that stand in backticks: words of programs and paths, nothing with blanks or operators.
+-- Returns the names in backticks: words of programs and paths, nothing with blanks or operators.
 local function names(path)
     return set_of(prose(path):gmatch("`([%a_][%w_.:/%-]*%(?%)?)`"))
 end
@@ -64,7 +64,7 @@ end
 
 local FOLDERS = { "", "src/", "tools/src/", "cluster/src/", "lua/resty/holdfast/", "include/", "docs/", "tests/" }
 
--- Whether a path leads into tools/ or cluster/ where that was deleted.
+-- Whether a path leads into tools/ or cluster/ when that was deleted.
 local function is_of_missing_package(path)
     local package = path:match "^tools/" or path:match "^cluster/"
     return package ~= nil and not tree[package:sub(1, -2)]
@@ -82,7 +82,7 @@ local function exists(path)
 end
 
 
--- Without the steps up: "docs/guide/../img" is "docs/img".
+-- Without "..": "docs/guide/../img" is "docs/img".
 local function resolved(path)
     local count
     repeat
@@ -116,7 +116,7 @@ describe("docs/design.md", function ()
         end)
     end
 
-    it("shows the pictures that their sources give", function ()
+    it("shows the pictures made from their sources", function ()
         for source in shell.output("ls docs/img/*.txt"):gmatch("%S+") do
             local picture = source:gsub("%.txt$", ".svg")
             assert.is_true(read(picture) == shell.output("scripts/draw-diagram " .. source) .. "\n",
@@ -128,7 +128,7 @@ end)
 
 
 for path in NAMING:gmatch("%S+") do
-    it(path .. " names what is there", function ()
+    it(path .. " names existing things", function ()
         local sources = shell.output("cat $(find src include lua scripts tests examples tools cluster -type f "
                                      .. "-size -200k -not -path '*/corpus/*') Makefile")
         local words = set_of(sources:gmatch("[%a_][%w_]*"))

@@ -1,5 +1,5 @@
--- README.md and the documents that show programs: what they show happens, also to a reader that runs it a second time.
--- The manuals have a spec of their own.
+-- README.md and the documents that show programs: what they show happens, also when a reader runs it a second time.
+-- The manuals have their own spec.
 
 local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 
@@ -7,7 +7,7 @@ local PAGES = shell.output("cd docs; ls ../README.md benchmarks.md hosts.md migr
 
 for page in PAGES:gmatch("%S+") do
     local path = ("docs/" .. page):gsub("^docs/%.%./", "")
-    describe("What " .. path .. " shows", function ()
+    describe("the examples of " .. path, function ()
         before_each(command.set_up)
         after_each(command.tear_down)
 

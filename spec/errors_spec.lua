@@ -1,10 +1,9 @@
--- Tests lock/lease_pool.lua and tasks/queues.lua.
--- Errors that come at any point: of a stack that overflows, of a hook that ends what takes too long, in finalisers.
--- What was taken then is given back when the collector runs.
+-- Tests lock/lease_pool.lua and tasks/queues.lua. Errors at any point: from a stack that overflows, from a hook that
+-- ends a slow function, in finalisers. Whatever was taken is released when the collector runs.
 
 local process = require "spec.support.process"
 
--- MAKE[name]() makes a function that takes "key" and gives it back; is_free(name) tells whether it is free.
+-- MAKE[name]() makes a function that takes "key" and releases it; is_free(name) tells whether it is free.
 local PRIMITIVES = [[
 local dict = require("resty.shdict").open("spec_errors", { size = "1m", tables = true })
 local resty_lock, rwlock, semaphore = require "resty.lock", require "resty.rwlock", require "resty.semaphore"
@@ -41,7 +40,7 @@ local function collect()
     collectgarbage()
 end
 
--- Calls `fn` at each depth of a stack of frames that have that size until it overflows: not after too many calls.
+-- Calls `fn` at each depth of a stack of frames of that size until it overflows, which must not take too many calls.
 local function overflow(fn, size)
     local arguments = ("a, "):rep(size) .. "a"
     local deep = loadstring("local fn = ... local function deep(" .. arguments .. ") fn() return 1 + deep("
@@ -49,8 +48,8 @@ local function overflow(fn, size)
     assert(not pcall(deep))
 end
 
--- Calls what `make` returns again and again, ends it by a hook after one instruction, after two, and so on, collects
--- garbage and calls `check`, until it comes to its end.
+-- Calls the function that `make` returns again and again, and ends it by a hook after one instruction, after two, and
+-- so on, until it returns. Each time it collects garbage and calls `check`.
 local function each_interruption(make, check)
     local at, ended = 0, false
     while not ended do
@@ -160,7 +159,7 @@ describe("a finaliser", function ()
         ]], { stderr = true })))
     end)
 
-    it("may release at the end of the Lua state what the collector has released before", function ()
+    it("may release at the end of the Lua state what the collector has already released", function ()
         local text, status = process.run([[
             require("resty.shdict").open("spec_errors", { size = "1m" })
             local lock = require("resty.lock"):new("spec_errors")

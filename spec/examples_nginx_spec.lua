@@ -11,7 +11,7 @@ local environment = {
 }
 
 
--- Nil, or why it cannot run here.
+-- Returns nil, or why it cannot run here.
 local function missing()
     for _, program in ipairs { "redis-server", "redis-cli", "wrk" } do
         if not shell.succeeds("command -v " .. program .. " >/dev/null") then
@@ -24,7 +24,7 @@ end
 local it = fixture.it_unless(missing())
 
 
--- With a folder for temporary files that is looked into afterwards.
+-- With a folder for temporary files, which the test checks afterwards.
 local function start(...)
     environment.TMPDIR = command.path("temporary")
     assert(shell.succeeds("mkdir -p '" .. environment.TMPDIR .. "'"))
@@ -34,7 +34,7 @@ local function start(...)
 end
 
 
--- How many processes have something of that folder on their command line. The pattern does not match itself.
+-- Returns how many processes have this folder on their command line. The pattern does not match itself.
 local function processes()
     return tonumber(shell.output("grep -ls '" .. command.path("temporar[y]") .. "/' /proc/[0-9]*/cmdline | wc -l"))
 end
@@ -72,7 +72,7 @@ describe("examples/nginx", function ()
         assert_nothing_is_left()
     end)
 
-    it("refuses what is no number, and too many of them", function ()
+    it("refuses anything but a number, and too many of them", function ()
         for said, arguments in pairs {
             ['run: a number, 1 to 999999, expected, got "0"\n'] = { "0" },
             ['run: a number, 1 to 999999, expected, got "x"\n'] = { "2", "x" },

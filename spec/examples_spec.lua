@@ -11,7 +11,7 @@ local environment = {
     HOLDFAST_LIB = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so",
 }
 
--- As a user without the command does it.
+-- As a user without the command runs it.
 local function luajit(...)
     local arguments = { "luajit", ... }
     arguments[#arguments + 1] = { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB }
@@ -127,7 +127,7 @@ describe("examples/accept_mutex.lua", function ()
         assert.same({ code = 0 }, ended, err)
         assert.equal("", err)
         local woken = row(out, "workers woken by the socket")
-        -- Three and one, were it not for connections that come while a worker is on its way to poll().
+        -- It would be three and one, but connections may come while a worker is on its way to poll().
         assert.is_true(woken[1] > 1.5, out)
         assert.is_true(woken[2] < 1.5, out)
         assert.same({ 1, 1 }, row(out, "connections accepted"))
@@ -148,7 +148,7 @@ describe("examples/fencing.lua", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it("the store that looks at the token refuses a worker that has lost the lock", function ()
+    it("the store that checks the token refuses a worker that has lost the lock", function ()
         local ended, out, err = luajit(FENCING)
         assert.same({ code = 0 }, ended, err)
         assert.equal("", err)

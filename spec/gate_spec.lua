@@ -2,7 +2,7 @@
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
--- Without cluster/ the library refuses a dictionary of a cluster itself.
+-- Without cluster/ the library itself refuses a dictionary of a cluster.
 local HAS_CLUSTERS = files.find "cluster/src/gate/gate.cc" ~= nil
 
 
@@ -21,7 +21,7 @@ describe("the gate of a dictionary", function ()
         return process.run(source, { env = { LUA_PATH = folder .. "/?.lua" } })
     end
 
-    it("says what to do where a dictionary has one and the files of cluster/ are missing", function ()
+    it("says what to do if a dictionary has one and the files of cluster/ are missing", function ()
         local refusal = HAS_CLUSTERS
             and 'cannot load the gate of the cluster "main": module \'resty.holdfast.cluster.gate\' not found; install '
                 .. "the Lua files of cluster/ beside those of the library"
@@ -37,7 +37,7 @@ describe("the gate of a dictionary", function ()
         ]])
     end)
 
-    it("is none where the dictionary is plain: locks need no file of cluster/", function ()
+    it("does not exist for a plain dictionary: locks need no file of cluster/", function ()
         assert.equal("0\ttrue\tlock\t1\n" .. ('nil\tdictionary "spec_gate" belongs to no cluster\n'):rep(2), run [[
             local dict = require("resty.shdict").open("spec_gate", { size = "64k" })
             local lock = require("resty.lock"):new(dict)

@@ -1,4 +1,4 @@
--- Locks that change hands: which coroutine the search for deadlocks takes for the one that will release a lock.
+-- Locks that change hands: which coroutine the deadlock search expects to release a lock.
 
 local expect, fixture, loops, process = require "spec.support" ("expect", "fixture", "loops", "process")
 local resty_lock = require "resty.lock"
@@ -7,7 +7,8 @@ local scheduler = require "resty.holdfast.scheduler"
 
 local NAME = "spec_hosts"
 
--- make(options) makes an object, take(object, key) takes the key with it, and hold(object, key, fn) while fn runs.
+-- make(options) makes an object, take(object, key) takes the key with it, and hold(object, key, fn) holds it while fn
+-- runs.
 local PRIMITIVES = {
     lock = [[
         local make = new
@@ -33,13 +34,13 @@ local COMMON = [[
         new({ timeout = 0.001 }):lock("first")
         first:unlock()
     end
-    -- Waits until both wait, and then long enough for a deadlock to be reported; or until one of them goes on.
+    -- Waits until both wait, and then long enough for a deadlock to be reported; or until one of them continues.
     local function both_wait()
         local dict = shdict.open("spec_hosts")
         while dict:waiters("a") + dict:waiters("b") < 2 and not steps["one goes on"] do sleep(0.002) end
         sleep(0.1)
     end
-    -- Says what came of the wait for a key, which is released if it was got.
+    -- Reports the result of the wait for a key, and releases the key if it was granted.
     local function try(key, timeout)
         local wanted = make { timeout = timeout }
         local elapsed, err, keys = take(wanted, key)
@@ -58,7 +59,7 @@ local function start(loop, primitive, source)
 end
 
 
--- What the two of the program say, in the order of the alphabet.
+-- Returns the lines of the two coroutines of the program, in alphabetical order.
 local function outcomes(child)
     local said = { child:hear(30), child:hear(30) }
     table.sort(said)
@@ -72,7 +73,7 @@ local function assert_told(child)
 end
 
 
--- The one of which the time is over first lets the other go on.
+-- The one that times out first lets the other continue.
 local function assert_not_told(child)
     local said = outcomes(child)
     assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
@@ -117,11 +118,11 @@ describe("a lock that is given to another coroutine", function ()
         end
     end
 
-    it("is in none if the object was made with deadlock = false", function ()
+    it("is in no deadlock if the object was made with deadlock = false", function ()
         assert.equal("got; got", outcomes(start("scheduler", "lock", given("", "false"))))
     end)
 
-    it("counts as held by the one that took it, if nothing is said", function ()
+    it("counts as held by the coroutine that took it by default", function ()
         assert_told(start("scheduler", "lock", given ""))
     end)
 
@@ -177,7 +178,7 @@ describe("a lock that is given to another coroutine", function ()
         assert_told(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:downgrade())", 15)))
     end)
 
-    it("may be given on and on", function ()
+    it("may be passed on again and again", function ()
         assert_told(start("scheduler", "lock", cycle([[
             lock:hand_over()
             lock:valid()
@@ -195,16 +196,16 @@ describe("a lock that is given to another coroutine", function ()
         assert_not_told(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
     end)
 
-    it("without a word, and that is used, is nobody's: either of them may release it", function ()
+    it("without hand_over, and used by another, belongs to neither: either may release it", function ()
         assert_not_told(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
     end)
 end)
 
 
-describe("a lock that another coroutine looks after", function ()
+describe("a lock that another coroutine renews", function ()
     after_each(process.clean_up)
 
-    -- The first works under a lock. The second renews that, and waits for the third, which waits for the first.
+    -- The first works under a lock. The second renews the lock and waits for the third, which waits for the first.
     local KEEPER = [[
         local lock = make()
         local function work()
@@ -271,7 +272,7 @@ describe("a lock that another coroutine looks after", function ()
     end
 
     for primitive in pairs(PRIMITIVES) do
-        it("stays its holder's, if that is with: a " .. primitive, function ()
+        it("stays its holder's, if the holder is in with: a " .. primitive, function ()
             assert_told(start("scheduler", primitive, within([[
                 local used
                 spawn(function () used = lock:valid() and lock:expire() end)
@@ -284,7 +285,7 @@ describe("a lock that another coroutine looks after", function ()
         assert_not_told(start("scheduler", "lock", within("", "false", 0.5)))
     end)
 
-    it("is not looked after by the library's renewals", function ()
+    it("is not handed over by the library's renewals", function ()
         assert_told(start("scheduler", "lock", [[
             local function one(mine, other)
                 local lock = make { exptime = 0.3, renew = true }
@@ -319,7 +320,7 @@ describe("hand_over", function ()
 
     for primitive, make in pairs(MAKE) do
         describe("of a " .. primitive, function ()
-            it("is true, as often as it is called, and nothing that is held changes", function ()
+            it("returns true, however often it is called, and changes no lock", function ()
                 for _, deadlock in ipairs { "nil", "true", "false" } do
                     local lock, take = make { deadlock = loadstring("return " .. deadlock)() }
                     assert(take "key")
@@ -332,7 +333,7 @@ describe("hand_over", function ()
                 end
             end)
 
-            it("says so where nothing is held", function ()
+            it("returns an error if nothing is held", function ()
                 local lock, take = make()
                 assert.same({ nil, "unlocked" }, { lock:hand_over() })
                 assert(take "key")
@@ -340,7 +341,7 @@ describe("hand_over", function ()
                 assert.same({ nil, "unlocked" }, { lock:hand_over() })
             end)
 
-            it("says so where what was held is lost, and tells on_lost", function ()
+            it("returns an error if the lock was lost, and calls on_lost", function ()
                 local lost
                 local lock, take = make { exptime = 0.01, on_lost = function (_, key, why) lost = key .. why end }
                 assert(take "key")

@@ -19,7 +19,7 @@ describe("host", function ()
     end
 
     describe("of the caller", function ()
-        it("is the scheduler in one of its tasks, and none elsewhere", function ()
+        it("is the scheduler in one of its tasks, and nil elsewhere", function ()
             assert.equal("none", current_name())
             assert.equal("none", coroutine.wrap(current_name)())
             local inside, nested, unyieldable
@@ -35,7 +35,7 @@ describe("host", function ()
             assert.same({ "scheduler", "none", "none" }, { inside, nested, unyieldable })
         end)
 
-        it("is the one that was set, until it is taken back", function ()
+        it("is the one that was set, until it is reset", function ()
             hosts.set_host { name = "mine", sleep = none.sleep }
             assert.equal("mine", current_name())
             local inside
@@ -46,7 +46,7 @@ describe("host", function ()
             assert.equal("none", current_name())
         end)
 
-        it("is nil with the reason where it may not wait", function ()
+        it("is nil with the reason if it may not wait", function ()
             local function say_no() return false, "in a callback" end
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = say_no }
             assert.same({ nil, "cannot wait here (host mine): in a callback" }, { hosts.current() })
@@ -72,7 +72,7 @@ describe("host", function ()
     end)
 
     describe("set_host", function ()
-        it("refuses what is no host, at the line that called", function ()
+        it("refuses anything but a host, at the line that called", function ()
             local function message(host)
                 local ok, err = pcall(function ()
                     hosts.set_host(host)
@@ -92,7 +92,7 @@ describe("host", function ()
             assert.equal("none", current_name())
         end)
 
-        it("does not believe a clock that tells no time, and says so", function ()
+        it("ignores an invalid clock, and says so", function ()
             assert(shdict.open("spec_locks", { size = "1m" })):flush_all()
             local holder, lock = resty_lock:new("spec_locks"), resty_lock:new("spec_locks")
             holder:lock("key")
@@ -110,14 +110,14 @@ describe("host", function ()
     end)
 
     describe("none", function ()
-        it("sleeps as long as it is told", function ()
+        it("sleeps for the given time", function ()
             local start = none.now()
             none.sleep(0.02)
             assert.is_true(none.now() - start >= 0.02)
             none.sleep(0)
         end)
 
-        it("waits until a time, and says so", function ()
+        it("waits until a time, and returns a timeout", function ()
             local waiter = require("resty.holdfast.core").C.holdfast_waiter_open(parker.get())
             local start = none.now()
             assert.same({ nil, "timeout" }, { none.wait(waiter, 0.02) })

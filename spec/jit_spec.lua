@@ -1,9 +1,9 @@
--- Hot loops over the methods are compiled: no trace is aborted for what LuaJIT cannot compile, and each loop ends as a
--- trace that loops, or as one that goes on behind the call of string.buffer, which is not to be compiled.
+-- Hot loops over the methods are compiled. No trace is aborted because LuaJIT cannot compile something. Each loop ends
+-- as a trace that loops, or as one that continues after a call of string.buffer, which cannot be compiled.
 
 local process = require "spec.support.process"
 
--- Runs LOOP in a process of its own and says the reasons of aborted traces, then how many traces loop.
+-- Runs LOOP in a new process and prints the reasons of aborted traces, then how many traces loop.
 local HARNESS = [[
 local shdict = require "resty.shdict"
 local resty_lock = require "resty.lock"
@@ -134,7 +134,7 @@ describe("compiled:", function ()
         end)
     end
 
-    it("the watch notices what cannot be compiled", function ()
+    it("the watch detects code that cannot be compiled", function ()
         assert.matches("NYI", compile("for _ = 1, 300 do (function () end)() end")[1], 1, true)
     end)
 end)

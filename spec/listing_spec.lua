@@ -1,4 +1,4 @@
--- Tests dictionary/admin.lua and shdict.list: what there is in a world, for people and monitors.
+-- Tests dictionary/admin.lua and shdict.list: the dictionaries and locks of a world, for people and monitors.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 local resty_lock = require "resty.lock"
@@ -8,7 +8,7 @@ local shdict = require "resty.shdict"
 
 
 describe("list", function ()
-    it("names the dictionaries of the world in order, whatever bytes they have and whichever process made them",
+    it("lists the dictionaries of the world in order, whatever their names and whichever process made them",
        function ()
         local names = { "spec_list_b", "spec list %/\1", "spec_list_a" }
         for _, name in ipairs(names) do
@@ -37,7 +37,7 @@ describe("list", function ()
         end
     end)
 
-    it("has room for as many as there are", function ()
+    it("has room for all of them", function ()
         for i = 1, 300 do
             assert(shdict.open("spec_list_" .. ("x"):rep(200) .. i, { size = "12k" }))
         end
@@ -65,7 +65,7 @@ describe("locks", function ()
         return found
     end
 
-    it("gives what is held, of each kind, with its holders, and no value and nothing that is free", function ()
+    it("returns locks of each kind with their holders, and no values and free locks", function ()
         dict:set("value", 1)
         local lock = new()
         assert(lock:lock("free"))
@@ -87,7 +87,7 @@ describe("locks", function ()
         assert.is_nil(by_key().job)
     end)
 
-    it("gives those that begin with the prefix, each once, of many", function ()
+    it("returns those that begin with the prefix, each once, of many", function ()
         local locks = {}
         for i = 1, 250 do
             locks[i] = new()
@@ -105,7 +105,7 @@ describe("locks", function ()
         assert.same({}, by_key("a:"))
     end)
 
-    it("says what is wrong", function ()
+    it("reports errors", function ()
         assert.has_error(function () dict.locks(5) end,
                          'bad "zone" argument: a dictionary expected, got 5; call it as dict:locks(...)')
         for prefix, shown in pairs { [1] = "1", [true] = "boolean", [{}] = "table" } do

@@ -1,5 +1,4 @@
--- Tests lock/lock_info.lua and dictionary/admin.lua.
--- The holders of a lock, and their reasons.
+-- Tests lock/lock_info.lua and dictionary/admin.lua. The holders of a lock, and their reasons.
 
 local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
 local getpid = require("ffi").C.getpid
@@ -12,7 +11,7 @@ local semaphore = require "resty.semaphore"
 describe("holder", function ()
     local dict, new = fixture.locks(require "resty.lock", "spec_holder")
 
-    -- A process that takes a key, with a reason.
+    -- Starts a process that takes a key, with a reason.
     local function start_holder(module, method, key)
         local child = process.start(([[
             local object = require("resty.%s"):new("spec_holder", { exptime = 0 })
@@ -23,7 +22,7 @@ describe("holder", function ()
         return child
     end
 
-    it("is nil where nobody holds the key", function ()
+    it("is nil if nobody holds the key", function ()
         local lock = new()
         assert.same(pack(nil), pack(lock:holder("key")))
         lock:lock("key")
@@ -33,7 +32,7 @@ describe("holder", function ()
         assert.same(pack(nil), pack(lock:holder("value")))
     end)
 
-    it("tells the process, since when and for how long it holds, and why", function ()
+    it("returns the process, since when and for how long it holds, and why", function ()
         local lock = new()
         local before = scheduler.now()
         lock:lock("key", { exptime = 100, why = "to write the report" })
@@ -101,14 +100,14 @@ describe("holder", function ()
             sem = assert(semaphore:new("spec_holder", { permits = 3 }))
         end)
 
-        -- Whatever can be asked, each for any kind of key.
+        -- All questions, each for any kind of key.
         local function each(check)
             for name, asked in pairs { dictionary = dict, lock = new(), rwlock = rw, semaphore = sem } do
                 check(asked, name)
             end
         end
 
-        it("of a dictionary, a lock, a rwlock and a semaphore, say the same of any key #local", function ()
+        it("of a dictionary, a lock, a rwlock and a semaphore, agree for any key #local", function ()
             assert(keep(new()):lock("lock", { why = "alone" }))
             assert(rw:wrlock("written", { why = "to write" }))
             assert(sem:wait("permits", { why = "a permit" }))
@@ -121,7 +120,7 @@ describe("holder", function ()
             end)
         end)
 
-        it("are nil, an empty array and 0 where nobody holds the key, or it has a value", function ()
+        it("are nil, an empty array and 0 if nobody holds the key, or it has a value", function ()
             dict:set("value", 5)
             local lock = new()
             lock:lock("free")
@@ -135,7 +134,7 @@ describe("holder", function ()
             end)
         end)
 
-        it("tell all readers and all permits, the oldest first, but no more than max #local", function ()
+        it("list all readers and all permits, the oldest first, but no more than max #local", function ()
             local readers = {}
             for i = 1, 5 do
                 readers[i] = assert(rwlock:new("spec_holder"))
@@ -159,7 +158,7 @@ describe("holder", function ()
             assert.same({ "permit 1", "permit 2", "permit 3" }, whys(sem:holders("permits")))
         end)
 
-        it("count all waiters, also those for a release only #local", function ()
+        it("count all waiters, also those that only wait for a release #local", function ()
             local lock = new { timeout = 10 }
             lock:lock("key")
             rw:wrlock("written")
@@ -181,7 +180,7 @@ describe("holder", function ()
             assert.is_true(scheduler.run())
         end)
 
-        it("take keys as lock does, and raise what is no number of holders", function ()
+        it("take keys as lock does, and raise an error for an invalid number of holders", function ()
             each(function (asked)
                 assert.same(pack(nil, "nil key"), pack(asked:holders()))
                 assert.same(pack(nil, "empty key"), pack(asked:waiters("")))

@@ -1,5 +1,4 @@
--- Tests lock/renewal.lua.
--- resty.lock with the options renew and on_lost.
+-- Tests lock/renewal.lua. resty.lock with the options renew and on_lost.
 
 local expect, fixture, process, reports, tasks =
     require "spec.support" ("expect", "fixture", "process", "reports", "tasks")
@@ -29,7 +28,7 @@ describe("lock", function ()
         return after > 5.005
     end
 
-    -- An object that notes what on_lost was told.
+    -- Makes an object that records the calls of on_lost.
     local function observed(opts)
         local calls = {}
         opts.on_lost = function (lock, key, reason) calls[#calls + 1] = { lock, key, reason } end
@@ -37,7 +36,7 @@ describe("lock", function ()
     end
 
     describe("renew", function ()
-        it("comes each time that a third of exptime has passed", function ()
+        it("happens each time that a third of exptime has passed", function ()
             tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true }
                 lock:lock("key")
@@ -74,7 +73,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("goes by the exptime of the call, and by the one of expire #local", function ()
+        it("uses the exptime of the call, and of expire #local", function ()
             tasks.run(function ()
                 local lock = new { exptime = 1000, renew = true }
                 assert.equal(0, lock:lock("key", { exptime = EXPTIME }))
@@ -90,7 +89,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("is so for trylock and with", function ()
+        it("works for trylock and with", function ()
             tasks.run(function ()
                 local lock = new { exptime = EXPTIME, renew = true }
                 assert.is_true(lock:trylock("key"))
@@ -135,7 +134,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("goes on while the task that holds the lock sleeps for ever", function ()
+        it("continues while the task that holds the lock sleeps for ever", function ()
             expect.in_time(function ()
                 local child = process.start [[
                     local scheduler = require "resty.holdfast.scheduler"
@@ -158,7 +157,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("says so where nothing could renew, and takes no lock there", function ()
+        it("refuses to take a lock that nothing could renew", function ()
             local lock = new { renew = true }
             local reason = "cannot renew here: renewal needs a task of resty.holdfast.scheduler or a "
                            .. "coroutine of an event loop"
@@ -171,7 +170,7 @@ describe("lock", function ()
             assert.is_nil(dict:get("key"))
         end)
 
-        it("has nothing to do for a lock that does not expire", function ()
+        it("does nothing for a lock that does not expire", function ()
             local lock = new { exptime = 0, renew = true }
             assert.equal(0, lock:lock("key"))
             assert.equal(1, lock:unlock())
@@ -214,7 +213,7 @@ describe("lock", function ()
             end)
         end
 
-        it("is called anew for each lock that is lost", function ()
+        it("is called again for each lock that is lost", function ()
             local lock, calls = observed {}
             for i = 1, 3 do
                 lock:lock("key")
@@ -224,7 +223,7 @@ describe("lock", function ()
             end
         end)
 
-        it("is not called for what was unlocked in time, nor for an answer that says something else", function ()
+        it("is not called for a lock that was unlocked in time, nor for another error", function ()
             local lock, calls = observed {}
             lock:unlock()
             lock:lock("key")
@@ -235,7 +234,7 @@ describe("lock", function ()
             assert.same({}, calls)
         end)
 
-        it("is called in a with that loses the lock in its function, and the results come nevertheless", function ()
+        it("is called if with loses the lock in its function, and the results are still returned", function ()
             local lock, calls = observed {}
             assert.equal(5, lock:with("key", function ()
                 dict:delete("key")
@@ -244,7 +243,7 @@ describe("lock", function ()
             assert.equal(1, #calls)
         end)
 
-        it("is told of a dictionary that was removed", function ()
+        it("is called when the dictionary was removed", function ()
             shdict.open("spec_removed_renew", { size = "64k" })
             local told
             local lock = resty_lock:new("spec_removed_renew", { on_lost = function (_, _, why) told = why end })
@@ -277,7 +276,7 @@ describe("lock", function ()
             end
         end)
 
-        it("may fail with an error that has no text: unlock returns as ever", function ()
+        it("may fail with an error without text: unlock returns as usual", function ()
             local told, stop_collecting = reports.collect()
             for i, to_text in ipairs { error, function () return {} end } do
                 local lock = new { on_lost = function () error(setmetatable({}, { __tostring = to_text })) end }
@@ -303,7 +302,7 @@ describe("lock", function ()
         end)
     end)
 
-    it("refuses values that make no sense, at the line that called #local", function ()
+    it("refuses invalid values, at the line that called #local", function ()
         local refusal = expect.refusal_of(resty_lock, "spec_renew")
         for name, expected in pairs { renew = "boolean", fair = "boolean", on_lost = "function" } do
             for _, value in ipairs { 1, "yes", {}, name == "on_lost" or print } do

@@ -1,10 +1,10 @@
--- Tests lock/lease_pool.lua.
--- Repeats the test suite of lua-resty-lock 0.09 (t/sanity.t), case by case, with wait = "poll". Its cases 1 to 3, 11
--- and the first 13 are claims of lock_spec.lua: the collector, lock and unlock, timeouts, a timeout of 0, no key.
+-- Tests lock/lease_pool.lua. Repeats the test suite of lua-resty-lock 0.09 (t/sanity.t), case by case, with wait =
+-- "poll". lock_spec.lua has its cases 1 to 3, 11 and the first 13: the collector, lock and unlock, timeouts, a timeout
+-- of 0, no key.
 --
--- The cases 4 to 7 compare sums of sleeps that a busy machine stretches. Here their clock is the sleeps themselves, so
--- that the sums come out to the digit; the cases run once more on real time, where the sum is one of those that the
--- steps can have.
+-- Cases 4 to 7 compare sums of sleeps, which a busy machine stretches. Here the sleeps themselves are the clock, so
+-- that the sums are exact. The cases run once more in real time, where the sum is one of those that the steps can
+-- have.
 
 local hosts = require "resty.holdfast.host"
 local process = require "spec.support.process"
@@ -36,7 +36,7 @@ local function lines(...)
 end
 
 
--- The sums that the steps 0.001, 0.001 * ratio, ... can have.
+-- Returns the sums that the steps 0.001, 0.001 * ratio, ... can have.
 local function sums(step, ratio, max_step)
     local result, sum = {}, 0
     while sum < 5 do
@@ -62,7 +62,7 @@ describe("t/sanity.t", function ()
         process.clean_up()
     end)
 
-    -- Waits with a clock that only the sleeps move, for a lock that is released after 0.1 s of it.
+    -- With a clock that only the sleeps move, waits for a lock that is released after 0.1 s.
     local function wait_for_release(opts)
         local time, steps = 0, {}
         local holder = resty_lock:new("cache_locks")

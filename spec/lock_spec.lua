@@ -17,7 +17,7 @@ end
 describe("lock", function ()
     local dict, new = fixture.locks(resty_lock, "spec_locks")
 
-    -- An object that has had the key, and the object that has it now.
+    -- Returns an object that has lost the key, and the object that has it now.
     local function lost_to_another()
         local first, second = new(), new()
         first:lock("key", { exptime = 0.01 })
@@ -26,7 +26,7 @@ describe("lock", function ()
         return first, second
     end
 
-    -- What a process that does this three times writes to its log.
+    -- Returns what a process that does this three times writes to its log.
     local function told(source)
         return (process.run([[
             require("resty.shdict").open("spec_locks", { size = "1m" })
@@ -48,7 +48,7 @@ describe("lock", function ()
             assert.same({ 30, 5, 0.001, 2, 0.5 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
         end)
 
-        it("clamps as the original: timeout to exptime and step to timeout, where they are given", function ()
+        it("clamps as the original: timeout to exptime and step to timeout, if they are given", function ()
             local lock = new { exptime = 0.2, timeout = 10, step = 1 }
             assert.same({ 0.2, 0.2, 0.2 }, { lock.exptime, lock.timeout, lock.step })
             lock = new { exptime = 0.2, step = 1 }
@@ -57,7 +57,7 @@ describe("lock", function ()
             assert.equal(0.001, lock.step)
         end)
 
-        it("says what the original says first where no dictionary can have the name", function ()
+        it("gives the original's error first if no dictionary can have the name", function ()
             for _, name in ipairs { "", "a\0b", ("x"):rep(300) } do
                 local lock, err = resty_lock:new(name)
                 assert.is_nil(lock)
@@ -65,7 +65,7 @@ describe("lock", function ()
             end
         end)
 
-        it("takes what lua-resty-lock takes: numbers as text, false for none, a timeout below 0, no end", function ()
+        it("takes what lua-resty-lock takes: numbers as text, false for none, a negative timeout, no limit", function ()
             forbid_waiting()
             local lock = new { exptime = "20", timeout = "2.5", step = 0.01, ratio = "-1", max_step = "0x10" }
             assert.same({ 20, 2.5, 0.01, 0, 16 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
@@ -81,7 +81,7 @@ describe("lock", function ()
             assert.equal(5, new({ step = math.huge }).step)
         end)
 
-        it("says once what it does not look at, and goes on #local", function ()
+        it("says once which options it ignores, and continues #local", function ()
             assert.equal([[
 holdfast: bad options to new: table expected, got number; ignored
 holdfast: bad options to new: table expected, got string; ignored
@@ -103,7 +103,7 @@ holdfast: bad option "timeout" to new: nan; ignored
                 ]])
         end)
 
-        it("says once that a timeout beside an exptime of 0 is no wait, as in the original", function ()
+        it("says once that a timeout with an exptime of 0 means no wait, as in the original", function ()
             local text = 'holdfast: bad option "timeout" to %s: %s is limited to exptime, which is 0, so the lock '
                 .. "does not wait; omit timeout to wait for 5 seconds, or use exptime = math.huge, which never "
                 .. "expires either\n"
@@ -146,7 +146,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.same(pack(0), pack(new():lock("key")))
         end)
 
-        it("shows as true in the dictionary, with the time to live of the lock", function ()
+        it("appears as true in the dictionary, with the time to live of the lock", function ()
             local lock = new { exptime = 20 }
             lock:lock("key")
             assert.is_true(dict:get("key"))
@@ -166,7 +166,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.equal(1, lock:unlock())
         end)
 
-        it("has no key where that is false, as the original", function ()
+        it("has no key if the key is false, as in the original", function ()
             assert.same(pack(nil, "nil key"), pack(new():lock(false)))
         end)
 
@@ -211,7 +211,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             ]])
         end)
 
-        it("refuses what is no time for one call, at the line that called", function ()
+        it("refuses invalid times for one call, at the line that called", function ()
             local lock = new()
             local function message(opts)
                 return expect.blamed(function ()
@@ -228,7 +228,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
     describe("trylock", function ()
-        it("gets a free lock, or says that it is held", function ()
+        it("gets a free lock, or returns that it is held", function ()
             forbid_waiting()
             local first, second = new(), new()
             assert.same(pack(true), pack(first:trylock("key")))
@@ -250,7 +250,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
     describe("unlock", function ()
-        it("answers 1, and \"unlocked\" when there is nothing to unlock", function ()
+        it("returns 1, and \"unlocked\" when there is nothing to unlock", function ()
             local lock = new()
             assert.same(pack(nil, "unlocked"), pack(lock:unlock()))
             lock:lock("key")
@@ -258,14 +258,14 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.same(pack(nil, "unlocked"), pack(lock:unlock()))
         end)
 
-        it("releases what the object holds, whatever it is told", function ()
+        it("releases the object's lock, whatever its arguments", function ()
             local lock = new()
             lock:lock("key")
             assert.equal(1, lock:unlock("other"))
             assert.is_nil(dict:get("key"))
         end)
 
-        it("is late but right when the lock has expired and nobody took it", function ()
+        it("succeeds after the lock has expired if nobody took it", function ()
             local lock = new()
             lock:lock("key", { exptime = 0.01 })
             none.sleep(0.02)
@@ -281,7 +281,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.equal(1, second:unlock())
         end)
 
-        it("knows when the lock was deleted or flushed", function ()
+        it("detects that the lock was deleted or flushed", function ()
             local lock = new()
             lock:lock("key")
             dict:delete("key")
@@ -293,7 +293,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
     describe("expire", function ()
-        it("starts the time anew: the one of new, or the given one", function ()
+        it("restarts the time: the one of new, or the given one", function ()
             local lock = new { exptime = 20 }
             lock:lock("key", { exptime = 5 })
             assert.same(pack(true), pack(lock:expire()))
@@ -307,13 +307,13 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.same(pack(nil, "unlocked"), pack(new():expire()))
         end)
 
-        it("says so when the lock has another holder by now", function ()
+        it("returns an error if the lock has another holder now", function ()
             local first = lost_to_another()
             assert.same(pack(nil, "not owner"), pack(first:expire(100)))
             assert.is_true(dict:ttl("key") <= 30)
         end)
 
-        it("says so, as the original, when the lock has lapsed and nobody has it #local", function ()
+        it("returns an error, as in the original, if the lock has lapsed and nobody has it #local", function ()
             for _, lose in ipairs {
                 function () none.sleep(0.02) end,
                 function () dict:delete("key") end,
@@ -331,7 +331,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             end
         end)
 
-        it("takes numbers as new does: as text, of the FFI, and not a number for none", function ()
+        it("takes numbers as new does: as text, from the FFI, and not a number for none", function ()
             local lock = new { exptime = 40 }
             lock:lock("key")
             for time, least in pairs { ["20"] = 19, [5LL] = 4, [0 / 0 .. ""] = 39 } do
@@ -344,7 +344,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_true(lock:remaining() > 39)
         end)
 
-        it("refuses what is no time, at the line that called", function ()
+        it("refuses invalid times, at the line that called", function ()
             local lock = new()
             lock:lock("key")
             assert.is_true(lock:expire(false))
@@ -359,7 +359,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
     describe("token", function ()
-        it("grows with every grant of its key, is never that of another grant, and goes with the lock", function ()
+        it("grows with every grant of its key, is unique, and ends with the lock", function ()
             assert.same(pack(nil, "unlocked"), pack(new():token()))
             local last, seen = {}, {}
             for i = 1, 3000 do
@@ -378,13 +378,13 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
     end)
 
     describe("the collector", function ()
-        it("releases the lock of an object that is lost", function ()
+        it("releases the lock of an unreferenced object", function ()
             new():lock("key")
             fixture.collect()
             assert.is_nil(dict:get("key"))
         end)
 
-        it("never releases what has another holder by now", function ()
+        it("never releases a lock that has another holder now", function ()
             local lost, next_one = lost_to_another()
             local weak = setmetatable({ lost }, { __mode = "v" })
             lost = nil
@@ -395,7 +395,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.is_nil(lost)
         end)
 
-        it("leaves alone what was unlocked and locked by another object", function ()
+        it("does not release a lock that was unlocked and locked by another object", function ()
             local first, second = new(), new()
             first:lock("key")
             first:unlock()
@@ -420,7 +420,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             return process.start_holder('require("resty.lock"):new("spec_locks")', "lock", "unlock")
         end
 
-        -- Records what each wait of the blocking host answered, and calls on_wait before the first one.
+        -- Records the result of each wait of the blocking host, and calls on_wait before the first one.
         local function watch_waits(on_wait)
             local answers = {}
             hosts.set_host {
@@ -453,7 +453,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
                 assert.equal("1", child:hear())
                 hosts.set_host(nil)
                 lock:unlock()
-                return answers[#answers]  -- or else the wait has ended by itself, not by the release
+                return answers[#answers]  -- otherwise the wait ended by itself, not by the release
             end)
         end)
 
@@ -466,7 +466,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             assert.equal(1, lock:unlock())
         end)
 
-        it("is taken over when its holder was killed, also where nothing may wait", function ()
+        it("is taken over when its holder was killed, even if nothing may wait", function ()
             local child = start_holder()
             for _, raises in ipairs { false, true } do
                 local function say_no() return false, "no", raises end
@@ -505,7 +505,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
             end)
         end)
 
-        it("is not had twice when a process forks between a wake-up and the waiter", function ()
+        it("is not granted twice when a process forks between a wake-up and the waiter", function ()
             local text = process.run(process.FORK .. [[
                 local resty_lock = require "resty.lock"
                 local scheduler = require "resty.holdfast.scheduler"
@@ -558,7 +558,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
         end)
     end
 
-    it("HOLDFAST_WAIT sets how new objects wait, and refuses what it does not know", function ()
+    it("HOLDFAST_WAIT sets how new objects wait, and refuses unknown values", function ()
         local TRY = [[
             local ok, lock = pcall(require, "resty.lock")
             say(ok and lock:new("spec_locks").settings.wait or lock)

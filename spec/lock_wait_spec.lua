@@ -1,5 +1,4 @@
--- Tests lock/contended.lua.
--- lock:wait(): until what holds a key now is released, without taking it.
+-- Tests lock/contended.lua. lock:wait(): waits until the present holder releases a key, without taking it.
 
 local expect, fixture, keep, pack, process, waits =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "waits")
@@ -12,7 +11,7 @@ local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 -- Seconds: far more than a wake-up takes, and far less than a wait without one.
 local AT_ONCE = 0.5
 
--- A process in which so many wait, that tells when they do, how long ago the last one went on, and how each did.
+-- A process with this many waiters. It reports when they wait, how many failed, and when the last one continued.
 local WATCHERS = [[
     local scheduler = require "resty.holdfast.scheduler"
     local resty_lock = require "resty.lock"
@@ -44,7 +43,7 @@ describe("lock:wait", function ()
         assert(waits.await(function () return dict:waiters("key") == count end))
     end
 
-    -- The results of a wait that `release` ends, and the seconds from that to the end.
+    -- Returns the results of a wait that `release` ends, and the seconds from the release to its end.
     local function wait_until(release, lock)
         local results, over, released
         run(function ()
@@ -59,13 +58,13 @@ describe("lock:wait", function ()
         return results, over - released
     end
 
-    describe("on a key that nobody holds", function ()
+    describe("for a key that nobody holds", function ()
         it("returns 0 at once, and takes nothing", function ()
             assert.same(pack(0), pack(new():wait("key")))
             assert.is_true(new():trylock("key"))
         end)
 
-        it("does so where it was held before, or the holder's lease is over", function ()
+        it("does so if it was held before, or the holder's lease is over", function ()
             local lock = new()
             lock:lock("key")
             lock:unlock()
@@ -99,7 +98,7 @@ describe("lock:wait", function ()
         assert.equal(0, dict:waiters("key"))
     end)
 
-    it("is over though the lock is taken again in the same breath, each time", function ()
+    it("ends each time, though the lock is taken again at once", function ()
         expect.in_time(function ()
             local holder, over, in_time = new(), 0, nil
             holder:lock("key")
@@ -122,7 +121,7 @@ describe("lock:wait", function ()
         end)
     end)
 
-    it("leaves alone what its object holds, which is another key", function ()
+    it("does not affect another key that its object holds", function ()
         local lock, holder = new { timeout = 10 }, new()
         lock:lock("own")
         holder:lock("key")
@@ -131,7 +130,7 @@ describe("lock:wait", function ()
         assert.is_true(lock:valid())
     end)
 
-    it("waits on the key that the object itself holds until another coroutine releases it", function ()
+    it("waits for a key that the object itself holds until another coroutine releases it", function ()
         local lock = new { timeout = 10 }
         expect.in_time(function ()
             lock:lock("key")
@@ -163,7 +162,7 @@ describe("lock:wait", function ()
             end)
         end
 
-        it("comes to the end of its lease by itself", function ()
+        it("expires", function ()
             expect.in_time(function ()
                 local elapsed
                 keep(new { exptime = 0.1 }):lock("key")
@@ -173,7 +172,7 @@ describe("lock:wait", function ()
         end)
     end)
 
-    it("polls where the object polls", function ()
+    it("polls if the object polls", function ()
         local holder = new()
         holder:lock("key")
         local results = wait_until(function () holder:unlock() end, new { timeout = 10, wait = "poll" })
@@ -184,7 +183,7 @@ describe("lock:wait", function ()
         end)
     end)
 
-    it("is refused where one cannot wait, or stops the process if the object may", function ()
+    it("is refused if the caller cannot wait, or blocks the process if the object may", function ()
         require("resty.holdfast.host").set_host {
             name = "callback",
             sleep = function () return nil, "never" end,
@@ -196,7 +195,7 @@ describe("lock:wait", function ()
         assert.is_number((new { block = true }:wait("key")))
     end)
 
-    it("waits for the holders of permits at its beginning, and for a value to go", function ()
+    it("waits for the holders of permits at its beginning, and for the removal of a value", function ()
         local sem = assert(semaphore:new("spec_wait", { permits = 2 }))
         sem:wait("key")
         local later = assert(semaphore:new("spec_wait", { permits = 2 }))
@@ -213,7 +212,7 @@ describe("lock:wait", function ()
         assert.is_number(wait_until(function () dict:delete("key") end)[1])
     end)
 
-    it("tells of a deadlock as lock does", function ()
+    it("reports a deadlock as lock does", function ()
         local a, b = new { timeout = 10 }, new { timeout = 10 }
         local results
         run(function ()
@@ -230,7 +229,7 @@ describe("lock:wait", function ()
         assert.same({ nil, "deadlock", { "a", "b" } }, { results[1], results[2], results[3] })
     end)
 
-    it("raises what is wrong at the line that called it", function ()
+    it("raises errors at the line that called it", function ()
         local lock = new()
         assert.same(pack(nil, "nil key"), pack(lock:wait()))
         assert.same(pack(nil, "empty key"), pack(lock:wait("")))
@@ -243,7 +242,7 @@ describe("lock:wait", function ()
     end)
 
     describe("over processes", function ()
-        it("all of ten processes go on when another releases", function ()
+        it("all of ten processes continue when another releases", function ()
             expect.in_time(function ()
                 local children = {}
                 local holder = new { exptime = 600 }
@@ -265,7 +264,7 @@ describe("lock:wait", function ()
             end)
         end)
 
-        it("they go on when the holder is killed", function ()
+        it("they continue when the holder is killed", function ()
             expect.in_time(function ()
                 local holder = process.start_holder('require("resty.lock"):new("spec_wait", { exptime = 0 })',
                                                     "lock", "unlock")

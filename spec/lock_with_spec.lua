@@ -32,7 +32,7 @@ describe("lock", function ()
             assert.equal("done", lock:with("key", nil, function (text) return text end, "done"))
         end)
 
-        it("calls nothing where it does not get the lock", function ()
+        it("calls nothing if it does not get the lock", function ()
             local holder, lock = new(), new { timeout = 0.01 }
             holder:lock("key")
             local function never() error("called") end
@@ -42,7 +42,7 @@ describe("lock", function ()
             assert.same(pack(nil, "nil key"), pack(lock:with(nil, never)))
         end)
 
-        it("releases on an error, which stays what it was", function ()
+        it("releases on an error, which stays unchanged", function ()
             local lock, other = new(), new()
             for _, err in ipairs { "text", { code = 5 }, 7, true } do
                 local results = pack(pcall(lock.with, lock, "key", function () error(err, 0) end))
@@ -56,7 +56,7 @@ describe("lock", function ()
             assert.matches("^[^:]*lock_with_spec.lua:%d+: with its place$", message)
         end)
 
-        it("lets an error pass as it was from a coroutine too, though it has no text", function ()
+        it("passes an error on unchanged from a coroutine too, even one without text", function ()
             for _, to_text in ipairs { error, function () return {} end } do
                 local lock, err = new(), setmetatable({}, { __tostring = to_text })
                 local co = coroutine.create(function () lock:with("key", error, err) end)
@@ -68,7 +68,7 @@ describe("lock", function ()
             end
         end)
 
-        it("an error in a task is reported with the place where it was raised", function ()
+        it("reports an error in a task with the place where it was raised", function ()
             local report
             local on_error = scheduler.on_error
             scheduler.on_error = function (_, message) report = message end
@@ -84,7 +84,7 @@ describe("lock", function ()
             assert.matches("a_function_with_a_fault", report, 1, true)
         end)
 
-        it("releases nothing but what it took #local", function ()
+        it("releases only what it took #local", function ()
             local lock = new()
             lock:with("key", function ()
                 assert.equal(1, lock:unlock())
@@ -95,7 +95,7 @@ describe("lock", function ()
             assert.equal(1, lock:unlock())
         end)
 
-        it("refuses what is no function, and options that lock does not take, at the line that called", function ()
+        it("refuses anything but a function, and options that lock does not take, at the line that called", function ()
             local lock = new()
             assert.equal("bad function to with: function expected, got nil",
                          expect.blamed(function () lock:with("key") end))
@@ -114,7 +114,7 @@ describe("lock", function ()
     end)
 
     describe("remaining and valid", function ()
-        it("tell how long the lock is held without doing anything", function ()
+        it("return how long the lock is held, and change nothing", function ()
             local lock = new { exptime = 20 }
             assert.same(pack(nil, "unlocked"), pack(lock:remaining()))
             assert.same(pack(false), pack(lock:valid()))
@@ -135,7 +135,7 @@ describe("lock", function ()
             assert.is_true(lock:valid())
         end)
 
-        it("know when the lock is another's, has expired, or was flushed", function ()
+        it("detect that the lock has another holder, has expired, or was flushed", function ()
             local lock, other = new(), new()
             lock:lock("key", { exptime = 0.01 })
             none.sleep(0.02)

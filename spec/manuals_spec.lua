@@ -1,4 +1,4 @@
--- The manuals of the modules, docs/resty.*.md: they show what happens, and describe each function.
+-- The manuals of the modules, docs/resty.*.md: what they show happens, and they describe each function.
 
 local command, files, snippets = require "spec.support" ("command", "files", "snippets")
 
@@ -11,7 +11,7 @@ local MANUALS = {
     ["docs/resty.holdfast.prometheus.md"] = "resty.holdfast.prometheus",
 }
 
--- What only other modules of the project call.
+-- Functions that only other modules of the project call.
 local INTERNAL = {
     ["resty.shdict"] = { find = true },
     ["resty.holdfast.scheduler"] = { is_yieldable = true, report = true, wait = true },

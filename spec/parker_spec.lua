@@ -16,7 +16,7 @@ describe("parker", function ()
         assert.is_true(parker.is_mine(first))
     end)
 
-    it("is another one in a forked child, which leaves its parent's alone", function ()
+    it("is a new one in a forked child, which does not affect its parent's", function ()
         assert.equal("child\ttrue\ttrue\nparent\ttrue\n", (process.run(process.FORK .. [[
             local parker = require "resty.holdfast.wait.parker"
             local C = require("resty.holdfast.core").C
@@ -32,7 +32,7 @@ describe("parker", function ()
         ]])))
     end)
 
-    it("sleeps for so many seconds in steps: a wake-up or a signal ends a step, not the sleep", function ()
+    it("sleeps for the given seconds in steps: a wake-up or a signal ends a step, not the sleep", function ()
         local start, steps = C.holdfast_now(), 0
         parker.for_seconds(0.02, function (left)
             assert.is_true(left > 0 and left <= 0.02)
@@ -47,7 +47,7 @@ describe("parker", function ()
         assert.equal(3, steps)
     end)
 
-    it("tells the listener of a waiter that this is woken, and no other listener", function ()
+    it("calls only the listener of the waiter that is woken", function ()
         local shdict = require "resty.shdict"
         local dict = assert(shdict.open("spec_locks", { size = "1m" }))
         dict:flush_all()
@@ -78,7 +78,7 @@ describe("parker", function ()
     end)
 
     describe("with a descriptor, in an event loop", function ()
-        -- What each child begins with: a lock that another process holds, and poll(2) for the descriptor.
+        -- Prepended to each child: a lock that another process holds, and poll(2) for the descriptor.
         local LOOP = [[
             local ffi = require "ffi"
             ffi.cdef "struct pollfd { int fd; short events, revents; }; int poll(struct pollfd *, unsigned long, int);"
@@ -103,7 +103,7 @@ describe("parker", function ()
             holder = process.start_holder('require("resty.lock"):new("spec_parker")', "lock", "unlock")
         end)
 
-        it("finds it readable from a release elsewhere until it sleeps", function ()
+        it("finds it readable from another process's release until it sleeps", function ()
             local waiter = process.start(LOOP .. [[
                 say(fd >= 0, try() == core.LOCKED, readable(fd, 30))
                 say(readable(fd, 20000), readable(fd, 0))
@@ -204,7 +204,7 @@ describe("parker", function ()
         end)
     end)
 
-    it("says why it cannot be had", function ()
+    it("reports why there is none", function ()
         local text = process.run([[
             local scheduler = require "resty.holdfast.scheduler"
             local ok, err = pcall(scheduler.sleep, 0.01)

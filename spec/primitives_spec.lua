@@ -1,5 +1,5 @@
--- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua.
--- resty.lock, resty.rwlock and resty.semaphore: what holds for each of them.
+-- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua. resty.lock, resty.rwlock and resty.semaphore:
+-- what all three have in common.
 
 local expect, fixture, pack, primitives, process, tasks =
     require "spec.support" ("expect", "fixture", "pack", "primitives", "process", "tasks")
@@ -10,13 +10,13 @@ local shdict = require "resty.shdict"
 -- Functions of a module that are no methods of its objects.
 local NO_METHODS = { new = true, ref_obj = true, unref_obj = true }
 
--- The methods that take a key, and what only a holder calls beside what gives the key back.
+-- The methods that take a key, and those that only a holder calls, except the one that releases the key.
 local KEYED = {
     lock = { "lock", "trylock", "wait", "holder", "holders", "waiters" },
     rwlock = { "rdlock", "wrlock", "tryrdlock", "trywrlock", "holder", "holders", "waiters" },
     semaphore = { "wait", "post", "count", "holder", "holders", "waiters" },
 }
--- What tells about a key and takes nothing.
+-- Methods that report about a key and take nothing.
 local LOOKS = { holder = true, holders = true, waiters = true, count = true }
 local HELD = {
     lock = { "expire", "remaining" },
@@ -24,7 +24,7 @@ local HELD = {
     semaphore = {},
 }
 
--- What a forked child asks of the object of its parent, and the answers.
+-- Questions of a forked child to the object of its parent, and the answers.
 local ASKED_IN_CHILD = {
     lock = {
         [[say(mine:valid(), select(2, mine:expire(100)), select(2, mine:remaining()), select(2, mine:hand_over()))]],
@@ -51,7 +51,7 @@ for _, name in ipairs(primitives.names) do
     describe("a " .. name, function ()
         local dict = fixture.locks(module, "spec_primitives")
 
-        it("is made of a dictionary, by its name or itself, and of nothing else", function ()
+        it("is made for a dictionary, given by name or as an object, and for nothing else", function ()
             local options = name == "semaphore" and { permits = 1 } or nil
             assert.truthy(take(module:new("spec_primitives", options), "by name"))
             assert.truthy(take(module:new(dict, options), "by itself"))
@@ -85,7 +85,7 @@ for _, name in ipairs(primitives.names) do
         end
 
         for _, method in ipairs(KEYED[name]) do
-            it("takes keys that are strings as everywhere: " .. method, function ()
+            it("takes the same keys everywhere: " .. method, function ()
                 local object = new { timeout = 0 }
                 local function answer(key)
                     return pack(object[method](object, key))
@@ -134,7 +134,7 @@ for _, name in ipairs(primitives.names) do
 
         for method, fn in pairs(module) do
             if type(fn) == "function" and not NO_METHODS[method] then
-                it("raises for a wrong receiver, at the line that called: " .. method, function ()
+                it("raises an error for a wrong receiver, at the line that called: " .. method, function ()
                     for _, receiver in ipairs { "key", 5, {}, false, print, module } do
                         local message = expect.blamed(function ()
                             local result = fn(receiver, "key")
@@ -148,7 +148,7 @@ for _, name in ipairs(primitives.names) do
             end
         end
 
-        it("is neither held nor given back by a forked child of its holder", function ()
+        it("is neither held nor released by a forked child of its holder", function ()
             local asked, answer = unpack(ASKED_IN_CHILD[name])
             local text = process.run(process.FORK .. primitives.source(name, "spec_primitives") .. [[
                 local mine, lost = new { timeout = 0 }, new()

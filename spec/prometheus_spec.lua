@@ -1,5 +1,5 @@
--- resty.holdfast.prometheus, and lock/lock_info.lua: what Prometheus says of the metrics, that they are true, and
--- that the manual names those that there are.
+-- resty.holdfast.prometheus, and lock/lock_info.lua: the metrics have Prometheus' format, they are true, and the
+-- manual names exactly those that exist.
 
 local command, files, fixture, process, shell, site, waits =
     require "spec.support" ("command", "files", "fixture", "process", "shell", "site", "waits")
@@ -31,7 +31,7 @@ local function parse(text)
 end
 
 
--- However long it takes to count the locks of all that other specs have left.
+-- However long it takes to count the locks that other specs have left.
 local function metrics(options)
     local computed = lock_info.computed
     lock_info.computed = function () return 0 end
@@ -42,7 +42,7 @@ local function metrics(options)
 end
 
 
--- What the manual says that there is.
+-- The families that the manual names.
 local function described()
     local families = {}
     for name, kind in files.read(MANUAL):gmatch("\n| `(holdfast_[%w_]+)` | (%w+) |") do
@@ -69,7 +69,7 @@ describe("resty.holdfast.prometheus", function ()
         command.tear_down()
     end)
 
-    -- With something of everything that a plain dictionary has.
+    -- Uses everything that a plain dictionary counts.
     local function fill()
         dict:set("value", 1)
         dict:get("value")
@@ -84,7 +84,7 @@ describe("resty.holdfast.prometheus", function ()
         return lock
     end
 
-    it("tells the counts of each dictionary, and what is held", function ()
+    it("has the counts of each dictionary, and of its locks", function ()
         local lock = fill()
         local text, content_type = metrics()
         assert.equal("text/plain; version=0.0.4; charset=utf-8", content_type)
@@ -106,7 +106,7 @@ describe("resty.holdfast.prometheus", function ()
 
     it("counts the dictionaries that cannot be opened", function ()
         local function unreadable() return (select(2, parse((metrics())))).holdfast_dictionaries_unreadable end
-        local before = unreadable()  -- what other specs have left
+        local before = unreadable()  -- left by other specs
         local path = os.getenv("HOLDFAST_DIR") .. "/spec_unreadable.dict"
         command.write(path, "nothing")
         local found = unreadable()
@@ -114,7 +114,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(before + 1, found)
     end)
 
-    it("counts the locks of each dictionary now and then, if there is not the time for all at once", function ()
+    it("counts the locks of each dictionary now and then, if there is no time for all at once", function ()
         local more = { "spec_metrics_left", "spec_metrics_out", "spec_metrics_for", "spec_metrics_good" }
         for _, name in ipairs(more) do
             assert(shdict.open(name, { size = "100k" }))
@@ -146,7 +146,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("counts up to each bound no less than up to the one before", function ()
+    it("never decreases from one bound to the next", function ()
         fill()
         local last = {}
         for line in metrics():gmatch("[^\n]+") do
@@ -166,7 +166,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(1048576, samples["holdfast_dictionary_capacity_bytes" .. labels])
     end)
 
-    it("tells of keys with contention on request, and of no locks if they are not asked for", function ()
+    it("has keys with contention on request, and no locks unless requested", function ()
         fill()
         local _, samples = parse((metrics { keys = 5, locks = false }))
         assert.equal(1, samples['holdfast_key_waits_total{dictionary="spec_metrics",kind="lock",key="held"}'])
@@ -174,7 +174,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_nil(metrics():find("holdfast_key", 1, true))
     end)
 
-    it("adds long keys up that begin with the same 72 bytes", function ()
+    it("sums up long keys that begin with the same 72 bytes", function ()
         local start = ("k"):rep(72)
         for _, key in ipairs { start .. "one", start .. "two", start } do
             local lock, waiter = resty_lock:new(NAMES[1]), resty_lock:new(NAMES[1], { timeout = 0.05, block = true })
@@ -185,11 +185,11 @@ describe("resty.holdfast.prometheus", function ()
         local _, samples = parse((metrics { keys = 64 }))
         local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
         assert.equal(3, samples["holdfast_key_waits_total" .. labels])
-        -- Each wait may seem 10 ms shorter, as its clock is coarse; two of them do not make as much.
+        -- Each wait may seem 10 ms shorter, because its clock is coarse; two of them reach less than this.
         assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.12)
     end)
 
-    it("counts what is held and waited for by its kind, without listing it", function ()
+    it("counts holders and waiters by kind, without listing them", function ()
         local held = {}
         for i = 1, 120 do
             held[i] = assert(resty_lock:new(NAMES[1]))
@@ -203,7 +203,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.same(found.held.lock, #dict:locks())
     end)
 
-    it("leaves the locks of a dictionary out that are too many to be counted while all else waits", function ()
+    it("omits the locks of a dictionary that are too many to be counted while everything else waits", function ()
         local held = {}
         other = assert(shdict.open("spec_many", { size = "64m" }))
         finally(function () shdict.remove "spec_many" end)
@@ -219,7 +219,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(40000, lock_info.count_all(other[1], 60).held.lock)
     end)
 
-    it("counts in time of the processor: that of others does not make the numbers go away", function ()
+    it("limits its processor time: other processes do not make the numbers disappear", function ()
         local child = process.start [[
             local lock_info = require "resty.holdfast.lock.lock_info"
             local dict = assert(require("resty.shdict").open("spec_metrics"))
@@ -260,7 +260,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("ends OpenMetrics as that wants it, and names families of counters without _total", function ()
+    it("ends OpenMetrics correctly, and names families of counters without _total", function ()
         local text, content_type = metrics { openmetrics = true }
         assert.equal("application/openmetrics-text; version=1.0.0; charset=utf-8", content_type)
         assert.equal("# EOF\n", text:sub(-6))
@@ -278,7 +278,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("", out .. err)
     end)
 
-    it("names what is wrong with options, at the line of the call", function ()
+    it("names wrong options, at the line that called", function ()
         for _, case in ipairs {
             { { keys = 65 }, "bad option keys: a whole number, 0 to 64, expected, got 65" },
             { { keys = "x" }, 'bad option keys: a whole number, 0 to 64, expected, got "x"' },
@@ -292,7 +292,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("says where serve belongs", function ()
+    it("says how to use serve", function ()
         local ok, err = pcall(prometheus.serve)
         assert.is_false(ok)
         assert.truthy(err:find("serve() works only in a request of nginx; elsewhere use metrics()", 1, true), err)

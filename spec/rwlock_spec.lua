@@ -31,7 +31,7 @@ describe("rwlock", function ()
     end)
 
     describe("new", function ()
-        it("refuses options that it does not know, and bad values, at the line that called", function ()
+        it("refuses unknown options and bad values, at the line that called", function ()
             local message = expect.refusal_of(rwlock, "spec_rwlock")
             assert.equal("bad options to new: table expected, got number", message(5))
             assert.equal('unknown option "exptiem" to new: accepted are block, deadlock, exptime, fair, log_timeouts, '
@@ -50,7 +50,7 @@ describe("rwlock", function ()
             end
         end)
 
-        it("gives the timeout of calls that have none", function ()
+        it("sets the timeout of calls that have none", function ()
             keep(new()):wrlock("key")
             local function fail() error("this must not wait") end
             hosts.set_host { name = "forbidden", sleep = fail, wait = fail }
@@ -126,7 +126,7 @@ describe("rwlock", function ()
             assert.equal(1, writer:unlock())
         end)
 
-        it("tryrdlock passes no writer that waits, and a reader that has a share does not get a second", function ()
+        it("tryrdlock does not pass a waiting writer, and a reader with a share does not get a second one", function ()
             tasks.run(function ()
                 local reader = new()
                 reader:rdlock("key")
@@ -144,10 +144,10 @@ describe("rwlock", function ()
         end)
     end)
 
-    it("a writer that is never resumed keeps readers out for a while, and no longer than its timeout", function ()
+    it("a writer that is never resumed keeps readers out for no longer than its timeout", function ()
         local reader, other = new(), new { timeout = 10 }
         assert(reader:rdlock("key"))
-        -- A coroutine that begins to wait and goes no further.
+        -- A coroutine that begins to wait and never continues.
         local function abandon(timeout)
             hosts.set_host { name = "aborting", sleep = coroutine.yield }
             local writer = coroutine.create(function () new({ timeout = timeout }):wrlock("key") end)
@@ -165,7 +165,7 @@ describe("rwlock", function ()
         assert.is_true(other:tryrdlock("key"))
     end)
 
-    describe("what a share is", function ()
+    describe("a share", function ()
         it("has a token of its own", function ()
             local first, second = new(), new()
             first:rdlock("key")
@@ -173,7 +173,7 @@ describe("rwlock", function ()
             assert.is_true(second:token() > first:token())
         end)
 
-        it("is renewed, and its loss is told", function ()
+        it("is renewed, and its loss is reported", function ()
             tasks.run(function ()
                 expect.in_time(function ()
                     local lost = 0
@@ -216,7 +216,7 @@ describe("rwlock", function ()
             assert.same(pack(nil, "timeout"), pack(first:with_rd("key", { timeout = 0.01 }, error)))
         end)
 
-        it("release on an error, and blame the line that called for what is wrong with the call", function ()
+        it("release on an error, and blame the line that called for bad arguments", function ()
             local lock = new()
             assert.has_error(function () lock:with_wr("key", error, { 1 }) end, { 1 })
             assert.is_true(new():trywrlock("key"))
@@ -257,7 +257,7 @@ describe("rwlock", function ()
             end)
         end
 
-        it("a share of a process that is stopped stays, until it expires", function ()
+        it("a share of a stopped process stays until it expires", function ()
             expect.in_time(function ()
                 dict:flush_all()
                 local child = process.start [[

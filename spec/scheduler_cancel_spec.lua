@@ -1,4 +1,4 @@
--- resty.holdfast.scheduler: tasks that are cancelled, joins that do not wait for ever, and names of tasks.
+-- resty.holdfast.scheduler: cancelled tasks, joins with a timeout, and names of tasks.
 
 local collect = require("spec.support.reports").collect
 local resty_lock = require "resty.lock"
@@ -8,7 +8,7 @@ local shdict = require "resty.shdict"
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
 
--- What on_error is told while the function runs.
+-- Returns the messages of on_error while the function runs.
 local function collect_reports(fn)
     local reports, restore = collect()
     fn()
@@ -48,7 +48,7 @@ describe("scheduler", function ()
         end)
 
         for what, wait in pairs(WAITS) do
-            it("ends a task that " .. what .. ", and what it holds by with is released", function ()
+            it("ends a task that " .. what .. ", and its locks of with are released", function ()
                 local reports = collect_reports(function ()
                     local task, inside
                     task = spawn(function ()
@@ -76,7 +76,7 @@ describe("scheduler", function ()
             end)
         end
 
-        it("of a task that has not begun lets it never begin", function ()
+        it("of a task that has not begun prevents its begin", function ()
             local begun = false
             local task = spawn(function () begun = true end)
             assert.is_true(scheduler.cancel(task))
@@ -85,7 +85,7 @@ describe("scheduler", function ()
             assert.same({ nil, "cancelled" }, { task:join() })
         end)
 
-        it("of the caller itself ends it there", function ()
+        it("of the caller itself ends it at once", function ()
             local after = false
             local task = spawn(function ()
                 scheduler.cancel(scheduler.running())
@@ -96,7 +96,7 @@ describe("scheduler", function ()
             assert.equal("cancelled", task:status())
         end)
 
-        it("of a task that has just been granted the lock leaves it to the next waiter only", function ()
+        it("of a task that has just been granted the lock passes it to the next waiter only", function ()
             local order = {}
             local function take(name)
                 local lock = resty_lock:new("spec_cancel", { timeout = 30, exptime = 600 })
@@ -109,7 +109,7 @@ describe("scheduler", function ()
                 sleep(0.02)
                 spawn(take, "second")
                 sleep(0.02)
-                assert(holder:unlock())  -- the first is granted the lock, and is to be resumed
+                assert(holder:unlock())  -- the first is granted the lock, and is about to be resumed
                 assert.is_true(scheduler.cancel(first))
             end)
             local start = now()
@@ -141,7 +141,7 @@ describe("scheduler", function ()
             assert.is_nil(resty_lock:new("spec_cancel"):holder("outer"))
         end)
 
-        it("of a task that joins leaves the other alone, and of the other ends the join", function ()
+        it("of a task that joins does not affect the other, and of the other ends the join", function ()
             local other = spawn(function () scheduler.stopping(600) return "other" end)
             local joiner = spawn(function () return other:join() end)
             local second = spawn(function () return other:join() end)
@@ -156,7 +156,7 @@ describe("scheduler", function ()
             assert.same({ true, nil, "cancelled" }, { second:join() })
         end)
 
-        it("by the joined task of its joiner ends only that", function ()
+        it("by the joined task of its joiner ends only the joiner", function ()
             local one, two
             one = spawn(function () sleep(0.005) scheduler.cancel(two) return "one" end)
             two = spawn(function () one:join() return "two" end)
@@ -165,7 +165,7 @@ describe("scheduler", function ()
             assert.same({ nil, "cancelled" }, { two:join() })
         end)
 
-        it("in a coroutine of its own, where a task cannot wait, comes when it waits", function ()
+        it("takes effect at the next wait if the task is inside a coroutine where it cannot wait", function ()
             local steps = {}
             local task = spawn(function ()
                 local inner = coroutine.wrap(function ()
@@ -182,7 +182,7 @@ describe("scheduler", function ()
             assert.equal("cancelled", task:status())
         end)
 
-        it("is an error that a task may catch, to tidy up or to go on", function ()
+        it("is an error that a task may catch, to tidy up or to continue", function ()
             local caught, result
             local task = spawn(function ()
                 caught = { pcall(sleep, 600) }
@@ -196,7 +196,7 @@ describe("scheduler", function ()
             assert.same({ true, "went on" }, result)
         end)
 
-        it("is no excuse for an error that comes after it", function ()
+        it("does not hide an error that comes after it", function ()
             local reports = collect_reports(function ()
                 local task = spawn(function ()
                     pcall(sleep, 600)
@@ -211,7 +211,7 @@ describe("scheduler", function ()
     end)
 
     describe("join with a timeout", function ()
-        it("answers what join answers, or \"timeout\" when the time is over", function ()
+        it("returns the results of join, or \"timeout\" when the time is over", function ()
             local slow = spawn(function () scheduler.stopping(600) return "slow" end)
             local quick = spawn(function () return "quick" end)
             local got = {}
@@ -228,7 +228,7 @@ describe("scheduler", function ()
             assert.same({ { true, "quick" }, { nil, "timeout" }, true, { nil, "timeout" }, { true, "slow" } }, got)
         end)
 
-        it("leaves nothing behind that would cut a later wait short", function ()
+        it("leaves nothing that would cut a later wait short", function ()
             local other = spawn(function () sleep(0.02) end)
             local slept
             spawn(function ()
@@ -241,7 +241,7 @@ describe("scheduler", function ()
             assert.is_true(slept >= 0.06)
         end)
 
-        it("leaves nothing behind that looks like a cycle of joins", function ()
+        it("leaves nothing that looks like a cycle of joins", function ()
             local first, second, third
             second = spawn(function () third:join(0.001) end)
             first = spawn(function ()
@@ -260,7 +260,7 @@ describe("scheduler", function ()
             assert.same({ true, true, "first" }, { third:join() })
         end)
 
-        it("closes no cycle, as it ends", function ()
+        it("closes no cycle, because it ends", function ()
             local first, second, own, got, own_got
             first = spawn(function () got = { second:join(0.01) } return "first" end)
             second = spawn(function () return first:join() end)
@@ -271,7 +271,7 @@ describe("scheduler", function ()
             assert.same({ nil, "timeout" }, own_got)
         end)
 
-        it("that has no end closes a cycle", function ()
+        it("that is endless closes a cycle", function ()
             local first, second
             first = spawn(function () return second:join(math.huge) end)
             second = spawn(function () return first:join(math.huge) end)
@@ -279,7 +279,7 @@ describe("scheduler", function ()
             assert.matches("join() would wait for ever", reports[1], 1, true)
         end)
 
-        it("outside of tasks runs the others meanwhile", function ()
+        it("outside tasks runs the others in the meantime", function ()
             local turns = 0
             local other = spawn(function () while not scheduler.stopping(0.001) do turns = turns + 1 end end)
             assert.same({ nil, "timeout" }, { other:join(0.03) })
@@ -288,7 +288,7 @@ describe("scheduler", function ()
             assert.same({ true }, { other:join(10) })
         end)
 
-        it("refuses what is no time", function ()
+        it("refuses invalid times", function ()
             local task = spawn(function () end)
             for _, given in ipairs { -1, 0 / 0, "1", {} } do
                 assert.error_matches(function () local done = task:join(given) return done end,
@@ -297,7 +297,7 @@ describe("scheduler", function ()
         end)
     end)
 
-    it("says the name of a task that has failed", function ()
+    it("reports the name of a failed task", function ()
         local reports = collect_reports(function ()
             local task = spawn(function () error "went wrong" end)
             assert.is_nil(task:name())

@@ -1,5 +1,5 @@
--- Tests tasks/queues.lua and tasks/traceback.lua.
--- The scheduler goes on after errors that are hard to report, and after those that come in its midst.
+-- Tests tasks/queues.lua and tasks/traceback.lua. The scheduler continues after errors that are hard to report, and
+-- after errors in the scheduler itself.
 
 local pack, process, reports_of = require "spec.support" ("pack", "process", "reports")
 local scheduler = require "resty.holdfast.scheduler"
@@ -13,7 +13,7 @@ describe("scheduler", function ()
     after_each(process.clean_up)
 
     describe("run", function ()
-        -- What luajit says of such an error.
+        -- luajit's message for such an error.
         local NO_TEXT = "(error object is a table value)"
 
         for fault, to_text in pairs {
@@ -22,7 +22,7 @@ describe("scheduler", function ()
             ["gives a table"] = function () return {} end,
             ["gives nothing"] = function () end,
         } do
-            it("goes on after an error, of which __tostring " .. fault .. ", and wakes the task that joins", function ()
+            it("continues after an error whose __tostring " .. fault .. ", and wakes the task that joins", function ()
                 local trouble, joined, other = setmetatable({}, { __tostring = to_text }), nil, false
                 local task = spawn(function () error(trouble) end)
                 spawn(function () joined = pack(task:join()) end)
@@ -40,7 +40,7 @@ describe("scheduler", function ()
             end)
         end
 
-        it("goes on when neither the report nor standard error can be written", function ()
+        it("continues when neither the report nor standard error can be written", function ()
             local text = process.run([[
                 local scheduler = require "resty.holdfast.scheduler"
                 local function trouble() error(setmetatable({}, { __tostring = error })) end
@@ -58,7 +58,7 @@ describe("scheduler", function ()
             assert.matches("and " .. RESULT .. "$", text)
         end)
 
-        it("has ended a task before on_error is told of it", function ()
+        it("has ended a task before it calls on_error", function ()
             local joined
             scheduler.on_error = function (task) joined = pack(task:join()) end
             spawn(error, "trouble")
@@ -67,15 +67,15 @@ describe("scheduler", function ()
         end)
     end)
 
-    -- The usual way to limit the time of a program. The hook may come to pass in the midst of the scheduler.
+    -- The usual way to limit the time of a program. The hook may run in the middle of the scheduler.
     describe("after an error raised by a hook", function ()
         local HARNESS = [[
-            jit.off()  -- as compiled code calls no hooks
+            jit.off()  -- because compiled code calls no hooks
             local scheduler = require "resty.holdfast.scheduler"
             local sleep, spawn = scheduler.sleep, scheduler.spawn
             scheduler.on_error = function () end
 
-            -- The nth step raises from now on, of those that is_meant() accepts.
+            -- From now on the nth step raises an error, counting only steps that is_meant() accepts.
             local function strike(n, is_meant)
                 debug.sethook(function ()
                     n = n - (is_meant() and 1 or 0)
@@ -86,7 +86,7 @@ describe("scheduler", function ()
                 end, "", 1)
             end
             local function outside_of_tasks()
-                local co, is_main = coroutine.running()  -- of a LuaJIT with LUA52COMPAT the main program is one
+                local co, is_main = coroutine.running()  -- in a LuaJIT with LUA52COMPAT the main program is one
                 return not co or is_main == true
             end
             local function always() return true end
@@ -106,7 +106,7 @@ describe("scheduler", function ()
             assert.same({ "checked\n", 0 }, { process.run(HARNESS .. source .. '\nsay "checked"', { stderr = true }) })
         end
 
-        it("between two tasks, the others have their turns in the next run", function ()
+        it("between two tasks, the others run in the next run", function ()
             check [[
                 local ways = { ends = function () end, yields = function () sleep(0) end, fails = error,
                                sleeps = function () sleep(0.00001) end }
@@ -131,7 +131,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("in a wait for something, no later wait of the task is ended by that", function ()
+        it("during a wait, does not end a later wait of the task", function ()
             check [[
                 local ffi = require "ffi"
                 ffi.cdef "int pipe(int *); ssize_t write(int, const char *, size_t); int close(int);"
@@ -166,7 +166,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("in sleep, a task that has ended is not resumed, and another sleeps as long as it shall", function ()
+        it("in sleep, does not resume an ended task, and another sleeps for its full time", function ()
             check [[
                 for n = 1, 150 do
                     local ended = spawn(function () strike(n, always) sleep(0.0001) debug.sethook() end)
@@ -193,7 +193,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("at the begin of run, run may be called again", function ()
+        it("at the begin of run, leaves run callable", function ()
             check [[
                 for n = 1, 40 do
                     local done = false

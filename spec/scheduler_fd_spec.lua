@@ -1,5 +1,5 @@
--- Tests wait/parker.lua: descriptors.
--- resty.holdfast.scheduler.wait_fd: tasks that wait for descriptors, so that a socket library can be driven.
+-- Tests wait/parker.lua: descriptors. resty.holdfast.scheduler.wait_fd: tasks that wait for descriptors, so that a
+-- socket library can use them.
 
 local ffi = require "ffi"
 local process = require "spec.support.process"
@@ -55,7 +55,7 @@ describe("scheduler.wait_fd", function ()
         assert.same({ "others", "true" }, order)
     end)
 
-    it("is at once where one can read or write already", function ()
+    it("returns at once if one can read or write already", function ()
         local from, to = new_pipe()
         write(to)
         local got = {}
@@ -64,7 +64,7 @@ describe("scheduler.wait_fd", function ()
         assert.same({ true, true }, got)
     end)
 
-    it("is also woken where the other side has gone", function ()
+    it("is also woken if the other side has gone", function ()
         local from, to = pipe()
         open[1] = from
         local got
@@ -84,7 +84,7 @@ describe("scheduler.wait_fd", function ()
         assert.same({ nil, "timeout" }, { wait_fd(from, "r", 0.001) })
     end)
 
-    it("says what is no descriptor", function ()
+    it("reports an invalid descriptor", function ()
         local from, to = pipe()
         C.close(from)
         C.close(to)
@@ -101,7 +101,7 @@ describe("scheduler.wait_fd", function ()
         end
     end)
 
-    it("with timeout 0 looks and does not wait, with math.huge it waits for ever", function ()
+    it("with timeout 0 polls and does not wait, with math.huge waits for ever", function ()
         local from, to = new_pipe()
         local got = {}
         local endless = spawn(function () return wait_fd(from, "r", math.huge) end)
@@ -119,14 +119,14 @@ describe("scheduler.wait_fd", function ()
         assert.is_true(wait_fd(from, "r", math.huge))
     end)
 
-    it("goes on after a signal, in a task and where the process waits", function ()
+    it("continues after a signal, in a task and when the process waits", function ()
         local text = process.run [[
             local ffi = require "ffi"
             ffi.cdef "int pipe(int *); void (*signal(int, void (*)(int)))(int); int getpid(void);"
             local ends = ffi.new("int[2]")
             assert(ffi.C.pipe(ends) == 0)
             local scheduler = require "resty.holdfast.scheduler"
-            -- A signal with a handler that is no Lua: a function of C that does no harm.
+            -- A signal with a handler that is not Lua: a harmless C function.
             ffi.C.signal(10, ffi.cast("void (*)(int)", ffi.C.getpid))
             os.execute("for i in 1 2 3 4 5; do sleep 0.02; kill -USR1 " .. ffi.C.getpid() .. "; done &")
             local function wait()
@@ -142,7 +142,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal("nil\ttimeout\ttrue\nnil\ttimeout\ttrue\n", text)
     end)
 
-    -- Each wait is a place for poll(2), which takes no more than the process may have descriptors.
+    -- Each wait is an entry for poll(2), which takes no more than the process may have descriptors.
     it("works for more tasks than the process may have descriptors", function ()
         local text = process.run [[
             local ffi = require "ffi"
@@ -182,7 +182,7 @@ describe("scheduler.wait_fd", function ()
         assert.is_true(os.clock() - start < 0.1)
     end)
 
-    it("in a forked child waits on", function ()
+    it("continues in a forked child", function ()
         local text = process.run [[
             local ffi = require "ffi"
             ffi.cdef "int pipe(int *); int fork(void); int waitpid(int, int *, int);"
@@ -220,7 +220,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal("child waits: true\ntrue\n", text)
     end)
 
-    it("of many tasks wakes each for its own", function ()
+    it("wakes each of many tasks for its own descriptor", function ()
         local count, read, woken = 400, {}, {}
         for i = 1, count do
             local from, to = new_pipe()
@@ -244,7 +244,7 @@ describe("scheduler.wait_fd", function ()
         end
     end)
 
-    it("wakes one task that reads and one that writes the same descriptor, each for its own", function ()
+    it("wakes a reading and a writing task of the same descriptor separately", function ()
         local ends = ffi.new("int[2]")
         assert(C.socketpair(1, 1, 0, ends) == 0)
         open[#open + 1], open[#open + 2] = ends[0], ends[1]
@@ -263,7 +263,7 @@ describe("scheduler.wait_fd", function ()
         assert.same({ "written", "read" }, order)
     end)
 
-    it("of two tasks for one descriptor wakes both", function ()
+    it("wakes both of two tasks for one descriptor", function ()
         local from, to = new_pipe()
         local woken = 0
         for _ = 1, 2 do
@@ -305,7 +305,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal("cancelled", task:status())
     end)
 
-    it("refuses what is no descriptor, no mode and no time", function ()
+    it("refuses invalid descriptors, modes and times", function ()
         local function message(...)
             local ok, err = pcall(wait_fd, ...)
             assert.is_false(ok)

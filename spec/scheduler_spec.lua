@@ -29,7 +29,7 @@ describe("scheduler", function ()
             assert.same({ 1, 2, 3, 4, 5 }, order)
         end)
 
-        it("passes arguments on, nils too", function ()
+        it("passes arguments on, including nils", function ()
             local got
             spawn(function (...) got = pack(...) end, nil, "a", nil)
             run()
@@ -47,7 +47,7 @@ describe("scheduler", function ()
             assert.same({ "outer", "outer again", "inner" }, order)
         end)
 
-        it("refuses what is no function", function ()
+        it("refuses anything but a function", function ()
             for _, fn in ipairs { "text", 1, {} } do
                 assert.has_error(function () spawn(fn) end,
                                  "bad function to spawn: function expected, got " .. type(fn))
@@ -55,7 +55,7 @@ describe("scheduler", function ()
             assert.has_error(function () spawn(nil) end, "bad function to spawn: function expected, got nil")
         end)
 
-        it("refuses more arguments than it can hand on, at the line that called", function ()
+        it("refuses more arguments than it can pass on, at the line that called", function ()
             local arguments, ok, err = {}, nil, nil
             local function call(...)
                 ok, err = pcall(function (...) return spawn(print, ...) and true end, ...)
@@ -128,7 +128,7 @@ describe("scheduler", function ()
             assert.is_true(done)
         end)
 
-        it("is had by 10,000 tasks at once", function ()
+        it("works for 10,000 tasks at once", function ()
             local woken, last = 0, 0
             for i = 1, 10000 do
                 spawn(function ()
@@ -145,7 +145,7 @@ describe("scheduler", function ()
             assert.is_true(now() >= last)
         end)
 
-        it("blocks the process where there is no task", function ()
+        it("blocks the process outside tasks", function ()
             local start = now()
             sleep(0.02)
             assert.is_true(now() - start >= 0.02)
@@ -165,7 +165,7 @@ describe("scheduler", function ()
             run()
         end)
 
-        it("blocks the process where a task cannot be left", function ()
+        it("blocks the process if the task cannot yield", function ()
             local compared = 0
             spawn(function ()
                 table.sort({ 3, 1, 2 }, function (a, b)
@@ -178,7 +178,7 @@ describe("scheduler", function ()
             assert.is_true(compared > 0)
         end)
 
-        it("refuses what is no time, at the line that called", function ()
+        it("refuses invalid times, at the line that called", function ()
             for _, seconds in ipairs { -1, 0 / 0, "1", {}, -1 / 0 } do
                 local ok, err = pcall(function ()
                     sleep(seconds)
@@ -196,7 +196,7 @@ describe("scheduler", function ()
             assert.same(pack(true), pack(scheduler.run()))
         end)
 
-        it("goes on after the error of a task, reports it with traceback, and counts it", function ()
+        it("continues after the error of a task, reports it with traceback, and counts it", function ()
             local done = {}
             local function culprit() error("first trouble") end
             spawn(culprit)
@@ -216,7 +216,7 @@ describe("scheduler", function ()
             assert.same(pack(true), pack(scheduler.run()))
         end)
 
-        it("survives a report that fails itself", function ()
+        it("survives a report that itself fails", function ()
             local text = process.run([[
                 local scheduler = require "resty.holdfast.scheduler"
                 scheduler.on_error = function () error "no log" end
@@ -229,7 +229,7 @@ describe("scheduler", function ()
             assert.matches("still here\nnil\t1 task failed\t1\n", text, 1, true)
         end)
 
-        it("writes errors to standard error unless told otherwise", function ()
+        it("writes errors to standard error by default", function ()
             local text = process.run([[
                 local scheduler = require "resty.holdfast.scheduler"
                 scheduler.spawn(function () error "trouble" end)
@@ -238,7 +238,7 @@ describe("scheduler", function ()
             assert.matches("^holdfast: a task failed: .*trouble\nstack traceback:", text)
         end)
 
-        it("goes on after a task that returns more values than join could give", function ()
+        it("continues after a task that returns more values than join can return", function ()
             local done = false
             local task = spawn(function () return 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, unpack({}, 1, 7990) end)
             local most = spawn(function () return unpack({}, 1, 7990) end)
@@ -255,7 +255,7 @@ describe("scheduler", function ()
             assert.matches("scheduler_spec.lua:%d+: run%(%) is called inside a task", reports[1])
         end)
 
-        it("lets tasks that yield by themselves go on", function ()
+        it("lets tasks that yield by themselves continue", function ()
             local count = 0
             spawn(function ()
                 for _ = 1, 3 do
@@ -284,14 +284,14 @@ describe("scheduler", function ()
         end)
     end)
 
-    it("raises for what is no task in cancel, and names the call", function ()
+    it("raises an error for anything but a task in cancel, and names the call", function ()
         for _, given in ipairs { "task", 5, {}, false } do
             assert.error_matches(function () scheduler.cancel(given) end,
                                  "bad receiver of cancel: .*; call it as scheduler.cancel%(task%)$")
         end
     end)
 
-    it("raises for a wrong receiver of a task's methods, at the line that called", function ()
+    it("raises an error for a wrong receiver of a task's methods, at the line that called", function ()
         local task = spawn(function () end)
         for _, name in ipairs { "join", "status" } do
             for _, receiver in ipairs { "task", 5, {}, false } do
@@ -308,7 +308,7 @@ describe("scheduler", function ()
     end)
 
     describe("join", function ()
-        it("waits for the end of a task and has its results", function ()
+        it("waits for the end of a task and returns its results", function ()
             local results
             local task = spawn(function ()
                 sleep(0.001)
@@ -320,7 +320,7 @@ describe("scheduler", function ()
             assert.same(pack(true, 1, nil, 3), pack(task:join()))
         end)
 
-        it("has the error of a task that failed", function ()
+        it("returns the error of a failed task", function ()
             local err = {}
             local task = spawn(function () error(err) end)
             local results
@@ -331,7 +331,7 @@ describe("scheduler", function ()
             assert.equal(err, results[2])
         end)
 
-        it("may be called by many, and outside any task, where it runs the tasks until then", function ()
+        it("may be called by many, and outside any task, where it runs the tasks in the meantime", function ()
             local count = 0
             local task = spawn(function () sleep(0.002) end)
             for _ = 1, 10 do
@@ -361,7 +361,7 @@ describe("scheduler", function ()
         end)
     end)
 
-    it("status tells what a task does", function ()
+    it("status returns the state of a task", function ()
         local task
         task = spawn(function ()
             assert(task:status() == "running")
@@ -376,7 +376,7 @@ describe("scheduler", function ()
         assert.equal("failed", failing:status())
     end)
 
-    it("running gives the task that calls it", function ()
+    it("running returns the task that calls it", function ()
         assert.is_nil(scheduler.running())
         local task, seen, nested
         task = spawn(function ()
@@ -389,7 +389,7 @@ describe("scheduler", function ()
     end)
 
     describe("stop", function ()
-        it("is seen by tasks that ask, and ends the sleep of those that sleep in asking", function ()
+        it("is seen by tasks that ask, and ends sleeps that ask for it", function ()
             local turns = 0
             spawn(function ()
                 while not scheduler.stopping(3600) do
@@ -442,7 +442,7 @@ describe("scheduler", function ()
         end)
 
         for _, endless in ipairs { "scheduler.stopping(math.huge)", "scheduler.stopping(1e300)" } do
-            it("is what " .. endless .. " waits for, also when nothing else is there to wait for", function ()
+            it("is what " .. endless .. " waits for, even with nothing else to wait for", function ()
                 local child = process.start([[
                     local scheduler = require "resty.holdfast.scheduler"
                     scheduler.spawn(function () say(]] .. endless .. [[) end)
@@ -453,7 +453,7 @@ describe("scheduler", function ()
             end)
         end
 
-        it("not coming, a task that sleeps without end keeps the others running", function ()
+        it("without a stop, a task in an endless sleep keeps the others running", function ()
             local child = process.start [[
                 local scheduler = require "resty.holdfast.scheduler"
                 scheduler.spawn(function () scheduler.sleep(math.huge) end)
@@ -466,7 +466,7 @@ describe("scheduler", function ()
             assert.equal(-9, child:wait())
         end)
 
-        it("not coming, stopping waits its time", function ()
+        it("without a stop, stopping waits for its time", function ()
             spawn(function ()
                 local start = now()
                 assert(not scheduler.stopping(0.02))

@@ -17,7 +17,7 @@ describe("semaphore", function ()
     end
 
     describe("new", function ()
-        it("needs to know how many permits there are, and refuses what makes no sense", function ()
+        it("needs the number of permits, and refuses invalid values", function ()
             local message = expect.refusal_of(semaphore, "spec_semaphore")
             local start = 'bad option "permits" to new: a whole number from 1 to 1073741823 expected, got '
             assert.equal(start .. "nil", message(nil))
@@ -41,7 +41,7 @@ describe("semaphore", function ()
     end)
 
     describe("wait and post", function ()
-        it("let at most so many in", function ()
+        it("let at most the given number in", function ()
             local first, second = new(3), new(3)
             assert.same(pack(true), pack(first:wait("key")))
             assert.same(pack(true), pack(first:wait("key", 0)))
@@ -53,7 +53,7 @@ describe("semaphore", function ()
             assert.same(pack(true), pack(second:wait("key", 0)))
         end)
 
-        it("give back only what this object took", function ()
+        it("release only permits that this object took", function ()
             local first, second = new(3), new(3)
             first:wait("key")
             first:wait("key")
@@ -99,7 +99,7 @@ describe("semaphore", function ()
             assert.same({ 1, 2, 3 }, order)
         end)
 
-        it("one object serves any number of coroutines", function ()
+        it("serve any number of coroutines with one object", function ()
             local inside, most, done = 0, 0, 0
             local shared = new(3, { timeout = 20 })
             for _ = 1, 20 do
@@ -118,7 +118,7 @@ describe("semaphore", function ()
             assert.same(pack(3, 0), pack(shared:count("key")))
         end)
 
-        it("of several permits the one that was taken first goes first", function ()
+        it("release the oldest of several permits first", function ()
             expect.in_time(function ()
                 local object = new(2, { exptime = 0.1 })
                 object:wait("key")
@@ -148,7 +148,7 @@ describe("semaphore", function ()
             assert.equal(math.huge, object:with("key", function () return object:holder("key").remaining end))
         end)
 
-        it("name an option that they do not know", function ()
+        it("name an unknown option", function ()
             local object = new(1)
             assert.equal('unknown option "fair" to wait: accepted are exptime, timeout and why',
                          expect.blamed(function () object:wait("key", { fair = true }) end))
@@ -158,7 +158,7 @@ describe("semaphore", function ()
     end)
 
     describe("with", function ()
-        it("has a permit while the function runs, and passes results on", function ()
+        it("holds a permit while the function runs, and passes results on", function ()
             local object = new(1)
             assert.same(pack(nil, 1, nil), pack(object:with("key", function (...)
                 assert.same(pack(nil, "timeout"), pack(object:wait("key", 0)))
@@ -170,7 +170,7 @@ describe("semaphore", function ()
             assert.same(pack(nil, "timeout"), pack(object:with("key", 0.01, error)))
         end)
 
-        it("gives the permit back on an error, which stays what it was", function ()
+        it("releases the permit on an error, which stays unchanged", function ()
             local object = new(1)
             local err = {}
             local _, caught = pcall(object.with, object, "key", error, err)
@@ -180,7 +180,7 @@ describe("semaphore", function ()
     end)
 
     describe("the collector", function ()
-        it("gives back all that an object has", function ()
+        it("releases all permits of an object", function ()
             local object = new(5)
             object:wait("key")
             object:wait("key")
@@ -212,7 +212,7 @@ describe("semaphore", function ()
         end)
     end)
 
-    it("raises for misuse, at the line that called", function ()
+    it("raises an error for misuse, at the line that called", function ()
         local object = new(1)
         for _, timeout in ipairs { -1, "1", print, false } do
             assert.matches("^bad timeout to wait: a number, 0 or more, expected, got ",

@@ -1,6 +1,5 @@
--- Tests program.lua: its environment.
--- A program with rights that its caller does not have takes nothing from the environment: no library, no directory, no
--- dictionaries, no options.
+-- Tests program.lua: its environment. A program with rights that its caller lacks takes nothing from the environment:
+-- no library, no directory, no dictionaries, no options.
 
 local files, shell = require "spec.support" ("files", "shell")
 local core = require "resty.holdfast.core"

@@ -1,4 +1,4 @@
--- resty.shdict: what concerns a dictionary as a whole.
+-- resty.shdict: calls for a whole dictionary.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local core = require "resty.holdfast.core"
@@ -26,14 +26,14 @@ describe("shdict, as a whole:", function ()
             end
         end)
 
-        it("gives 1024 keys, or as many as asked for, or all for 0", function ()
+        it("returns 1024 keys, or the given number, or all for 0", function ()
             assert.equal(1024, #dict:get_keys())
             assert.equal(7, #dict:get_keys(7))
             assert.equal(1500, #dict:get_keys(0))
             assert.equal(1500, #dict:get_keys(5000))
         end)
 
-        it("gives each key once, whatever bytes it has", function ()
+        it("returns each key once, whatever bytes it has", function ()
             dict:set("odd\0\1\255", 1)
             dict:set(("l"):rep(3001), 1)
             local seen = {}
@@ -69,7 +69,7 @@ describe("shdict, as a whole:", function ()
             sleep(0.02)
         end)
 
-        it("frees what has expired, and says how many", function ()
+        it("frees expired entries, and returns how many", function ()
             local before = dict:free_space()
             assert.same(pack(100), pack(dict:flush_expired()))
             assert.is_true(dict:free_space() > before)
@@ -77,7 +77,7 @@ describe("shdict, as a whole:", function ()
             assert.equal(100, #dict:get_keys())
         end)
 
-        it("frees as many as it is told at most; 0 means all", function ()
+        it("frees at most the given number; 0 means all", function ()
             assert.equal(30, dict:flush_expired(30))
             assert.equal(1, dict:flush_expired(1))
             assert.equal(69, dict:flush_expired(0))
@@ -85,7 +85,7 @@ describe("shdict, as a whole:", function ()
     end)
 
     describe("scan", function ()
-        -- Every key that a walk gives, with how often; how many steps it took.
+        -- Returns every key of a walk, with how often it came, and the number of steps.
         local function walk(count, prefix)
             local seen, steps, cursor = {}, 0, 0
             repeat
@@ -110,7 +110,7 @@ describe("shdict, as a whole:", function ()
             return all
         end
 
-        it("gives each key once, in steps of any size", function ()
+        it("returns each key once, in steps of any size", function ()
             local all = fill(1500)
             for _, count in ipairs { 1, 7, 1000, 5000, 4294967295 } do
                 assert.same(all, (walk(count)))
@@ -122,7 +122,7 @@ describe("shdict, as a whole:", function ()
             assert.is_true(few < many)
         end)
 
-        it("refuses what is no cursor, count or prefix", function ()
+        it("refuses invalid cursors, counts and prefixes", function ()
             for _, cursor in ipairs { -1, 0.5, 0 / 0, 2 ^ 53, math.huge, "0", {} } do
                 assert.has_error(function () dict:scan(cursor) end,
                                  'bad "cursor" argument: 0 or what scan returned last expected, got ' ..
@@ -143,7 +143,7 @@ describe("shdict, as a whole:", function ()
     end)
 
     describe("stats", function ()
-        it("count what was found and what was not", function ()
+        it("count hits and misses", function ()
             local before = dict:stats()
             dict:set("key", 1)
             for _ = 1, 7 do dict:get("key") end
@@ -154,7 +154,7 @@ describe("shdict, as a whole:", function ()
             assert.equal(3, after.misses - before.misses)
         end)
 
-        it("have nothing but numbers under these names", function ()
+        it("have only numbers under these names", function ()
             local names = {}
             for name, value in pairs(dict:stats()) do
                 assert.is_number(value)

@@ -1,4 +1,4 @@
--- resty.shdict: cas, which stores where the value is as expected.
+-- resty.shdict: cas, which stores only if the value is the expected one.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local sleep = require("resty.holdfast.host.none").sleep
@@ -7,7 +7,7 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, cas", function ()
     local dict = fixture.dictionary("spec_dict")
 
-    it("stores where the value is the old one, whatever types old and new have", function ()
+    it("stores if the value is the old one, whatever types old and new have", function ()
         local values = { 1, "1", true, false, "", "text", "a\0b", ("x"):rep(10000), -0.5, math.huge }
         for _, old in ipairs(values) do
             for _, new in ipairs(values) do
@@ -18,7 +18,7 @@ describe("shdict, cas", function ()
         end
     end)
 
-    it("changes nothing where the value differs, also in its type alone", function ()
+    it("changes nothing if the value differs, even in its type alone", function ()
         for _, case in ipairs {
             { 1, 2 }, { 1, "1" }, { 1, true }, { true, false }, { "a", "b" }, { "a", "a\0" },
             { "12345678", "12345679" }, { "", false }, { ("x"):rep(9999), ("x"):rep(10000) },
@@ -31,7 +31,7 @@ describe("shdict, cas", function ()
         end
     end)
 
-    it("says what is not there", function ()
+    it("returns an error if the key does not exist", function ()
         assert.same(pack(false, "not found", false), pack(dict:cas("key", 1, 2)))
         dict:set("key", 1, 0.01)
         sleep(0.02)
@@ -39,7 +39,7 @@ describe("shdict, cas", function ()
         assert.is_nil(dict:get("key"))
     end)
 
-    it("stores with nil as old only where there is nothing", function ()
+    it("stores with nil as old only if there is no value", function ()
         assert.same(pack(true, nil, false), pack(dict:cas("key", nil, "first")))
         assert.same(pack(false, "exists", false), pack(dict:cas("key", nil, "second")))
         assert.equal("first", dict:get("key"))
@@ -68,7 +68,7 @@ describe("shdict, cas", function ()
         assert.is_nil(dict:get("key"))
     end)
 
-    it("refuses what it cannot compare or store", function ()
+    it("refuses values that it cannot compare or store", function ()
         dict:set("key", 1)
         for _, bad in ipairs { {}, print, 5LL } do
             assert.same(pack(nil, "bad old value type: string, number, boolean or nil expected, got " .. type(bad)),

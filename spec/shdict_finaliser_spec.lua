@@ -1,5 +1,5 @@
--- Tests the scratch memory of core.lua.
--- A finaliser may run wherever Lua makes something, so also in the middle of a method, and may call methods itself.
+-- Tests the scratch memory of core.lua. A finaliser may run whenever Lua allocates, so also in the middle of a method,
+-- and may call methods itself.
 
 local process = require "spec.support.process"
 
@@ -20,7 +20,7 @@ local SOURCE = [[
         end
     end
 
-    -- Wrong results of `rounds` calls of `check`, which gives true when all is well.
+    -- Counts the wrong results of `rounds` calls of `check`, which returns true for a right one.
     local function count(rounds, finaliser, check)
         local wrong = 0
         for i = 1, rounds do

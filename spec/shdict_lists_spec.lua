@@ -15,7 +15,7 @@ describe("shdict, lists:", function ()
         assert.same(pack("b"), pack(dict:rpop("list")))
     end)
 
-    it("lpop and rpop give what was pushed, of the same type", function ()
+    it("lpop and rpop return pushed values with the same type", function ()
         local values = { 0, -1.5, 1e300, "", "text", "a\0b\255", ("x"):rep(50000) }
         for _, value in ipairs(values) do
             dict:rpush("list", value)
@@ -36,14 +36,14 @@ describe("shdict, lists:", function ()
         end
     end)
 
-    it("llen says how many there are, 0 for none", function ()
+    it("llen returns the length, 0 for a missing list", function ()
         assert.same(pack(0), pack(dict:llen("list")))
         dict:lpush("list", 1)
         dict:lpush("list", 2)
         assert.same(pack(2), pack(dict:llen("list")))
     end)
 
-    it("go with the last element", function ()
+    it("are removed with the last element", function ()
         dict:lpush("list", 1)
         dict:lpop("list")
         assert.same(pack(nil), pack(dict:lpop("list")))
@@ -52,7 +52,7 @@ describe("shdict, lists:", function ()
         assert.is_true((dict:add("list", "a value now")))
     end)
 
-    it("are no values, and values are no lists", function ()
+    it("are not values, and values are not lists", function ()
         dict:rpush("list", 1)
         assert.same(pack(nil, "value is a list"), pack(dict:get("list")))
         assert.same(pack(nil, "value is a list"), pack(dict:get_stale("list")))
@@ -94,7 +94,7 @@ describe("shdict, lists:", function ()
         assert.equal(0, dict:llen("list"))
     end)
 
-    it("say that there is no memory and lose nothing for it", function ()
+    it("report no memory and lose nothing", function ()
         dict:set("other", 1)
         local length, err = 0, nil
         while not err and length < 100000 do

@@ -1,4 +1,4 @@
--- The proof that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
+-- Proves that code for ngx.shared.DICT runs on resty.shdict: the same calls on both, in one worker of a real nginx.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -8,7 +8,7 @@ local it = fixture.it_unless(site.missing())
 describe("shdict beside ngx.shared", function ()
     after_each(site.clean_up)
 
-    -- The lines of one of the files in spec/side_by_side, each in words, by their first word.
+    -- The lines of one of the files in spec/side_by_side, split into words, by their first word.
     local function run(name, dictionaries)
         local said = { cases = {}, calls = {}, differs = {}, full = {}, rule = {} }
         local child = site.start_file("spec/side_by_side/" .. name .. ".lua", dictionaries)
@@ -34,7 +34,7 @@ describe("shdict beside ngx.shared", function ()
         return #differences .. " differ, for instance\n" .. table.concat(lines, "\n")
     end
 
-    it("answers each call in each state alike, but for the known differences", function ()
+    it("answers each call in each state like the original, except for the known differences", function ()
         local dictionaries = {}
         for i = 1, 30 do
             dictionaries["side_by_side_" .. i] = "256k"
@@ -47,7 +47,7 @@ describe("shdict beside ngx.shared", function ()
         end
     end)
 
-    it("answers a long row of random calls alike", function ()
+    it("answers a long series of random calls like the original", function ()
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         require("ffi").C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
         local said = run("random", { side_by_side = "64m" })
@@ -55,8 +55,8 @@ describe("shdict beside ngx.shared", function ()
         assert.equal(1, #said.calls)
     end)
 
-    -- Where the original fails, a value that was there before is lost or others are; the words are the same.
-    it("answers alike when there is no more room", function ()
+    -- If the original fails, an old value of the key or other values are lost; the words are the same.
+    it("answers like the original when there is no more room", function ()
         local said = run("full", { side_by_side_small = "256k" })
         assert.equal(9, #said.full)
         for _, words in ipairs(said.full) do

@@ -9,14 +9,14 @@ describe("shdict", function ()
     local dict = fixture.dictionary("spec_dict")
 
     describe("open", function ()
-        it("gives the one that is open already", function ()
+        it("returns the one that is already open", function ()
             assert.equal(dict, shdict.open("spec_dict", { size = "1m" }))
             assert.equal(dict, shdict.open("spec_dict", { size = 1048576 }))
             assert.equal(dict, shdict.open("spec_dict"))
             assert.equal("spec_dict", dict.name)
         end)
 
-        it("makes one of 8m when nothing is said, which is good for all who ask for no more", function ()
+        it("makes one of 8m by default, which is enough for all who ask for no more", function ()
             local made = shdict.open("spec_default")
             assert.equal(8 * 1048576, made:capacity())
             assert.equal(made, shdict.open("spec_default", { size = "1m" }))
@@ -42,7 +42,7 @@ describe("shdict", function ()
             shdict.remove("spec_mode")
         end)
 
-        it("takes values of half of the dictionary where that was asked for", function ()
+        it("takes values of half of the dictionary on request", function ()
             local size, half = 20 * 1048576, 10 * 1048576
             local usual = assert(shdict.open("spec_large", { size = size }))
             assert.is_true(usual:largest_value() < 2 * 1048576)
@@ -63,7 +63,7 @@ describe("shdict", function ()
             assert.equal(0, made:largest_value())
         end)
 
-        it("refuses a largest value that no such dictionary takes, and says what does", function ()
+        it("refuses a largest value that no such dictionary takes, and says which does", function ()
             local made, err = shdict.open("spec_large", { size = "1m", largest = "1m" })
             assert.is_nil(made)
             made = assert(shdict.open("spec_large", { size = err:match("a size of (%d+) is enough$"), largest = "1m" }))
@@ -73,13 +73,13 @@ describe("shdict", function ()
                            (select(2, shdict.open("spec_large", { size = "20g", largest = "4g" }))))
         end)
 
-        -- Each in a process of its own: the only one that uses the dictionary.
+        -- Each runs in a new process, the only one that uses the dictionary.
         local function in_world(world, source)
             local text = "local shdict = require 'resty.shdict'; " .. source
             return (process.run(text, { env = { HOLDFAST_DIR = world } }))
         end
 
-        it("keeps a dictionary without its processes, unless told otherwise", function ()
+        it("keeps a dictionary without its processes by default", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/life"
             local COUNT = "print((assert(shdict.open('runs', { size = %s, persist = %s })):incr('runs', 1, 0)))"
             local function count(size, persist) return in_world(world, COUNT:format(size, persist)) end
@@ -94,7 +94,7 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("lets a kept one of another size that nobody uses give way to the one that is declared", function ()
+        it("replaces an unused kept dictionary of another size by the declared one", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/declared"
             local function capacity(text, size)
                 local env = { HOLDFAST_DIR = world, HOLDFAST_DICTS = size and "runs=" .. size }
@@ -118,7 +118,7 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("judges the largest value by the size that is there or declared", function ()
+        it("checks the largest value against the existing or declared size", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/largest"
             local declared = { HOLDFAST_DIR = world, HOLDFAST_DICTS = "declared=64m" }
             local OPEN = "local shdict = require 'resty.shdict'; print(shdict.open(%s))"
@@ -159,7 +159,7 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("replaces a dictionary whose size nobody asked for once nobody uses it", function ()
+        it("replaces a dictionary of default size once nobody uses it", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/any"
             -- This process keeps the world.
             assert.equal("8388608\n", in_world(world, [[
@@ -172,7 +172,7 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("leaves what is declared to the world's last process", function ()
+        it("removes declared dictionaries with the world's last process", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/life"
             for _ = 1, 2 do
                 assert.equal("1\n", (process.run('print((require("resty.shdict").shared.declared:incr("runs", 1, 0)))',
@@ -181,7 +181,7 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("refuses bad names with a sentence", function ()
+        it("refuses bad names with a message", function ()
             for name, message in pairs {
                 [""] = "empty dictionary name: expected 1 to 250 bytes, none of them zero; bytes other than A-Z a-z "
                        .. '0-9 . _ - count three times, as does a leading "."',
@@ -200,7 +200,7 @@ describe("shdict", function ()
             assert.matches('for dictionary "\\x1B[2J\\xC2\\x9B": expected', err, 1, true)
         end)
 
-        it("refuses bad sizes, and says what it was given", function ()
+        it("refuses bad sizes, and quotes them", function ()
             local bad = { "0", "-1", "1x", "", "k", "1.5m", " 1m", "9999999999999g", 0, -1, 1.5, 0 / 0, 1e300 }
             for _, size in ipairs(bad) do
                 local made, err = shdict.open("spec_size", { size = size })
@@ -220,14 +220,14 @@ describe("shdict", function ()
             end
         end)
 
-        it("says how much is free when /dev/shm is too small", function ()
+        it("reports the free space when /dev/shm is too small", function ()
             local made, err = shdict.open("spec_size", { size = "1000g" })
             assert.is_nil(made)
             assert.matches("free", err, 1, true)
             assert.is_nil(shdict.shared.spec_size)
         end)
 
-        it("refuses another size or mutex than the existing one has, and names both", function ()
+        it("refuses another size or mutex than the existing one's, and names both", function ()
             local made, err = shdict.open("spec_dict", { size = "2m" })
             assert.is_nil(made)
             assert.matches("1048576", err, 1, true)
@@ -238,7 +238,7 @@ describe("shdict", function ()
             assert.matches("spin", err, 1, true)
         end)
 
-        it("refuses values that no mutex or mode has", function ()
+        it("refuses invalid mutexes and modes", function ()
             local made, err = shdict.open("spec_bad", { size = "64k", mutex = "mutex" })
             assert.is_nil(made)
             assert.equal('bad mutex "mutex": expected "futex", "spin" or "file"', err)
@@ -252,7 +252,7 @@ describe("shdict", function ()
             end
         end)
 
-        it("refuses a largest value that is none, and names it", function ()
+        it("refuses an invalid largest value, and names it", function ()
             for _, largest in ipairs { "0", "", "1x", "-1", 0, -1, 0.5 } do
                 local made, err = shdict.open("spec_bad", { size = "64k", largest = largest })
                 assert.is_nil(made)
@@ -263,7 +263,7 @@ describe("shdict", function ()
                          (select(2, shdict.open("spec_bad", { largest = "2000g" }))))
         end)
 
-        it("raises for wrong types, at the line that called", function ()
+        it("raises an error for wrong types, at the line that called", function ()
             local function message(...)
                 local name, opts = ...
                 local ok, err = pcall(function ()
@@ -290,7 +290,7 @@ describe("shdict", function ()
         end)
     end)
 
-    it("is not opened in a runtime directory that is not acceptable, which open says", function ()
+    it("is not opened in an unacceptable runtime directory, as open says", function ()
         local folder = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         shell.output("chmod 770 " .. folder)
         local said = process.run("print(require('resty.shdict').open('spec_dict', { size = '64k' }))",
@@ -300,17 +300,17 @@ describe("shdict", function ()
     end)
 
     describe("shared", function ()
-        it("has what exists, and nil for what does not", function ()
+        it("has existing dictionaries, and nil for others", function ()
             assert.equal(dict, shdict.shared.spec_dict)
             assert.is_nil(shdict.shared.spec_nothing)
             assert.is_nil(shdict.shared[1])
         end)
 
-        it("raises where a nil would hide a mistake", function ()
+        it("raises an error if nil would hide a mistake", function ()
             assert.error_matches(function () return shdict.shared["a\0b"] end, "name")
         end)
 
-        it("has what another process made", function ()
+        it("has dictionaries that another process made", function ()
             local child = process.start [[
                 local dict = assert(require("resty.shdict").open("spec_other", { size = "64k" }))
                 dict:set("greeting", "hello")
@@ -322,7 +322,7 @@ describe("shdict", function ()
             shdict.remove("spec_other")
         end)
 
-        it("makes what HOLDFAST_DICTS declares, and complains about a declaration that is none", function ()
+        it("makes the dictionaries of HOLDFAST_DICTS, and reports an invalid declaration", function ()
             local source = [[
                 local shared = require("resty.shdict").shared
                 say(shared.spec_declared:capacity(), shared.spec_undeclared)
@@ -344,7 +344,7 @@ describe("shdict", function ()
             assert.same({ nil, "not found" }, { shdict.remove("spec_removed") })
         end)
 
-        it("leaves to those that have it open a dictionary of which each method says that it is not found", function ()
+        it("makes each method of an open dictionary report that it is not found", function ()
             local removed = assert(shdict.open("spec_removed", { size = "64k" }))
             removed:set("key", 1)
             assert.is_true(shdict.remove("spec_removed"))
@@ -380,7 +380,7 @@ describe("shdict", function ()
             shdict.remove("spec_removed")
         end)
 
-        it("refuses what is no name", function ()
+        it("refuses invalid names", function ()
             assert.error_matches(function () shdict.remove(nil) end, "bad name to remove: string expected, got nil")
             local ok, err = shdict.remove(("n"):rep(251))
             assert.is_nil(ok)

@@ -1,5 +1,4 @@
--- Tests dictionary/registry.lua.
--- What several handles, Lua states and processes share.
+-- Tests dictionary/registry.lua. Several handles, Lua states and processes share a dictionary.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 local ffi = require "ffi"
@@ -8,7 +7,7 @@ local shdict = require "resty.shdict"
 local C = ffi.C
 
 
--- Runs `task` in a forked child of this very process; true if it returned true there.
+-- Runs `task` in a forked child of this process; true if it returned true there.
 local function in_child(task)
     local pid = C.fork()
     assert(pid >= 0, "no process")
@@ -39,7 +38,7 @@ describe("shdict, shared:", function ()
         shdict.remove("spec_patched")
     end)
 
-    it("what one process stores another one reads", function ()
+    it("one process can read what another one stores", function ()
         local child = process.start [[
             local dict = require("resty.shdict").shared.spec_dict
             for key in hear do
@@ -73,7 +72,7 @@ describe("shdict, shared:", function ()
             assert.equal("child's", dict:get("lock"))
         end)
 
-        it("can be opened again and opened anew in the child", function ()
+        it("can be opened again and recreated in the child", function ()
             assert.is_true(in_child(function ()
                 local new = shdict.open("spec_child", { size = "64k" })
                 return shdict.open("spec_dict") == dict and new:set("key", 1) and new:get("key") == 1

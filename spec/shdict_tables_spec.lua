@@ -9,7 +9,7 @@ local sleep = require("resty.holdfast.host.none").sleep
 describe("shdict, tables as values:", function ()
     local dict = fixture.dictionary("spec_tables", { size = "1m", tables = true })
 
-    it("get gives a copy of what was set", function ()
+    it("get returns a copy of the stored table", function ()
         for _, value in ipairs {
             {}, { 1, 2, 3 }, { name = "Jim", dogs = { "Rex", "Tom" } }, { [1.5] = true, [true] = 1.5 },
             { 5LL, 2 ^ 60 }, { ("x"):rep(100000) },
@@ -21,7 +21,7 @@ describe("shdict, tables as values:", function ()
         end
     end)
 
-    it("all that store and read take them", function ()
+    it("all methods that store and read take them", function ()
         assert.is_true((dict:add("a", { 1 }, 100, 7)))
         assert.same(pack({ 1 }, 7), pack(dict:get("a")))
         assert.is_true((dict:safe_add("b", { 2 })))
@@ -51,7 +51,7 @@ describe("shdict, tables as values:", function ()
                     pack(dict:cas("key", { 1 }, 2)))
     end)
 
-    it("with something inside that has no bytes are refused, and nothing changes", function ()
+    it("with content that cannot be encoded are refused, and nothing changes", function ()
         dict:set("key", "before")
         local inside_itself = {}
         inside_itself.me = inside_itself
@@ -72,9 +72,10 @@ describe("shdict, tables as values:", function ()
         assert.is_nil(dict:get("new"))
     end)
 
-    -- A loop is compiled with what is right, and then entered with what is wrong by a caller deep in the stack. Its
-    -- frames are where the message of an error in compiled code would be written: where C code was called last.
-    it("are refused in compiled code as anywhere else: nothing is written over the stack", function ()
+    -- A loop is compiled with right arguments, and then entered with wrong ones by a caller deep in the stack.
+    -- Compiled code would write the message of an error to the caller's frames: the place where C code was called
+    -- last.
+    it("are refused in compiled code as anywhere else: the stack is not overwritten", function ()
         local text = process.run([[
             local core = require "resty.holdfast.core"
             local dict = require("resty.shdict").open("spec_tables", { size = "1m", tables = true })
@@ -142,7 +143,7 @@ describe("shdict, tables as values:", function ()
         assert.equal("true\tinner\n", text)
     end)
 
-    it("are an option of the dictionary: without it there are none to store or to read", function ()
+    it("are an option of the dictionary: without it they can neither be stored nor read", function ()
         dict:set("key", { 1 })
         local plain = assert(shdict.open("spec_tables", { tables = false }))
         assert.equal(dict, plain)
@@ -158,7 +159,7 @@ describe("shdict, tables as values:", function ()
         assert.is_true((dict:set("key", {})))
     end)
 
-    describe("of bytes that something else made", function ()
+    describe("of foreign bytes", function ()
         local buffer = require "string.buffer"
 
         local function get(bytes)
@@ -173,7 +174,7 @@ describe("shdict, tables as values:", function ()
             local whole = buffer.encode({ a = { 1, 2, "three", 4.5 }, [true] = { { {} } }, 5LL })
             for i = 1, 3000 do
                 local bytes = {}
-                if i % 2 == 0 then  -- one that was whole, with a byte changed or some missing
+                if i % 2 == 0 then  -- a whole one, with a byte changed or some missing
                     bytes = { whole:byte(1, math.random(#whole)) }
                     bytes[math.random(#bytes)] = math.random(0, 255)
                 else
@@ -202,7 +203,7 @@ describe("shdict, tables as values:", function ()
             assert.is_true(collectgarbage("count") - before < 1000)
         end)
 
-        it("are no table if they are something else, or a table and something else", function ()
+        it("are not a table if they are something else, or a table and something else", function ()
             assert.same(pack(nil, "bad bytes of a table: they are a string"), pack(get(buffer.encode("no table"))))
             assert.same(pack(nil, "bad bytes of a table: string.buffer did not write them"),
                         pack(get(buffer.encode({}) .. buffer.encode({}))))
@@ -239,7 +240,7 @@ describe("shdict, tables as values:", function ()
         assert.same(pack(nil, "bad table: cannot serialize 'userdata'"), pack(dict:set("key", { pointer })))
     end)
 
-    it("are refused by open where LuaJIT has no string.buffer", function ()
+    it("are refused by open if LuaJIT has no string.buffer", function ()
         local text = process.run([[
             package.preload["string.buffer"] = function () error("module 'string.buffer' not found") end
             local shdict = require "resty.shdict"

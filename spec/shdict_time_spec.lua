@@ -1,4 +1,4 @@
--- When values and locks end where nothing but the process sleeps.
+-- When values and locks end if nothing but the process sleeps.
 
 local pack, process = require "spec.support" ("pack", "process")
 
@@ -14,7 +14,7 @@ local COMMON = [[
 describe("time in a plain script", function ()
     after_each(process.clean_up)
 
-    it("no value is there after its exptime was slept", function ()
+    it("no value exists after its exptime was slept", function ()
         local text = process.run(COMMON .. [[
             local stores = {
                 set = function (exptime) dict:set("key", "value", exptime) end,
@@ -62,7 +62,7 @@ describe("time in a plain script", function ()
         assert.equal("end\n", text)
     end)
 
-    it("what is waited for comes as soon as a value in its place has ended", function ()
+    it("a wait for a key with a value ends as soon as the value expires", function ()
         assert.same(pack("true\n", 0), pack(process.run(COMMON .. [[
             dict:set("key", "a value", 0.05)
             local start = now()

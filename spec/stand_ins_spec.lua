@@ -1,10 +1,9 @@
--- Tests program.lua: what is nginx.
--- What stands in for nginx in unit tests and command-line tools (a global `ngx`, an `ngx.shared` of Lua tables) is not
--- nginx, and disturbs nothing: resty.lock and resty.shdict work as in a plain script.
+-- Tests program.lua: what is nginx. Replacements of nginx in unit tests and command-line tools (a global `ngx`, an
+-- `ngx.shared` of Lua tables) are not nginx, and do no harm: resty.lock and resty.shdict work as in a plain script.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
--- The programs' own part: a lock that another holds for a moment, and one that is free.
+-- The programs' own part: a lock that another process holds for a moment, and one that is free.
 local USE = [[
     local resty_lock = require "resty.lock"
     local first = assert(resty_lock:new("stand_in", { exptime = 0.05 }))
@@ -93,20 +92,20 @@ describe("a stand-in for ngx", function ()
     end)
 
     for what, stand_in in pairs(STAND_INS) do
-        it(what .. " disturbs nothing", function ()
+        it(what .. " does no harm", function ()
             assert.equal("none\n0\n", table.concat({ process.run([[
                 require("resty.shdict").open("stand_in", { size = "100k" })
             ]] .. stand_in .. USE, {}) }, "") .. "\n")
         end)
 
-        it(what .. " declares what is opened by its name", function ()
+        it(what .. " declares a dictionary that is opened by its name", function ()
             if stand_in:find("shared", 1, true) then
                 assert.equal("none\n0\n", table.concat({ process.run(stand_in .. USE, {}) }, "") .. "\n")
             end
         end)
     end
 
-    it("that lacks semaphores is told of", function ()
+    it("that lacks semaphores causes a message", function ()
         local stand_in = STAND_INS["with everything but semaphores"]:gsub("log = nothing", [[
             WARN = 5, log = function (_, ...) say("log: " .. table.concat({ ... })) end
         ]])

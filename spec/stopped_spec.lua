@@ -1,5 +1,5 @@
--- A process that is stopped in the middle of a change of a dictionary: a caller that wants a lock there waits no longer
--- than it was told to, and gets the lock if the process goes on.
+-- A process is stopped in the middle of a change of a dictionary. A caller that wants a lock there waits no longer
+-- than its timeout, and gets the lock if the process continues.
 
 local keep, process, waits = require "spec.support" ("keep", "process", "waits")
 local lock_info = require "resty.holdfast.lock.lock_info"
@@ -8,9 +8,9 @@ local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
-local SEARCH = 5  -- seconds in which a child is to be caught inside the dictionary
+local SEARCH = 5  -- seconds in which a child must be caught inside the dictionary
 
--- Nearly all of its time is spent inside.
+-- It is inside for nearly all of its time.
 local WRITER = [[
     local dict = require("resty.shdict").shared.spec_stopped
     local text = ("x"):rep(5000)
@@ -56,7 +56,7 @@ describe("while a process is stopped inside the dictionary,", function ()
 
     for _, wait in ipairs { "wake", "poll" } do
         describe(wait .. ":", function ()
-            it("a forked child that cannot enter yet goes on as well", function ()
+            it("a forked child that cannot enter yet continues as well", function ()
                 local source = [[
                     local ffi = require "ffi"
                     ffi.cdef "int fork(void); int open(const char *, int, ...); int fcntl(int, int, ...);"
@@ -64,7 +64,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                     ffi.cdef "struct region { short type, whence; int64_t start, length; int pid; };"
                     local dict = require("resty.shdict").shared.spec_stopped
                     dict:set("entered", true)
-                    -- As one that was stopped while it entered (docs/format.md).
+                    -- As a process that was stopped while it entered (docs/format.md).
                     local processes = ffi.C.open(os.getenv("HOLDFAST_DIR") .. "/processes", 2)
                     assert(ffi.C.fcntl(processes, 37, ffi.new("struct region", 1, 0, 2 ^ 39, 1)) == 0)
                     if ffi.C.fork() == 0 then
@@ -84,7 +84,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                 assert.is_number(tonumber(child:hear()))
             end)
 
-            it("lock waits until its timeout and lets other tasks run meanwhile", function ()
+            it("lock waits until its timeout and lets other tasks run", function ()
                 stop_inside()
                 local ticks, start, waited, result = 0, scheduler.now(), nil, nil
                 local waiter = scheduler.spawn(function ()
@@ -104,7 +104,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                 assert.is_true(ticks > 1, ticks)
             end)
 
-            it("lock gets the lock when the process goes on", function ()
+            it("lock gets the lock when the process continues", function ()
                 local child = stop_inside()
                 local elapsed, err
                 scheduler.spawn(function ()
@@ -129,7 +129,8 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped"):trylock("key") })
     end)
 
-    -- What looks like damage in the middle of a change, which is rare, cannot be told until the change is done.
+    -- In the middle of a change, the dictionary may rarely look damaged. Then the call cannot answer before the change
+    -- is done.
     local function unless_torn(look)
         for _ = 1, 3 do
             local child = stop_inside()
@@ -144,12 +145,12 @@ describe("while a process is stopped inside the dictionary,", function ()
         error("nothing is told in any of three attempts", 2)
     end
 
-    it("what is held is listed and counted at once", function ()
+    it("locks are listed and counted at once", function ()
         for _, key in ipairs { "held", "held too" } do
             assert(keep(resty_lock:new("spec_stopped")):lock(key))
         end
         assert.equal(2, #unless_torn(function () return dict:locks() end))
-        local fastest = math.huge  -- of some looks: the machine may stall in one
+        local fastest = math.huge  -- of several: the machine may stall in one
         for _ = 1, 5 do
             local start = scheduler.now()
             assert.equal(2, #dict:locks())
@@ -160,7 +161,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.is_true(fastest < 0.5, fastest)
     end)
 
-    it("log_timeouts tells the holder", function ()
+    it("log_timeouts names the holder", function ()
         assert(keep(resty_lock:new("spec_stopped")):lock("held", { why = "for the report" }))
         local line
         local lock = resty_lock:new("spec_stopped", {
@@ -173,7 +174,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.matches('why: "for the report"', told)
     end)
 
-    describe("a release that nobody repeats is made up for when the process goes on:", function ()
+    describe("a release that nobody repeats is completed when the process continues:", function ()
         local function new(kind)
             local options = { exptime = 0, timeout = 60 }
             for name, value in pairs(kind.options or {}) do
@@ -182,7 +183,8 @@ describe("while a process is stopped inside the dictionary,", function ()
             return assert(require(kind.class):new("spec_stopped", options))
         end
 
-        -- A process that waits for the key, so that no release goes past the mutex. It says how its wait has ended.
+        -- Starts a process that waits for the key, so that each release takes the mutex. It reports how its wait has
+        -- ended.
         local function start_waiter(kind, object)
             local waiter = process.start(([[
                 local object = require(%q):new("spec_stopped", { timeout = 60, %s })
@@ -193,7 +195,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             return waiter
         end
 
-        -- How an object of each kind takes the key, and how another one wants it meanwhile.
+        -- How an object of each kind takes the key, and how another one wants it in the meantime.
         local KINDS = {
             { name = "a lock", class = "resty.lock", take = "lock", with = "with", wanted = "lock" },
             { name = "a reader", class = "resty.rwlock", take = "rdlock", with = "with_rd", wanted = "wrlock" },
@@ -231,7 +233,7 @@ describe("while a process is stopped inside the dictionary,", function ()
         end
     end)
 
-    it("a lock is not lost and can be released, though it cannot be prolonged", function ()
+    it("a lock is not lost and can be released, though it cannot be renewed", function ()
         local lost = false
         local lock = assert(resty_lock:new("spec_stopped", { on_lost = function () lost = true end }))
         lock:lock("key")

@@ -1,4 +1,4 @@
--- Modules of spec/support by their names, in one line: local files, shell = require "spec.support" ("files", "shell").
+-- Returns modules of spec/support by name: local files, shell = require "spec.support" ("files", "shell").
 -- "cluster/etcd" is one of cluster/spec/support.
 
 return function (...)

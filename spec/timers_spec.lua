@@ -3,7 +3,7 @@
 local timers = require("resty.holdfast.tasks.queues").timers
 
 
--- The names of all items in the order in which they are due.
+-- Returns the names of all items in the order in which they are due.
 local function drain(heap)
     local names = {}
     while heap:first() do
@@ -27,7 +27,7 @@ end
 
 
 describe("timers", function ()
-    it("come in the order of adding when the deadlines are equal", function ()
+    it("come in the order of adding if the deadlines are equal", function ()
         local heap = timers.new()
         for name in ("abcdefgh"):gmatch(".") do
             heap:add({ name = name }, 7)
@@ -45,14 +45,14 @@ describe("timers", function ()
         assert.is_nil(heap:first())
     end)
 
-    it("have their last deadline when added again", function ()
+    it("have the last deadline if added again", function ()
         local heap, items = filled "abcd"
         heap:add(items.a, ("c"):byte() + 0.5)
         heap:add(items.d, 0)
         assert.equal("dbca", drain(heap))
     end)
 
-    it("are taken out first by first", function ()
+    it("are taken out in order", function ()
         local heap = timers.new()
         for name in ("cabd"):gmatch(".") do
             heap:add({ name = name }, name:byte())
@@ -65,18 +65,18 @@ describe("timers", function ()
         assert.equal(0, heap.count)
     end)
 
-    describe("of which one is worked on when a hook raises an error", function ()
+    describe("of which one is being changed when a hook raises an error", function ()
         local COUNT = 20
 
         before_each(function ()
-            jit.off()  -- as compiled code calls no hooks
+            jit.off()  -- because compiled code calls no hooks
             jit.flush()
         end)
 
         after_each(function () jit.on() end)
 
-        -- The names of those that are missing, after an error at the nth step of work(heap, item); nil when there are
-        -- not so many steps.
+        -- Returns the names of the missing items after an error at the nth step of work(heap, item); nil if there are
+        -- not that many steps.
         local function missing_after(n, work)
             local heap, items = timers.new(), {}
             for i = 1, COUNT do

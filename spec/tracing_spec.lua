@@ -7,7 +7,7 @@ local library = require("resty.holdfast.core").path
 -- How gdb prints an argument.
 local FORMATS = { dictionary = "%s", key = "%s", number = "%lu", token = "%lu", nanoseconds = "%lu", shard = "%lu" }
 
--- Makes each of them happen, in order.
+-- Makes each probe fire, in order.
 local PROGRAM = [[
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
@@ -17,7 +17,7 @@ local lock = new()
 assert(lock:lock("first"))                                      -- acquire
 assert(lock:unlock())                                           -- release
 assert(lock:lock("second"))
-assert(not new({ timeout = 0.05, block = true }):lock("second"))  -- wait, in vain
+assert(not new({ timeout = 0.05, block = true }):lock("second"))  -- wait, timed out
 assert(lock:unlock())
 assert(os.execute("luajit dying.lua") ~= 0)
 assert(lock:lock("third"))                                      -- takeover
@@ -34,7 +34,7 @@ require("ffi").C.kill(require("ffi").C.getpid(), 9)
 ]]
 
 
--- The names of the arguments of each probe.
+-- Returns the names of the arguments of each probe.
 local function listed()
     local probes = {}
     for name, arguments in files.read("docs/tracing.md"):gmatch("\n| `(%l+)` | (`[^|]+`) |") do
@@ -47,7 +47,7 @@ local function listed()
 end
 
 
--- What gdb prints of each probe, once it is hit.
+-- Returns gdb's commands, which print each probe when it is hit.
 local function orders(probes)
     local lines = { "set breakpoint pending on", "set pagination off", "set confirm off", "set debuginfod enabled off" }
     for name, arguments in pairs(probes) do

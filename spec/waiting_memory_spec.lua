@@ -1,14 +1,14 @@
--- Tests wait/wait.lua, lock/acquire.lua, lock/held_lock.lua and the scheduler: what a waiting coroutine takes.
+-- Tests wait/wait.lua, lock/acquire.lua, lock/held_lock.lua and the scheduler: the memory of a waiting coroutine.
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
 local COUNT = 1000
--- Bytes of Lua for each, with its coroutine and its lock object. A table in place of a C object, or a ninth field in
--- one of the tables that are left, is 180 and more; a larger stack is 880.
+-- Bytes of Lua for each, with its coroutine and its lock object. A table that replaces a C object, or a ninth field in
+-- one of the remaining tables, takes 180 and more; a larger stack takes 880.
 local MOST = 1980
--- What a caller may have in its own frame before the stack of its coroutine doubles.
+-- The variables that a caller may have in its own frame before the stack of its coroutine doubles.
 local VARIABLES = 12
 
 
@@ -19,7 +19,7 @@ local function used()
 end
 
 
--- lock:lock(key), in a function with so many variables that are needed after it.
+-- lock:lock(key), in a function with this many variables that are needed after it.
 local function caller_with(variables)
     local names = {}
     for i = 1, variables do
@@ -67,7 +67,7 @@ it("a coroutine that waits for a lock takes little memory", function ()
 end)
 
 
-it("it takes no more if its function has some variables", function ()
+it("it takes no more if its function has a few variables", function ()
     local bytes = bytes_of_each(caller_with(VARIABLES))
     assert.is_true(bytes < MOST, bytes .. " bytes")
 end)

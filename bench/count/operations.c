@@ -1,10 +1,10 @@
-/* Counts what one operation does to shared memory: its instructions, its atomic read-modify-writes, the cache lines
- * that it changes, and how many of those an operation on another key, by another process, changes as well. Two
- * processes run each operation once, one after the other, an instruction at a time. Prints a table.
+/* Counts for one operation on shared memory: its instructions, its atomic read-modify-writes, the cache lines that it
+ * changes, and how many of these lines an operation on another key, by another process, changes as well. Two processes
+ * run each operation once, one after the other, one instruction at a time. Prints a table.
  *
  *   cc -Iinclude bench/count/operations.c -Lbuild -lholdfast
  *
- * A store of the value that is there already is not seen. x86-64 only: elsewhere it says so and ends with status 77. */
+ * It does not see a store that does not change the value. x86-64 only: elsewhere it says so and ends with status 77. */
 
 #define _GNU_SOURCE
 #include <holdfast.h>
@@ -50,8 +50,8 @@ static void check(int good, const char* what) {
 
 /* --- the clock ----------------------------------------------------------------------------------------------- */
 
-/* The library's clocks are these. They stand still while an operation is traced: an operation that is run an
- * instruction at a time takes so long that what is due after some milliseconds, as the measuring of a lock, would be
+/* Replaces the library's clocks. They stand still while an operation is traced: one instruction at a time, an
+ * operation takes so long that work which is due after some milliseconds, such as measuring a lock, would become
  * due. */
 #define CLOCKS 16
 static int stopped;
@@ -93,7 +93,7 @@ static void refused(void) {
   check(holdfast_lock_try(dict, held_key, strlen(held_key), 30, 0, 0, &none) == HOLDFAST_LOCKED, holdfast_error());
 }
 static void set_number(void) { put(HOLDFAST_SET, HOLDFAST_NUMBER, 0, 0); }
-/* In turns, as the end would be the same with the clock standing still. */
+/* Alternates between two times, because with a stopped clock the same time would give the same expiry. */
 static void set_with_exptime(void) {
   static double exptime = 60;
   exptime = 121 - exptime;
@@ -118,8 +118,8 @@ static void add_and_delete(void) {
 }
 static void nothing(void) {}
 
-/* `before` runs untraced; then the operation three times untraced, and once traced. The third time is the moment at
- * which the clocks stand still: what is due then is not due again. */
+/* `before` runs untraced; then the operation three times untraced, and once traced. Before the third time the clocks
+ * stop: work that is due then is not due again. */
 static const struct {
   const char* what;
   void (*before)(void), (*run)(void);
@@ -142,7 +142,7 @@ static void be_traced(int number) {
   holdfast_options options = {.size = SIZE, .persist = HOLDFAST_TEMPORARY};
   holdfast_lease ignored;
   check(holdfast_open(NAME, strlen(NAME), &options, &dict) == HOLDFAST_OK, holdfast_error());
-  /* Together, and the fillers behind them, so that the entries of the two processes are no neighbours. */
+  /* All at once, with the fillers behind them, so that the entries of the two processes are not adjacent. */
   for (int i = 0; i < OPERATIONS + FILLERS; ++i) {
     snprintf(key, sizeof key, i < OPERATIONS ? "key %d of %d" : "filler %d of %d", i, number);
     set_number();
@@ -188,7 +188,7 @@ static void map_file(int i, const char* name) {
   close(file);
 }
 
-/* A bit for each line of each file. */
+/* One bit for each line of each file. */
 typedef struct {
   unsigned char* of[FILES];
 } lines;
@@ -225,7 +225,7 @@ static int is_shared(const mappings* all, unsigned long address) {
   return 0;
 }
 
-/* Marks the lines that differ from what they were when this was last called. */
+/* Marks the lines that have changed since the last call. */
 static void mark_changes(lines* changed) {
   for (int i = 0; i < FILES; ++i) {
     for (size_t page = 0; page < files[i].size; page += PAGE) {
@@ -247,8 +247,8 @@ static unsigned long register_of(const struct user_regs_struct* regs, int number
   return values[number];
 }
 
-/* The address that an operand in memory has. `code` points to its ModR/M byte. An operand beside the instruction is a
- * variable of the program, so its address does not matter: 0. */
+/* Returns the address of an operand in memory. `code` points to its ModR/M byte. An operand that is addressed relative
+ * to the instruction is a variable of the program, so its address does not matter: 0. */
 static unsigned long address_of(const struct user_regs_struct* regs, const unsigned char* code, int rex) {
   const int mod = code[0] >> 6, rm = code[0] & 7;
   unsigned long address = 0;
@@ -298,7 +298,7 @@ static void go_on(pid_t pid) {
   wait_for_stop(pid);
 }
 
-/* From the int3 at which the process has stopped to the next one. */
+/* Counts from the int3 at which the process has stopped to the next one. */
 static void count(pid_t pid, counts* found) {
   mappings all;
   read_mappings(pid, &all);

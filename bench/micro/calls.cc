@@ -1,4 +1,4 @@
-// The calls of the C ABI that the Lua loops spend their time in.
+// The calls of the C ABI in which the Lua loops spend their time.
 #include <mutex>
 #include <string>
 
@@ -22,7 +22,7 @@ void lock_and_unlock(benchmark::State& state) {
 }
 BENCHMARK(lock_and_unlock);
 
-// By the call that would wait, were the lock not free.
+// Uses the call that would wait if the lock were not free.
 void lock_that_may_wait_and_unlock(benchmark::State& state) {
   const ScratchDictionary dictionary(state, kMegabyte);
   if (!dictionary) return;
@@ -72,7 +72,7 @@ void incr_hot_number(benchmark::State& state) {
 }
 BENCHMARK(incr_hot_number);
 
-// Goes over 100,000 numbers in a random order: call(dictionary, key).
+// Uses 100,000 numbers in a random order: call(dictionary, key).
 template <class Call>
 void over_100k_numbers(benchmark::State& state, const Call& call) {
   const ScratchDictionary dictionary(state, 16 * kMegabyte);

@@ -1,5 +1,5 @@
 // A mutex of a segment, and a lock by name, that several processes want all the time: the rows by which the constants
-// of sync/spin.h are chosen. "items_per_second" counts the sections of all the processes together.
+// of sync/spin.h are chosen. "items_per_second" counts the sections of all processes together.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kMostProcesses = 8;
 const std::string kKey = "key000001";
 
-/// What the processes share.
+/// Shared by the processes.
 struct Page {
   struct alignas(64) Count {
     std::atomic<std::uint64_t> sections;

@@ -1,4 +1,4 @@
-// The memory of a shard: taking blocks and giving them back, and making everything anew after a crash.
+// The memory of a shard: taking and freeing blocks, and rebuilding everything after a crash.
 #include <random>
 #include <string>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace holdfast::bench {
 namespace {
 
-// What a 9-byte key with a number takes.
+// The size of a 9-byte key with a number.
 const auto kSmall = static_cast<std::uint32_t>(granules_for(9, 8));
 
 // The benchmark loop with the arena of a shard, under the shard's mutex: step(arena).

@@ -1,4 +1,4 @@
-// The mutex inside a segment, free, in its three strategies.
+// The free mutex inside a segment, in its three strategies.
 #include "sync/shmtx.h"
 
 #include "scratch.h"

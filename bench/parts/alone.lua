@@ -1,4 +1,4 @@
--- One case, one side, in a process that does nothing else: runs its program and tells what that has printed.
+-- One case, one side, in a process that does nothing else: runs its program and emits its output.
 
 local program, sides = require "bench.support" ("program", "sides")
 local cases = require "bench.cases"
@@ -6,14 +6,14 @@ local cases = require "bench.cases"
 local _M = {}
 
 
--- options.case: a name of bench/cases.lua; options.side: one of the system's locks in place of the host's side.
+-- options.case: a name of bench/cases.lua; options.side: one of the system's locks instead of the host's side.
 function _M.run(host, options)
     local side = sides.chosen(host, options)
     local found
     for _, case in ipairs(cases) do
         found = case.name == options.case and case or found
     end
-    -- The program names the module as any program does.
+    -- The program requires the module as any program does.
     package.loaded["resty.lock"] = side.lock
     local times = {}
     local text = program.alone(found, side.name, side.locks, sides.SIZES, options.quick)

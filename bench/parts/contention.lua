@@ -1,5 +1,5 @@
--- Processes with coroutines, or without, each want one key, hold it for a moment, and want it again, at once or after a
--- pause. Tells how often somebody got it, how long everybody waited, and how often each of them got it.
+-- Processes with or without coroutines each want one key, hold it for a moment, and want it again, at once or after a
+-- pause. Emits how often the lock was granted, how long all waited, and how often each of them got it.
 --
 --   coroutines   of each process; 0: the process itself, without a scheduler
 --   held         seconds; busy: without giving up the processor
@@ -21,8 +21,8 @@ local function spin(seconds)
 end
 
 
--- How often one of them got the lock before the deadline, and its longest wait. The last wait ends after the deadline:
--- it counts as a wait only.
+-- Returns how often one of them got the lock before the deadline, and its longest wait. The last wait ends after the
+-- deadline: it counts only as a wait.
 local function contend(host, side, options, deadline, waits)
     local lock = assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE,
                                                     fair = options.fair == 1 or nil }))

@@ -1,6 +1,6 @@
 -- The loops that several processes run at the same time. Each is made for one side: function (n), which makes about n
--- steps and returns how many it made. Load this file once for each case: a loop that has been compiled for one kind of
--- lock or dictionary would be slow with another.
+-- steps and returns how many it made. Load this file once for each case: a loop that was compiled for one kind of lock
+-- or dictionary would be slow with another.
 
 local KEY = "key000001"
 
@@ -10,7 +10,7 @@ local now = require("bench.support.clock").now
 local loops = {}
 
 
--- An error if a call of the timed loop failed; these are its results.
+-- Raises an error if a call of the timed loop failed; these are its results.
 local function check(what, result, err)
     if not result then
         error(what .. ": " .. tostring(result) .. ", " .. tostring(err), 2)
@@ -20,7 +20,7 @@ end
 
 -- --- locks ---------------------------------------------------------------------------------------------
 
--- Keeps the lock for a while, and the processor, too.
+-- Holds the lock for a while, and the processor, too.
 function loops.short_section(side, seconds)
     local lock = side.lock:new(side.locks)
     return function (n)
@@ -79,7 +79,7 @@ end
 
 -- --- many keys -----------------------------------------------------------------------------------------
 
--- A loop that goes over all keys, again and again, and goes on where it last ended. `walk` does those from `first` to
+-- A loop that walks all keys, again and again, and continues where it last ended. `walk` does the keys from `first` to
 -- `last`.
 local function over(keys, walk)
     local at, count = 0, #keys
@@ -96,8 +96,8 @@ local function over(keys, walk)
 end
 
 
--- Stores a value under each key: in another order than that of the loops, so that entries which are used one after
--- the other do not lie side by side. 7919 is prime and divides no number of keys here, so no key is left out.
+-- Stores a value under each key, in another order than the loops use, so that entries which are used one after the
+-- other are not adjacent in memory. 7919 is prime and divides no number of keys here, so no key is left out.
 local function fill(dict, keys)
     local count = #keys
     for i = 1, count do

@@ -1,12 +1,12 @@
--- All cases as in a program: each is called from several places, each place with objects of its own, with many keys,
--- and between others, in a random order. All of it is compiled in one Lua state. One side.
+-- All cases as in a program: each is called at several call sites, each with its own objects, with many keys, and
+-- between others, in a random order. All of it is compiled in one Lua state. One side.
 
 local clock, keys, program, sides = require "bench.support" ("clock", "keys", "program", "sides")
 local cases = require "bench.cases"
 
 local CALL_SITES = 8
 local KEYS = 500
--- Steps of each place between two looks at the clock.
+-- Steps of each call site between two checks of the clock.
 local EACH = 25
 local BLOCKS, WARM_UP, QUICK_BLOCKS = 200, 100, 3
 
@@ -65,7 +65,7 @@ local function measure(all, blocks)
 end
 
 
--- The system's locks have no objects to make and no keys, so only that case has their locks; the dictionary is ours.
+-- The system's locks need no objects and no keys, so only that case has their locks; the dictionary is ours.
 local function takes_part(case, side, mix)
     local own_mix = case.mix == nil and "hot" or case.mix
     return own_mix == mix and (not case.lock or not side.system or case.name == "lock_unlock")

@@ -33,7 +33,7 @@ function _M.now()
 end
 
 
--- What this thread has used of a processor: what others do on the same processor does not count.
+-- The processor time of this thread: other work on the same processor does not count.
 function _M.cpu()
     return read(THREAD_CPU)
 end

@@ -1,7 +1,8 @@
--- Figures in documents: between two comments, replaced as a whole, from a kept file of results that the first names.
+-- Figures in documents: the text between two comments, replaced as a whole, from a kept file of results that the first
+-- comment names.
 --
---   <!-- figures: bench/results/RESULTS, TABLE -->    a table as it stands in the file, by its title
---   <!-- figures: bench/results/RESULTS, summary -->  the rows of SUMMARY, and where they are from
+--   <!-- figures: bench/results/RESULTS, TABLE -->    a table of the file, by its title
+--   <!-- figures: bench/results/RESULTS, summary -->  the rows of SUMMARY, and their source
 --   <!-- end of figures -->
 
 local report = require "bench.support.report"
@@ -57,8 +58,8 @@ local function cells_of(line)
 end
 
 
--- Of the text of a file: tables by their titles, each { text =, rows = lists of cells }; and what the list above them
--- says, by name, with the peer of the locks.
+-- Reads the text of a file. Returns tables by their titles, each { text =, rows = lists of cells }, and by name the
+-- list above them, with the peer of the locks.
 function _M.parse(text)
     local tables, facts, current = {}, {}, nil
     for line in text:gmatch("[^\n]*") do
@@ -82,8 +83,7 @@ function _M.parse(text)
 end
 
 
--- The first row with such a beginning: there may be several with the same beginning, of which the first one is
--- the more important.
+-- Returns the first row with this beginning: if several have it, the first one is the most important.
 local function find_row(found, name)
     for _, cells in ipairs(found and found.rows or {}) do
         if (" " .. cells[1]):find(" " .. name, 1, true) == 1 or cells[1]:find(name, 1, true) == 1 then
@@ -111,7 +111,7 @@ local function summary(tables, facts, path)
 end
 
 
--- What belongs between the comments, or nil and why it cannot be made. read(path) gives the text of a file.
+-- Returns the text between the comments, or nil and why it cannot be made. read(path) returns the text of a file.
 local function render(path, name, read)
     local text = read(path)
     if not text then
@@ -139,8 +139,8 @@ local function kind_of(path)
 end
 
 
--- The document with its figures made anew; nil and a sentence if that cannot be done. newer: a list of files that take
--- the place of those of their kind.
+-- Returns the document with new figures; nil and a message if that cannot be done. newer: a list of files that replace
+-- those of their kind.
 function _M.update(document, read, newer)
     local fault
     local function renew(before, path, name, behind, _, ending)
@@ -161,7 +161,7 @@ function _M.update(document, read, newer)
 end
 
 
--- The kept results that a document shows.
+-- Returns the kept results that a document shows.
 function _M.sources(document)
     local paths = {}
     for _, path in document:gmatch(REGION) do

@@ -1,6 +1,6 @@
 -- How a program of each host runs coroutines. By name:
 --
---   command   what starts the program (luajit)
+--   command   the program that runs it (luajit)
 --   needs     the Lua library of the host, or the program, without which it cannot be measured
 --   start()   sleep, and run_all(count, task), which returns when all coroutines have ended
 
@@ -14,7 +14,7 @@ local POLLIN = 1
 local _M = {}
 
 
--- run_all of a loop: spawn(fn, ...) begins a coroutine, run() returns when there is nothing left to do.
+-- run_all of a loop: spawn(fn, ...) begins a coroutine, run() returns when nothing is left to do.
 local function run_all_by(spawn, run)
     return function (count, task)
         local ended = 0
@@ -58,7 +58,7 @@ _M.scheduler = {
     end,
 }
 
--- A wait stops the process, so there is one coroutine only, the main one.
+-- A wait stops the process, so there is only one coroutine, the main one.
 _M.none = {
     start = function ()
         local none = require "resty.holdfast.host.none"
@@ -100,8 +100,8 @@ _M.copas = {
 }
 
 
--- The smallest loop that can host holdfast, one of a program's own, as docs/hosts.md shows it: coroutines that wait for
--- a descriptor or a moment, and poll(2).
+-- The smallest loop that can host holdfast, as docs/hosts.md shows it: coroutines that wait for a descriptor or a
+-- time, and poll(2).
 
 ffi.cdef [[
 struct holdfast_bench_pollfd { int fd; short events; short revents; };
@@ -126,7 +126,7 @@ local function resume(co)
 end
 
 
--- The calling coroutine goes on when the descriptor is readable or the time is over.
+-- Suspends the calling coroutine until the descriptor is readable or the time is over.
 function loop.wait_fd(fd, seconds)
     suspended[coroutine.running()] = { fd = fd, deadline = now() + seconds }
     coroutine.yield()
@@ -149,7 +149,7 @@ function loop.spawn(fn, ...)
 end
 
 
--- Until nobody waits.
+-- Runs until no coroutine waits.
 function loop.run()
     while next(suspended) do
         local waits, first = {}, math.huge
@@ -196,7 +196,7 @@ _M.neovim = {
     end,
 }
 
--- No coroutine: the main loop. Its events go on while it waits.
+-- No coroutine: the main loop. Its events are handled while it waits.
 _M.neovim_main = {
     command = NVIM,
     needs = "nvim",

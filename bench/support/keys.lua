@@ -5,14 +5,14 @@ local floor = math.floor
 local KEYS_SEED = 20090101
 local TRACE_SEED = 19121954
 local TRACE_KEYS = 100000
--- One third of the polluted trace are scans of this many keys each, none of which is asked for again.
+-- One third of the polluted trace are scans of this many keys each, none of which is requested again.
 local SCAN = 10000
 local TEXT = "/usr/share/common-licenses/GPL-3"
 
 local _M = {}
 
 
--- Park and Miller's generator: numbers from 0 to 1, neither of them included.
+-- Park and Miller's generator: numbers between 0 and 1, exclusive.
 local function generator(seed)
     local state = seed
     return function ()
@@ -22,7 +22,7 @@ local function generator(seed)
 end
 
 
--- 1 to count in a random order.
+-- Returns the numbers 1 to count in a random order.
 local function permutation(count, seed)
     local random = generator(seed)
     local numbers = {}
@@ -37,7 +37,7 @@ local function permutation(count, seed)
 end
 
 
--- A function that draws 1 to count, where k is drawn as often as 1 / k ^ skew says.
+-- Returns a function that draws 1 to count, with a probability of k proportional to 1 / k ^ skew.
 local function zipf(count, skew, seed)
     local random = generator(seed)
     local sums, sum = {}, 0
@@ -62,9 +62,9 @@ end
 
 -- --- lists of keys of 9 bytes --------------------------------------------------------------------------
 --
--- Each list is made once: all sides use the same strings. They are made in the order of the list, so their memory lies
--- in that order, as that of keys which a program has just made. What is timed is then the search in the dictionary, not
--- the fetching of keys from all over the heap.
+-- Each list is made once: all sides use the same strings. They are made in the order of the list, so their memory has
+-- that order, as with keys that a program has just made. So the benchmark times the search in the dictionary, not the
+-- fetching of keys from all over the heap.
 
 local lists = {}
 

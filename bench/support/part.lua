@@ -1,21 +1,21 @@
--- What parts need in their processes: what the driver tells them, and ways to wait for each other, in any host.
+-- Tools for parts: the options that the driver passes, and ways to wait for each other, in any host.
 --
--- A part is run(host, options) of the file of its table, or of one in bench/parts if several tables have it. `sync` is
--- a dictionary that all processes have.
+-- A part is run(host, options) of its table's file, or of a file in bench/parts if several tables use it. `sync` is a
+-- dictionary that all processes have.
 
 local clock = require("bench.support.clock")
 
--- Longer than the slowest process takes to come.
+-- Longer than the slowest process takes to arrive.
 local PATIENCE = 60
 -- Seconds from the last arrival to the start of all.
 local RUN_UP = 0.003
--- Between two looks, for each of eight processes: a crowd that looks all the time keeps the others from starting.
+-- Between two polls, for each of eight processes: a crowd that polls all the time keeps the others from starting.
 local REST = 0.001
 
 local _M = {}
 
 
--- What the driver tells through the environment: "name=value,name=value".
+-- The driver passes options through the environment: "name=value,name=value".
 function _M.read()
     local options = {
         root = assert(os.getenv("HOLDFAST_BENCH_ROOT"), "to be started by bench/run"),
@@ -28,7 +28,7 @@ function _M.read()
 end
 
 
--- The part `name`, or else the one that the driver names: a file of bench/parts, or a path as
+-- Returns the part `name`, or the one that the driver names: a file of bench/parts, or a path such as
 -- "bench/tables/memory".
 function _M.load(name)
     name = name or os.getenv("HOLDFAST_BENCH_PART")
@@ -36,7 +36,7 @@ function _M.load(name)
 end
 
 
--- One line of a part's results.
+-- Prints one line of a part's results.
 function _M.emit(...)
     local words = { ... }
     for i, word in ipairs(words) do
@@ -47,8 +47,8 @@ function _M.emit(...)
 end
 
 
--- The run of a part in which the first process does one(host, side, sync, options), as a coroutine, and each other
--- process others(...) with the same.
+-- Runs a part in which the first process does one(host, side, sync, options), as a coroutine, and each other process
+-- others(...) with the same arguments.
 function _M.split(one, others)
     return function (host, options)
         local side = host.sides[1]
@@ -80,7 +80,7 @@ function _M.gather(host, sync, name)
 end
 
 
--- Waits for all others without sleeping; then all go at the same time, which it returns.
+-- Waits for all others without sleeping; then all start at the same time, which it returns.
 function _M.start(host, sync, name)
     local arrived = assert(sync:incr(name .. " arrived", 1, 0))
     if arrived == host.workers then
@@ -96,8 +96,8 @@ function _M.start(host, sync, name)
 end
 
 
--- Steps per second of this process from that start on: loop(count) does so many and returns how many it did, `batch` of
--- them between two looks at the clock.
+-- Returns the steps per second of this process from that start on: loop(count) makes that many and returns how many it
+-- made, `batch` of them between two checks of the clock.
 local function rate(loop, batch, start, seconds)
     local steps, now = 0
     repeat
@@ -108,7 +108,7 @@ local function rate(loop, batch, start, seconds)
 end
 
 
--- Emits the rates of a loop in all processes at once, one for each round. make(loops) gives the loop, from
+-- Emits the rates of a loop in all processes at once, one for each round. make(loops) returns the loop, from
 -- bench/parts/loops.lua loaded for it alone.
 function _M.rates(host, options, side, name, batch, make)
     local sync = side.dict("bench_sync")

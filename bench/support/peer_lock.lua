@@ -1,6 +1,6 @@
--- A lock on ngx.shared in the manner of lua-resty-lock 0.09, for machines that have no lua-resty-lock. Written for this
--- benchmark: the same interface, the same two dictionary calls, the same kinds of objects (a table, a cdata with a
--- finaliser, a key and a dictionary kept under numbers for it), and the same steps of waiting.
+-- A lock on ngx.shared in the manner of lua-resty-lock 0.09, for machines without lua-resty-lock. Written for this
+-- benchmark, with the same interface, the same two dictionary calls and the same steps of waiting. Its objects are of
+-- the same kinds: a table, a cdata with a finaliser, and a key and a dictionary kept under numbers for it.
 
 local ffi = require "ffi"
 

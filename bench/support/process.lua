@@ -2,7 +2,7 @@
 
 local hosts = require "bench.support.hosts"
 
--- No part takes as long as this; a child that hangs is ended.
+-- No part takes this long; a child that hangs is ended.
 local LIMIT = 180
 
 local _M = {}
@@ -14,7 +14,7 @@ end
 local quote = _M.quote
 
 
--- What a command prints, without the end of its last line.
+-- Returns the output of a command, without the end of its last line.
 function _M.output(command)
     local pipe = assert(io.popen("{ " .. command .. "; } 2>/dev/null", "r"))
     local text = pipe:read("*a")
@@ -32,7 +32,7 @@ function _M.cores()
 end
 
 
--- Keeps the command on one processor, where there are several.
+-- Keeps the command on one processor, if there are several.
 function _M.pinned(command, number)
     if can_pin == nil then
         can_pin = _M.cores() > 1 and _M.output("command -v taskset") ~= ""
@@ -52,7 +52,7 @@ local function write(options)
 end
 
 
--- A child that runs, with what it needs to know in its environment.
+-- Starts a child with its options in its environment.
 function _M.start(command, part, told)
     local pipe = assert(io.popen("HOLDFAST_BENCH_PART=" .. part .. " HOLDFAST_BENCH_OPTIONS="
                                  .. quote(write(told)) .. " exec timeout " .. LIMIT .. " " .. command, "r"))
@@ -73,7 +73,7 @@ function _M.start(command, part, told)
 end
 
 
--- The lines; or nil and the reason if one tells of a failure.
+-- Returns the lines; or nil and the reason if one reports a failure.
 function _M.check(lines)
     for _, words in ipairs(lines) do
         if words[1] == "failed" then
@@ -84,8 +84,8 @@ function _M.check(lines)
 end
 
 
--- Runs a part in `count` LuaJIT processes at the same time; their lines, all together. names: a list of the hosts of
--- bench/support/hosts.lua that they run in, one for each; without it, the scheduler.
+-- Runs a part in `count` LuaJIT processes at the same time, and returns all their lines. names: a list of the hosts of
+-- bench/support/hosts.lua in which they run, one for each; by default the scheduler.
 function _M.run(part, told, count, names)
     local children, lines = {}, {}
     for i = 1, count do

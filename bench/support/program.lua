@@ -1,16 +1,16 @@
 -- Programs of the cases in bench/cases.lua. Alone, a case is a whole program of some ten lines, such as anybody would
--- write; in a mix, each place that calls it is a function of its own. `bench/program` prints the former.
+-- write; in a mix, each call site is a separate function. `bench/program` prints the former.
 
 local _M = {}
 
--- Alone: how often a program measures, and how many steps that are.
+-- Alone: how many rounds a program measures, and how many steps each has.
 local ROUNDS = 9
 local STEPS = 100000
 local HOT_KEY = '"key000001"'
 
 local OPEN = 'assert(require("resty.shdict").open("%s", { size = "%s", persist = false }))'
 
--- The lines that name the lock module, the dictionary and its locks, by the name of the side.
+-- The lines that define the lock module, the dictionary and its locks, by the name of the side.
 local OURS = {
     lock = 'local resty_lock = require "resty.lock"\n' .. OPEN,
     dict = "local dict = " .. OPEN,
@@ -30,7 +30,7 @@ local BEGINNINGS = {
 }
 
 
--- Whole words in place of whole words.
+-- Replaces whole words by whole words.
 local function replace(text, words)
     return (text:gsub("%f[%w_][%w_]+%f[^%w_]", words))
 end
@@ -55,8 +55,8 @@ local function loop_of(case, steps, keys, words)
 end
 
 
--- The line for each key. The entries are stored in another order than that of the loop, so that those which are used
--- one after the other do not lie side by side: 7919 is prime and divides no number of keys here.
+-- The line for each key. The entries are stored in another order than the loop uses, so that those which are used one
+-- after the other are not adjacent in memory: 7919 is prime and divides no number of keys here.
 local function prepare(case, keys, words)
     if not keys then
         return { replace(case.prepare, { KEY = HOT_KEY, LOCKS = words.LOCKS, i = "1" }) }
@@ -66,8 +66,9 @@ local function prepare(case, keys, words)
 end
 
 
--- The program of a case alone. side: a name, of bench/support/sides.lua; locks: the name of its dictionary of locks;
--- sizes: those of the dictionaries. It prints nanoseconds per step, a line for each round; quick: nearly at once.
+-- Returns the program of a case alone. side: a name of bench/support/sides.lua; locks: the name of its dictionary of
+-- locks; sizes: the sizes of the dictionaries. It prints nanoseconds per step, a line for each round; quick: nearly at
+-- once.
 function _M.alone(case, side, locks, sizes, quick)
     local steps = quick and math.min(case.steps or STEPS, 1000) or case.steps or STEPS
     local keys = case.keys and (quick and 1000 or case.keys)
@@ -111,21 +112,21 @@ local function words_of(case, side)
 end
 
 
--- What is to be called once with each key and its number.
+-- The call to be made once with each key and its number.
 function _M.preparation(case, side)
     return compile(case, side, words_of(case, side), case.before or "", "return function (key, i)",
                    case.prepare or "", "end")
 end
 
 
--- A new place that calls the case: a function of a key and a number, with an object of its own.
+-- Makes a new call site of the case: a function of a key and a number, with its own object.
 function _M.call_site(case, side)
     return compile(case, side, words_of(case, side), case.object or "", "return function (key, i)", case.step, "end")
 end
 
 
--- Calls the places of one case one after the other, each so many times, with the next key. { sites =, keys =, each =,
--- at = }
+-- Calls the call sites of one case one after the other, each `each` times, with the next key. { sites =, keys =, each
+-- =, at = }
 local CALLER = [[
 return function (this)
     local keys, each, at = this.keys, this.each, this.at
@@ -141,7 +142,7 @@ end
 ]]
 
 
--- A caller for one case alone: a loop that called the places of all cases would be compiled for none.
+-- A caller for one case alone: a loop that called the sites of all cases would be compiled for none.
 function _M.caller(case)
     return assert(loadstring(CALLER, "calls of " .. case.name))()
 end

@@ -1,14 +1,14 @@
--- What people read, at a terminal and, the same, as Markdown in a file: tables, and on what machine they were made.
+-- Output for people, at a terminal and as Markdown in a file: tables, and the machine on which they were made.
 
 local process, stats = require "bench.support" ("process", "stats")
 
 local output = process.output
 
--- What stands where there is nothing to say.
+-- An empty cell.
 local _M = { NONE = "-" }
 
 
--- Characters, not bytes.
+-- Counts characters, not bytes.
 local function width(text)
     return select(2, text:gsub("[^\128-\191]", ""))
 end
@@ -41,7 +41,7 @@ function _M.table(headings, rows)
 end
 
 
--- How far a value is from its target: "met" or "missed", and the value as a share of the target.
+-- Compares a value with its target: returns "met" or "missed", and the value as a share of the target.
 function _M.distance(value, target, more_is_better)
     if value ~= value then
         return "not measured"
@@ -74,7 +74,7 @@ function _M.time(seconds)
 end
 
 
--- Three cells for a list of ratios, or nil: the median with the quarters, the extremes, and the distance from the
+-- Three cells for a list of ratios, or nil: the median with the quartiles, the extremes, and the distance from the
 -- target if there is one.
 function _M.ratio(ratios, target)
     if not ratios then
@@ -87,7 +87,7 @@ function _M.ratio(ratios, target)
 end
 
 
--- --- the machine: everything that numbers depend on, and nothing that names it --------------------------
+-- --- the machine: everything that affects numbers, and nothing that identifies it ----------------------
 
 local function compiler(build)
     local path = output("sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' " .. process.quote(build .. "/CMakeCache.txt"))
@@ -114,7 +114,7 @@ function _M.load()
 end
 
 
--- On a machine that does other work, too, a benchmark may be given priority; then that has to be told.
+-- On a machine that does other work, too, a benchmark may have a higher priority; then the report has to say so.
 local function priority()
     local niceness = output("nice")
     local policy = output("chrt -p $$ | sed -n 's/.*policy: //p'")

@@ -1,5 +1,5 @@
--- Runs of parts, for those that make tables of them: in LuaJIT processes, or in an nginx of our own, which runs in the
--- foreground, in a folder of its own, without a socket, and is ended by its pid.
+-- Runs parts for the files that make tables: in LuaJIT processes, or in a private nginx, which runs in the foreground
+-- in a new folder without a socket, and is ended by its pid.
 
 local process, sides = require "bench.support" ("process", "sides")
 
@@ -37,7 +37,7 @@ http {
 
 local _M = {}
 
--- The nginx that was found, and the lines of its configuration that load its modules.
+-- The path of nginx, and the lines of its configuration that load its modules.
 local program, load_modules
 
 
@@ -68,7 +68,7 @@ local function write_configuration(folder, root, workers)
 end
 
 
--- "nginx/1.22.1", or nil and why there is none with Lua.
+-- Returns "nginx/1.22.1", or nil and why there is none with Lua.
 function _M.find_nginx(folder, root)
     local find = quote(root .. "/scripts/find-nginx")
     local found, modules = process.output(find .. " 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
@@ -86,7 +86,7 @@ function _M.find_nginx(folder, root)
 end
 
 
--- Runs a part in `workers` workers; their lines of results, or nil and what went wrong.
+-- Runs a part in `workers` workers. Returns their lines of results, or nil and what went wrong.
 local function run_nginx(part, options, folder, root, workers)
     local configuration = write_configuration(folder, root, workers)
     local command = quote(program) .. " -p " .. quote(folder) .. " -c " .. quote(configuration)
@@ -112,18 +112,18 @@ end
 
 -- --- parts ----------------------------------------------------------------------------------------------
 
--- How many parts did not work. That nginx is not there is no failure.
+-- How many parts failed. A missing nginx is no failure.
 _M.failures = 0
 
 
--- What a table says in place of a number.
+-- The text of a table instead of a number.
 function _M.failed(err)
     _M.failures = _M.failures + 1
     return "failed: " .. (err or "no result")
 end
 
 
--- Runs a part in `count` LuaJIT processes: the lines of its results; or nil and what went wrong.
+-- Runs a part in `count` LuaJIT processes. Returns the lines of its results; or nil and what went wrong.
 function _M.here(context, part, options, count, hosts)
     options.root = context.root
     return process.run(part, options, count or 1, hosts)
@@ -139,8 +139,8 @@ function _M.in_nginx(context, part, options, workers)
 end
 
 
--- Runs a part of ours and, where there is an nginx, the same of ngx.shared in it, in turns. Each gives a list with the
--- lines of its runs, and what a table says if there are none.
+-- Runs a part with our dictionary and, if there is an nginx, with ngx.shared in it, in turns. Returns for each a list
+-- with the lines of its runs, and the text of a table if there are none.
 function _M.both(context, part, told, count, rounds)
     local here, there, err, why_not = {}, {}
     for _ = 1, rounds do
@@ -156,7 +156,7 @@ function _M.both(context, part, told, count, rounds)
 end
 
 
--- The line that begins with these words.
+-- Returns the line that begins with these words.
 function _M.find(lines, name, second)
     for _, words in ipairs(lines or {}) do
         if words[1] == name and (not second or words[2] == second) then
@@ -166,7 +166,8 @@ function _M.find(lines, name, second)
 end
 
 
--- Lists of numbers by "first word, second word", from lines that begin with `name`: those of several runs in one.
+-- Returns lists of numbers by "first word, second word", from lines that begin with `name`: those of several runs
+-- together.
 function _M.collect(lists, lines, name)
     for _, words in ipairs(lines or {}) do
         if words[1] == name then

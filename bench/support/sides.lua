@@ -1,7 +1,7 @@
--- What is compared: each side is a lock module, the name of the dictionary its locks are in, and a function that gives
--- a dictionary by its name.
+-- The compared sides: each has a lock module, the name of the dictionary of its locks, and a function that returns a
+-- dictionary by name.
 
--- The dictionary of locks where nothing else is said.
+-- The dictionary of locks by default.
 local _M = { LOCKS = "bench_locks" }
 
 -- The dictionaries that both sides have, with the same size on both. None of the loops fills one: ngx.shared takes
@@ -9,7 +9,7 @@ local _M = { LOCKS = "bench_locks" }
 _M.SIZES = {
     bench_locks = "1m",
     bench_crowd = "16m",     -- 10,000 locks
-    bench_sync = "100k",     -- where processes wait for each other
+    bench_sync = "100k",     -- for processes that wait for each other
     bench_hot = "1m",        -- few keys
     bench_100k = "16m",      -- 100,000 numbers
     bench_keys = "16m",      -- 100,000 others, to be listed
@@ -41,7 +41,7 @@ function _M.holdfast()
 end
 
 
--- One that the operating system has. It has no dictionaries, so processes meet in ours.
+-- A lock of the operating system. It has no dictionaries, so processes meet in ours.
 local function of_the_system(name, lock, folder)
     return {
         name = name,
@@ -70,8 +70,8 @@ function _M.new_lock(side, patience, dictionary)
 end
 
 
--- Each of `count` sides once in each round, in an order that alternates: whatever else the machine does in the meantime
--- then falls on all of them alike. For round, i in turns(rounds, count).
+-- Each of `count` sides once in each round, in an alternating order, so that other work of the machine affects all of
+-- them alike. For round, i in turns(rounds, count).
 function _M.turns(rounds, count)
     local step = -1
     return function ()
@@ -84,13 +84,13 @@ function _M.turns(rounds, count)
 end
 
 
--- The one that the options name, or else the host's first.
+-- The side that the options name, or the host's first.
 function _M.chosen(host, options)
     return options.side and _M[options.side](options.folder) or host.sides[1]
 end
 
 
--- lua-resty-lock itself if it is installed. Its module has the name of ours, which is found first.
+-- lua-resty-lock itself if it is installed. Its module has the same name as ours, which is found first.
 local function find_resty_lock()
     local folders = { os.getenv("RESTY_LOCK_DIR") or "", "/usr/share/lua/5.1", "/usr/local/share/lua/5.1",
                       "/usr/local/openresty/lualib" }

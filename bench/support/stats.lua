@@ -1,11 +1,11 @@
--- What a list of numbers says: percentiles, ratios, and a histogram of durations.
+-- Statistics of a list of numbers: percentiles, ratios, and a histogram of durations.
 
 local floor = math.floor
 local max = math.max
 local min = math.min
 
 local PER_DECADE = 20
--- Bucket 0 is for what is not longer than this.
+-- Bucket 0 is for durations up to this one.
 local SHORTEST = 1e-6
 
 local _M = {}
@@ -21,7 +21,7 @@ local function sorted(values)
 end
 
 
--- The smallest value that at least `share` of all do not exceed. NaN of none.
+-- Returns the smallest value that at least `share` of all do not exceed. NaN for an empty list.
 function _M.percentile(values, share)
     local ordered = sorted(values)
     return ordered[min(#ordered, max(1, math.ceil(share * #ordered)))] or 0 / 0
@@ -39,13 +39,13 @@ function _M.median(values)
 end
 
 
--- The quarters: half of all values lie between the two.
+-- Returns the quartiles: half of all values lie between the two.
 function _M.middle_half(values)
     return _M.percentile(values, 0.25), _M.percentile(values, 0.75)
 end
 
 
--- The quotients of two lists of equal length, pair by pair.
+-- Returns the quotients of two lists of equal length, pair by pair.
 function _M.ratios(values, others)
     local quotients = {}
     for i = 1, min(#values, #others) do
@@ -79,8 +79,8 @@ end
 
 -- --- histograms ----------------------------------------------------------------------------------------
 --
--- How often which duration came up, on a logarithmic scale: what processes tell each other, and what is kept, in place
--- of all durations. A histogram is a table of counts by the number of the bucket.
+-- Counts of durations on a logarithmic scale, which processes send each other, and which are kept, instead of all
+-- durations. A histogram is a table of counts by the number of the bucket.
 
 function _M.count(histogram, seconds)
     local bucket = max(0, math.ceil(math.log10(seconds / SHORTEST) * PER_DECADE))
@@ -99,7 +99,7 @@ function _M.write_histogram(histogram)
 end
 
 
--- Adds what another one has written.
+-- Adds another histogram in the form that it was written.
 function _M.add_histogram(histogram, ...)
     local words = { ... }
     for i = 1, #words, 2 do
@@ -108,7 +108,7 @@ function _M.add_histogram(histogram, ...)
 end
 
 
--- Pairs of a duration and the share of all that did not last longer, in order.
+-- Returns pairs of a duration and the share of all that did not last longer, in order.
 function _M.distribution(histogram)
     local buckets, sum = {}, 0
     for bucket, count in pairs(histogram) do
@@ -125,7 +125,7 @@ function _M.distribution(histogram)
 end
 
 
--- The end of the bucket in which the share of all is reached. NaN of none.
+-- Returns the end of the bucket in which this share of all is reached. NaN for an empty histogram.
 function _M.histogram_percentile(histogram, share)
     for _, point in ipairs(_M.distribution(histogram)) do
         if point[2] >= share then

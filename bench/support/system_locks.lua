@@ -1,6 +1,6 @@
--- What the operating system offers processes that share a file: memory, flock(2), and a robust pthread mutex. The two
--- locks have the interface of a lock module: a "dictionary" is a file, and the key does not matter. A waiter waits with
--- its whole process.
+-- The operating system's means for processes that share a file: memory, flock(2), and a robust pthread mutex. The two
+-- locks have the interface of a lock module: a "dictionary" is a file, and the key does not matter. A waiter waits
+-- with its whole process.
 
 local ffi = require "ffi"
 
@@ -41,8 +41,8 @@ local function open(path)
 end
 
 
--- A pointer to the type that lies at the beginning of the file; zero where nobody has written yet. The mapping stays
--- until the process ends.
+-- A pointer to the type at the beginning of the file; zero if nobody has written yet. The mapping stays until the
+-- process ends.
 function _M.map(path, type)
     local file = open(path)
     local size = ffi.sizeof(type)
@@ -61,7 +61,7 @@ _M.flock = Flock
 local flock_mt = { __index = Flock }
 
 
--- Each object has an open file of its own, and with it a lock of its own.
+-- Each object has its own open file, and so its own lock.
 function Flock.new(_, path)
     return setmetatable({ file = open(path) }, flock_mt)
 end
@@ -102,7 +102,7 @@ local function make(memory)
 end
 
 
--- The first process to come makes the mutex.
+-- The first process that comes makes the mutex.
 function RobustMutex.new(_, path)
     local memory = _M.map(path, "holdfast_bench_mutex")
     local making = Flock:new(path)

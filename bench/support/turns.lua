@@ -1,15 +1,15 @@
--- Runs of a part by several sides, each in fresh processes of its own, in turns.
+-- Runs a part with several sides in turns, each in new processes.
 
 local runs, sides, stats = require "bench.support" ("runs", "sides", "stats")
 
 local _M = {}
 
--- How often each side has its turn.
+-- How many turns each side has.
 _M.PROCESSES = 9
 
--- Where a side runs, and what its processes are told.
+-- Where a side runs, and the options of its processes.
 --
---   key      what its results are found by
+--   key      of its results
 --   name     it has in the lines of results
 --   place    "nginx": in a worker; "luajit": in plain LuaJIT
 _M.SIDES = {
@@ -21,7 +21,7 @@ _M.SIDES = {
 }
 
 
--- A list of sides by their keys.
+-- Returns a list of sides by their keys.
 local function choose(context, wanted)
     local chosen, found, why_not = {}, {}, {}
     for _, side in ipairs(_M.SIDES) do
@@ -49,7 +49,7 @@ local function run(context, side, part, options, processes)
 end
 
 
--- One value for each process: the median of what it has measured.
+-- One value for each process: the median of its measurements.
 local function collect(lists, lines, name)
     for _, words in ipairs(lines) do
         if words[1] == name then
@@ -61,8 +61,8 @@ end
 
 
 -- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turns. wanted: a
--- list of the keys of sides. The result: by key, lists of times by case; why a key has none, by key; and the label of
--- the peer.
+-- list of the keys of sides. Returns by key, lists of times by case; by key, why it has none; and the label of the
+-- peer.
 function _M.compare(context, part, options, wanted)
     local chosen, found, why_not = choose(context, wanted)
     local label
@@ -100,9 +100,9 @@ local function add_up(lists, lines)
 end
 
 
--- Runs a part that emits lines "rate case side rates..." (bench/support/part.lua), by `counts` processes at a time: a
--- list of numbers. Each side has `turns` turns with each number. The result: by number, by key, lists by case of the
--- rates of all processes together; and why a key has none.
+-- Runs a part that emits lines "rate case side rates..." (bench/support/part.lua), in as many processes at a time as
+-- each number of the list `counts`. Each side has `turns` turns with each number. Returns by number and key, lists by
+-- case of the rates of all processes together; and why a key has none.
 function _M.together(context, part, options, wanted, counts, turns)
     local chosen, _, why_not = choose(context, wanted)
     local found = {}

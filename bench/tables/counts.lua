@@ -1,17 +1,17 @@
--- What one operation does to shared memory, counted, and what follows from it for many cores.
+-- Counts what one operation does to shared memory, and derives a limit for many cores.
 
 local process, report, runs = require "bench.support" ("process", "report", "runs")
 
 local NONE = report.NONE
 -- Seconds until a line that another core has changed is here: within one socket of a large machine, or between two.
 local TRANSFER = 100e-9
--- The status of bench/count/operations.c where it knows no instructions.
+-- The status of bench/count/operations.c if it does not know the instructions.
 local UNKNOWN = "77"
 
 local _M = {}
 
 
--- What bench/count/operations.c prints, and its exit status.
+-- Returns the output of bench/count/operations.c and its exit status.
 local function count(context)
     local program = process.quote(context.folder .. "/count")
     local build = process.quote(context.build)
@@ -23,7 +23,7 @@ local function count(context)
 end
 
 
--- All cores together: each line that others change as well has to come here.
+-- All cores together: each line that others also change has to be transferred.
 local function bound(lines)
     return lines > 0 and report.digits(1e-6 / (lines * TRANSFER)) .. " M/s" or "none"
 end

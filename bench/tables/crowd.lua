@@ -1,4 +1,4 @@
--- Many that wait, each for a lock of its own: what memory they take, and how soon all of them go on.
+-- Many waiters, each for its own lock: their memory, and how soon all of them continue.
 
 local clock, part, report, runs, sides, stats =
     require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
@@ -7,13 +7,13 @@ local ffi = require "ffi"
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
 -- One process holds many locks, and as many coroutines of another process wait for one each. Then all locks are
--- released. Tells what memory a waiter takes, and how long it takes until all go on.
+-- released. Emits the memory of a waiter, and the time until all continue.
 
 local DICTIONARY = "bench_crowd"
--- Waiters that poll sleep for their longest interval by then.
+-- By now, waiters that poll sleep for their longest interval.
 local REST = 1.1
 
 ffi.cdef [[
@@ -23,14 +23,14 @@ holdfast_bench_heap mallinfo2(void);
 ]]
 
 
--- Of the C heap. LuaJIT has a heap of its own.
+-- The C heap. LuaJIT has another heap.
 local function native()
     local heap = ffi.C.mallinfo2()
     return tonumber(heap.used) + tonumber(heap.mapped)
 end
 
 
--- lua: alive; native: what C and C++ have allocated; shared: of the dictionary.
+-- lua: alive; native: allocated by C and C++; shared: in the dictionary.
 local function used(dict)
     collectgarbage()
     collectgarbage()
@@ -108,7 +108,7 @@ end
 local NONE = report.NONE
 -- Bytes of a waiting coroutine.
 local WAITER_TARGET = 1600
--- Where the bytes of Lua, of C and C++, and of shared memory stand in a line.
+-- The positions in a line of the bytes of Lua, of C and C++, and of shared memory.
 local MEMORY = { 3, 4, 5 }
 
 

@@ -1,5 +1,4 @@
--- How much work gets through one lock, and how long one waits for it, with ever more that want it: what bench/plot
--- draws.
+-- The throughput of one lock and the waits for it, for a growing number of contenders: the curves of bench/plot.
 
 local contention, report, stats = require "bench.support" ("contention", "report", "stats")
 

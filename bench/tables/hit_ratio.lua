@@ -1,14 +1,14 @@
--- How well what is evicted is chosen.
+-- How well a dictionary chooses what to evict.
 
 local keys, report, runs = require "bench.support" ("keys", "report", "runs")
 
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- How often a cache that is too small for all keys has what it is asked for: each side's dictionary, and beside it
--- other ways to choose what goes, with as many entries as the first side's dictionary held.
+-- How often a cache that is too small for all keys has the requested one: each side's dictionary, and for comparison
+-- other ways to choose, with as many entries as the first side's dictionary held.
 
 local VALUES = {
     bench_ratio = ("v"):rep(100),
@@ -16,12 +16,12 @@ local VALUES = {
 }
 
 
--- Caches in plain Lua that hold a fixed number of keys: to compare with. A cache is a function (key) that tells
--- whether the key was there, and puts it there.
+-- Caches in plain Lua that hold a fixed number of keys, for comparison. A cache is a function (key) that returns
+-- whether the key was there, and stores it.
 local policies = {}
 
 
--- Least recently used goes first, exactly: a ring of linked keys around key 0.
+-- Evicts exactly the least recently used: a ring of linked keys around key 0.
 function policies.lru(capacity)
     local newer, older, held = { [0] = 0 }, { [0] = 0 }, 0
 
@@ -52,7 +52,7 @@ function policies.lru(capacity)
 end
 
 
--- The one that came first goes first.
+-- Evicts the oldest.
 function policies.fifo(capacity)
     local ring, at, there = {}, 0, {}
     return function (key)
@@ -97,7 +97,7 @@ local function from_dictionary(dict, names, value)
             return true
         end
         local ok, err = dict:set(name, value)
-        if not ok and err ~= "no memory" then  -- that is just one more key that it will not have
+        if not ok and err ~= "no memory" then  -- just one more key that it will not have
             error("set: " .. tostring(err))
         end
         return false
@@ -105,7 +105,7 @@ local function from_dictionary(dict, names, value)
 end
 
 
--- A dictionary that nothing was ever in, as far as anybody can tell.
+-- A dictionary that looks as if nothing had ever been in it.
 local function emptied(side, name)
     local dict = side.dict(name)
     dict:flush_all()

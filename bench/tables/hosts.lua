@@ -1,12 +1,13 @@
--- In each host: how soon a coroutine goes on when another process has released what it waits for, and what it costs
--- that coroutines wait while nothing happens.
+-- In each host: how soon a coroutine continues after another process has released its lock, and the cost of waiting
+-- coroutines while nothing happens.
 
 local hosts, process, report, runs, stats = require "bench.support" ("hosts", "process", "report", "runs", "stats")
 
 local NONE = report.NONE
--- Of the bare futex, and of what lua-resty-lock takes.
+-- Targets relative to the bare futex, and to lua-resty-lock.
 local FUTEX_TARGET, PEER_TARGET = 4, 20
--- For how long locks are held, in seconds; how many in a round, and in a trial; and how many before those that count.
+-- For how long locks are held, in seconds; the number in a round, and in a trial; and the number before the counted
+-- ones.
 local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm_up = 5 }
 local LONG = { shortest = 0.05, longest = 0.15, samples = 10, quick = 2, warm_up = 2 }
 local ROUNDS = 6
@@ -40,7 +41,7 @@ local SIDES = {
 local _M = {}
 
 
--- Nil, or why a host cannot be measured.
+-- Returns nil, or why a host cannot be measured.
 local function missing(context, host)
     if host == "nginx" then
         return not context.nginx and (context.why_not or "not installed") or nil
@@ -68,7 +69,7 @@ local function measure(context, side, told)
 end
 
 
--- Microseconds: those of each round, by the side.
+-- Microseconds of each round, by side.
 local function measure_rounds(context, count)
     local found = {}
     for _, side in ipairs(SIDES) do
@@ -95,7 +96,7 @@ local function measure_rounds(context, count)
 end
 
 
--- The median over the rounds of how many times the median of the other; NaN if one was not measured.
+-- Returns the median over the rounds of the ratio of the two medians; NaN if one was not measured.
 local function times(found, side, other)
     local mine, theirs = found[side], found[other]
     if mine.err or theirs.err then
@@ -141,7 +142,7 @@ local function peer_row(found, ours, peer)
 end
 
 
--- Ours in nginx is what there are targets for.
+-- Only our lock in nginx has targets.
 local function target_rows(found)
     local ratio = times(found, NGINX, FUTEX)
     return {

@@ -1,4 +1,4 @@
--- Many that wait: what they cost while nothing happens.
+-- Many waiters: their cost while nothing happens.
 
 local clock, part, report, runs, sides, stats =
     require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
@@ -6,12 +6,12 @@ local clock, part, report, runs, sides, stats =
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One process holds what the coroutines of the others wait for. Tells which share of a processor those others use while
--- nothing happens.
+-- One process holds the locks that the coroutines of the others wait for. Emits the share of a processor that those
+-- others use while nothing happens.
 
--- Waiters that poll sleep for their longest interval by then.
+-- By now, waiters that poll sleep for their longest interval.
 local REST = 1.1
 local SHORT_REST = 0.1
 
@@ -54,7 +54,7 @@ local function wait(host, side, sync, options)
 end
 
 
--- keys: over how many the coroutines of each process are spread. hasty: for a trial.
+-- keys: the number of keys for the coroutines of each process. hasty: for a trial.
 _M.run = part.split(hold, wait)
 
 

@@ -1,20 +1,20 @@
--- What very many holders of one key cost.
+-- The cost of very many holders of one key.
 
 local clock, report, runs, stats = require "bench.support" ("clock", "report", "runs", "stats")
 
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- A semaphore or a read-write lock that very many hold: what it takes to be refused, and to give one share back.
+-- A semaphore or a read-write lock with very many holders: the cost of a refusal, and of releasing one share.
 
 local KEY = "crowded"
 local DICTIONARY = "bench_crowd"
 local PATIENCE = 600
 
 
--- Microseconds, of `count` calls each by itself: their median.
+-- The median of `count` calls, each measured by itself, in microseconds.
 local function time(count, call)
     local times = {}
     for i = 1, count do
@@ -56,7 +56,7 @@ function _M.run(host, options)
     for i = 1, holders do
         take(i)
     end
-    -- At no particular place among the others.
+    -- At a random place among the others.
     local function place(i)
         return i * 7919 % holders + 1
     end
@@ -84,7 +84,7 @@ local WHAT = { { 4, "refused try" }, { 5, "release" }, { 6, "take again" } }
 local NAMES = { rwlock = "read-write lock" }
 
 
--- By column of the line, lists of microseconds, one for each process; or nil and what went wrong.
+-- Returns by column of the line, lists of microseconds, one for each process; or nil and what went wrong.
 local function measure(context, kind, holders)
     local lists = {}
     for _ = 1, context.quick and 1 or 5 do

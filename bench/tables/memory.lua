@@ -5,9 +5,9 @@ local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- How many entries a dictionary takes before it refuses one or gives up another for it.
+-- How many entries a dictionary takes before it refuses one or evicts another.
 
 -- options.bytes: length of the strings that are stored; 0: numbers.
 function _M.run(host, options)
@@ -32,12 +32,12 @@ end
 
 local NONE = report.NONE
 local KEY_BYTES = 9
--- The targets: for a number, and for a string beyond 1.25 times its key and value.
+-- The targets: for a number, and for a string the bytes beyond 1.25 times its key and value.
 local NUMBER_TARGET = 72
 local STRING_TARGET = 48
 
 
--- Nil where nothing was measured.
+-- Nil if nothing was measured.
 local function bytes_per_entry(rounds)
     local words = runs.find(rounds[1], "memory")
     return words and words[3] / words[4]

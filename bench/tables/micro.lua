@@ -1,4 +1,4 @@
--- One call in C++: what build/bench/micro_benchmarks says.
+-- One call in C++: the results of build/bench/micro_benchmarks.
 
 local process, report, runs = require "bench.support" ("process", "report", "runs")
 

@@ -1,4 +1,4 @@
--- Many that wait for the same value: how soon all of them go on.
+-- Many waiters for the same value: how soon all of them continue.
 
 local clock, part, report, runs, sides, stats =
     require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
@@ -6,12 +6,12 @@ local clock, part, report, runs, sides, stats =
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- The first process fills a value under a lock, `count` coroutines of each other process want it: how long from the
--- release until the last one goes on. `way`: "wait" for the end of the lock, or take the "lock" one after the other.
+-- The first process fills a value under a lock, `count` coroutines of each other process want it: the time from the
+-- release until the last one continues. `way`: "wait" for the end of the lock, or take the "lock" one after the other.
 
--- Seconds in which all that want it fall asleep.
+-- Seconds in which all waiters fall asleep.
 local REST = 0.1
 
 
@@ -81,7 +81,7 @@ local NONE = report.NONE
 local ONE_VALUE_TARGET = 3
 
 
--- Milliseconds of each round; both ways in turns, each in processes of its own.
+-- Milliseconds of each round; both ways in turns, each in new processes.
 local function one_value_row(context, processes, coroutines)
     local what = ("%d process%s x %d coroutines"):format(processes, processes > 1 and "es" or "", coroutines)
     local times, err = {}, nil

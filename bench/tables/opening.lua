@@ -1,4 +1,4 @@
--- Making a dictionary, beside the kernel's part of the work.
+-- Making a dictionary, compared with the kernel's part of the work.
 
 local clock, process, report, runs, stats = require "bench.support" ("clock", "process", "report", "runs", "stats")
 local ffi = require "ffi"
@@ -6,11 +6,11 @@ local ffi = require "ffi"
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- How long it takes to make and open a dictionary, and what memory it has then; and, in turns with it, to reserve and
--- map an empty file of that size in the same file system. One round: the dictionary's memory stays until this process
--- ends.
+-- The time to make and open a dictionary, and the memory that it then has; alternating with it, the time to reserve
+-- and map an empty file of that size in the same file system. One round: the dictionary's memory stays until this
+-- process ends.
 
 local C = ffi.C
 
@@ -26,7 +26,7 @@ local O_RDWR, O_CREAT = 2, 64
 local PROT_READ_WRITE, MAP_SHARED = 3, 1
 
 
--- Milliseconds of the call: on the clock on the wall, and of this thread.
+-- Returns the milliseconds of the call: elapsed time, and processor time of this thread.
 local function time(call, ...)
     local wall, cpu = clock.now(), clock.cpu()
     local result = assert(call(...))
@@ -77,7 +77,7 @@ end
 
 function _M.run(host, options)
     local shdict = require "resty.shdict"
-    -- The first one of a process also brings the process into its world.
+    -- The first call of a process also makes it enter its world.
     assert(shdict.open("bench_sync", { size = "100k", persist = false }))
     bare(options.folder, 4096)
     local spent = {}
@@ -104,7 +104,7 @@ local SIZES = {
     { "1g", 1024 * MEGABYTE, 9, TARGET },
     { "8g", 8192 * MEGABYTE, 2, TARGET },
 }
--- Where the values of a round stand in its line.
+-- The positions of the values in a round's line.
 local WALL, CPU, FIRST, MEMORY, BARE_WALL = 2, 3, 4, 5, 6
 
 
@@ -116,7 +116,7 @@ local function has_room(context, bytes)
 end
 
 
--- "1.2 ms (1.1)": the median, and the least.
+-- "1.2 ms (1.1)": the median, and the minimum.
 local function milliseconds(times)
     return ("%s ms (%s)"):format(report.digits(stats.median(times)), report.digits(stats.percentile(times, 0)))
 end

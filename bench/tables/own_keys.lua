@@ -1,4 +1,4 @@
--- Processes that have nothing in common but the dictionary: how much they do together, the more of them there are.
+-- Processes that share only the dictionary: their total throughput by their number.
 
 local part, process, report, sides, stats, turns =
     require "bench.support" ("part", "process", "report", "sides", "stats", "turns")
@@ -6,11 +6,11 @@ local part, process, report, sides, stats, turns =
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
 -- Each process locks, or sets, a key that no other process wants, in a dictionary that all of them have.
 
--- Steps between two looks at the deadline.
+-- Steps between two checks of the deadline.
 local BATCH = 1000
 
 
@@ -30,7 +30,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- Two processes: at least so many times what one does.
+-- The throughput of two processes is at least this many times the throughput of one.
 local TARGET = 1.8
 
 local SIDES = {
@@ -41,7 +41,7 @@ local SIDES = {
 local SET_SIDES = { { key = "plain", label = "holdfast" }, { key = "peer", label = "ngx.shared" } }
 
 
--- "25.1 M/s, 1.95x": of all processes together, and as many times what one of them does alone.
+-- "25.1 M/s, 1.95x": of all processes together, and divided by the throughput of one alone.
 local function shown(rates, of_one, why_not)
     if not rates then
         return why_not or NONE
@@ -107,7 +107,7 @@ function _M.some(context)
 end
 
 
--- As many as there are cores, and more than that.
+-- As many as there are cores, and more.
 function _M.all(context)
     local counts, has_cores = { 1, 2, 4, 8 }, false
     for _, count in ipairs(counts) do

@@ -1,4 +1,4 @@
--- Several processes at once, which read and write the same keys.
+-- Several processes that read and write the same keys at once.
 
 local keys, part, process, report, sides, stats, turns =
     require "bench.support" ("keys", "part", "process", "report", "sides", "stats", "turns")
@@ -6,15 +6,15 @@ local keys, part, process, report, sides, stats, turns =
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
 -- Several processes read and write the same keys at the same time. One side.
 
--- Steps between two looks at the clock.
+-- Steps between two checks of the clock.
 local BATCH = 1000
 
 
--- The keys, from a place on that is another one in each process.
+-- The keys, from a position that differs in each process.
 local function turned(list, share)
     local at, copy = math.floor(#list * share), {}
     for i = 1, #list do
@@ -45,8 +45,8 @@ end
 
 local NONE = report.NONE
 
--- Name of the case in the lines of results, what it is, and the largest share of the other's time: of two processes,
--- and of more.
+-- Name of the case in the lines of results, its description, and the largest share of the other's time: of two
+-- processes, and of more.
 local CASES = {
     { "hot_95", "95 % get, 5 % set, 100 keys", 1, 1 },
     { "hot_50", "50 % get, 50 % set, 100 keys", 0.4, 1 },

@@ -1,16 +1,16 @@
--- Two processes that want one lock all the time, and have it for a few microseconds.
+-- Two processes that want one lock all the time and hold it for a few microseconds.
 
 local part, report, sides, stats, turns = require "bench.support" ("part", "report", "sides", "stats", "turns")
 
 local _M = {}
 
 
--- --- what is measured, in processes of its own --------------------------------------------------------------
+-- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Two processes without coroutines want one lock all the time and hold it for a few microseconds. One side, by the same
--- loop in Lua for all.
+-- Two processes without coroutines want one lock all the time and hold it for a few microseconds. One side, with the
+-- same loop in Lua for all.
 
--- Steps between two looks at the deadline.
+-- Steps between two checks of the deadline.
 local BATCH = 20
 
 

@@ -4,9 +4,9 @@ local report, stats, turns = require "bench.support" ("report", "stats", "turns"
 local cases = require "bench.cases"
 
 local NONE = report.NONE
--- set with exptime: at most this share of the time of one without.
+-- set with exptime: at most this share of the time of a set without one.
 local EXPTIME_TARGET = 1.3
--- lock + unlock: at most so many times that of a robust mutex.
+-- lock + unlock: at most this many times the time of a robust mutex.
 local MUTEX_TARGET = 1.8
 
 local _M = {}
@@ -14,7 +14,7 @@ local _M = {}
 
 -- --- measuring ------------------------------------------------------------------------------------------
 
--- Adds lists of times by key and case, and what is known of them.
+-- Adds lists of times by key and case, and the other results.
 local function add(found, way, times, why_not, label)
     for key, lists in pairs(times) do
         local all = found.times[way][key] or {}
@@ -29,7 +29,7 @@ end
 
 
 -- times: by "alone" or "mixed", by the key of the side, by case, a list with a value for each process. keys_of(case):
--- the sides of a case alone; mixed: those of the mixes.
+-- the sides of a case alone; mixed: the sides of the mixes.
 local function measure(context, is_wanted, keys_of, mixes, mixed)
     local found = { times = { alone = {}, mixed = {} }, why_not = {} }
     local quick = context.quick and 1 or nil
@@ -47,7 +47,7 @@ end
 
 -- --- tables ---------------------------------------------------------------------------------------------
 
--- "40.1 ns; 41.2 (40.8-43)": the least, the median, and the middle half of the processes.
+-- "40.1 ns; 41.2 (40.8-43)": the minimum, the median, and the middle half of the processes.
 local function shown(times)
     local low, high = stats.middle_half(times)
     return ("%s; %s (%s-%s)"):format(report.digits(stats.percentile(times, 0)), report.digits(stats.median(times)),
@@ -55,7 +55,7 @@ local function shown(times)
 end
 
 
--- One way of measuring one case, on two sides: the cells after the name.
+-- One way of measuring one case, on two sides. Returns the cells after the name.
 local function cells(found, way, case, mine, theirs, target)
     local ours = (found.times[way][mine] or {})[case]
     local others = (found.times[way][theirs] or {})[case]
@@ -110,7 +110,7 @@ local function in_plain_luajit(found, is_wanted)
 end
 
 
--- Two of our own cases.
+-- Compares two of our own cases.
 local function exptime_table(found, key)
     local rows = {}
     for i, way in ipairs { "alone", "mixed" } do
@@ -147,13 +147,13 @@ end
 
 -- --- for each suite -------------------------------------------------------------------------------------
 
--- Locks have plain LuaJIT, too, and one case has the system's locks beside it.
+-- Locks also run in plain LuaJIT, and one case is compared with the system's locks.
 local function keys_of(case)
     return case.name == "lock_unlock" and { "ours", "peer", "plain", "mutex", "flock" } or { "ours", "peer", "plain" }
 end
 
 
--- Those of `make bench`.
+-- The tables of `make bench`.
 function _M.some(context)
     local function is_wanted(case) return case.both end
     local found = measure(context, is_wanted, keys_of, { "hot", "many" }, { "ours", "peer", "plain", "mutex" })
@@ -162,7 +162,7 @@ function _M.some(context)
 end
 
 
--- Those of `make bench-peers`.
+-- The tables of `make bench-peers`.
 function _M.dictionaries(context)
     local function is_wanted(case) return not case.lock end
     local both = { "ours", "peer" }
@@ -171,7 +171,7 @@ function _M.dictionaries(context)
 end
 
 
--- Those of `make bench-locks`.
+-- The tables of `make bench-locks`.
 function _M.locks(context)
     local function is_wanted(case) return case.lock end
     local found = measure(context, is_wanted, keys_of, { "hot" }, { "ours", "peer", "plain", "mutex" })

@@ -1,8 +1,8 @@
--- Bad days, in every event loop: no threads, no descriptors, no memory, exit and fork during waits.
+-- Failures of the system, in every event loop: no threads, no descriptors, no memory, exit and fork during waits.
 
 local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
 
--- What the operating system gives is limited from then on.
+-- Limits what the operating system gives from then on.
 local LIMITS = [[
     local ffi = require "ffi"
     ffi.cdef "typedef struct { unsigned long now, most; } limits;"
@@ -18,7 +18,7 @@ local LIMITS = [[
         assert(ffi.C.setrlimit(what, limits) == 0)
         return tonumber(before)
     end
-    -- No limit of threads holds for root: become another user, which still may read every file.
+    -- The limit of threads does not hold for root: become another user, who may still read every file.
     local function limit_threads()
         limit(NPROC, 1)
         if ffi.C.geteuid() == 0 then
@@ -41,8 +41,8 @@ for _, name in ipairs(loops.names) do
         before_each(function () holder:take("key") end)
         after_each(process.clean_up)
 
-        -- A day that is bad from the beginning, or from `later` on until it is good `again`. Others go on meanwhile,
-        -- and what is released is got.
+        -- The failure `bad` lasts from the beginning, or from `later` to `again`. Other coroutines run in the
+        -- meantime, and the waiter gets the lock after its release.
         local function assert_that_waits_go_on(bad, later, again)
             local child = loops.start(name, LIMITS .. bad .. [[
                 local ticks, over
@@ -71,15 +71,15 @@ for _, name in ipairs(loops.names) do
             child:expect_end("true\tnil\t1", "end")
         end
 
-        it("a process that may have no more threads waits as well", function ()
+        it("a process that may have no more threads can still wait", function ()
             assert_that_waits_go_on [[
                 limit_threads()
                 assert(not require("resty.holdfast.wait.parker").fd())
             ]]
         end)
 
-        -- Also Neovim wants some at its end.
-        it("a process that may have no more descriptors waits as well, and as ever when it has some again", function ()
+        -- Neovim needs some at its end, too.
+        it("a process without free descriptors can wait, and waits as usual when it has some again", function ()
             assert_that_waits_go_on("", [[
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
                 local before = limit(NOFILE, 0)
@@ -92,7 +92,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a process that has no descriptors for its first wait is told, and waits when it has some", function ()
+        it("a process without descriptors for its first wait gets an error, and waits when it has some", function ()
             local child = loops.start(name, LIMITS .. [[
                 spawn(function ()
                     local lock = new { timeout = 0.02 }
@@ -112,8 +112,8 @@ for _, name in ipairs(loops.names) do
             child:expect("timeout")
         end)
 
-        it("a process exits while its coroutines wait, and holds up none of the others", function ()
-            -- luv crashes when the Lua state is closed in a callback, also without holdfast.
+        it("a process that exits while its coroutines wait delays no other", function ()
+            -- luv crashes if the Lua state is closed in a callback, also without holdfast.
             local crashes = name == "luv" or name == "neovim"
             for _, close in ipairs(crashes and { "" } or { "", ", true" }) do
                 local child = loops.start(name, [[
@@ -137,7 +137,7 @@ for _, name in ipairs(loops.names) do
             end
         end)
 
-        it("a process forks while its coroutines wait; both it and the child get what they wait for", function ()
+        it("a process forks while its coroutines wait; both it and the child get their locks", function ()
             local child = loops.start(name, process.FORK .. [[
                 local over
                 spawn(function ()
@@ -181,7 +181,7 @@ end
 describe("a runtime directory", function ()
     after_each(process.clean_up)
 
-    -- On a file system of its own, which goes with the process. Only root may do that, and not everywhere.
+    -- On a new file system, which ends with the process. Only root may mount it, and not everywhere.
     local MOUNTED = [[
         local ffi = require "ffi"
         ffi.cdef "int unshare(int); int mkdir(const char *, unsigned int); int rmdir(const char *);"
@@ -192,7 +192,7 @@ describe("a runtime directory", function ()
         local function mount(options, flags)
             return ffi.C.mount("holdfast", place, "tmpfs", flags or 0, options) == 0
         end
-        -- What is mounted here is for this process only. In a chroot "/" may be no place where something is mounted.
+        -- Mounts of this process are private. In a chroot "/" may not be a mount point.
         local function keep_to_oneself()
             return ffi.C.mount("none", "/", nil, REC_PRIVATE, nil) == 0
                 or ffi.C.mount("none", "/dev/shm", nil, REC_PRIVATE, nil) == 0
@@ -224,7 +224,7 @@ describe("a runtime directory", function ()
         return (text:gsub(place:gsub("%p", "%%%0"), "PLACE"))
     end
 
-    it("that is full stops no process that has what it needs, and tells the others", function ()
+    it("that is full stops no process that has opened everything, and gives the others an error", function ()
         local text = run_in_mounted [[
             local dict = assert(shdict.open("spec_full", { size = "64k" }))
             local lock = require("resty.lock"):new("spec_full")
@@ -251,7 +251,7 @@ describe("a runtime directory", function ()
         end
     end)
 
-    it("that is full from the beginning is told", function ()
+    it("that is full from the beginning causes an error", function ()
         local text = run_in_mounted [[
             os.execute("head -c 4m /dev/zero 2>/dev/null >" .. place .. "/filler")
             say(shdict.open("spec_full", { size = "64k" }))
@@ -263,7 +263,7 @@ describe("a runtime directory", function ()
         end
     end)
 
-    it("that lets this user in no more leaves the process what it has opened", function ()
+    it("that refuses this user leaves the process what it has opened", function ()
         local text = run_in_mounted [[
             ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int);"
             local dict = assert(shdict.open("spec_users", { size = "64k" }))

@@ -1,4 +1,5 @@
--- The option `block`: where the host says that the caller cannot wait, the process does, because the program wants it.
+-- The option `block`: if the host says that the caller cannot wait, the whole process waits, because the program wants
+-- it.
 
 local fixture, primitives, process, site = require "spec.support" ("fixture", "primitives", "process", "site")
 local hosts = require "resty.holdfast.host"
@@ -13,7 +14,7 @@ local COMMON = [[
     local resty_lock = require "resty.lock"
 ]]
 
--- Takes "key" from the others, and gives it back a moment after one of them has begun to wait.
+-- Takes "key" from the others, and releases it a moment after one of them has begun to wait.
 local HOLDER = COMMON .. [[
     local lock = resty_lock:new("spec_hosts")
     assert(lock:lock("key"))
@@ -27,7 +28,7 @@ local HOLDER = COMMON .. [[
 ]]
 
 
-describe("where the host says that no caller can wait", function ()
+describe("if the host says that no caller can wait", function ()
     local untouched
 
     before_each(function ()
@@ -64,7 +65,7 @@ describe("where the host says that no caller can wait", function ()
                 end)
             end
 
-            it("does not need it for what is free, nor where it does not wait", function ()
+            it("does not need it for a free lock, nor without waiting", function ()
                 local first = new {}
                 assert.truthy(take(first))
                 assert.same({ nil, "timeout" }, { take(new { timeout = 0 }) })

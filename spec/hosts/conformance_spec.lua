@@ -1,6 +1,5 @@
--- Tests host/cqueues.lua and resty/holdfast.lua.
--- What holds in every event loop that holdfast knows, and in that of examples/embed: the same claims, each in a real
--- loop of its own process.
+-- Tests host/cqueues.lua and resty/holdfast.lua. Rules for every event loop that holdfast knows, and for the loop of
+-- examples/embed: the same tests, each in a real loop in a new process.
 
 local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
 
@@ -21,7 +20,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             assert.equal(loops.hosts[name] .. "\n", child:hear_all())
         end)
 
-        it("only the coroutine waits that wants what another process holds, until it is released", function ()
+        it("only the coroutine that wants another process's lock waits, until it is released", function ()
             holder:take("key")
             local child = start [[
                 tell_after(10, "ticks")
@@ -51,7 +50,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("nil\ttimeout\ttrue")
         end)
 
-        it("a coroutine gets what a killed process held", function ()
+        it("a coroutine gets the lock of a killed process", function ()
             holder:take("key")
             local child = start [[
                 spawn(function () say("begin"); say(new():lock("key") ~= nil) end)
@@ -108,7 +107,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("100")
         end)
 
-        it("nothing is left of many waits: no descriptor, no thread, no handle that keeps the loop", function ()
+        it("many waits leave no descriptor, no thread, and no handle that keeps the loop", function ()
             local child = start [[
                 local copas = package.loaded.copas
                 local function count(what)
@@ -147,7 +146,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("0", "1")
         end)
 
-        it("no value is there after its exptime was slept", function ()
+        it("no value exists after its exptime was slept", function ()
             local child = start([[
                 -- A timer of Neovim counts from its loop's own time, which may be behind.
                 local sleeps = { require("resty.holdfast").sleep, ]] .. (name == "neovim" and "nil" or "sleep") .. [[ }
@@ -179,7 +178,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
 end
 
 
-describe("where the caller cannot wait", function ()
+describe("if the caller cannot wait", function ()
     for _, name in ipairs { "scheduler", "cqueues", "luv", "copas" } do
         it(name .. ": the main program outside of the loop has no host", function ()
             assert.equal("none\n", (process.run(loops.COMMON .. loops.LOOPS[name] .. "say(hosts.current().name)")))
@@ -192,7 +191,7 @@ describe("where the caller cannot wait", function ()
         return (process.run(loops.COMMON .. loops.LOOPS[name] .. source))
     end
 
-    it("cqueues: the host says so, in a coroutine of the program's own and in a callback from C", function ()
+    it("cqueues: the host says so, in a program's own coroutine and in a callback from C", function ()
         local prefix = "cannot wait here (host cqueues): "
         assert.equal(prefix .. "a coroutine of the program inside a coroutine of the controller\n"
                      .. prefix .. "Lua was called from C\n", answer("cqueues", [[

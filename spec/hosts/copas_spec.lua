@@ -1,6 +1,5 @@
--- Tests host/copas1.lua.
--- Real copas servers with handlers that wait for locks, what newer versions of copas can do, and versions that are not
--- supported. What copas has in common with other event loops is in conformance_spec.lua.
+-- Tests host/copas1.lua. Real copas servers with handlers that wait for locks, what newer versions of copas can do,
+-- and versions that are not supported. conformance_spec.lua tests what copas shares with other event loops.
 
 local loops, process = require "spec.support" ("loops", "process")
 local socket = require "socket"
@@ -85,7 +84,7 @@ for _, name in ipairs(COPASES) do
             end
         end)
 
-        it("a handler goes on waiting when its client goes away, and others get the lock after it", function ()
+        it("a handler continues to wait when its client goes away, and others get the lock after it", function ()
             local gone, waiting, other = connect(), connect(), connect()
             send(gone, "lock")
             gone:close()
@@ -104,7 +103,7 @@ describe("a version of copas that is not supported", function ()
         return (process.run("package.loaded.copas = { _VERSION = 'Copas 3.0.0' }\n" .. loops.COMMON .. source))
     end
 
-    it("is refused where one would wait, and named", function ()
+    it("is refused when a caller would wait, and named", function ()
         assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported, only 1.x and 4.0 or "
                      .. "newer; upgrade copas, or give set_host a host for it\n", answer [[
             coroutine.wrap(function ()
@@ -115,7 +114,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("concerns no caller outside of coroutines, nor when it says that its loop does not run", function ()
+    it("affects no caller outside coroutines, nor when it says that its loop does not run", function ()
         assert.equal("none\nnone\n", answer [[
             say(hosts.current().name)
             package.loaded.copas.running = false

@@ -1,5 +1,5 @@
--- examples/embed: a program in C++ with a loop of its own as the host, and one in plain C. What its loop has in common
--- with others is in conformance_spec.lua.
+-- examples/embed: a program in C++ with its own loop as the host, and one in plain C. conformance_spec.lua tests what
+-- its loop shares with others.
 
 local command, new_holder, process, site = require "spec.support" ("command", "holder", "process", "site")
 
@@ -15,7 +15,7 @@ local OPEN = ([[
 ]]):format(SIZE)
 
 
--- Starts a program of the folder as a child that is talked to like any other.
+-- Starts a program of the folder as a child that talks like any other.
 local function run_program(name, ...)
     return process.start({ FOLDER .. name, ... }, { stderr = true })
 end
@@ -64,7 +64,7 @@ describe("examples/embed:", function ()
             error("it looks by itself once a second: " .. late .. " s late")
         end)
 
-        it("resumes coroutines that yield by themselves, and keeps all from the collector", function ()
+        it("resumes coroutines that yield by themselves, and protects all from the collector", function ()
             local child = embed [[
                 local ended = 0
                 for _ = 1, 100 do
@@ -79,7 +79,7 @@ describe("examples/embed:", function ()
             child:expect_end("all")
         end)
 
-        it("says where a wait is not possible, and why", function ()
+        it("reports why a wait is not possible", function ()
             holder:take("key")
             local prefix = "nil\tcannot wait here (host embed): "
             local child = embed [[
@@ -95,7 +95,7 @@ describe("examples/embed:", function ()
             assert.equal(0, child:wait())
         end)
 
-        it("goes on when a script ends with an error, and says so in the end", function ()
+        it("continues when a script ends with an error, and reports it at the end", function ()
             holder:take("key")
             local child = embed([[
                 local lock = new()
@@ -188,7 +188,7 @@ describe("examples/embed:", function ()
             assert.same({ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 }, counts)
         end)
 
-        it("gives up in time, and takes over from the dead", function ()
+        it("gives up in time, and takes over from a dead holder", function ()
             holder:take("counter lock")
             local child = run_program("counter", "spec_embed", "0.1")
             child:expect("counter: no lock: locked")

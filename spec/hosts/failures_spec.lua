@@ -1,12 +1,12 @@
--- What holds in every event loop when something goes wrong: a coroutine fails, or the host does not keep to what a host
--- has to do. Nothing is lost, and none holds up the others.
+-- Failures in every event loop: a coroutine fails, or the host breaks the rules for hosts. Nothing is lost, and no
+-- coroutine delays the others.
 
 local loops, process = require "spec.support" ("loops", "process")
 
 local COMMON = [[
     local parker = require "resty.holdfast.wait.parker"
 
-    -- Holds "key" until the returned function is called, or for so many seconds.
+    -- Holds "key" until the returned function is called, or for `seconds`.
     local kept = {}  -- what is collected is released
     local function hold(seconds)
         local lock = new({ exptime = seconds or 60 })
@@ -19,13 +19,13 @@ local COMMON = [[
     local failed, say_error = false, report
     function report(message) failed = true say_error(message) end
 
-    -- Takes "key", which another holds, says that under the word, and gives it back.
+    -- Takes "key", which another coroutine holds, reports that under the word, and releases it.
     local function take(word, options)
         local lock = new(options)
         say(word, lock:lock("key") > 0, lock:unlock())
     end
 
-    -- In a coroutine: from now on all wait by wait(real, waiter, seconds); real is the host that was there before.
+    -- In a coroutine: from now on all coroutines wait by wait(real, waiter, seconds); `real` is the former host.
     local function set_liar(wait)
         local real = hosts.current()
         hosts.set_host {
@@ -36,7 +36,7 @@ local COMMON = [[
         }
     end
 
-    -- What there must not be when all have ended.
+    -- Reports listeners, the holder and waiters. None of them may be left when all have ended.
     local function say_leftovers()
         collectgarbage()
         collectgarbage()
@@ -55,7 +55,7 @@ for _, name in ipairs(loops.names) do
             return child:hear_all(), child:wait()
         end
 
-        -- The lines that begin with `word`.
+        -- Returns the lines that begin with `word`.
         local function lines_of(text, word)
             local found = {}
             for line in text:gmatch("[^\n]+") do
@@ -66,7 +66,7 @@ for _, name in ipairs(loops.names) do
             return found
         end
 
-        it("a coroutine that fails while it holds leaves the others waiting, until the lock is released", function ()
+        it("a coroutine that fails while it holds the lock keeps the others waiting until its release", function ()
             local text = answer [[
                 local held = new({ exptime = 60 })
                 spawn(function ()
@@ -89,7 +89,7 @@ for _, name in ipairs(loops.names) do
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
 
-        it("what a coroutine held that failed is freed when its object is collected", function ()
+        it("the lock of a failed coroutine is released when its object is collected", function ()
             local text = answer [[
                 spawn(function ()
                     local lock = holding("key")
@@ -110,7 +110,7 @@ for _, name in ipairs(loops.names) do
             assert.same({ "other\ttrue\t1" }, lines_of(text, "other"))
         end)
 
-        it("a function that with() runs after a wait, and that fails, lets the others have the lock", function ()
+        it("a function that with() runs after a wait and that fails leaves the lock to the others", function ()
             local text = answer [[
                 local release = hold()
                 spawn(function ()
@@ -129,7 +129,7 @@ for _, name in ipairs(loops.names) do
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
 
-        -- Hosts that lie, and all the same two coroutines get the lock in turn, one of them after its release.
+        -- Hosts that lie. Two coroutines still get the lock in turn, one of them after its release.
         for lie, wait in pairs {
             ["comes back early each time"] = [[
                 real.wait(waiter, math.min(seconds, 0.002))
@@ -193,7 +193,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("nothing is lost when each wake-up is told twice", function ()
+        it("nothing is lost if each wake-up is reported twice", function ()
             assert.equal("100\nleft\tfalse\tnil\n", answer [[
                 local listen, told = parker.listen, 0
                 function parker.listen(waiter, listener)
@@ -229,7 +229,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a host that fails raises its error where the lock is wanted, and the waiter is given back", function ()
+        it("a host that fails raises its error in the call that waits, and the waiter is freed", function ()
             local text = answer [[
                 local release = hold()
                 spawn(function ()
@@ -256,7 +256,7 @@ for _, name in ipairs(loops.names) do
                          .. "got\ttrue\t1\nleft\tfalse\tnil\n", text)
         end)
 
-        it("a host that ends the wait has its reason told, and the waiter is given back", function ()
+        it("a host that ends the wait has its reason returned, and the waiter is freed", function ()
             assert.equal("nil\tshutting down\nnil\tshutting down\n0\tfalse\n", answer [[
                 hold()
                 spawn(function ()
@@ -273,7 +273,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a waiter behind one that its host never resumes gets the lock after a while", function ()
+        it("a waiter behind one that is never resumed gets the lock after a while", function ()
             assert.equal("second\ttrue\t1\n", answer [[
                 local release = hold()
                 local over, stuck
@@ -299,7 +299,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a waiter goes on in the way it began when another host is set meanwhile", function ()
+        it("a waiter continues under its host when another one is set during the wait", function ()
             local text = answer [[
                 local release = hold()
                 spawn(function ()
@@ -336,7 +336,7 @@ describe("in the loop of", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs { "luv", "neovim" } do
-        it(name .. ": a coroutine that a stranger resumes waits on, and is not resumed once more later", function ()
+        it(name .. ": a coroutine that foreign code resumes continues to wait, and is not resumed twice", function ()
             local child = loops.start(name, COMMON .. [[
                 local release = hold()
                 local waiting
@@ -386,7 +386,7 @@ describe("in the loop of", function ()
         end)
     end
 
-    it("luv: an error after a wait that is not caught goes where those of callbacks go, with traceback", function ()
+    it("luv: an uncaught error after a wait is reported like one of a callback, with traceback", function ()
         local function fate(source)
             local child = loops.start("luv", COMMON .. source .. [[
                 run()
@@ -412,7 +412,7 @@ describe("in the loop of", function ()
         assert.equal(other_text:match("not reached"), text:match("not reached"))
     end)
 
-    it("luv: threads, which have a Lua state and a loop of their own, wait each in its own", function ()
+    it("luv: threads with separate Lua states and loops each wait in their own loop", function ()
         local child = loops.start("luv", [[
             local held = holding("key")
             local function work()
@@ -445,7 +445,7 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-    it("cqueues: a controller that is not run any more delays no coroutine of another one", function ()
+    it("cqueues: a controller that is no longer run delays no coroutine of another", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
             assert(stuck:lock("stuck") and other:lock("other"))

@@ -1,5 +1,4 @@
--- Tests host/uv.lua.
--- What programs do with a loop of luv's own, beside what holds in every loop (conformance_spec.lua).
+-- Tests host/uv.lua. Programs with a loop of luv's own. conformance_spec.lua tests what holds in every loop.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 
@@ -10,7 +9,7 @@ local it = fixture.it_unless(missing)
 describe("in luv", function ()
     after_each(process.clean_up)
 
-    it("a program that closes all handles during a wait goes on as if there were none, and its loops end", function ()
+    it("a program that closes all handles during a wait continues without them, and its loops end", function ()
         local said, status = process.run([[
             local uv = require "luv"
             local resty_lock = require "resty.lock"

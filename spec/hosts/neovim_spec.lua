@@ -1,5 +1,5 @@
 -- Real Neovim instances: what its main loop, its coroutines and its fast events can do while a lock is held elsewhere.
--- What they have in common with other event loops is in conformance_spec.lua.
+-- conformance_spec.lua tests what they share with other event loops.
 
 local new_holder, loops, neovim, process, snippets =
     require "spec.support" ("holder", "loops", "neovim", "process", "snippets")
@@ -11,7 +11,7 @@ local COMMON = loops.COMMON .. [[
         timer:start(ms, 0, function () timer:close() fn() end)
     end
     local function spawn(fn) coroutine.wrap(fn)() end
-    -- Runs fn(done) in a fast event, and lets the editor go on until done() was called.
+    -- Runs fn(done) in a fast event, and lets the editor run until done() was called.
     local function in_fast_event(fn)
         local over
         after(1, function () fn(function () over = true end) end)
@@ -31,7 +31,8 @@ describe("in Neovim", function ()
         return neovim.start(COMMON .. source, options)
     end
 
-    -- A claim: the program says the line `when`, goes on when the key is released, and says the rest until it ends.
+    -- A test: the program says the line `when`, continues when the key is released, and says the other lines until it
+    -- ends.
     local function it_goes_on(title, source, when, ...)
         local rest = { ... }
         it(title, function ()
@@ -152,7 +153,7 @@ describe("in Neovim", function ()
             end)
         ]], "begin\ttrue", "true\ttrue")
 
-        it("that another coroutine resumes just before its time is not resumed once more after that", function ()
+        it("that another coroutine resumes just before its time is not resumed again", function ()
             assert.equal("true\n", start([[
                 local over
                 spawn(function ()
@@ -176,7 +177,7 @@ describe("in Neovim", function ()
             ]]):hear_all())
         end)
 
-        it("that fails after its wait is reported as a failed callback is, and the others go on", function ()
+        it("that fails after its wait is reported like a failed callback, and the others continue", function ()
             local child = start([[
                 local failing, other, over = new(), new()
                 spawn(function ()
@@ -202,7 +203,7 @@ describe("in Neovim", function ()
     end)
 
     describe("a fast event", function ()
-        it("gets what is free, and does not wait for the rest", function ()
+        it("gets a free lock, and does not wait for others", function ()
             local child = start [[
                 in_fast_event(function (done)
                     say(vim.in_fast_event(), new():lock("free"))
@@ -244,7 +245,7 @@ describe("in Neovim", function ()
         ]], "begin", "true\t0")
     end)
 
-    it("an instance that ends while it holds and waits leaves nothing locked, and ends at once", function ()
+    it("an instance that ends while it holds a lock and waits leaves nothing locked, and ends at once", function ()
         local child = start [[
             local held = new()
             held:lock("held")
@@ -257,7 +258,7 @@ describe("in Neovim", function ()
         holder:take("held")
     end)
 
-    it("nothing is left of waits: the loop watches for wake-ups only during waits", function ()
+    it("waits leave nothing: the loop watches for wake-ups only during waits", function ()
         local child = start [[
             local parker = require "resty.holdfast.wait.parker"
             local function is_watched()
@@ -298,7 +299,7 @@ describe("in Neovim", function ()
         child:expect_end("false", "true", "false")
     end)
 
-    it("is found as a plugin, in the folder lua/ of what runtimepath names", function ()
+    it("is found as a plugin, in the folder lua/ of a runtimepath entry", function ()
         local root = require("ffi").string(require("ffi").C.realpath(".", nil))
         local child = start([[
             say((vim.loop.fs_realpath(vim.api.nvim_get_runtime_file("lua/resty/lock.lua", false)[1])))

@@ -1,6 +1,5 @@
--- Tests host/copas.lua.
--- What copas has since version 4 and other loops have not: coroutines that are removed, loops that tell of their end.
--- What it has in common with them is in conformance_spec.lua and beside it.
+-- Tests host/copas.lua. Features that copas has since version 4 and other loops lack: coroutines that are removed, and
+-- loops that announce their end. conformance_spec.lua and its neighbours test what copas shares with other loops.
 
 local loops, process, snippets = require "spec.support" ("loops", "process", "snippets")
 
@@ -15,12 +14,12 @@ describe("in new copas", function ()
         return loops.start("new copas", source, { stderr = true })
     end
 
-    -- The lines that the program says until its loop has ended.
+    -- Returns the lines that the program says until its loop has ended.
     local function assert_says(source, ...)
         start(source .. " run()"):expect_end(...)
     end
 
-    it("what docs/hosts.md shows happens", function ()
+    it("the example of docs/hosts.md works", function ()
         local blocks = snippets.read "docs/hosts.md"
         local shown
         for place, block in ipairs(blocks) do
@@ -32,7 +31,7 @@ describe("in new copas", function ()
         assert.is_true(shown)
     end)
 
-    -- Sixty coroutines that wait for what `held` holds, are removed and never come back; then one that waits.
+    -- Sixty coroutines that wait for the lock of `held`, are removed and never come back; then one more that waits.
     local CROWD = [[
         local held, came_back, waited = new({ exptime = 60 }), 0, nil
         local gone = {}
@@ -73,7 +72,7 @@ describe("in new copas", function ()
         ]], "0", "true\t0")
     end)
 
-    it("waiters that a removethread from before removes are found when they are woken", function ()
+    it("waiters that an earlier reference to removethread removes are found when they are woken", function ()
         assert_says(CROWD .. [[
             local removethread = copas.removethread
             assert(not package.loaded["resty.holdfast.host.copas"])
@@ -102,7 +101,7 @@ describe("in new copas", function ()
         ]], "nil\theld", "true")
     end)
 
-    it("the lock of a coroutine that was removed is renewed no more", function ()
+    it("the lock of a removed coroutine is no longer renewed", function ()
         assert_says([[
             local lock = new { exptime = 1, renew = true }
             spawn(function ()
@@ -140,7 +139,7 @@ describe("in new copas", function ()
         ]], "true", "true", "true")
     end)
 
-    it("a program may cancel all there is, and go on with another loop", function ()
+    it("a program may cancel everything, and continue with another loop", function ()
         assert_says([[
             if not copas.cancelall then  -- which is younger than 4.10
                 say("ended\nnext", true)
@@ -171,7 +170,7 @@ describe("in new copas", function ()
         ]], "exit", "valid\ttrue")
     end)
 
-    it("a coroutine that another one tells to go on waits on", function ()
+    it("a coroutine that another one resumes continues to wait", function ()
         assert_says([[
             local held = holding("key")
             spawn(function ()
@@ -191,7 +190,7 @@ describe("in new copas", function ()
         ]], "true")
     end)
 
-    it("a forked child that goes on in the loop it has from its parent waits there", function ()
+    it("a forked child that continues in its parent's loop can wait there", function ()
         local child = start [[
             local ffi = require "ffi"
             ffi.cdef "int fork(void); void _exit(int); int waitpid(int, int *, int);"

@@ -1,4 +1,4 @@
--- Many waiters in the workers of nginx, and what is left of many.
+-- Many waiters in the workers of nginx, and what they leave behind.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local resty_lock = require "resty.lock"
@@ -10,7 +10,7 @@ local COMMON = [[
     local function new(options) return assert(require("resty.lock"):new("spec_nginx_crowd", options)) end
 ]]
 
--- arg_count light threads that each take a key, the same or one of its own, once. How many got it.
+-- arg_count light threads that each take a key once, the same key or each its own. Returns how many got it.
 local CROWD = site.IN_THREADS .. COMMON .. [[
     local first = tonumber(ngx.var.arg_first)
     ngx.print(in_threads(tonumber(ngx.var.arg_count), function (i)
@@ -89,7 +89,7 @@ describe("in nginx", function ()
             return waited
         end
 
-        -- A worker has more descriptors once it has waited.
+        -- A worker has more descriptors after its first wait.
         local function contend_in_both()
             local connections = here:connect_to_each(2)
             local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
@@ -105,7 +105,7 @@ describe("in nginx", function ()
             end
         end
 
-        -- When all that lingers is gone.
+        -- When everything that lingers is gone.
         local function count()
             local workers = here:workers()
             site.await("the wake threads end", function ()
@@ -133,7 +133,7 @@ describe("in nginx", function ()
         end
         contend_in_both()
         local after
-        -- A worker may be about to close a connection, now as before: there may be fewer descriptors, too.
+        -- A worker may be about to close a connection, now and before: there may be fewer descriptors, too.
         site.await("the workers have no more descriptors than before", function ()
             after = count()
             return after.worker_descriptors <= before.worker_descriptors
@@ -145,7 +145,7 @@ describe("in nginx", function ()
         assert.is_nil(here:log():find("%[alert%]"))
     end)
 
-    it("a thousand waiters in a worker that is killed are gone, and others get what it held", function ()
+    it("a thousand waiters in a killed worker are gone, and others get its locks", function ()
         local here = site.start { locations = { ["/crowd"] = CROWD, ["/hold"] = COMMON .. [[
             local lock = new { exptime = 600 }
             assert(lock:lock("key"))

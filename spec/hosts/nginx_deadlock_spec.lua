@@ -1,5 +1,5 @@
--- Deadlocks in nginx: those of locks that are certain to be released by their takers are told, and a lock that is given
--- to a timer or another light thread is in none.
+-- Deadlocks in nginx. A cycle is reported if the takers of its locks will certainly release them. A lock that is given
+-- to a timer or to another light thread is in no cycle.
 
 local fixture, process, site, steps, waits =
     require "spec.support" ("fixture", "process", "site", "steps", "waits")
@@ -8,7 +8,7 @@ local NAME = "spec_nginx_deadlock"
 
 local locations = steps.locations_with(NAME, [[
     local function new_rwlock(options) return assert(require("resty.rwlock"):new("spec_nginx_deadlock", options)) end
-    -- What came of the wait of an object, which releases what it got.
+    -- Reports the result of the wait of an object, which releases what it got.
     local function told(lock, elapsed, err, keys)
         if elapsed then
             lock:unlock()
@@ -28,7 +28,7 @@ local locations = steps.locations_with(NAME, [[
         fn()
         lock:unlock()
     end
-    -- What came of both, each of which is begun in a light thread of its own.
+    -- Reports the results of both, each begun in its own light thread.
     local function both(fn)
         local threads = { ngx.thread.spawn(fn, "a", "b"), ngx.thread.spawn(fn, "b", "a") }
         local outcomes = {}
@@ -60,7 +60,7 @@ describe("in nginx", function ()
         dict:set("go on", true)
     end
 
-    -- A request takes a lock without waiting, gives it to a refresh that unlocks it, and goes on.
+    -- A request takes a lock without waiting, gives it to a refresh that unlocks it, and continues.
     local REVALIDATE = [[
         local function refresh(lock, renews)
             if renews then assert(lock:expire(20) and lock:valid() and lock:remaining() > 0 and lock:token()) end
@@ -128,12 +128,12 @@ describe("in nginx", function ()
             end)
         end
 
-        it("to a timer is in none where the object was made with deadlock = true and it was handed over", function ()
+        it("to a timer is in no deadlock if the object has deadlock = true and the lock was handed over", function ()
             assert.equal("got; got", outcome("assert(lock:hand_over()) " .. WAYS["to a timer"], "true"))
             assert.equal("got; got", outcome("assert(lock:hand_over()) " .. WAYS["to a timer that uses it"], "true"))
         end)
 
-        it("to a timer without a word is in one where the object was made with deadlock = true", function ()
+        it("to a timer without hand_over is in a deadlock if the object has deadlock = true", function ()
             assert.matches("deadlock", outcome(WAYS["to a timer"], "true", "await 'one goes on'"))
         end)
     end)
@@ -181,13 +181,13 @@ describe("in nginx", function ()
             assert.is_true(said == "deadlock b,a; got" or said == "got; deadlock a,b", said)
         end
 
-        -- The one of which the time is over first lets the other go on.
+        -- The one that times out first lets the other continue.
         local function assert_not_told(said)
             assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
         end
 
         for _, how in ipairs(CERTAIN) do
-            it(how .. " is told to one, and the other goes on", function ()
+            it(how .. " is reported to one, and the other continues", function ()
                 assert_told(outcome(how, "nil", 15))
             end)
         end
@@ -197,18 +197,18 @@ describe("in nginx", function ()
                 assert_not_told(outcome(how, "nil", 0.5))
             end)
 
-            it(how .. " is told where the objects were made with deadlock = true", function ()
+            it(how .. " is reported if the objects have deadlock = true", function ()
                 assert_told(outcome(how, "true", 15))
             end)
         end
 
-        it("by with ends by a timeout where the objects were made with deadlock = false", function ()
+        it("by with ends by a timeout if the objects have deadlock = false", function ()
             assert_not_told(outcome("by with", "false", 0.5))
         end)
     end)
 
-    -- No request of a worker can release anything while all of it waits.
-    it("a cycle with a worker that waits as a whole is told, whichever request of it was to release", function ()
+    -- No request of a worker can release anything while the whole worker waits.
+    it("a cycle with a whole waiting worker is reported, whichever of its requests should release", function ()
         local here = site.start { locations = locations { ["/"] = {
             content = [[
                 KEPT = new()
@@ -248,7 +248,7 @@ describe("in nginx", function ()
         end
     end)
 
-    describe("a cycle of locks that count as held by their takers", function ()
+    describe("a cycle of locks that are held by their takers", function ()
         -- Takes one key, and then wants the other.
         local CROSS = [[
             local mine, other = ngx.var.arg_mine, ngx.var.arg_other
@@ -270,12 +270,12 @@ describe("in nginx", function ()
             assert.equal(told == 1 and "deadlock b,a" or "deadlock a,b", outcomes[told])
         end
 
-        it("of two requests of one worker is told to one, and the other goes on", function ()
+        it("of two requests of one worker is reported to one, and the other continues", function ()
             local here = site.start { locations = locations { ["/cross"] = CROSS } }
             assert_one_is_told(here:connect(), here:connect())
         end)
 
-        it("of requests of two workers is told to one, and the other goes on", function ()
+        it("of requests of two workers is reported to one, and the other continues", function ()
             local here = site.start { workers = 2, locations = locations { ["/cross"] = CROSS } }
             local connections = here:connect_to_each(2)
             assert_one_is_told(connections[1], connections[2])
@@ -292,7 +292,7 @@ describe("in nginx", function ()
             ngx.print(outcome)
         ]]
 
-        it("is none while another light thread of the request holds what is waited for", function ()
+        it("is none if another light thread of the request holds the lock", function ()
             local here = site.start { locations = locations { ["/b"] = HOLDER_OF_B, ["/a"] = [[
                 local lock = new { exptime = 60, deadlock = true }
                 await "b taken"
@@ -312,7 +312,7 @@ describe("in nginx", function ()
             assert.equal("got", (b:receive()))
         end)
 
-        -- nginx uses the coroutine of a request again as soon as that is over.
+        -- nginx uses the coroutine of a request again as soon as the request is over.
         it("is none when another request has the coroutine of the one that took the lock", function ()
             local here = site.start { locations = locations {
                 ["/b"] = HOLDER_OF_B,
@@ -342,7 +342,7 @@ describe("in nginx", function ()
             end
         end)
 
-        it("is none where the client of a waiter went away", function ()
+        it("is none if the client of a waiter went away", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations {
                 ["/other"] = [[
                     OTHER = new { exptime = 60, deadlock = true }

@@ -1,4 +1,4 @@
--- What happens to locks when nginx reloads, ends, or loses a worker, and when others beside it use the same ones.
+-- Locks in an nginx that reloads, ends or loses a worker, and locks that other programs use at the same time.
 
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 
@@ -7,7 +7,7 @@ local NAME = "spec_nginx_life"
 local EXIT_PATIENCE = 5
 local PATIENCE = 20
 
--- Before each location.
+-- Prepended to each location.
 local COMMON = [[
     local dict = assert(require("resty.shdict").open("spec_nginx_life", { size = "1m" }))
     local function new(options)
@@ -16,7 +16,7 @@ local COMMON = [[
 ]]
 
 local LOCATIONS = {
-    -- Counts by reading and writing, which the lock makes right. Says how many were inside.
+    -- Counts by reading and writing, which only the lock makes right. Reports how many were inside.
     ["/count"] = [[
         local lock = new()
         local elapsed, err = lock:lock("counter")
@@ -32,7 +32,7 @@ local LOCATIONS = {
         ngx.print(ok and inside or reason)
     ]],
     ["/hold"] = "local lock = new()\n" .. site.HOLD,
-    -- Ends without giving it back; the worker has it.
+    -- Ends without releasing it; the worker has it.
     ["/keep"] = [[
         package.loaded.kept = new()
         ngx.print(package.loaded.kept:lock("key"))
@@ -94,7 +94,7 @@ describe("the life of nginx", function ()
         end)
     end
 
-    -- Until a new worker answers. The old one may have to do.
+    -- Waits until a new worker answers. The old one may have to do so.
     local function reload(here, old)
         here:signal("HUP")
         site.await("a new worker answers", function () return tonumber((here:get("/worker"))) ~= old end)
@@ -186,7 +186,7 @@ describe("the life of nginx", function ()
         assert_exits_with_reload(here)
     end)
 
-    it("data outlive a reload where init_worker_by_lua opens them, and a restart where they are kept", function ()
+    it("data outlive a reload if init_worker_by_lua opens them, and a restart if persistent", function ()
         local OPEN = [[
             local shdict = require "resty.shdict"
             kept = shdict.open("spec_nginx_kept", { size = "100k" })
@@ -257,7 +257,7 @@ describe("the life of nginx", function ()
         assert_free("key")
     end)
 
-    it("without the code cache requests wait for each other, and nothing of their Lua states is left", function ()
+    it("without the code cache requests wait for each other, and their Lua states leave nothing", function ()
         local here = start { http = "lua_code_cache off;" }
         local pid = here:workers()[1]
         local function settled()
@@ -270,7 +270,7 @@ describe("the life of nginx", function ()
         assert.equal(60, dict:get("n"))
         site.await("descriptors are closed", function () return settled() <= before end)
 
-        -- What a request holds ends with its Lua state.
+        -- A lock that a request holds ends with its Lua state.
         assert.equal("0", here:get("/keep"))
         site.await("the lock is free", function () return lock:trylock("key") end)
         assert.is_nil(here:log():find("[error]", 1, true))
@@ -305,8 +305,8 @@ describe("the life of nginx", function ()
         end)
     end)
 
-    -- nginx closes all connections then, that to the wake thread, too.
-    it("worker_shutdown_timeout ends a worker with waiters, and the log complains of nothing", function ()
+    -- Then nginx closes all connections, also the one to the wake thread.
+    it("worker_shutdown_timeout ends a worker with waiters, and logs no complaint", function ()
         local here = start { main = "worker_shutdown_timeout 100ms;" }
         local script = process.start(SCRIPT .. "say(lock:lock('key')); hear()")
         assert.equal("0", script:hear())
@@ -343,7 +343,7 @@ describe("the life of nginx", function ()
         assert.equal(40, dict:get("n"))
     end)
 
-    it("nginx waits for a plain script, and gets the lock when that releases it or is killed", function ()
+    it("nginx waits for a plain script, and gets the lock when the script releases it or is killed", function ()
         local here = start()
         for _, ending in ipairs { "unlock", "kill" } do
             local script = process.start(SCRIPT .. [[

@@ -1,4 +1,4 @@
--- Tests later.lua: what a request loads where its Lua state ends with it, and what others load.
+-- Tests later.lua: what a request loads if its Lua state ends with it, and what other Lua states load.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -7,7 +7,7 @@ local UNCACHED = "lua_code_cache off; "
 
 local it = fixture.it_unless(site.missing())
 
--- Before each location. `loaded`: our modules in this Lua state, by their names without resty and holdfast.
+-- Prepended to each location. `loaded`: our modules in this Lua state, by their names without resty and holdfast.
 local COMMON = [[
     local function loaded()
         local found, count = {}, 0
@@ -25,7 +25,7 @@ local COMMON = [[
     end
 ]]
 
--- A method each, in a state that has loaded nothing for it: what it says there, and how it is called.
+-- One method in each, in a state that has loaded nothing for it: its result, and how it is called.
 local METHODS = {
     cluster = { 'dictionary "spec_nginx_load" belongs to no cluster', [[
         return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true }))
@@ -135,7 +135,7 @@ local LOCATIONS = {
         done:wait(20)
         ngx.print(count > 30)
     ]],
-    -- As when no descriptor is free.
+    -- As if no descriptor were free.
     ["/unreadable"] = [[
         local lock = new()
         assert(lock:lock("unreadable"))
@@ -194,7 +194,7 @@ describe("loading in nginx", function ()
                        .. "0%.010 s; held by nginx", here:log())
     end)
 
-    it("without the code cache, what init_by_lua loads is as little", function ()
+    it("without the code cache, init_by_lua loads just as few modules", function ()
         local here = start(UNCACHED .. 'init_by_lua_block { require "resty.lock" }')
         assert.equal("true nilnilnilnil", here:get("/free"))
     end)
@@ -209,13 +209,13 @@ describe("loading in nginx", function ()
         assert.equal("false true", here:get("/kept"))
     end)
 
-    it("states that last load everything at once", function ()
+    it("lasting Lua states load everything at once", function ()
         assert.equal("true", start("init_by_lua_block { require 'resty.lock' }"):get("/loaded"))
         assert.equal("true", start("init_worker_by_lua_block { require 'resty.lock' }"):get("/loaded"))
         assert.equal("true", start(""):get("/timer"))
     end)
 
-    it("what cannot be read is loaded by the next call", function ()
+    it("a file that cannot be read is loaded by the next call", function ()
         assert.equal("false module 'resty.holdfast.lock.lock_info' not found\ntable true\ntrue 1\n",
                      start(""):get("/unreadable"))
     end)

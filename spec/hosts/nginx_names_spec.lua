@@ -1,12 +1,12 @@
--- Tests dictionary/registry.lua: zones of nginx.
--- Which dictionary a lock gets in nginx, and which processes may use it.
+-- Tests dictionary/registry.lua: zones of nginx. Which dictionary a lock gets in nginx, and which processes may use
+-- it.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local core = require "resty.holdfast.core"
 
 local it = fixture.it_unless(site.missing())
 
--- Says what the dictionary of that name is; in a location.
+-- In a location: reports what the dictionary of that name is.
 local CAPACITY = [[
     local name = ngx.unescape_uri(ngx.var.arg_name)
     local dict = require("resty.shdict").shared[name]
@@ -29,14 +29,14 @@ local LOCK = [[
 local LOCATIONS = { ["/lock"] = LOCK, ["/capacity"] = CAPACITY }
 
 
--- A request takes a lock in "my_locks", which has so many bytes afterwards.
+-- A request takes a lock in "my_locks", which then has this many bytes.
 local function assert_takes(here, capacity)
     assert.equal("0", here:get("/lock?name=my_locks"))
     assert.equal(capacity, here:get("/capacity?name=my_locks"))
 end
 
 
--- A plain script beside nginx: what it says.
+-- Runs a plain script beside nginx, and returns its output.
 local function script(source)
     local text, status = process.run([[
         local resty_lock, shdict = require "resty.lock", require "resty.shdict"
@@ -101,7 +101,7 @@ describe("names in nginx", function ()
         assert.equal("2097152", here:get("/capacity?name=other"))
     end)
 
-    it("a dictionary of ours that a program has put into ngx.shared is used as it is", function ()
+    it("our dictionary that a program has put into ngx.shared is used as it is", function ()
         local here = site.start {
             dictionaries = { my_locks = "1m" },
             http = [[init_worker_by_lua_block {
@@ -113,7 +113,7 @@ describe("names in nginx", function ()
         assert.equal("true", script [[print(shdict.shared.other:get("key"))]])
     end)
 
-    it("one that nobody has declared or opened is not found", function ()
+    it("a dictionary that nobody has declared or opened is not found", function ()
         local here = site.start {
             dictionaries = { my_locks = "1m" },
             locations = {
@@ -131,7 +131,7 @@ describe("names in nginx", function ()
         assert.equal(("nil dictionary not found;"):rep(4), here:get("/others"))
     end)
 
-    it("one that a script has opened is found without a declaration", function ()
+    it("a dictionary that a script has opened is found without a declaration", function ()
         local here = site.start { locations = { ["/lock"] = LOCK } }
         local keeper = process.start [[
             local dict = require("resty.shdict").open("other", { size = "100k" })
@@ -150,14 +150,14 @@ describe("names in nginx", function ()
         for name, capacity in pairs { small = 12288, odd = 13001 } do
             assert.equal("0", here:get("/lock?name=" .. name))
             assert.is_true(tonumber((here:get("/capacity?name=" .. name))) >= capacity)
-            -- In another worker it is there already.
+            -- In another worker it already exists.
             here:reload()
             assert.equal("0", here:get("/lock?name=" .. name))
         end
         assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
-    it("one that exists with another size is used as it is, and the log says so once", function ()
+    it("a dictionary that exists with another size is used as it is, and the log says so once", function ()
         keep_open "my_locks"
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
@@ -167,7 +167,7 @@ describe("names in nginx", function ()
         assert.equal(1, count)
     end)
 
-    it("a dictionary that somebody removes is not found any more, until a reload makes it anew", function ()
+    it("a removed dictionary is not found until a reload makes it again", function ()
         local here = site.start { dictionaries = { my_locks = "100k" }, locations = LOCATIONS }
         assert.equal("0", here:get("/lock?name=my_locks"))
         assert.equal("true", script [[print(shdict.remove("my_locks"))]])
@@ -176,7 +176,7 @@ describe("names in nginx", function ()
         assert_takes(here, "102400")
     end)
 
-    -- As nginx's own dictionaries take them; the last is as long as the name of a file can be.
+    -- Names that nginx's own dictionaries take; the last is as long as the name of a file can be.
     local NAMES = { "my:cache", "a/b", "../a", ".hidden", "a b", 'a"b\\', "100%", "a%2Fb", "a,b=1", "caf\195\169",
                     "\255\1", ("n"):rep(250) }
 
@@ -184,7 +184,7 @@ describe("names in nginx", function ()
         return (name:gsub("[^%w]", function (byte) return ("%%%02X"):format(byte:byte()) end))
     end
 
-    it("any name that nginx takes is that of one dictionary of ours", function ()
+    it("any name that nginx takes belongs to one of our dictionaries", function ()
         local declared, capacities = {}, {}
         for i, name in ipairs(NAMES) do
             declared[name] = 12 + 4 * i .. "k"
@@ -215,7 +215,7 @@ describe("names in nginx", function ()
         assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
-    it("a name of which no file can be called, or a dictionary that cannot be made, is told by new", function ()
+    it("new reports a name that no file can have, or a dictionary that cannot be made", function ()
         local long = ("n"):rep(251)
         local here = site.start {
             dictionaries = { [long] = "100k", other = "1m" },
@@ -280,7 +280,7 @@ describe("init_by_lua", function ()
         local here = start_with_objects([[assert(other:lock("lock"))]], {
             locations = { ["/use"] = USE, ["/unlock"] = "ngx.print(tostring(other:unlock()))" },
         })
-        -- It is the master's, which lives.
+        -- The master holds it, and is alive.
         assert.equal("timeout 0 true my_locks 102400", here:get("/use"))
         assert.equal("nil", here:get("/unlock"))
     end)

@@ -1,4 +1,4 @@
--- Where in nginx one can wait for a lock, and what is said where not. Tests host/nginx.lua.
+-- In which phases of nginx one can wait for a lock, and the errors in the others. Tests host/nginx.lua.
 
 local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 local resty_rwlock = require "resty.rwlock"
@@ -6,7 +6,8 @@ local resty_semaphore = require "resty.semaphore"
 
 local NAME = "spec_phases"
 
--- What becomes of locks in the phase from which it is called: in words, under the phase's name in the dictionary.
+-- Stores what happens to locks in the phase from which it is called: in words, under the phase's name in the
+-- dictionary.
 local PROBE = [[
     local function text(ok, ...)
         local words = { ok and "ok" or "raised" }
@@ -57,14 +58,14 @@ describe("in nginx", function ()
         semaphore:post("permit")
     end)
 
-    -- One that is gone after the test.
+    -- Returns a folder that is removed after the test.
     local function folder()
         local path = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         finally(function () os.execute("rm -rf -- '" .. path .. "'") end)
         return path
     end
 
-    -- A site in which probe() is known; `options` are those of site.start.
+    -- A site in which probe() is known; `options` are the options of site.start.
     local function start(options)
         options.http = "init_by_lua_block {" .. PROBE .. "}" .. (options.http or "")
         return site.start(options)
@@ -121,7 +122,7 @@ describe("in nginx", function ()
     end)
 
     -- Phases are known by their names; nginx gets new ones.
-    it("nginx is asked where the phase is a new one, and complains of nothing", function ()
+    it("nginx is asked in a new phase, and logs no complaint", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. "; local get_phase = ngx.get_phase;"
                    .. "function ngx.get_phase() return get_phase() == 'init' and 'init' or 'new' end }",
@@ -140,7 +141,7 @@ describe("in nginx", function ()
         return "ssl_certificate " .. path .. "/certificate; ssl_certificate_key " .. path .. "/key;"
     end
 
-    -- What a TLS client gets from /secret, "" if nothing.
+    -- Returns the answer to a TLS client from /secret, "" if there is none.
     local function ask_for_secret(path)
         return (process.run("io.write(io.popen('curl -sk --max-time 20 --unix-socket " .. path
                             .. "/tls.sock https://spec/secret'):read('*a'))"))
@@ -158,8 +159,8 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-    -- That takes OpenResty's patch, without which nginx ends the connection when anything yields there.
-    it("one can wait in ssl_client_hello where ngx.sleep can; a free lock is to be had in any case", function ()
+    -- This needs OpenResty's patch; without it nginx ends the connection when anything yields there.
+    it("one can wait in ssl_client_hello if ngx.sleep can; a free lock is granted in any case", function ()
         local path = folder()
         local here = start {
             listen = { "unix:" .. path .. "/tls.sock ssl" },
@@ -190,7 +191,7 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-    it("no wait is possible in the phases where ngx.sleep is not: that raises the error of lua-resty-lock", function ()
+    it("no wait is possible in phases without ngx.sleep: the call raises the error of lua-resty-lock", function ()
         local here = start {
             http = [[
                 init_worker_by_lua_block { probe "init_worker" }
@@ -228,7 +229,8 @@ describe("in nginx", function ()
                               .. "...) in init_worker_by_lua*")
     end)
 
-    -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve requests.
+    -- As Kong does: its workers load their configuration one after the other, under a lock, before they serve
+    -- requests.
     local BLOCKING_SLEEP = [[
         local ffi = require "ffi"
         ffi.cdef "int usleep(unsigned int microseconds);"
@@ -241,7 +243,7 @@ describe("in nginx", function ()
         end
     ]]
 
-    it("one can wait where the program has replaced ngx.sleep by a function that works there", function ()
+    it("one can wait if the program has replaced ngx.sleep by a function that works there", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. BLOCKING_SLEEP .. PROBE .. [[
                     probe "init"
@@ -259,7 +261,7 @@ describe("in nginx", function ()
         assert_raises("set", "API disabled in the context of set_by_lua*")
     end)
 
-    it("workers that start wait for each other where ngx.sleep is replaced", function ()
+    it("starting workers wait for each other if ngx.sleep is replaced", function ()
         site.start {
             workers = 3,
             http = "init_by_lua_block {" .. BLOCKING_SLEEP .. [[}
@@ -278,7 +280,7 @@ describe("in nginx", function ()
         assert.is_false(dict:get("together"))
     end)
 
-    it("a function that C calls cannot wait, and is told so", function ()
+    it("a function that C calls cannot wait, and gets an error", function ()
         local here = site.start { locations = { ["/sort"] = [[
             local lock = require("resty.lock"):new("spec_phases", { timeout = 5 })
             table.sort({ 1, 2 }, function (a, b) ngx.print(select(2, lock:lock("held")), "\n") return a < b end)
@@ -288,7 +290,7 @@ describe("in nginx", function ()
         assert.equal("cannot wait here (host nginx): Lua was called from C\nend", (here:get("/sort")))
     end)
 
-    it("a thread of nginx's own pool waits like any thread", function ()
+    it("a thread of nginx's pool waits like any thread", function ()
         local path = folder()
         files.write(path .. "/spec_thread.lua", [[
             return { wait = function ()

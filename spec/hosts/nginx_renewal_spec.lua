@@ -1,5 +1,5 @@
--- Tests host/nginx_jobs.lua.
--- Locks that the light threads of nginx hold for long: they are renewed as long as the light thread lives.
+-- Tests host/nginx_jobs.lua. Locks that the light threads of nginx hold for long: they are renewed as long as the
+-- light thread lives.
 
 local expect, fixture, site, steps, waits =
     require "spec.support" ("expect", "fixture", "site", "steps", "waits")
@@ -15,7 +15,7 @@ describe("in nginx", function ()
     local dict, lock = fixture.site(NAME)
     local await = steps.await_in(dict)
 
-    -- The connection of a request, when the request has done the step.
+    -- Sends a request, and returns its connection when it has done the step.
     local function begin(here, path, step)
         local connection = here:connect()
         connection:send(path)
@@ -23,7 +23,7 @@ describe("in nginx", function ()
         return connection
     end
 
-    -- Whether three renewals come of the grant that there is. Not, where a stall of the machine outlasted the lease.
+    -- Whether the present grant is renewed three times. False if a stall of the machine outlasted the lease.
     local function is_kept(key)
         local holder = lock:holder(key)
         local grant, left, renewals = holder and holder.token, math.huge, 0
@@ -37,7 +37,8 @@ describe("in nginx", function ()
     end
 
     describe("renew", function ()
-        -- A request that holds the lock until it may go on. `act` is called when it has it. True if it was kept.
+        -- A request holds the lock until it may continue. Calls `act` when it has it. Returns true if the lock was
+        -- kept.
         local function hold(act)
             dict:flush_all()
             local here = site.start { locations = locations { ["/hold"] = [[
@@ -57,7 +58,7 @@ describe("in nginx", function ()
             return kept, here, worker
         end
 
-        it("keeps a lock while its request goes on", function ()
+        it("keeps a lock while its request runs", function ()
             expect.in_time(function ()
                 local kept, here = hold(function () end)
                 assert.is_nil(here:log():find("[error]", 1, true))
@@ -65,7 +66,7 @@ describe("in nginx", function ()
             end)
         end)
 
-        it("keeps it in a worker that is told to exit, and does not keep the worker", function ()
+        it("keeps it in a worker that has to exit, and does not keep the worker", function ()
             expect.in_time(function ()
                 local kept, here, worker = hold(function (here) here:signal("HUP") end)
                 site.await("the old worker is gone", function () return not site.alive(worker) end, 10)
@@ -110,7 +111,7 @@ describe("in nginx", function ()
             site.await("the lock lapses", function () return not lock:holder("key") end)
         end)
 
-        it("tells on_lost when the lock is lost; it may wait, and fail", function ()
+        it("calls on_lost when the lock is lost; it may wait, and fail", function ()
             local here = site.start { locations = locations { ["/lose"] = [[
                 local lock = new { exptime = 0.3, renew = true, on_lost = function (_, key, why)
                     ngx.sleep(0.01)
@@ -129,7 +130,7 @@ describe("in nginx", function ()
             assert.is_truthy(here:log():find("failed on purpose", 1, true))
         end)
 
-        it("says so where a lock cannot be renewed, and takes none there", function ()
+        it("refuses to take a lock that cannot be renewed", function ()
             local here = site.start { locations = locations { ["/log"] = {
                 content = "ngx.print 'done'",
                 log = [[done("log", tostring(select(2, new({ renew = true }):lock("key"))))]],

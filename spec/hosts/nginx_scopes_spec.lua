@@ -1,5 +1,5 @@
--- Tests lock/with.lua and host/nginx_threads.lua.
--- What `with` holds is given back also where the request of nginx ends inside of it, and its object can be used again.
+-- Tests lock/with.lua and host/nginx_threads.lua. A lock of `with` is released even if nginx ends the request inside
+-- it, and its object can be used again.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local resty_lock = require "resty.lock"
@@ -49,7 +49,7 @@ local LOCATIONS = {
             return select(2, coroutine.resume(co))
         end)))
     ]],
-    -- One comes to its end before the worker looks, and one is cut off after that.
+    -- One ends before the worker checks, and one is cut off after that.
     ["/draining"] = COMMON .. [[
         while not ngx.worker.exiting() do
             with(function () dict:set("inside", true) end)
@@ -88,7 +88,7 @@ describe("with, in nginx,", function ()
         return not dict:get("key") and (lock:trylock("key") and lock:unlock())
     end
 
-    it("a request that nginx puts where the one was that ended waits in vain for nothing", function ()
+    it("a request in the memory of an ended one does not wait for a lock that nobody holds", function ()
         local here = site.start { locations = LOCATIONS }
         for _ = 1, 3 do
             here:get("/exit?what=lock")
@@ -113,7 +113,7 @@ describe("with, in nginx,", function ()
             end)
         end
 
-        it("of a " .. what .. " is given back though the object is not used again", function ()
+        it("of a " .. what .. " is released though the object is not used again", function ()
             local here = site.start { locations = LOCATIONS }
             here:get("/exit?what=" .. what)
             if what == "lock" then
@@ -122,7 +122,7 @@ describe("with, in nginx,", function ()
             site.await("it is given back", function () return here:get("/use?what=" .. what) == "ran" end, 5)
         end)
 
-        it("of a " .. what .. " in a request leaves nothing held when its client has gone away", function ()
+        it("of a " .. what .. " in a request holds nothing after its client has gone away", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = LOCATIONS }
             local connection = here:connect()
             connection:send("/sleep?what=" .. what)
@@ -131,7 +131,7 @@ describe("with, in nginx,", function ()
             site.await("it is given back", function () return here:get("/use?what=" .. what) == "ran" end, 5)
         end)
 
-        it("of a " .. what .. " is not given back while the function runs", function ()
+        it("of a " .. what .. " is not released while the function runs", function ()
             local here = site.start { locations = LOCATIONS }
             local connection = here:connect()
             connection:send("/long?what=" .. what)
@@ -144,7 +144,7 @@ describe("with, in nginx,", function ()
         end)
     end
 
-    it("is given back in a worker that is about to exit, too", function ()
+    it("is released in a worker that is about to exit, too", function ()
         local here = site.start { locations = LOCATIONS }
         local connection = here:connect()
         connection:send("/draining?what=lock")
@@ -156,7 +156,7 @@ describe("with, in nginx,", function ()
         assert(connection:receive())
     end)
 
-    it("works where there is no request, in init_by_lua", function ()
+    it("works without a request, in init_by_lua", function ()
         local here = site.start {
             http = [[init_by_lua_block {
                 local dict = require("resty.shdict").open("spec_nginx_scopes")

@@ -1,4 +1,4 @@
--- Dictionaries of ours in ngx.shared, as exporters, status pages and other libraries find them there.
+-- Our dictionaries in ngx.shared, as exporters, status pages and other libraries find them there.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -40,7 +40,7 @@ describe("ngx.shared", function ()
 
     local INSTALL = [[assert(require("resty.holdfast.shared").install("zone", "my:zone"))]]
 
-    it("has ours in place of zones and beside them, for whatever walks it", function ()
+    it("has our dictionaries instead of zones and beside them, for any code that walks it", function ()
         local here = start("init_worker", [[
             assert(require("resty.shdict").open("opened", { size = "400k" }))
             assert(require("resty.holdfast.shared").install("zone", "my:zone", "opened"))
@@ -69,7 +69,7 @@ describe("ngx.shared", function ()
         require("resty.shdict").remove("big")
     end)
 
-    it("has all that were opened when no name is given", function ()
+    it("has all opened dictionaries if no name is given", function ()
         local here = start("init_worker", [[
             assert(require("resty.shdict").open("opened", { size = "400k" }))
             assert(require("resty.lock"):new("zone"))
@@ -79,7 +79,7 @@ describe("ngx.shared", function ()
                      .. "zone 102400 true 1 ours", here:get("/walk"))
     end)
 
-    it("can be given them by init_by_lua, and each worker opens what it uses", function ()
+    it("can get them in init_by_lua, and each worker opens what it uses", function ()
         local here = start("init", INSTALL .. INSTALL, { workers = 2 })
         local expected = "my:zone 204800 true 1 ours\nother 307200 true 1 nginx's\nzone 102400 true 1 ours"
         for _, connection in ipairs(here:connect_to_each(2)) do
@@ -89,7 +89,7 @@ describe("ngx.shared", function ()
         assert.equal(expected, here:get("/walk"))
     end)
 
-    it("can be given them by a master that is root, for workers that are not", function ()
+    it("can get them from a master that is root, for workers that are not", function ()
         local user = shell.output "id -u"
         if user ~= "0" then
             return pending "only root can start workers as somebody else"
@@ -136,7 +136,7 @@ describe("ngx.shared", function ()
         assert.equal("true12", here:get("/methods"))
     end)
 
-    -- A method belongs to its kind of dictionaries; neither reads the other's memory.
+    -- A method belongs to its kind of dictionary; neither reads the other's memory.
     it("refuses a method of one kind for the other", function ()
         local here = start("init_worker", "before = ngx.shared.zone.get\n" .. INSTALL, { locations = { ["/mixed"] = [[
             ngx.say(select(2, pcall(before, ngx.shared.zone, "key")))
@@ -162,7 +162,7 @@ describe("ngx.shared", function ()
         assert.equal("true", each[2]:get("/add?key=a"))
     end)
 
-    it("gets none that cannot be had, and install says why", function ()
+    it("gets no dictionary that cannot be opened, and install says why", function ()
         local here = start("init_worker", [[
             local install = require("resty.holdfast.shared").install
             said = {}
@@ -183,12 +183,12 @@ describe("ngx.shared", function ()
         assert.equal('nil dictionary "a\\x0Ab": dictionary not found', lines[4])
         assert.matches("bad name to install: string expected, got number$", lines[5])
         assert.equal("nil", lines[6])
-        -- Those before the one that cannot be had are there.
+        -- The dictionaries before the one that fails are there.
         assert.equal("my:zone 204800 true 1 nginx's\nother 307200 true 1 nginx's\nzone 102400 true 1 ours",
                      here:get("/walk"))
     end)
 
-    it("is not there in a plain script, which install says", function ()
+    it("does not exist in a plain script, as install says", function ()
         assert.equal("nil\tthere is no ngx.shared here\n",
                      (process.run "print(require('resty.holdfast.shared').install())"))
     end)

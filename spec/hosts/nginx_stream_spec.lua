@@ -1,5 +1,5 @@
--- Locks between http { } and stream { } of one nginx: their Lua states know nothing of each other. Debian has no Lua
--- for stream; HOLDFAST_NGINX may name an nginx that has, as OpenResty's.
+-- Locks between http { } and stream { } of one nginx: their Lua states are separate. Debian has no Lua for stream;
+-- HOLDFAST_NGINX may name an nginx that has it, such as OpenResty's.
 
 local fixture, http, shell, site = require "spec.support" ("fixture", "http", "shell", "site")
 local resty_lock = require "resty.lock"
@@ -24,7 +24,7 @@ local function stream_server(socket, phases)
     ]]):format(socket, phases or "")
 end
 
--- Waits for the lock "key" and says what came of it.
+-- Waits for the lock "key" and reports the result.
 local WAIT = [[
     local lock, err = require("resty.lock"):new("holdfast_spec_stream", { timeout = 30 })
     if not lock then
@@ -57,7 +57,7 @@ describe("stream and http in one nginx", function ()
         shell.succeeds("rm -rf -- '" .. folder .. "'")
     end)
 
-    -- What each of the two says when the spec, that has the lock, releases it.
+    -- Releases the lock while both wait for it, and returns their reports.
     local function hand_on(here)
         local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
         assert(lock:lock("key"))

@@ -1,4 +1,4 @@
--- holdfast is replaced under a running nginx by a version with another layout of its files.
+-- A version with another layout of its files replaces holdfast under a running nginx.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -7,7 +7,7 @@ local PATIENCE = 20
 local OURS = os.getenv("HOLDFAST_LIB")
 local OTHERS = shell.output("dirname -- '" .. OURS .. "'") .. "/tests/library/libholdfast_other_layout.so"
 
--- Of which the worker's library is.
+-- Which library the worker has.
 local LAYOUT = [[
     local C, ffi = require("resty.holdfast.core").C, require "ffi"
     ngx.print(ffi.string(C.holdfast_directory()):match("%d+$"))
@@ -20,7 +20,7 @@ local COMMON = [[
 
 local LOCATIONS = {
     ["/layout"] = LAYOUT,
-    -- Says how many are inside, by the dictionary of this worker.
+    -- Reports how many are inside, according to the dictionary of this worker.
     ["/count"] = COMMON .. [[
         assert(lock:lock("counter"))
         local inside = dict:incr("inside", 1, 0)
@@ -58,7 +58,7 @@ describe("an upgrade to another layout in nginx", function ()
     end
 
     before_each(function ()
-        -- From /dev/shm libraries are not loaded everywhere.
+        -- Some systems do not load libraries from /dev/shm.
         folder = shell.output "mktemp -d /tmp/holdfast-spec.XXXXXX"
         assert(shell.succeeds(("cp '%s' '%s/libholdfast.so'"):format(OURS, folder)))
     end)
@@ -68,7 +68,7 @@ describe("an upgrade to another layout in nginx", function ()
         os.execute(("rm -rf -- '%s' %s"):format(folder, (WORLD:gsub("@layout@", "*"))))
     end)
 
-    it("by a reload under load fails no request: old and new workers have a world each", function ()
+    it("by a reload under load fails no request: old and new workers are in separate worlds", function ()
         start { workers = 2 }
         local ours = here:get("/layout")
         local holder = here:connect()
@@ -95,7 +95,7 @@ describe("an upgrade to another layout in nginx", function ()
         assert.equal("99", here:get("/layout"))
     end)
 
-    it("needs a restart where the master has loaded the library: a reload goes on with that one", function ()
+    it("needs a restart if the master has loaded the library: a reload continues with the old one", function ()
         start { http = [[init_by_lua_block { require "resty.shdict" }]] }
         local old = here:workers()[1]
         local ours = here:get("/layout")

@@ -4,7 +4,7 @@ local fixture, process, shell, site = require "spec.support" ("fixture", "proces
 
 local NAME = "holdfast_spec_locks"
 
--- Nil, or why this cannot be tried here.
+-- Returns nil, or why this cannot be tested here.
 local function missing()
     if site.missing() then
         return site.missing()
@@ -24,7 +24,7 @@ local LOCK = [[
     ngx.print(elapsed or err)
 ]]
 
--- What is there, for people.
+-- Shows the holder, as a command would.
 local LOOK = [[
     local lock, err = require("resty.lock"):new("]] .. NAME .. [[")
     print(lock and lock:holder("key").program or err)
@@ -59,7 +59,7 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("timeout", connections[2]:get("/lock"))
     end
 
-    it("need no set-up: they have a directory of their own", function ()
+    it("need no set-up: they get their own directory", function ()
         local here = start { workers = 2, locations = {} }
         assert_locks(here:connect_to_each(2))
         assert.equal("700 www-data", shell.output("stat -c '%a %U' " .. default))
@@ -77,7 +77,7 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("700 www-data", shell.output("stat -c '%a %U' " .. default))
     end)
 
-    it("are told what to do when init_by_lua has opened a dictionary as root", function ()
+    it("get an error with advice if init_by_lua has opened a dictionary as root", function ()
         local world = os.getenv("HOLDFAST_DIR") .. "/private"
         local here = start {
             env = { HOLDFAST_DIR = world },
@@ -122,7 +122,7 @@ describe("workers that are www-data under a master that is root", function ()
         os.execute("rm -rf " .. world)
     end)
 
-    it("let their own user and root see what they do", function ()
+    it("let their own user and root observe them", function ()
         local here = start { locations = {} }
         assert.equal("0", here:get("/lock"))
 
@@ -139,7 +139,7 @@ describe("workers that are www-data under a master that is root", function ()
         env.HOLDFAST_OWNER = shell.output("id -u www-data")
         assert.equal("nginx\n", (process.run(LOOK, { env = env })))
 
-        -- Root was no disturbance.
+        -- Root's access changed nothing.
         assert.equal("timeout", here:get("/lock"))
         here:reload()
         assert.equal("0", here:get("/lock"))

@@ -1,4 +1,4 @@
--- How long the values of a dictionary in ngx.shared live: as long as nginx's master, as those of nginx's own zones.
+-- How long the values of a dictionary in ngx.shared live: as long as nginx's master, like those of nginx's own zones.
 
 local files, fixture, shell, site = require "spec.support" ("files", "fixture", "shell", "site")
 
@@ -27,7 +27,7 @@ describe("a value in ngx.shared", function ()
         os.execute("rm -rf -- '" .. folder .. "'")
     end)
 
-    -- In a runtime directory of its own, which nobody but nginx uses.
+    -- In a new runtime directory, which only nginx uses.
     local function start(options)
         options.env = { HOLDFAST_DIR = folder }
         options.dictionaries = { zone = options.size or "100k" }
@@ -41,7 +41,7 @@ describe("a value in ngx.shared", function ()
         return here
     end
 
-    -- The process ids of all that keep the runtime directory.
+    -- Returns the process ids of all that keep the runtime directory.
     local function keepers()
         local pids = {}
         for pid in shell.output("grep -lx holdfast-keeper /proc/[0-9]*/comm 2>/dev/null"):gmatch("/proc/(%d+)") do
@@ -100,7 +100,7 @@ describe("a value in ngx.shared", function ()
         end
     end)
 
-    it("is kept by one process, which holds nothing of the worker's", function ()
+    it("is kept by one process, which holds no resources of the worker", function ()
         local here = start_and_store { workers = 3, http = HTTP }
         local keeper = await_only_keeper()
         here:reload()
@@ -159,13 +159,13 @@ describe("a value in ngx.shared", function ()
         assert.equal("nil", here:get("/get"))
     end)
 
-    it("needs no keeper where nginx is one process", function ()
+    it("needs no keeper if nginx is one process", function ()
         local here = start_and_store { workers = 0, main = "master_process off;", http = HTTP }
         assert.equal("value", here:get("/get"))
         assert.same({}, keepers())
     end)
 
-    it("has a keeper only if it can be there: locks need none", function ()
+    it("has a keeper only if there can be values: locks need none", function ()
         local here = start {}
         assert.equal("0", here:get("/lock"))
         assert.same({}, keepers())

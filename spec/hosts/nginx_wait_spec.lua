@@ -1,6 +1,5 @@
--- Tests host/nginx.lua.
--- Waits for locks in the workers of a real nginx: what holds in every event loop (conformance_spec.lua), and what can
--- happen to a wait, and to the wake timer that ends it, in nginx only.
+-- Tests host/nginx.lua. Waits for locks in the workers of a real nginx: what holds in every event loop
+-- (conformance_spec.lua), and what can happen to a wait, and to the wake timer that ends it, only in nginx.
 
 local fixture, site, waits = require "spec.support" ("fixture", "site", "waits")
 local resty_lock = require "resty.lock"
@@ -70,7 +69,7 @@ describe("in a worker of nginx", function ()
         return connection
     end
 
-    -- What nginx has to complain of.
+    -- Returns the complaints in nginx's log.
     local function complaints(here)
         local lines = {}
         for line in here:log():gmatch("[^\n]+") do
@@ -96,7 +95,7 @@ describe("in a worker of nginx", function ()
         end)
     end
 
-    it("only the light thread waits that wants what another process holds, until it is released", function ()
+    it("only the light thread that wants another process's lock waits, until it is released", function ()
         local here = site.start { locations = with() }
         assert(lock:lock("key"))
         local connection = waiting(here)
@@ -109,7 +108,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a hundred light threads that only wait for a release all go on with one, in each of two workers", function ()
+    it("one release lets a hundred light threads that only wait for it continue, in each of two workers", function ()
         local here = site.start { workers = 2, locations = with {
             ["/hundred"] = [[
                 ngx.print(in_threads(100, function () return new({ timeout = 60 }):wait("key") and 1 end))
@@ -129,7 +128,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a killed light thread that only waited for a release leaves nothing, and tells the others", function ()
+    it("a killed light thread that only waited for a release leaves nothing, and the others are woken", function ()
         local here = site.start { locations = with { ["/some"] = [[
             local killed = {}
             local function wait() return new({ timeout = 60 }):wait("key") and 1 end
@@ -187,7 +186,7 @@ describe("in a worker of nginx", function ()
             assert.equal("waited", (connection:receive()))
             connection:close()
             await_no_wake_timer(here)
-            -- nginx may only be about to close the connection; before the first wait there were fewer.
+            -- nginx may be about to close the connection; before the first wait there were fewer.
             local count
             site.await("there are no more descriptors than before, round " .. round, function ()
                 count = site.count(pid, "fd")
@@ -199,7 +198,7 @@ describe("in a worker of nginx", function ()
         assert.equal("false", (here:get("/left")))
     end)
 
-    it("in a worker that is told to exit a new wait is woken, too", function ()
+    it("a new wait in a worker that has to exit is woken, too", function ()
         local here = site.start { locations = with { ["/two"] = [[
             local first, second = new { timeout = 30 }, new { timeout = 30 }
             assert(first:lock("key"))
@@ -224,7 +223,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a killed light thread leaves nothing, and does not keep what it waited for from others", function ()
+    it("a killed light thread leaves nothing, and does not keep its lock from others", function ()
         local here = site.start { locations = with { ["/kill"] = [[
             for _ = 1, 50 do
                 local thread = ngx.thread.spawn(function () new({ timeout = 30 }):lock("key") end)
@@ -246,7 +245,7 @@ describe("in a worker of nginx", function ()
         assert.equal(0, waiters())
     end)
 
-    it("after light threads that were killed while they waited the next goes on as soon as after none", function ()
+    it("killed waiting light threads do not delay the next waiter", function ()
         local here = site.start { locations = with { ["/queue"] = [[
             local spawn, wait, kill = ngx.thread.spawn, ngx.thread.wait, ngx.thread.kill
             local function round(count, key)
@@ -278,14 +277,14 @@ describe("in a worker of nginx", function ()
             table.sort(took)
             ngx.print(took[1])
         ]] } }
-        -- The quickest of seven: 0.2 ms for 60 on a machine that does nothing else, 1 s before they were told apart.
+        -- The quickest of seven: 0.2 ms for 60 on an idle machine; it was 1 s when killed waiters were not recognised.
         for _, count in ipairs { 0, 1, 5, 20, 60 } do
             local seconds = tonumber((here:get("/queue?count=" .. count)))
             assert.is_true(seconds < 0.05, count .. " killed: " .. seconds .. " s")
         end
     end)
 
-    it("what is free is not refused because of light threads that were killed while they waited", function ()
+    it("a free lock is not refused because of killed waiting light threads", function ()
         local here = site.start { locations = with { ["/refused"] = [[
             local function rwlock() return assert(require("resty.rwlock"):new("spec_nginx", { timeout = 0 })) end
             local function permits()
@@ -343,7 +342,7 @@ describe("in a worker of nginx", function ()
         ["runs no more timers"] = "lua_max_running_timers 1;",
         ["takes no more timers"] = "lua_max_pending_timers 1;",
     } do
-        it("where nginx " .. what .. ", waits are polled, until it does again", function ()
+        it("where nginx " .. what .. ", waits poll until it does again", function ()
             local here = site.start { http = directive, locations = with {
                 ["/occupy"] = [[
                     BUSY = true

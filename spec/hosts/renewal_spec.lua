@@ -1,12 +1,11 @@
--- Tests the job runners of host/cqueues.lua and host/uv.lua.
--- Locks with renew = true in every event loop: they are renewed while the loop runs and their coroutine lives, and keep
--- no loop from ending.
+-- Tests the job runners of host/cqueues.lua and host/uv.lua. Locks with renew = true in every event loop: they are
+-- renewed while the loop runs and their coroutine lives, and do not keep a loop from ending.
 
 local expect, loops, process = require "spec.support" ("expect", "loops", "process")
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
--- In the process of another: whether "key" is held.
+-- Runs in another process: whether "key" is held.
 local function is_held()
     local lock = assert(resty_lock:new("spec_hosts"))
     local got, err = lock:trylock("key")
@@ -50,7 +49,7 @@ for _, name in ipairs(loops.names) do
                 expect.in_time(function ()
                     local child = start [[
                         local left, lapsed
-                        -- Waits for a renewal. False where a stall of the machine outlasted the lease.
+                        -- Waits for a renewal. False if a stall of the machine outlasted the lease.
                         local function is_renewed(lock)
                             local before, left_now = nil, lock:remaining()
                             repeat
@@ -145,7 +144,7 @@ for _, name in ipairs(loops.names) do
                 assert.matches("calls\t1\tnil\tnot owner\n$", text)
             end)
 
-            it("a loop that stands still for longer than exptime loses its lock, and on_lost is told", function ()
+            it("a loop that stands still for longer than exptime loses its lock, and on_lost is called", function ()
                 local child = start [[
                     local lost
                     spawn(function ()
@@ -171,7 +170,7 @@ for _, name in ipairs(loops.names) do
 end
 
 
-describe("where no loop runs the caller", function ()
+describe("if no loop runs the caller", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs(loops.names) do
@@ -185,7 +184,7 @@ describe("where no loop runs the caller", function ()
     end
 
     for _, name in ipairs { "luv", "neovim" } do
-        it(name .. ": what a callback of the loop takes is renewed as long as its object is there", function ()
+        it(name .. ": a lock taken in a callback of the loop is renewed as long as its object exists", function ()
             assert.equal("true\tlost\n", loops.start(name, [[
                 local uv = vim and vim.loop or require "luv"
                 local lost, lock, over
@@ -206,7 +205,7 @@ describe("where no loop runs the caller", function ()
         end)
     end
 
-    it("neovim: on_lost may call the editor, also for what the main program took", function ()
+    it("neovim: on_lost may call the editor, also for a lock that the main program took", function ()
         assert.equal("false\t1\n", loops.start("neovim", [[
             local lost
             local lock = new { exptime = 0.6, renew = true, on_lost = function ()

@@ -1,5 +1,5 @@
--- Calls of dictionaries: everything that can be given to each method of ngx.shared.DICT, good and bad. A call is a
--- table: `method`, the arguments with their number `n`, and `receiver` where it is not the dictionary.
+-- Calls of dictionaries: all arguments for each method of ngx.shared.DICT, good and bad. A call is a table: `method`,
+-- the arguments with their number `n`, and `receiver` if it is not the dictionary.
 
 local ffi = require "ffi"
 
@@ -25,7 +25,7 @@ local NUMBERS = pack(0, 1, -1, 0.5, 1e300, math.huge, NAN, "2", " 0x10 ", "1e2",
 local INITS = pack(nil, false, 0, 10, -0.5, math.huge, "5", "x", true, {}, print)
 local TTLS = pack(nil, 0, 0.5, 100, -1, "100", "x", true, {}, false, math.huge, NAN)
 local COUNTS = pack(nil, 0, 1, 2, 1000, -1, 0.5, 1.5, "1", "x", {}, true, NAN)
--- A userdata of another kind inside a table ends nginx.
+-- A userdata of another kind inside a table crashes nginx.
 local RECEIVERS = pack(nil, "key", 1, true, {}, { 1 }, { "x" }, { {} }, print, io.stdout)
 
 local calls = {}
@@ -102,7 +102,7 @@ add("flush_all")
 add("capacity")
 add("free_space")
 
--- What follows the key in a call that is as short as can be.
+-- The arguments after the key in the shortest valid call.
 local SHORT = {
     get = 0, get_stale = 0, delete = 0, ttl = 0, lpop = 0, rpop = 0, llen = 0, flush_all = -1, flush_expired = -1,
     get_keys = -1, capacity = -1, free_space = -1,

@@ -1,5 +1,5 @@
--- Runs in a worker of nginx: each call in each state of the key, on ngx.shared and on resty.shdict. What it prints are
--- words separated by tabs: "differs", the state, the call, results and content of theirs and of ours; "rule", how many
+-- Runs in a worker of nginx: makes each call in each state of the key, on ngx.shared and on resty.shdict. Prints words
+-- separated by tabs: "differs", the state, the call, results and content of theirs and of ours; "rule", how many
 -- differences it explains, its reason; "cases" and their number.
 
 local pack = require "spec.support.pack"
@@ -9,10 +9,10 @@ local worker = require "spec.side_by_side.worker"
 local ngx = ngx  -- luacheck: ignore 113
 local say, show, show_all = worker.say, worker.show, worker.show_all
 
-local PAIRS = 30  -- of dictionaries: what has to expire does so in all of them at once
+local PAIRS = 30  -- of dictionaries: entries that have to expire do so in all of them at once
 local PAUSE = 0.012
 
--- What there is when a call is made; the third: it has to expire first.
+-- The state before a call. The third field: it has to expire first.
 local STATES = {
     { "nothing", function () end },
     { "a number", function (dict) dict:set("key", 41) end },
@@ -29,8 +29,8 @@ local STATES = {
 }
 
 
--- Seconds, no finer than the clocks of both sides agree: both stand still while a call is compared, but milliseconds of
--- the original's begin at other moments. The steps are where none of the times that are set here is near.
+-- Seconds, rounded so that the clocks of both sides agree. Both stand still while a call is compared, but milliseconds
+-- of the original's begin at other moments. No time that is set here is near a step.
 local function round(seconds)
     if seconds and seconds < 0 then
         return "negative"
@@ -66,7 +66,7 @@ local function elements(dict, key)
 end
 
 
--- What is in the dictionary; it is empty of lists afterwards.
+-- Returns the content of the dictionary; its lists are empty afterwards.
 local function content_of(dict)
     local words = {}
     local keys = dict:get_keys()
@@ -88,7 +88,7 @@ local function same(ours, theirs)
         return false
     end
     local mine, original = show_all(ours.results), show_all(theirs.results)
-    -- An error that is raised may say more after the words of the original.
+    -- Our error may say more after the words of the original.
     return mine == original or theirs.results[1] == "raised" and ours.results[1] == "raised"
         and ours.results[2]:sub(1, #theirs.results[2]) == theirs.results[2]
 end
@@ -123,7 +123,7 @@ local function prepare(dict, state)
 end
 
 
--- The calls `first` to `last` in a state, each in dictionaries of its own.
+-- Runs the calls `first` to `last` in a state, each in new dictionaries.
 local function run_some(pairs_, state, calls, first, last, rules)
     for i = first, last do
         local pair = pairs_[i - first + 1]

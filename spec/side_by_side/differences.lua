@@ -1,6 +1,6 @@
--- The differences from ngx.shared.DICT that are meant, each with its reason. docs/resty.shdict.md has them for users.
--- A rule looks at a case: `state`, `call`, and of both sides the `results` ("raised" or "returned" first) and what is
--- in the dictionary afterwards, `content`.
+-- The intended differences from ngx.shared.DICT, each with its reason. docs/resty.shdict.md lists them for users. A
+-- rule judges a case: `state`, `call`, and for both sides the `results` ("raised" or "returned" first) and the content
+-- of the dictionary afterwards, `content`.
 
 local LISTS = { lpush = true, rpush = true, lpop = true, rpop = true, llen = true }
 local COUNTS = { get_keys = true, flush_expired = true }

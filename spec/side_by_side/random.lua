@@ -1,6 +1,6 @@
--- Runs in a worker of nginx: random calls, one after the other, on ngx.shared and on resty.shdict, without anything
--- that expires or is evicted. Says "differs", the number of the call, the call, their results and ours for the first
--- that differs, then "calls" and their number.
+-- Runs in a worker of nginx: random calls, one after the other, on ngx.shared and on resty.shdict, without expiry and
+-- eviction. Prints "differs", the number of the call, the call, their results and ours for the first that differs,
+-- then "calls" and their number.
 
 local names_of, pack = require "spec.support" ("names", "pack")
 local shdict = require "resty.shdict"
@@ -36,7 +36,7 @@ local function element()
 end
 
 
--- What follows the key, by method.
+-- The arguments after the key, by method.
 local ARGUMENTS = {
     get = function () end,
     get_stale = function () end,
@@ -58,7 +58,7 @@ local ARGUMENTS = {
 local METHODS = names_of(ARGUMENTS)
 
 
--- Lists grow and end by themselves only if something deletes them now and then.
+-- Lists grow, and end by themselves only if they are deleted now and then.
 local function next_call()
     local method = any(METHODS)
     return method, pack("key " .. random(KEYS), ARGUMENTS[method]())

@@ -1,5 +1,5 @@
--- Runs in a worker of nginx: what each row of the table in docs/migration.md says, of the original beside ours where it
--- is there to be asked. Says "row", its name, and "true" or what is not so.
+-- Runs in a worker of nginx: checks what each row of the table in docs/migration.md says, of the original too if it is
+-- installed. Prints "row", its name, and "true" or what is not true.
 
 local ffi = require "ffi"
 local now = require("resty.holdfast.core").C.holdfast_now
@@ -58,7 +58,7 @@ local function refused(expected, fn, ...)
 end
 
 
--- As a handler that takes long, while nginx's clock stands still.
+-- As in a slow handler, while nginx's clock stands still.
 local function compute(seconds)
     local over = now() + seconds
     repeat until now() >= over
@@ -70,7 +70,7 @@ local function lock_of(opts)
 end
 
 
--- A process that takes the lock, and dies with it.
+-- A process that takes the lock and is killed with it.
 local function take_and_die(module, key)
     local child = C.fork()
     if child == 0 then
@@ -109,7 +109,7 @@ local function lose(first, second)
 end
 
 
--- What a script prints that runs in the same world.
+-- Returns what a script prints that runs in the same world.
 local function run_script(code)
     local pipe = assert(io.popen("LUA_PATH='lua/?.lua;;' luajit -e '" .. code .. "' 2>&1"))
     local text = pipe:read("*a")
@@ -373,7 +373,7 @@ row("methods taken early", function ()
 end)
 
 row("which value is evicted", function ()
-    -- What is read often, and then longer ago than all else.
+    -- Values that are read often, but longer ago than all others.
     local function has_often_read(dict)
         fill(dict, 1000)
         for _ = 1, 20 do
@@ -466,7 +466,7 @@ row("what has expired", function ()
 end)
 
 row("value at its exptime", function ()
-    -- Of many that sleep at a time, as a loop with one alone wakes late.
+    -- The best of many concurrent sleepers, because a loop with only one wakes late.
     local function count_late(dict)
         local threads, late = {}, 0
         for i = 1, 200 do

@@ -1,6 +1,6 @@
--- Runs in a worker of nginx: values that end, on ngx.shared and on resty.shdict, in many light threads at a time that
--- really sleep. Says "differs" and what, "late" and what was still there after its exptime was slept, "early" and what
--- was held ended when; then "times", "rounds" and "leases" with their numbers.
+-- Runs in a worker of nginx: values that end, on ngx.shared and on resty.shdict, in many light threads at once, with
+-- real sleeps. Prints "differs" and what, "late" and a value that was there after its exptime was slept, "early" and a
+-- lock that ended too soon; then "times", "rounds" and "leases" with their numbers.
 
 local ffi = require "ffi"
 local names_of = require "spec.support.names"
@@ -13,7 +13,8 @@ local now, random, say = require("resty.holdfast.core").C.holdfast_now, math.ran
 local THREADS = 500
 local ROUNDS = 20
 local LONGEST = 0.05
--- Milliseconds of the original's clock begin at other moments than those of ours, and at its end its values are there.
+-- Milliseconds of the original's clock begin at other moments than ours, and its values are still there in their last
+-- one.
 local TICK = 0.001
 local ROUNDING = 1e-6
 
@@ -35,7 +36,7 @@ local STORES = {
 local NAMES = names_of(STORES)
 
 
--- As a handler that takes long, while the time of its loop stands still.
+-- As in a slow handler, while the time of its loop stands still.
 local function compute(seconds)
     local over = now() + seconds
     repeat until now() >= over
@@ -47,15 +48,15 @@ local function is_there(dict, key)
 end
 
 
--- How far the clock of the original's values, which ngx.now() reads, is ahead of that of timers and of our values. The
--- latter is a coarse clock, which may lag by any time.
+-- Returns how far the clock of the original's values, which ngx.now() reads, is ahead of the clock of timers and of
+-- our values. The latter is a coarse clock, which may lag by any time.
 local function clocks_apart()
     return ngx.now() - tonumber(ffi.C.holdfast_nginx_msec[0]) / 1000
 end
 
 
--- Where the original's has ended ours has; and where it has not, unless it is about to. Left is the same to the tick.
--- `apart`: clocks_apart() when the value was stored.
+-- If the original's value has ended, ours has. If it has not, ours has not either, unless it is about to. The
+-- remaining times are the same to the tick. `apart`: clocks_apart() when the value was stored.
 local function compare(name, key, exptime, apart, when)
     local original, mine = is_there(theirs, key), is_there(ours, key)
     local their_ttl, our_ttl = theirs:ttl(key), ours:ttl(key)
@@ -106,7 +107,7 @@ local function one_round(key)
 end
 
 
--- Of times too long to sleep, too: from 1 ms, as less is never to the original, to 10^10 s.
+-- Also of times too long to sleep: from 1 ms, because less is never to the original, to 10^10 s.
 local function compare_long_times()
     for digits = -2, 10 do
         for _ = 1, 50 do

@@ -1,5 +1,5 @@
--- The start and end of what runs in a worker of nginx: a task in a timer, where sleeping is allowed, and lines of words
--- separated by tabs for the spec: what the task says; "failed" and why; at last "end".
+-- The start and end of whatever runs in a worker of nginx: a task in a timer, where sleeping is allowed, and lines of
+-- words separated by tabs for the spec: those of the task; "failed" and why; at last "end".
 
 local ngx = ngx  -- luacheck: ignore 113
 
@@ -39,7 +39,7 @@ function _M.in_threads(count, task)
 end
 
 
--- How a value looks in a line.
+-- Formats a value for a line.
 function _M.show(value)
     if type(value) == "string" then
         return #value > 200 and ("%q.. of %d bytes"):format(value:sub(1, 10), #value) or ("%q"):format(value)

@@ -1,4 +1,4 @@
--- Runs the holdfast command as a user would: a process of its own, in a process group, a folder and a world of its own.
+-- Runs the holdfast command as a user would: in a new process and process group, with a new folder and a new world.
 
 local ffi = require "ffi"
 local files, process, shell, waits = require "spec.support" ("files", "process", "shell", "waits")
@@ -50,7 +50,7 @@ function _M.write(name, text)
     return files.write(_M.path(name), text)
 end
 
--- Names of the files that match the Lua pattern, sorted.
+-- Returns the names of the files that match the Lua pattern, sorted.
 function _M.files(pattern)
     local names = {}
     local listing = assert(io.popen("ls -1 '" .. folder .. "'"))
@@ -63,7 +63,7 @@ function _M.files(pattern)
     return names
 end
 
--- Between before_each and after_each there is a folder.
+-- Makes a folder, which exists between before_each and after_each.
 function _M.set_up()
     local template = ffi.new("char[64]", "/tmp/holdfast-spec.XXXXXX")
     assert(C.mkdtemp(template) ~= nil, "no temporary folder")
@@ -75,7 +75,7 @@ function _M.world()
     return "/dev/shm/" .. folder:match("[^/]*$")
 end
 
--- Ends every process of the groups that start() has made, and forgets the folder.
+-- Ends every process of the groups that start() has made, and removes the folder.
 function _M.tear_down()
     for _, one in ipairs(running) do
         C.kill(-one.pid, KILL)
@@ -87,7 +87,7 @@ function _M.tear_down()
     os.execute("rm -rf '" .. folder .. "' " .. _M.world())
 end
 
--- To be called in the body of a describe: a folder and a world for each claim.
+-- Call it in the body of a describe: a new folder and a new world for each test.
 function _M.fixture()
     local busted = require "busted"
     busted.before_each(_M.set_up)
@@ -99,7 +99,7 @@ Process.__index = Process
 
 local status = ffi.new("int[1]")
 
--- {code = n} or {signal = n}, or nil when the process has not ended in time.
+-- Returns {code = n} or {signal = n}, or nil if the process has not ended in time.
 function Process:wait(seconds)
     return _M.await(function()
         if not self.status and C.waitpid(self.pid, status, WNOHANG) == self.pid then
@@ -115,7 +115,7 @@ function Process:signal(number)
     C.kill(self.pid, number)
 end
 
--- To every process of the group, as a terminal does it.
+-- Sends a signal to every process of the group, as a terminal does.
 function Process:signal_group(number)
     C.kill(-self.pid, number)
 end
@@ -137,7 +137,7 @@ end
 
 local started = 0
 
--- start("run", "--workers", "2", path [, environment]); the arguments are passed as they are, through no shell.
+-- start("run", "--workers", "2", path [, environment]); passes the arguments as they are, without a shell.
 function _M.start(...)
     local arguments = { ... }
     local environment = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
@@ -159,7 +159,7 @@ function _M.start(...)
     return running[#running]
 end
 
--- The same, to its end: the status, standard output, standard error.
+-- Runs it to its end, and returns the status, standard output and standard error.
 function _M.run(...)
     local one = _M.start(...)
     local ended = assert(one:wait(), "the command did not end")

@@ -1,11 +1,11 @@
--- What specs of arguments and results have in common.
+-- Shared by specs of arguments and results.
 
 local assert = require "luassert"
 
 local _M = {}
 
 
--- Calls the function, which raises an error at a line of the caller's file. The message without the place.
+-- Calls the function, which raises an error at a line of the caller's file. Returns the message without the place.
 function _M.blamed(fn)
     local here = debug.getinfo(2, "S").source:match("[^/]*$")
     local ok, err = pcall(fn)
@@ -16,10 +16,10 @@ function _M.blamed(fn)
 end
 
 
--- A function that calls new of the module with options that it refuses. The message.
+-- Returns a function that calls new of the module with options that it refuses. It returns the message.
 function _M.refusal_of(module, dictionary)
     return function (options)
-        local message = _M.blamed(function ()  -- no tail call: blamed() looks at its caller
+        local message = _M.blamed(function ()  -- no tail call: blamed() checks its caller
             local made = module:new(dictionary, options)
             return made
         end)
@@ -28,8 +28,8 @@ function _M.refusal_of(module, dictionary)
 end
 
 
--- For what has to happen before a short time is over, though this process may stand still for a while at any point:
--- calls `try` until it returns true, which says that it was in time.
+-- For what has to happen within a short time, though this process may stand still for a while at any point: calls
+-- `try` until it returns true, which means that it was in time.
 function _M.in_time(try)
     for _ = 1, 50 do
         if try() then

@@ -3,7 +3,7 @@
 local _M = {}
 
 
--- What is in it; nil if it cannot be opened.
+-- Returns the content; nil if it cannot be opened.
 function _M.find(path)
     local file = io.open(path)
     if not file then

@@ -1,4 +1,4 @@
--- What each claim of a describe begins and ends with. Call these in the body of the describe.
+-- The beginning and end of each test of a describe. Call these in the body of the describe.
 
 local busted = require "busted"
 local hosts = require "resty.holdfast.host"
@@ -9,14 +9,14 @@ local shdict = require "resty.shdict"
 local _M = {}
 
 
--- Calls the finalisers of all objects that nothing refers to; what the finalisers drop goes in the second round.
+-- Calls the finalisers of all unreferenced objects; the second round collects what the finalisers drop.
 function _M.collect()
     collectgarbage()
     collectgarbage()
 end
 
 
--- Where the dictionary belongs to a cluster, the locks of these keys are at this machine when a claim begins.
+-- If the dictionary belongs to a cluster, the locks of these keys are at this machine when a test begins.
 local STANDING = os.getenv("HOLDFAST_SPEC_STANDING") or ""
 
 
@@ -32,7 +32,7 @@ local function open(name, settings)
 end
 
 
--- A dictionary that is empty when a claim begins; `settings` are those of shdict.open. Children end with the claim.
+-- A dictionary that is empty when a test begins; `settings` are those of shdict.open. Children end with the test.
 function _M.dictionary(name, settings)
     local dict = open(name, settings)
     busted.after_each(process.clean_up)
@@ -40,8 +40,8 @@ function _M.dictionary(name, settings)
 end
 
 
--- The same for claims about locks: each ends without a host that it set and without objects that it dropped. The second
--- result makes an object of the module, resty.lock or resty.rwlock, in the dictionary.
+-- The same for tests of locks: each ends without the host that it set and without the objects that it dropped. The
+-- second result makes an object of the module, resty.lock or resty.rwlock, in the dictionary.
 function _M.locks(module, name, settings)
     local dict = _M.dictionary(name, settings)
     busted.after_each(function ()
@@ -54,8 +54,8 @@ function _M.locks(module, name, settings)
 end
 
 
--- The same for claims about sites, which end with the claim. The second result is a lock object of the spec itself. It
--- holds nothing when a claim begins.
+-- The same for tests of sites, which end with the test. The second result is a lock object of the spec itself. It
+-- holds nothing when a test begins.
 function _M.site(name, settings)
     local dict = open(name, settings)
     local lock = assert(resty_lock:new(name, { exptime = 600 }))
@@ -67,7 +67,7 @@ function _M.site(name, settings)
 end
 
 
--- `it` of busted; where something is missing, each claim is pending instead, and says what is.
+-- Returns `it` of busted. If something is missing, each test is pending instead, and says what is missing.
 function _M.it_unless(missing)
     return missing and function (text) return busted.pending(text .. ": " .. missing) end or busted.it
 end

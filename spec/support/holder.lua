@@ -1,5 +1,5 @@
--- A process that takes the keys that a claim names, so that others have to wait, and releases them. It is another one
--- for each claim.
+-- A process that takes the keys that a test names, so that others have to wait, and releases them. Each test gets a
+-- new one.
 
 local busted = require "busted"
 local process = require "spec.support.process"
@@ -42,8 +42,8 @@ function Holder:kill()
 end
 
 
--- To be called in the body of a describe. `common` is Lua that has new(options), which makes a lock object; `start` is
--- process.start, if nothing else is given.
+-- Call it in the body of a describe. `common` is Lua that has new(options), which makes a lock object; `start` is
+-- process.start by default.
 return function (common, start)
     local self = setmetatable({}, Holder)
     busted.before_each(function ()

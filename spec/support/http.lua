@@ -39,7 +39,7 @@ local function local_address(port)
 end
 
 
--- A port without a listener.
+-- Returns a port without a listener.
 function _M.free_port()
     local socket = C.socket(AF_INET, STREAM_CLOSED_ON_EXEC, 0)
     local address = local_address(0)
@@ -50,7 +50,7 @@ function _M.free_port()
 end
 
 
--- A connection to the server that listens at this path, or, if it is a number, port.
+-- A connection to the server that listens at this path, or, if it is a number, at this port.
 function _M.connect(path)
     local is_port = type(path) == "number"
     local socket = C.socket(is_port and AF_INET or AF_UNIX, STREAM_CLOSED_ON_EXEC, 0)
@@ -79,7 +79,7 @@ local function send_bytes(self, bytes)
 end
 
 
--- Asks, and does not wait for the answer.
+-- Sends a request, and does not wait for the answer.
 function Connection:send(path)
     send_bytes(self, "GET " .. path .. " HTTP/1.1\r\nHost: spec\r\n\r\n")
 end
@@ -91,13 +91,13 @@ local function readable(self, milliseconds)
 end
 
 
--- Whether the answer has begun to come.
+-- Whether the answer has begun to arrive.
 function Connection:answered()
     return self.text ~= "" or readable(self, 0)
 end
 
 
--- Reads until the text read begins with the pattern; its captures.
+-- Reads until the text read begins with the pattern; returns its captures.
 local function expect(self, pattern, deadline)
     local buffer = ffi.new("char[4096]")
     while true do
@@ -143,7 +143,7 @@ local function read_chunks(self, deadline)
 end
 
 
--- The body and the status of the answer to what was sent. The connection can be used again.
+-- Returns the body and the status of the answer. The connection can be used again.
 function Connection:receive(seconds)
     local deadline = now() + (seconds or PATIENCE)
     local status, header = expect(self, "^HTTP/1.1 (%d+)[^\n]*\r\n(.-)\r\n\r\n", deadline)
@@ -167,7 +167,7 @@ function Connection:get(path, seconds)
 end
 
 
--- Sends these bytes over a connection of their own: all that the server answers until it closes that.
+-- Sends these bytes over a new connection. Returns all that the server answers until it closes the connection.
 function _M.answer_to(path, bytes)
     local connection = _M.connect(path)
     send_bytes(connection, bytes)
@@ -182,7 +182,7 @@ function _M.answer_to(path, bytes)
 end
 
 
--- To be called after each test.
+-- Call it after each test.
 function _M.clean_up()
     for connection in pairs(open) do
         connection:close()

@@ -1,5 +1,5 @@
--- Keeps an object until the test has ended, and returns it. The garbage collector releases a lock whose object nothing
--- references.
+-- Keeps an object until the test has ended, and returns it. The garbage collector releases a lock if nothing
+-- references its object.
 
 local busted = require "busted"
 

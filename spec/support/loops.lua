@@ -1,11 +1,10 @@
--- Programs of every event loop that holdfast knows, for claims that hold in all of them. Each runs in a process of its
--- own.
+-- Programs of every event loop that holdfast knows, for tests that hold in all of them. Each runs in a new process.
 
 local command, names_of, neovim, process = require "spec.support" ("command", "names", "neovim", "process")
 
 local _M = {}
 
--- What each begins with.
+-- Prepended to each program.
 _M.COMMON = [[
     local shdict = require "resty.shdict"
     shdict.open("spec_hosts", { size = "1m" })
@@ -25,8 +24,8 @@ _M.COMMON = [[
     local function new(options) return assert(resty_lock:new("spec_hosts", options)) end
 ]]
 
--- How a program of each host begins a coroutine, sleeps in it, and runs its loop until all have ended. A coroutine that
--- fails is told to report().
+-- How a program of each host begins a coroutine, sleeps in it, and runs its loop until all have ended. A failed
+-- coroutine is passed to report().
 _M.LOOPS = {
     scheduler = [[
         local scheduler = require "resty.holdfast.scheduler"
@@ -43,7 +42,7 @@ _M.LOOPS = {
             for err in controller:errors() do report(err) end
         end
     ]],
-    -- A program's own loop that gives the least: wait_fd and sleep.
+    -- A program's own loop with the minimum: wait_fd and sleep.
     ["wait_fd of its own"] = [[
         local cqueues = require "cqueues"
         local controller = cqueues.new()
@@ -91,7 +90,7 @@ _M.LOOPS = {
     ]],
 }
 
--- A folder with a copas of version 4 or newer and what it requires, such as share/lua/5.1 of a tree of luarocks.
+-- A folder with a copas of version 4 or newer and its dependencies, such as share/lua/5.1 of a tree of luarocks.
 local copas_path = os.getenv "COPAS_PATH"
 if copas_path and copas_path ~= "" then
     _M.LOOPS["new copas"] = [[
@@ -103,9 +102,9 @@ if copas_path and copas_path ~= "" then
     ]]
 end
 
--- What each may use after that: await(what) sleeps until what() is true, but not for ever; holding(key) makes a lock
--- object that holds the key; later(seconds, fn) calls the function then, in a coroutine of its own; tell_after(ticks,
--- line) says the line when so many times 10 ms are over, in a coroutine of its own that ends when `over` is set.
+-- Functions that each program may use after that. await(what) sleeps until what() is true, but not for ever.
+-- holding(key) makes a lock object that holds the key. later(seconds, fn) calls the function then, in a new coroutine.
+-- tell_after(ticks, line) says the line after `ticks` times 10 ms, in a new coroutine that ends when `over` is set.
 local TOOLS = [[
     local over = false
     local function await(what)
@@ -134,12 +133,12 @@ local TOOLS = [[
     end
 ]]
 
--- What hosts are called where not as the loop.
+-- The names of hosts that differ from the names of their loops.
 _M.hosts = setmetatable({ ["new copas"] = "copas" }, { __index = function (_, name) return name end })
 
 _M.names = names_of(_M.LOOPS)
 
--- The loop of examples/embed, which is started as a loop by conformance_spec.lua only.
+-- The loop of examples/embed, which only conformance_spec.lua starts as a loop.
 _M.LOOPS.embed = [[
     local begin, sleep = spawn, sleep
     local function spawn(fn) begin(watched(fn)) end
@@ -148,14 +147,14 @@ _M.LOOPS.embed = [[
 local EMBED = command.program:match("^(.*)/") .. "/examples/embed/embed"
 
 
--- What comes before everything else, so that the library of the loop is found.
+-- Prepended to everything else, so that the library of the loop is found.
 function _M.path(name)
     return name == "new copas" and ("package.path = %q .. package.path\n"):format(
         copas_path .. "/?.lua;" .. copas_path .. "/?/init.lua;") or ""
 end
 
 
--- A child that runs `source` as a program of the host; process.lua says what options are.
+-- Starts a child that runs `source` as a program of the host; process.lua explains the options.
 function _M.start(name, source, options)
     source = _M.path(name) .. _M.COMMON .. _M.LOOPS[name] .. TOOLS .. source
     if name == "embed" then
@@ -165,7 +164,7 @@ function _M.start(name, source, options)
 end
 
 
--- start(source, options) for the programs of one host.
+-- Returns start(source, options) for the programs of one host.
 function _M.starter(name)
     return function (source, options)
         return _M.start(name, source, options)

@@ -1,4 +1,4 @@
--- The keys of a table, sorted: the same seed draws the same of them in each process.
+-- Returns the keys of a table, sorted, so that the same seed chooses the same of them in each process.
 return function (set)
     local names = {}
     for name in pairs(set) do

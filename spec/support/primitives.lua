@@ -1,7 +1,7 @@
--- Objects of every module that holds keys, for claims that hold for all of them.
+-- Objects of every module that holds keys, for tests that hold for all of them.
 --
--- Each is Lua that children run, too: new(options) makes an object in the dictionary, take(object, key) waits for the
--- key, and give(object, key) gives it back. A call without a key means "key".
+-- Each is also Lua that children run: new(options) makes an object in the dictionary, take(object, key) waits for the
+-- key, and give(object, key) releases it. A call without a key means "key".
 
 local _M = {}
 

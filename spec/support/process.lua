@@ -1,5 +1,5 @@
--- Real child processes for specs: `luajit -e SOURCE` or any program, talked to line by line. Every wait is bounded, and
--- whatever is still running when a test ends is killed by its pid.
+-- Real child processes for specs: `luajit -e SOURCE` or any program, which talk line by line. Every wait is bounded,
+-- and whatever still runs when a test ends is killed by its pid.
 
 local files, waits = require "spec.support" ("files", "waits")
 local ffi = require "ffi"
@@ -34,7 +34,7 @@ Child.__index = Child
 
 local running = {}
 
--- What each child starts with. say() collects garbage: a lock is released then, unless its object is referenced or was
+-- Prepended to each child. say() collects garbage: then a lock is released, unless its object is referenced or was
 -- given to keep(), which returns it.
 local PREAMBLE = [[
 io.stdout:setvbuf("line")
@@ -50,8 +50,8 @@ local function keep(object)
 end
 ]]
 
--- For children that fork: in_child(fn) runs fn in a forked child, and returns when that has ended. The child does not
--- close its Lua state, unless fn does it by os.exit(0, true).
+-- For children that fork: in_child(fn) runs fn in a forked child, and returns when the child has ended. The child does
+-- not close its Lua state, unless fn does it by os.exit(0, true).
 _M.FORK = [[
     local ffi = require "ffi"
     ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
@@ -74,8 +74,8 @@ local function pipe()
 end
 
 
--- Starts a program, a list with its arguments, once prepare() has run in the new process. env: variables to set (false:
--- to unset). Returns the process id.
+-- Starts a program, a list with its arguments, after running prepare() in the new process. env: variables to set
+-- (false: to unset). Returns the process id.
 function _M.spawn(words, env, prepare)
     local pid = C.fork()
     assert(pid >= 0, "no process")
@@ -126,7 +126,8 @@ function _M.start(what, options)
 end
 
 
--- The path of a file with the source, for programs that run Lua files. It has say() and hear(), and removes itself.
+-- Returns the path of a file with the source, for programs that run Lua files. It has say() and hear(), and removes
+-- itself.
 function _M.script(source)
     local path = os.tmpname()
     return files.write(path, ([[
@@ -142,8 +143,8 @@ end
 end
 
 
--- Starts a child that holds "key" by a method of the object that this Lua makes. It gives the key back at the next line
--- that it hears, says what came of that, and stays.
+-- Starts a child that holds "key" by a method of the object that this Lua makes. At the next line that it gets, it
+-- releases the key, reports the result, and stays.
 function _M.start_holder(made, take, give)
     local child = _M.start(([[
         local object = %s
@@ -158,7 +159,7 @@ function _M.start_holder(made, take, give)
 end
 
 
--- Sends a line. A child that has ended is not written to: the signal for that would end everything.
+-- Sends a line, unless the child has ended: the signal for that would end this process.
 function Child:say(line)
     line = line .. "\n"
     local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.input, events = POLLOUT } })
@@ -183,7 +184,7 @@ local function fill(self, deadline)
 end
 
 
--- The next line of what the child says; nil when there is no more.
+-- Returns the next line of the child; nil when there is no more.
 function Child:hear(seconds)
     local deadline = now() + (seconds or PATIENCE)
     while true do
@@ -201,7 +202,8 @@ function Child:hear(seconds)
 end
 
 
--- The next line, which has to be this one. If it is not, the error tells what else it says, and how it ended if it did.
+-- Reads the next line, which has to be this one. If it is not, the error has the child's other lines, and how it ended
+-- if it did.
 function Child:expect(line, seconds)
     local heard = self:hear(seconds)
     if heard ~= line then
@@ -213,7 +215,7 @@ function Child:expect(line, seconds)
 end
 
 
--- The lines that it still says, until it ends well.
+-- Returns the lines that it still says, until it ends with status 0.
 function Child:expect_end(...)
     for _, line in ipairs { ... } do
         self:expect(line)
@@ -225,7 +227,7 @@ function Child:expect_end(...)
 end
 
 
--- Everything it says until it ends.
+-- Returns everything it says until it ends.
 function Child:hear_all(seconds)
     local deadline = now() + (seconds or PATIENCE)
     while fill(self, deadline) do end
@@ -247,7 +249,7 @@ local function forget(self)
 end
 
 
--- Its exit status; minus the signal that ended it.
+-- Returns its exit status; minus the signal that ended it.
 function Child:wait(seconds)
     local status = ffi.new("int[1]")
     local deadline = now() + (seconds or PATIENCE)
@@ -266,7 +268,7 @@ function Child:wait(seconds)
 end
 
 
--- Runs a child to its end: what it said, and its status.
+-- Runs a child to its end. Returns what it said, and its status.
 function _M.run(source, options)
     local child = _M.start(source, options)
     C.close(child.input)
@@ -276,7 +278,7 @@ function _M.run(source, options)
 end
 
 
--- Runs children at the same time. Each has to say "done" and nothing else, and to exit well.
+-- Runs children at the same time. Each has to say only "done", and to exit with 0.
 function _M.run_together(sources)
     local children = {}
     for i, source in ipairs(sources) do
@@ -290,7 +292,7 @@ function _M.run_together(sources)
 end
 
 
--- To be called after each test.
+-- Call it after each test.
 function _M.clean_up()
     for child in pairs(running) do
         C.kill(child.pid, _M.KILL)

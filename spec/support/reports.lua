@@ -1,4 +1,4 @@
--- What scheduler.on_error is told, in place of standard error.
+-- Collects the messages of scheduler.on_error, which otherwise go to standard error.
 
 local busted = require "busted"
 local scheduler = require "resty.holdfast.scheduler"
@@ -6,7 +6,7 @@ local scheduler = require "resty.holdfast.scheduler"
 local _M = {}
 
 
--- A list that gets each message from now on, and a function that puts things back as they were.
+-- Returns a list that gets each message from now on, and a function that restores on_error.
 function _M.collect()
     local reports, on_error = {}, scheduler.on_error
     scheduler.on_error = function (_, message)
@@ -18,8 +18,8 @@ function _M.collect()
 end
 
 
--- The same for each claim of a describe: a list that is empty when a claim begins. The tasks that a claim leaves run to
--- their end before the next.
+-- The same for each test of a describe: the list is empty when a test begins. Tasks that a test leaves run to their
+-- end before the next.
 function _M.fixture()
     local reports, on_error = {}, nil
     busted.before_each(function ()

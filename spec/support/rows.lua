@@ -1,6 +1,6 @@
 -- The tables that examples print.
 
--- The numbers of the row that begins with `name`, as an array.
+-- Returns the numbers of the row that begins with `name`, as an array.
 return function (out, name)
     local numbers = {}
     for number in (out:match("\n" .. name .. " +([%d. ]+)") or ""):gmatch("[%d.]+") do

@@ -1,14 +1,14 @@
 -- A real nginx as a web server, for specs: a master and workers, Lua in the phases of the locations, answers over a
--- unix socket. Nothing of holdfast is configured but where its modules are found.
+-- unix socket. Nothing of holdfast is configured except where its modules are.
 --
 --   local here = site.start {
---       workers = 2,                             -- 1, if not given
---       user = "www-data",                       -- of the workers; if not given, the user of the spec
+--       workers = 2,                             -- 1 by default
+--       user = "www-data",                       -- of the workers; by default the user of the spec
 --       dictionaries = { my_locks = "1m" },      -- lua_shared_dict
 --       main = "...", events = "...", http = "...", server = "...",  -- more lines of the configuration there
---       stream = "...",                          -- the lines of stream { }, if there is to be one
+--       stream = "...",                          -- the lines of stream { }, if there is one
 --       listen = { "unix:/path ssl" },           -- beside the unix socket here.socket
---       env = { HOLDFAST_DIR = "/dev/shm/x" },   -- differently from the spec
+--       env = { HOLDFAST_DIR = "/dev/shm/x" },   -- if different from the spec
 --       locations = {
 --           ["/name"] = "ngx.say(1)",            -- content_by_lua, or
 --           ["/other"] = { access = "...", content = "...", directives = "..." },
@@ -56,8 +56,8 @@ http {
 
 local _M = { alive = waits.alive }
 
--- What a location may begin with: in_threads(count, fn) runs fn(i) in so many light threads at a time, and adds up what
--- they return.
+-- Prepended to a location: in_threads(count, fn) runs fn(i) in `count` light threads at once, and adds up their
+-- results.
 _M.IN_THREADS = [[
     local function in_threads(count, fn)
         local threads, sum = {}, 0
@@ -85,13 +85,13 @@ Site.__index = Site
 
 local running = {}
 
--- Of the signals that nginx knows, for signal().
+-- The signals that nginx knows, for signal().
 local SIGNALS = { HUP = 1, KILL = 9, QUIT = 3, TERM = 15, USR1 = 10, WINCH = 28 }
 
 local program, load_modules
 
 
--- The path of nginx and its load_module lines; nil if there is none with Lua.
+-- Returns the path of nginx and its load_module lines; nil if there is none with Lua.
 local function find()
     if not program then
         program, load_modules = shell.output("scripts/find-nginx 2>/dev/null"):match("^([^\n]+)\n?(.*)$")
@@ -100,13 +100,13 @@ local function find()
 end
 
 
--- Nil, or why there is no nginx with Lua.
+-- Returns nil, or why there is no nginx with Lua.
 function _M.missing()
     return not find() and shell.output("scripts/find-nginx 2>&1 >/dev/null") or nil
 end
 
 
--- The same of Lua in stream { }.
+-- The same for Lua in stream { }.
 function _M.missing_stream()
     local why = _M.missing()
     if not why and not load_modules:find("stream_lua", 1, true)
@@ -117,13 +117,14 @@ function _M.missing_stream()
 end
 
 
--- The first true value of condition(); an error that names what did not happen if there is none in time.
+-- Returns the first true value of condition(). If there is none in time, raises an error that names what did not
+-- happen.
 function _M.await(what, condition, seconds)
     return waits.await(condition, seconds) or error("does not happen: " .. what, 2)
 end
 
 
--- Keeps 12 requests under way until `count` are answered, all with "1"; tells `hear` of each.
+-- Keeps 12 requests in flight until `count` are answered, all with "1"; calls `hear` for each.
 function _M.storm(connect, path, count, hear)
     local under_way, sent, answered = {}, 0, 0
     local deadline = waits.now() + waits.PATIENCE
@@ -168,7 +169,7 @@ local function phases(location)
 end
 
 
--- Locations of which each source begins with `common`.
+-- Returns locations whose sources begin with `common`.
 function _M.with_common(common, locations)
     local all = {}
     for path, location in pairs(locations) do
@@ -184,7 +185,7 @@ function _M.with_common(common, locations)
 end
 
 
--- A line of the configuration for each pair of a table, by the function.
+-- Returns a line of the configuration for each pair of a table, made by the function.
 local function lines_of(pairs_of, line_of)
     local lines = {}
     for key, value in pairs(pairs_of or {}) do
@@ -209,7 +210,7 @@ local function listen_line(_, address)
 end
 
 
--- What stands in the file for this site; also to write another before a reload. What is no name there stays as it is.
+-- Fills the template of a file for this site; also to write another before a reload. Unknown names stay as they are.
 local function configuration(self, options)
     local root = self.copy or shell.output("pwd")
     return (CONFIGURATION:gsub("%$(%w+)", {
@@ -237,15 +238,15 @@ function Site:log()
 end
 
 
--- Writes the configuration anew, for the next reload.
+-- Writes the configuration again, for the next reload.
 function Site:configure(options)
     self.count = options.workers or 1
     files.write(self.folder .. "/nginx.conf", configuration(self, options))
 end
 
 
--- Another user may be kept out of the folder of this project, and gets a copy of it: not in /dev/shm, from which
--- libraries are not loaded everywhere.
+-- Another user may have no access to the folder of this project, and gets a copy of it: not in /dev/shm, from which
+-- some systems do not load libraries.
 local function copy_for_others(env)
     local copy = shell.output("mktemp -d /tmp/holdfast-site.XXXXXX")
     env.HOLDFAST_LIB = copy .. "/libholdfast.so"
@@ -267,7 +268,7 @@ function _M.start(options)
     end
     self.copy = options.user and copy_for_others(env)
     self:configure(options)
-    shell.output("mkdir -p '" .. self.folder .. "/logs'")  -- nginx looks there until it has read where its log is
+    shell.output("mkdir -p '" .. self.folder .. "/logs'")  -- nginx uses this path until it has read where its log is
     self.master = process.start({ find(), "-p", self.folder, "-c", self.folder .. "/nginx.conf" },
                                 { stderr = true, env = env })
     local ok, err = pcall(_M.await, "nginx answers", function ()
@@ -281,7 +282,7 @@ function _M.start(options)
 end
 
 
--- Starts one process, which runs a Lua file of the project and has these dictionaries: the child, to be heard.
+-- Starts one process, which runs a Lua file of the project and has these dictionaries. Returns the child.
 function _M.start_file(file, dictionaries)
     return _M.start({
         workers = 0,
@@ -298,8 +299,8 @@ function Site:connect()
 end
 
 
--- Sends so many requests, each on a connection of its own, and does not wait for the answers. `path` may be a function
--- of the request's number.
+-- Sends this many requests, each on a new connection, and does not wait for the answers. `path` may be a function of
+-- the request's number.
 function Site:send(count, path)
     local connections = {}
     for i = 1, count do
@@ -310,7 +311,7 @@ function Site:send(count, path)
 end
 
 
--- The body and the status of the answer to one request.
+-- Returns the body and the status of the answer to one request.
 function Site:get(path, seconds)
     local connection = self:connect()
     local body, status = connection:get(path, seconds)
@@ -319,8 +320,8 @@ function Site:get(path, seconds)
 end
 
 
--- The process ids of the master's children, those that are about to exit included, but no zombies. (Not from the
--- master's `children` in /proc: there some may be missing while others exit.)
+-- Returns the process ids of the master's children, including those that are about to exit, but no zombies. (Not from
+-- the master's `children` in /proc: some may be missing there while others exit.)
 function Site:workers()
     local pids = {}
     local master = tostring(self.master.pid)
@@ -342,8 +343,9 @@ local function is_stopped(pid)
 end
 
 
--- A connection to each of the `count` workers: a list, and by the worker's process id. Left alone, one worker may take
--- all of them for a long time; so those that have theirs are stopped until the others have answered.
+-- Opens a connection to each of the `count` workers. Returns them as a list, and by the worker's process id. One
+-- worker may take all connections for a long time; so workers that have theirs are stopped until the others have
+-- answered.
 function Site:connect_to_each(count)
     local of, all = {}, {}
     local ok, err = pcall(_M.await, "each worker answers", function ()
@@ -375,13 +377,13 @@ function Site:signal(name, pid)
 end
 
 
--- How many entries there are in /proc/<pid>/<what>: "fd" or "task".
+-- Returns the number of entries in /proc/<pid>/<what>: "fd" or "task".
 function _M.count(pid, what)
     return tonumber(shell.output("ls /proc/" .. pid .. "/" .. what .. " 2>/dev/null | wc -l"))
 end
 
 
--- Reloads, and waits until the workers of before are gone, and all the new ones there.
+-- Reloads, and waits until the old workers are gone and all new ones have started.
 function Site:reload(seconds)
     local old = {}
     for _, pid in ipairs(self:workers()) do
@@ -421,7 +423,7 @@ function Site:stop()
 end
 
 
--- To be called after each test: closes what is open, and ends every site.
+-- Call it after each test: closes what is open, and ends every site.
 function _M.clean_up()
     http.clean_up()
     for here in pairs(running) do

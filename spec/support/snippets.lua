@@ -1,26 +1,26 @@
 -- The code blocks of a Markdown file, and their runs. Documents are tests: what they show is what happens.
 --
--- An HTML comment in the line before a block says what is to be done with it:
+-- An HTML comment in the line before a block says what to do with it:
 --
 --   <!-- file: NAME -->        write it to this file, for the blocks that follow
---   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit); the section is left out where
+--   <!-- workers: N -->        run it by `holdfast run --workers N` (otherwise: luajit); the section is skipped if
 --                              the command is not built
 --   <!-- nvim -->              run it by a Neovim without windows
---   <!-- output -->            what the block before has printed; "like" in place of numbers that differ each time:
+--   <!-- output -->            what the block before has printed; "like": except for numbers, which differ each time:
 --   <!-- output like -->       numbers stand for any numbers, also long hexadecimal ones
 --   <!-- output unordered -->  its lines, in any order
 --   <!-- output first -->      what it prints in the first run of the section only, where a section is run twice
 --   <!-- output again -->      what it prints in the second run
---   <!-- output once -->       what it prints in the first run; nothing in the second; two that run at the same time
+--   <!-- output once -->       what it prints in the first run; nothing in the second; two concurrent runs
 --                              print it once
---   <!-- answers: PATHS -->    what the nginx before has answered to these requests, one after the other;
---                              "answers first" as "output first"
+--   <!-- answers: PATHS -->    the answers of the nginx before to these requests, one after the other;
+--                              "answers first" like "output first"
 --   <!-- not run: REASON -->   leave it alone
---   <!-- needs: COMMAND -->    leave it and what follows in its section alone where the command fails
+--   <!-- needs: COMMAND -->    skip it and the rest of its section if the command fails
 --
--- Without a comment, blocks of Lua and sh are run and must succeed. A block of nginx with a server is what stands in
--- http { } of a real nginx, which has a socket in place of port 8080, the modules of the checkout in place of its
--- lua_package_path, and lives until the end of the section. Blocks of another language are left alone.
+-- Without a comment, blocks of Lua and sh are run and must succeed. A block of nginx with a server is put into http {
+-- } of a real nginx. That nginx has a socket instead of port 8080, the modules of the checkout instead of the block's
+-- lua_package_path, and lives until the end of the section. Blocks of other languages are left alone.
 
 local command, fixture, http, shell, site =
     require "spec.support" ("command", "fixture", "http", "shell", "site")
@@ -31,7 +31,7 @@ local _M = {}
 local root = shell.output("pwd")
 
 
--- The blocks of a file: { heading =, language =, mark =, text =, line = }.
+-- Returns the blocks of a file: { heading =, language =, mark =, text =, line = }.
 function _M.read(path)
     local blocks, heading, mark, block = {}, path, nil, nil
     local number = 0
@@ -57,7 +57,7 @@ function _M.read(path)
 end
 
 
--- The blocks of each heading, in the order of the file: { heading =, blocks... }.
+-- Returns the blocks of each heading, in the order of the file: { heading =, blocks... }.
 function _M.sections(path)
     local sections = {}
     for _, block in ipairs(_M.read(path)) do
@@ -88,7 +88,7 @@ local function environment()
 end
 
 
--- How a block is run by sh, in the folder of the test; nil when it is not to be run.
+-- Returns how sh runs a block, in the folder of the test; nil if it is not run.
 local function command_of(block)
     if mark_argument(block, "not run") or mark_argument(block, "file") then
         return nil
@@ -154,7 +154,7 @@ local function start_site(block, where)
     local text, ports = block.text:gsub("listen 8080;", "listen unix:" .. command.path("shown.sock") .. ";")
     assert.equal(1, ports, where .. "a server listens to port 8080")
     text = text:gsub("[^\n]*lua_package_path[^\n]*\n", "")
-    -- In place of lua-resty-lock, of which Debian has no package, what behaves like it.
+    -- Debian has no package of lua-resty-lock; this behaves like it.
     text = text:gsub("/usr/local/openresty/lualib/resty/lock.lua", root .. "/bench/support/peer_lock.lua")
     return site.start { http = text, env = { HOLDFAST_DIR = command.world(), HOLDFAST_DICTS = false } }
 end
@@ -176,7 +176,7 @@ local function compare(block, shown, where)
 end
 
 
--- Runs a line of sh in the folder of the test: what it printed.
+-- Runs a line of sh in the folder of the test, and returns its output.
 local function run_line(line, env, forgives, where)
     local ended, out, err = command.run("-ec", "cd '" .. command.path("") .. "'; " .. line, env)
     assert.same({ code = 0 }, ended, where .. err)
@@ -205,7 +205,7 @@ local function compare_once(block, printed, run, round, where)
 end
 
 
--- `mark` is that of an output. Those of another round are not looked at.
+-- `mark` is the mark of an output. Outputs of another round are ignored.
 local function is_of_round(mark, round)
     local wanted = mark:find("first", 1, true) and 1 or mark:find("again", 1, true) and 2
     return not wanted or wanted == round
@@ -276,9 +276,10 @@ local function missing(section)
 end
 
 
--- A claim for each section of a file: what it shows happens. The claim begins with `text`. prepare(section), if given,
--- may change the blocks, set variables of their environment in section.env, and a pattern in section.forgives of what
--- they may write on standard error. `rounds`: how often the section is run in its world, as a reader might.
+-- Makes a test for each section of a file: what it shows happens. The test's name begins with `text`.
+-- prepare(section), if given, may change the blocks, set variables of their environment in section.env, and in
+-- section.forgives a pattern of what they may write to standard error. `rounds`: how often the section runs in its
+-- world, as a reader might.
 function _M.claims(path, text, prepare, rounds)
     for _, section in ipairs(_M.sections(path)) do
         fixture.it_unless(missing(section))(text .. section.heading, function ()

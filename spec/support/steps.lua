@@ -1,10 +1,10 @@
--- Claims about a site in which requests and the spec go step by step: a step that is done is a key of a dictionary.
+-- Tests of a site in which requests and the spec run step by step: a step that is done is a key of a dictionary.
 
 local site = require "spec.support.site"
 
 local _M = {}
 
--- What each location begins with.
+-- Prepended to each location.
 local COMMON = [[
     local dict = require("resty.shdict").open("NAME")
     local function new(options) return assert(require("resty.lock"):new("NAME", options)) end
@@ -17,7 +17,8 @@ local COMMON = [[
 ]]
 
 
--- A function that takes the locations of a site, with sources that may use the steps in the dictionary, and `more`.
+-- Returns a function that takes the locations of a site, whose sources may use the steps in the dictionary, and
+-- `more`.
 function _M.locations_with(name, more)
     local common = COMMON:gsub("NAME", name) .. (more or "")
     return function (sources)
@@ -26,7 +27,7 @@ function _M.locations_with(name, more)
 end
 
 
--- A function that waits for a step, and returns what is said of it.
+-- Returns a function that waits for a step, and returns the words that were passed to done().
 function _M.await_in(dict)
     return function (step)
         return site.await(step, function () return dict:get(step) end)

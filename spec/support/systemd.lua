@@ -1,4 +1,4 @@
--- What systemd says of a unit.
+-- systemd's judgement of a unit.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 
@@ -7,7 +7,7 @@ local _M = {}
 _M.missing = not shell.succeeds "command -v systemd-analyze >/dev/null" and "systemd is not installed" or nil
 
 
--- Where the command is installed: what is wrong with the template of that file, for an instance of that name.
+-- If the command is installed: returns what is wrong with the template of that file, for an instance of that name.
 function _M.complaints(path, instance)
     local text = files.read(path):gsub("ExecStart=holdfast ", "ExecStart=" .. command.program .. " ")
                                  :gsub("Documentation=[^\n]*\n", "")

@@ -1,11 +1,11 @@
--- Claims that take a task of the scheduler.
+-- Tests that need a task of the scheduler.
 
 local scheduler = require "resty.holdfast.scheduler"
 
 local _M = {}
 
 
--- Runs a function as a task, with what it spawns, to the end of all; its error is an error.
+-- Runs a function as a task until it and all tasks that it spawns have ended; raises its error.
 function _M.run(fn)
     local task = scheduler.spawn(fn)
     scheduler.run()

@@ -1,5 +1,5 @@
--- A text for examples/stampede.lua of `count` words of which `distinct` differ, in an order that lets many ask for one
--- word at once. Returns its path.
+-- Writes a text for examples/stampede.lua of `count` words, `distinct` of them different, in an order in which many
+-- ask for one word at once. Returns its path.
 
 local command = require "spec.support.command"
 

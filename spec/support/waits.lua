@@ -1,4 +1,4 @@
--- Time, and waits for what other processes do: each is bounded.
+-- Time, and waits for other processes; each wait is bounded.
 
 local ffi = require "ffi"
 local files = require "spec.support.files"
@@ -31,7 +31,7 @@ function _M.sleep(seconds)
 end
 
 
--- The first true value of condition(), or nil if there is none in time.
+-- Returns the first true value of condition(), or nil if there is none in time.
 function _M.await(condition, seconds)
     local deadline = _M.now() + (seconds or _M.PATIENCE)
     repeat

@@ -1,5 +1,5 @@
-// Millions of changes to a full dictionary, of values of 1 byte to 64 KB in mixes that shift, now and then of a quarter
-// of a shard: no set fails, the memory stays in use from start to end, and what is read is whole.
+// Millions of changes to a full dictionary: values of 1 byte to 64 KB in changing mixes, now and then a quarter of a
+// shard. No set fails, memory use does not shrink from start to end, and every value that is read is whole.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -37,11 +37,11 @@ struct Settings {
   std::uint64_t seed = 0;
   std::uint64_t operations = 10'000'000;
   std::uint64_t size = 32U << 20;
-  std::uint64_t laps = 2;  // times that each mix has its turn
+  std::uint64_t laps = 2;  // how often each mix runs
   double least = 0.80;     // share of the arenas that live entries take
 };
 
-/// What is stored tells its key and its length by every byte.
+/// Every byte of a value shows its key and its length.
 char filler(std::uint64_t number, std::size_t size) { return static_cast<char>('!' + (number * 31 + size) % 90); }
 
 class Churn {
@@ -96,7 +96,7 @@ class Churn {
                                                          : longest);
   }
 
-  /// Other ones in each turn, so that what a turn leaves behind is evicted, not overwritten by something smaller.
+  /// Other keys in each turn, so that old entries are evicted, not overwritten by smaller ones.
   std::string key_of(std::uint64_t number) const { return std::to_string(turn_) + "-" + std::to_string(number); }
 
   void set(std::uint64_t number, std::size_t size) {
@@ -136,7 +136,7 @@ class Churn {
   }
 
   void step(const Mix& mix, std::uint64_t keys) {
-    // Some keys are used far more than others.
+    // Some keys are used far more often than others.
     const double share = std::uniform_real_distribution<double>(0, 1)(random_);
     const auto number = static_cast<std::uint64_t>(share * share * share * static_cast<double>(keys));
     const std::uint64_t kind = random_() % 100;
@@ -173,7 +173,7 @@ class Churn {
   }
 
   void check_drift() {
-    if (problems_ == 0 && averages_.back() < averages_.front() - 0.02) fail("the live memory becomes less");
+    if (problems_ == 0 && averages_.back() < averages_.front() - 0.02) fail("the live memory shrinks");
   }
 
   const Settings settings_;
@@ -196,10 +196,10 @@ class Churn {
 int main(int argc, char** argv) {
   holdfast::test::RandomRun<holdfast::Settings> app(
       "Changes a full dictionary again and again, and checks that its memory stays in use");
-  app.add_option("--operations", app.settings.operations, "in all")->check(CLI::Range(1000UL, ~0UL));
+  app.add_option("--operations", app.settings.operations, "number of operations")->check(CLI::Range(1000UL, ~0UL));
   app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(1UL << 20, 1UL << 34));
-  app.add_option("--laps", app.settings.laps, "times that each mix of sizes has its turn")->check(CLI::Range(1, 1000));
-  app.add_option("--least", app.settings.least, "share of the memory that live entries take at any time");
+  app.add_option("--laps", app.settings.laps, "how often each mix of sizes runs")->check(CLI::Range(1, 1000));
+  app.add_option("--least", app.settings.least, "share of the memory that live entries must always take");
   return app.run(argc, argv, [](const holdfast::Settings& settings) {
     const holdfast::test::ScratchDirectory directory;
     return holdfast::Churn(settings).run();

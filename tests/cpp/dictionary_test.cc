@@ -6,14 +6,14 @@ namespace {
 
 class CppDictionary : public CppTest {};
 
-TEST_F(CppDictionary, opens_what_others_have_by_its_name) {
+TEST_F(CppDictionary, opens_an_existing_dictionary_by_name) {
   EXPECT_EQ(dictionary::attach(name)->handle(), dict.handle());
   const std::string other = new_name();
   EXPECT_EQ(dictionary::attach(other).error().code, errc::not_found);
   EXPECT_EQ(dictionary::remove(other).error().code, errc::not_found);
 }
 
-TEST_F(CppDictionary, gives_back_the_values_that_it_was_given) {
+TEST_F(CppDictionary, returns_the_values_that_were_stored) {
   const std::string longer(100'000, 'x');
   const std::string zeros("a\0b", 3);
   EXPECT_TRUE(dict.set("truth", true));
@@ -34,7 +34,7 @@ TEST_F(CppDictionary, gives_back_the_values_that_it_was_given) {
   EXPECT_EQ(dict.get("empty").value(), value(""));
 }
 
-TEST_F(CppDictionary, gives_a_table_of_lua_as_bytes) {
+TEST_F(CppDictionary, returns_a_lua_table_as_bytes) {
   ASSERT_EQ(holdfast_store(dict.handle(), HOLDFAST_SET, "t", 1, HOLDFAST_TABLE, "bytes", 5, 0, 0, 0, nullptr),
             HOLDFAST_OK);
   EXPECT_EQ(dict.get("t").value(), value(table{"bytes"}));
@@ -63,7 +63,7 @@ TEST_F(CppDictionary, adds_replaces_counts_and_erases) {
   EXPECT_EQ(dict.incr("text", 1).error().code, errc::not_a_number);
 }
 
-TEST_F(CppDictionary, says_how_large_a_value_it_takes) {
+TEST_F(CppDictionary, reports_its_largest_value) {
   const std::uint64_t largest = dict.largest_value();
   EXPECT_TRUE(dict.set("k", std::string(largest, 'x')));
   const failure refused = dict.set("k", std::string(largest + 4096, 'x')).error();
@@ -77,14 +77,14 @@ TEST_F(CppDictionary, forgets_a_value_when_its_exptime_is_over) {
   EXPECT_EQ(dict.set("k", "v", -1s).error().code, errc::invalid);
 }
 
-TEST_F(CppDictionary, that_cannot_be_opened_is_a_failure_with_a_sentence) {
+TEST_F(CppDictionary, that_cannot_be_opened_is_an_error_with_a_message) {
   const result<dictionary> other = dictionary::open(name, {.size = 2 * kSize});
   EXPECT_EQ(other.error().code, errc::mismatch);
   EXPECT_NE(other.error().message.find(name), std::string::npos) << other.error().message;
   EXPECT_EQ(dictionary::open("", {.size = kSize}).error().code, errc::invalid);
 }
 
-TEST(CppResult, throws_only_where_the_caller_asks_for_the_value) {
+TEST(CppResult, throws_only_if_the_caller_takes_the_value) {
   const result<int> none = failure{errc::deadlock, "the sentence"};
   EXPECT_FALSE(none.has_value());
   try {
@@ -99,7 +99,7 @@ TEST(CppResult, throws_only_where_the_caller_asks_for_the_value) {
   EXPECT_EQ(result<int>(7).value(), 7);
 }
 
-TEST(CppResult, has_a_code_of_the_standard_for_those_that_mean_the_same) {
+TEST(CppResult, has_a_standard_code_if_one_means_the_same) {
   EXPECT_EQ(make_error_code(errc::locked), std::errc::resource_unavailable_try_again);
   EXPECT_EQ(make_error_code(errc::no_memory), std::errc::not_enough_memory);
   EXPECT_EQ(make_error_code(errc::timeout), std::errc::timed_out);

@@ -1,4 +1,4 @@
-// holdfast::lease: what it holds is held as long as it lives.
+// holdfast::lease: holds a lock as long as the object lives.
 #include <thread>
 
 #include "cpp/cpp_test.h"
@@ -8,7 +8,7 @@ namespace {
 
 class CppLease : public CppTest {};
 
-TEST_F(CppLease, gives_the_lock_back_at_its_end) {
+TEST_F(CppLease, releases_the_lock_at_its_end) {
   {
     const result<lease> held = dict.lock("k");
     ASSERT_TRUE(held);
@@ -19,7 +19,7 @@ TEST_F(CppLease, gives_the_lock_back_at_its_end) {
   EXPECT_TRUE(is_free("k"));
 }
 
-TEST_F(CppLease, is_not_had_while_another_holds_the_lock) {
+TEST_F(CppLease, is_refused_while_another_holds_the_lock) {
   const lease held = dict.lock("k").value();
   const auto start = std::chrono::steady_clock::now();
   const result<lease> other = dict.lock("k", 50ms);
@@ -29,7 +29,7 @@ TEST_F(CppLease, is_not_had_while_another_holds_the_lock) {
   EXPECT_EQ(other.error().message, "locked");
 }
 
-TEST_F(CppLease, is_had_when_another_thread_gives_its_own_back) {
+TEST_F(CppLease, is_granted_when_another_thread_releases_its_own) {
   lease held = dict.lock("k").value();
   std::thread waits([&] { EXPECT_TRUE(dict.lock("k")); });
   await_waiters("k", 1);
@@ -52,7 +52,7 @@ TEST_F(CppLease, moves_and_holds_once) {
   EXPECT_TRUE(is_free("l"));
 }
 
-TEST_F(CppLease, that_is_given_up_stays_held) {
+TEST_F(CppLease, stays_held_after_its_object_gave_it_up) {
   holdfast_lease raw{};
   {
     lease held = dict.lock("k").value();
@@ -64,7 +64,7 @@ TEST_F(CppLease, that_is_given_up_stays_held) {
   EXPECT_TRUE(is_free("k"));
 }
 
-TEST_F(CppLease, tells_that_it_was_lost) {
+TEST_F(CppLease, reports_that_it_was_lost) {
   lease held = dict.lock("k").value();
   EXPECT_TRUE(dict.erase("k"));
   EXPECT_FALSE(held.valid());
@@ -73,7 +73,7 @@ TEST_F(CppLease, tells_that_it_was_lost) {
   EXPECT_FALSE(held);
 }
 
-TEST_F(CppLease, has_the_exptime_it_was_given_and_a_new_one_when_it_is_renewed) {
+TEST_F(CppLease, has_the_given_exptime_and_a_new_one_when_it_is_renewed) {
   lease held = dict.lock("k", forever, {.exptime = 50s, .why = "a reason"}).value();
   EXPECT_LE(held.remaining().value(), 52s);
   EXPECT_TRUE(held.renew(500s));
@@ -90,7 +90,7 @@ TEST_F(CppLease, has_a_larger_token_than_those_before) {
   EXPECT_GT(dict.lock("k")->token(), first);
 }
 
-TEST_F(CppLease, of_readers_is_shared_and_that_of_a_writer_becomes_one) {
+TEST_F(CppLease, of_readers_is_shared_and_a_writers_lease_can_become_one) {
   lease writer = dict.lock_exclusive("rw").value();
   EXPECT_EQ(dict.lock_shared("rw", duration(0)).error().code, errc::locked);
   EXPECT_TRUE(writer.keep(1));

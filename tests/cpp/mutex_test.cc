@@ -39,7 +39,7 @@ TEST_F(CppMutex, guards_a_scope) {
   EXPECT_TRUE(is_free("k"));
 }
 
-TEST_F(CppMutex, of_one_key_excludes_that_of_another_object_and_of_another_process) {
+TEST_F(CppMutex, of_one_key_excludes_other_objects_and_other_processes) {
   mutex one(dict, "k");
   mutex other(dict, "k");
   const std::unique_lock guard(one);
@@ -48,7 +48,7 @@ TEST_F(CppMutex, of_one_key_excludes_that_of_another_object_and_of_another_proce
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST_F(CppMutex, is_tried_for_a_time_and_until_one) {
+TEST_F(CppMutex, can_be_tried_for_a_duration_and_until_a_time) {
   mutex one(dict, "k");
   mutex other(dict, "k");
   one.lock();
@@ -64,7 +64,7 @@ TEST_F(CppMutex, is_tried_for_a_time_and_until_one) {
   EXPECT_TRUE(std::unique_lock(other, std::chrono::system_clock::now() + 30ms));
 }
 
-TEST_F(CppMutex, is_taken_together_with_others_in_any_order_without_a_deadlock) {
+TEST_F(CppMutex, can_be_taken_together_with_others_in_any_order_without_a_deadlock) {
   constexpr int kRounds = 100;
   mutex one(dict, "one");
   mutex two(dict, "two");
@@ -126,14 +126,14 @@ TEST_F(CppMutex, finds_a_deadlock_with_another_process) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST_F(CppMutex, tells_a_thread_that_it_has_it_already) {
+TEST_F(CppMutex, reports_a_thread_that_has_it_already) {
   mutex one(dict, "k");
   const std::scoped_lock guard(one);
   EXPECT_EQ(code_of([&] { one.lock(); }), std::errc::resource_deadlock_would_occur);
   EXPECT_TRUE(one.valid());
 }
 
-TEST_F(CppMutex, that_a_thread_has_lost_is_not_unlocked_under_the_thread_that_has_it_by_now) {
+TEST_F(CppMutex, that_a_thread_has_lost_is_not_unlocked_under_its_new_owner) {
   mutex one(dict, "k", {.exptime = 10ms});
   one.lock();
   std::thread other([&] {
@@ -167,14 +167,14 @@ TEST_F(CppMutex, of_a_dictionary_that_is_removed_throws) {
   EXPECT_EQ(one.acquire(1s).error().code, errc::removed);
 }
 
-TEST_F(CppMutex, is_given_back_when_the_object_goes) {
+TEST_F(CppMutex, is_released_when_the_object_is_destroyed) {
   std::optional<mutex> one(std::in_place, dict, "k");
   one->lock();
   one.reset();
   EXPECT_TRUE(is_free("k"));
 }
 
-TEST_F(CppMutex, is_what_a_condition_variable_waits_with) {
+TEST_F(CppMutex, works_with_a_condition_variable) {
   mutex one(dict, "k");
   std::condition_variable_any changed;
   bool ready = false;
@@ -189,7 +189,7 @@ TEST_F(CppMutex, is_what_a_condition_variable_waits_with) {
   EXPECT_TRUE(ready);
 }
 
-TEST_F(CppMutex, in_a_forked_child_is_another_process) {
+TEST_F(CppMutex, belongs_to_another_process_in_a_forked_child) {
   mutex one(dict, "k");
   one.lock();
   Child child([&](Channel&) {

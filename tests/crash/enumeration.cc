@@ -1,5 +1,5 @@
-// Every state in which a killed process can leave a dictionary: each operation is run one instruction at a time, and
-// each image of the segment that comes by is judged as if the process had died there.
+// Every state in which a killed process can leave a dictionary. Each operation runs one instruction at a time, and
+// each distinct image of the segment is checked as if the process had died there.
 #include <cstdio>
 #include <functional>
 #include <random>
@@ -20,11 +20,11 @@ struct Settings {
   std::uint64_t seed = 0;
   std::uint64_t size = 12288;
   int rounds = 1;
-  int repairs = 10;               // images of each round with their repair stepped too
+  int repairs = 10;               // images of each round whose repair is stepped too
   std::uint64_t at_least = 2000;  // distinct images, or the run counts as failed
   bool expect_violations = false;
   std::string only;          // operations with this in "STATE: NAME"
-  std::uint64_t one_in = 1;  // of how many operations one is stepped, drawn
+  std::uint64_t one_in = 1;  // one operation of this many is stepped, chosen at random
 };
 
 class Enumeration {
@@ -147,13 +147,13 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   holdfast::test::RandomRun<holdfast::crash::Settings> app(
       "Single-steps every operation and judges each image of the segment");
-  app.add_option("--rounds", app.settings.rounds, "how often, with other states each time");
+  app.add_option("--rounds", app.settings.rounds, "number of rounds, each with other states");
   app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(12288, 1 << 20));
   app.add_option("--repairs", app.settings.repairs, "repairs to step in each round");
-  app.add_option("--at-least", app.settings.at_least, "distinct images without which the run failed");
+  app.add_option("--at-least", app.settings.at_least, "fewest distinct images for the run to succeed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
-  app.add_option("--only", app.settings.only, "operations that have this in \"STATE: NAME\"");
-  app.add_option("--one-in", app.settings.one_in, "of so many operations one is stepped, drawn")
+  app.add_option("--only", app.settings.only, "only operations with this text in \"STATE: NAME\"");
+  app.add_option("--one-in", app.settings.one_in, "step one in this many operations, chosen at random")
       ->check(CLI::PositiveNumber);
   return app.run(argc, argv, holdfast::crash::run);
 }

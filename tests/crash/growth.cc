@@ -1,8 +1,8 @@
-// Every state in which a killed process can leave a shard that it opens, or an arena that it lets grow: the first
-// change of a shard, and one that finds no room, are run one instruction at a time. Each image of the dictionary that
-// comes by is judged by a process that knows nothing of the shard yet, as if the other had died there.
+// Every state in which a killed process can leave a shard that it opens, or an arena that it lets grow. The first
+// change of a shard, and a change that finds no room, run one instruction at a time. A process that has not used the
+// shard yet checks each image of the dictionary, as if the other process had died there.
 //
-//   crash_growth [WORD]     only what has WORD in its name
+//   crash_growth [WORD]     only tests with WORD in their names
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -22,7 +22,7 @@ using test::Child;
 using test::Dict;
 
 constexpr std::uint64_t kSize = 2U << 20;    // two shards
-constexpr std::uint64_t kArena = 64U << 10;  // as much of the arena of the first is looked at
+constexpr std::uint64_t kArena = 64U << 10;  // this much of the arena of the first is compared
 const std::string kValue(100, 'v');
 
 class Growth {
@@ -34,7 +34,7 @@ class Growth {
         blank_(bytes_, bytes_ + kSize),
         compared_(dict_.segment().geometry().shards_at + dict_.segment().geometry().arena_at + kArena),
         filled_(make_shared_memory<int>()) {
-    // All keys are of the first shard.
+    // All keys are in the first shard.
     for (int i = 0; keys_.size() < 2000; ++i)
       if (std::string key = "key " + std::to_string(i); &shard_of(key) == &dict_.segment().shards().front())
         keys_.push_back(std::move(key));
@@ -75,13 +75,13 @@ class Growth {
 
  private:
   Shard& shard_of(const std::string& key) { return dict_.segment().shard_of(Key(key, dict_.segment().seed()).hash); }
-  /// For another of these keys, without growth.
+  /// Whether another of these keys fits without growth.
   bool has_room() {
     const Shard& shard = dict_.segment().shards().front();
     return filled_ == 0 || shard.header().free_granules.load(kRelaxed) >= granules_for(16, kValue.size());
   }
 
-  /// "right", or what is wrong with the dictionary as it is.
+  /// Returns "right", or what is wrong with the dictionary.
   std::string judged() {
     for (int i = 0; i < filled_; ++i)
       if (dict_.get(keys_[static_cast<std::size_t>(i)]) != test::text(kValue)) return "a key is lost: " + keys_[i];
@@ -90,9 +90,9 @@ class Growth {
     for (std::size_t i = 0; i < 1000; ++i)
       if (dict_.set(keys_[i], kValue) != HOLDFAST_OK) return std::string("a change fails: ") + holdfast_error();
     for (std::size_t i = 0; i < 1000; ++i)
-      if (dict_.get(keys_[i]) != test::text(kValue)) return "a key of later is lost";
+      if (dict_.get(keys_[i]) != test::text(kValue)) return "a later key is lost";
     const std::uint64_t repairs = dict_.stats().repairs;
-    if (repairs > 1) return "more than the death was repaired";
+    if (repairs > 1) return "more was repaired than the death requires";
     dict_.flush_expired();
     if (dict_.stats().repairs != repairs) return "the audit has found something";
     if (dict_.stats().evictions != 0) return "something was evicted";
@@ -105,11 +105,11 @@ class Growth {
   }
 
   const std::string only_;
-  Dict dict_;  // this process looks at its bytes only: its shards are not open here
+  Dict dict_;  // this process only reads its bytes: it does not open its shards
   std::byte* bytes_;
   Image blank_;
-  std::size_t compared_;  // the bytes from the first on of which some may change
-  int& filled_;           // keys that were stored at first
+  std::size_t compared_;  // only this many bytes at the beginning may change
+  int& filled_;           // number of keys that were stored at first
   std::vector<std::string> keys_;
   std::uint64_t instructions_ = 0;
   std::size_t images_ = 0;

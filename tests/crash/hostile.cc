@@ -1,5 +1,5 @@
-// Shared memory is never trusted: one process writes anything anywhere into a dictionary while others use it, and opens
-// files that are damaged. No process may crash, and every call must return within a second.
+// Shared memory is never trusted. One process writes random words into a dictionary while others use it, and opens
+// damaged files. No process may crash, and every call must return within a second.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,8 +120,8 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   using namespace holdfast::crash;
   holdfast::test::RandomRun<Settings> app("Overwrites a dictionary that is in use, and opens damaged files");
-  app.add_option("--flips", app.settings.flips, "words to overwrite, at least, in each of two dictionaries");
+  app.add_option("--flips", app.settings.flips, "least number of words to overwrite in each of two dictionaries");
   app.add_option("--files", app.settings.files, "damaged files to open");
-  app.add_option("--seconds", app.settings.seconds, "time for each dictionary, at least");
+  app.add_option("--seconds", app.settings.seconds, "least time for each dictionary");
   return app.run(argc, argv, run);
 }

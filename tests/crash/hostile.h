@@ -1,4 +1,4 @@
-// Somebody writes anything anywhere into a dictionary that others use.
+// A process writes random words into a dictionary that others use.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,16 @@ inline constexpr int kUsers = 3;
 
 struct HostileLedger {
   std::atomic<std::uint64_t> calls[kUsers];
-  std::atomic<const char*> current[kUsers];  // the call that is running
+  std::atomic<const char*> current[kUsers];  // the call in progress
   Histogram turn_us;                         // a few calls
   Violations violations;
 };
 
-/// All operations on the dictionary, again and again, until killed. Any result will do, as long as it comes in time
+/// Calls all operations on the dictionary, again and again, until killed. Any result is right if it comes in time
 /// (support/call_limit.h).
 [[noreturn]] void use_anyhow(test::Dict& dict, HostileLedger& ledger, int self, std::uint64_t seed);
 
-/// A changed word somewhere in the dictionary's file: anywhere, or where it hurts.
+/// Changes a word of the dictionary's file: a random one, or one that does harm.
 class Scribbler {
  public:
   Scribbler(test::Dict& dict, std::uint64_t size, std::uint64_t seed) : dict_(dict), size_(size), random_(seed) {}
@@ -43,7 +43,7 @@ class Scribbler {
   std::mt19937_64 random_;
 };
 
-/// Opens files with damaged headers, sizes and content until `count` were tried. Returns the number that was opened.
+/// Opens `count` files with damaged headers, sizes and content. Returns how many could be opened.
 std::uint64_t open_damaged_files(std::uint64_t count, std::uint64_t seed, Violations& violations);
 
 }  // namespace holdfast::crash

@@ -118,7 +118,7 @@ class User {
     within("parker_sleep", [&] { holdfast_parker_sleep(parker_, random_() % 20 == 0 ? 0.009 : 0, &some, 1); });
   }
 
-  /// Some of them stay until they expire.
+  /// Some of the locks stay until they expire.
   void take_permits(const std::string& key) {
     const int kind = random_() % 3 == 0 ? HOLDFAST_RWLOCK : HOLDFAST_SEMAPHORE;
     std::vector<holdfast_lease> leases(1 + random_() % 5);

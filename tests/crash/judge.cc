@@ -12,7 +12,7 @@ namespace holdfast::crash {
 namespace {
 
 constexpr std::uint64_t kPrinted = 20;
-/// Every so often the judge does not repair by hand, but calls an operation that finds the dead owner by itself.
+/// For one image in this many, the judge does not call repair(), but an operation that detects the dead owner.
 constexpr std::uint64_t kByOperation = 40;
 
 }  // namespace
@@ -55,13 +55,13 @@ void Judge::judge_run(const std::vector<Image>& images, std::uint64_t start_ns) 
 }
 
 Judge::Phase Judge::phase_of(const WatchState& sight) const {
-  // What did not change is before and after at once; it counts as whatever came last.
+  // A key that did not change is both before and after; it counts as the last phase.
   if (sight == before_) return before;
   if (sight == after_) return after;
   return sight == between_ ? between : neither;
 }
 
-// Takes others that were evicted out of the comparison, as they need not go all at once: as if they had stayed.
+// Ignores other keys that were evicted, as if they had stayed: they need not all go at once.
 void Judge::find_evicted(const Image& first, const Image& last) {
   evicted_.clear();
   const std::uint64_t count = Victim::evictions_of(last) - Victim::evictions_of(first);
@@ -127,7 +127,7 @@ void Judge::repair_and_check(const Image& image) {
   if (victim_.is_locked(
           Image(reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()),
                 reinterpret_cast<const std::byte*>(&victim_.judged().segment().header()) + victim_.size())))
-    fail("the mutex stays locked after the take-over");
+    fail("the mutex stays locked after the takeover");
   check_whole(locked ? "after the repair" : "without a repair, as the mutex is free");
   check_sight(victim_.see_judged(state_->keys, start_ns_), "repaired:", repaired_course_);
 
@@ -147,7 +147,7 @@ void Judge::check_whole(const char* when) {
   if (!problem.empty()) fail(std::string(when) + ": " + problem);
 }
 
-// A repaired dictionary is an ordinary one.
+// A repaired dictionary works like any other.
 void Judge::use(const std::string& key) {
   test::Dict& dict = victim_.judged();
   const WatchState others = [&] {
@@ -174,7 +174,7 @@ void Judge::use(const std::string& key) {
                            : taken != HOLDFAST_NO_MEMORY)
     fail("lock of " + key + " gives " + holdfast_code_text(taken));
   use_permits(key);
-  // Where memory is short, others may have had to go.
+  // If memory is short, other entries may have been evicted.
   WatchState then = victim_.see_judged(state_->keys, start_ns_);
   std::uint64_t evictions = dict.segment().shards()[0].header().evictions.load() - evictions_before;
   for (const auto& [other, seen] : others)
@@ -186,7 +186,7 @@ void Judge::use(const std::string& key) {
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
 }
 
-// By its mutex, then without it: no number of another comes again.
+// Once with the mutex, then without it: no fencing number comes twice.
 void Judge::lock_some_times(const std::string& key, const WatchState& others) {
   test::Dict& dict = victim_.judged();
   std::uint64_t last = 0;

@@ -1,4 +1,4 @@
-// What must hold for the images that an operation leaves behind, whatever instruction it is killed at.
+// Checks the images that an operation leaves when it is killed at any instruction.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ class Judge {
  public:
   Judge(Victim& victim, bool print) : victim_(victim), print_(print) {}
 
-  /// The images of one run in their order, the first one from before it. REQUIRES: the process that changed them is
-  /// dead.
+  /// Takes the images of one run in their order; the first is from before the run. REQUIRES: the process that changed
+  /// them is dead.
   ///
-  /// Each key must be wholly before or wholly after, in the bare image and once it is repaired, and never before again
-  /// once it was after; the key of the operation may be missing in between (a lock that changes hands). Keys that were
-  /// evicted to make room for it go one by one, before it is there.
+  /// Each key must be wholly before or wholly after, in the bare image and after a repair, and never before again once
+  /// it was after. The key of the operation may be missing in between (a lock that changes hands). Keys that are
+  /// evicted to make room for it disappear one by one, before it exists.
   void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
              std::uint64_t start_ns);
-  /// The images of a repair after an operation on `key`: no key changes, and a second repair finds the same.
+  /// Takes the images of a repair after an operation on `key`: no key changes, and a second repair finds the same.
   void judge_repair(const std::string& name, const State& state, const std::string& key,
                     const std::vector<Image>& images, std::uint64_t start_ns);
 
@@ -35,7 +35,7 @@ class Judge {
 
  private:
   enum Phase { before, between, after, neither };
-  /// How far things have come, as one way of looking has seen it.
+  /// How far the operation has got, as seen by one kind of read.
   struct Course {
     Phase last = before;
     std::set<std::string> gone;  // evicted
@@ -60,15 +60,15 @@ class Judge {
   std::uint64_t violations_ = 0;
   std::unordered_set<std::uint64_t> seen_;
 
-  // Of the run that is being judged.
+  // State of the run that is being judged.
   std::string name_;
   const State* state_ = nullptr;
-  std::string key_;       // the only one that may change; none in a repair
-  std::string dead_key_;  // what the dead process holds under it may go when memory is short: it is used first
+  std::string key_;       // the only key that may change; none in a repair
+  std::string dead_key_;  // the dead process's hold on it may be freed first when memory is short
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
   WatchState before_, between_, after_;
-  std::set<std::string> evicted_;  // others that are gone in the end
+  std::set<std::string> evicted_;  // other keys that are gone at the end
   Course bare_course_;
   Course repaired_course_;
 };

@@ -1,4 +1,4 @@
-// What the storms of kills share: processes that are killed and replaced, how long that goes on, and the command line.
+// Shared by the storms of kills: processes that are killed and replaced, the duration, and the command line.
 #pragma once
 
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 namespace holdfast::crash {
 
-/// The processes of a storm, by their numbers.
+/// The processes of a storm, by number.
 class Kills {
  public:
   Kills(Violations& violations, int processes) : violations_(violations), pids_(processes) {}
@@ -36,18 +36,19 @@ class Kills {
 
   /// Seconds since the storm began.
   double spent() const { return static_cast<double>(platform::monotonic_ns() - begin_ns_) / 1e9; }
-  /// For that time, and longer on a slow machine until there were that many kills. A violation ends it.
+  /// Whether to continue: for that time, and on a slow machine until there were that many kills. A violation ends the
+  /// storm.
   bool goes_on(double seconds, int at_least) const {
     return violations_.count.load() == 0 && (spent() < seconds || (count_ < at_least && spent() < 8 * seconds));
   }
-  /// `calls` of all processes, which grow while anybody gets on.
+  /// `calls` of all processes, which grow while any process makes progress.
   void check_progress(std::uint64_t calls) {
     const std::uint64_t now = platform::monotonic_ns();
     if (calls != last_calls_) {
       last_calls_ = calls;
       progress_ns_ = now;
     } else if (now - progress_ns_ > kStallNs) {
-      violations_.add("nobody gets on");
+      violations_.add("nobody makes progress");
     }
   }
 
@@ -73,13 +74,13 @@ struct StormEnd {
   std::uint64_t violations = 0;
 };
 
-/// The main function of a storm. It fails without `at_least` kills.
+/// The main function of a storm. It fails if there were fewer kills than `at_least`.
 inline int main_of_storm(int argc, char** argv, const char* what, int at_least,
                          const std::function<StormEnd(const StormSettings&)>& storm) {
   test::RandomRun<StormSettings> app(what);
   app.settings.at_least = at_least;
-  app.add_option("--seconds", app.settings.seconds, "length of the run, at least");
-  app.add_option("--at-least", app.settings.at_least, "kills without which the run failed");
+  app.add_option("--seconds", app.settings.seconds, "least length of the run");
+  app.add_option("--at-least", app.settings.at_least, "fewest kills for the run to succeed");
   return app.run(argc, argv, [&](const StormSettings& settings) {
     const test::ScratchDirectory directory;
     const StormEnd end = storm(settings);

@@ -1,4 +1,4 @@
-// What the processes of a test tell each other beside the dictionary: memory that no library code touches.
+// Memory that the processes of a test share beside the dictionary, and that no library code uses.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ T& make_shared_memory() {
   return *new (memory) T{};
 }
 
-/// Violations of any process. All zero is an empty one.
+/// Violations of all processes. All zero means empty.
 struct Violations {
   std::atomic<std::uint64_t> count;
   std::atomic<std::uint64_t> begun;
@@ -43,7 +43,7 @@ struct Violations {
   }
 };
 
-/// Counts of times by powers of two of a microsecond.
+/// Counts of times, in bins by powers of two microseconds.
 struct Histogram {
   static constexpr int kBins = 32;
   std::atomic<std::uint64_t> bins[kBins];
@@ -62,7 +62,7 @@ struct Histogram {
     for (const auto& bin : bins) sum += bin.load();
     return sum;
   }
-  /// Upper bound (us) of the bin in which that part of all lies.
+  /// Returns the upper bound (us) of the bin that contains this quantile.
   std::uint64_t quantile(double part) const {
     std::uint64_t left = static_cast<std::uint64_t>(static_cast<double>(count()) * part);
     for (int bin = 0; bin < kBins; ++bin) {

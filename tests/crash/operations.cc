@@ -93,7 +93,7 @@ class LockMaker : public Maker {
   }
 
   void deletions() {
-    // First, middle and last of whatever chains there are.
+    // First, middle and last entry of every chain.
     for (std::size_t i = 0; i < 3; ++i) {
       const std::string key = present_.empty() ? any() : present_[i * (present_.size() - 1) / 2];
       add("delete", key, [this, key] { return dict_.remove(key); });
@@ -225,7 +225,7 @@ class LockMaker : public Maker {
     on_list("move the only node of a list", 1, [this](const std::string& key) { return move_node(key, 0); });
   }
 
-  /// As the sweep that brings free memory together does.
+  /// Moves a node as the sweep does that compacts memory.
   int move_node(const std::string& key, int number) {
     HeldEntry entry(victim_, key);
     Shard& shard = entry.shard;
@@ -248,7 +248,7 @@ class LockMaker : public Maker {
         [this](Tools& tools, const std::string& name) { return dict_.try_lock(name, 600, &tools.lease); });
   }
 
-  /// The child holds the lock, and waiters of the judging process queue for it, in order of arrival; so do watchers.
+  /// The child holds the lock. Waiters of the judging process queue for it, in order of arrival, and so do watchers.
   void hold(const std::string& key, Tools& tools, std::uint32_t waiters, bool patient, std::uint32_t watchers = 0) {
     dict_.remove(key);
     if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
@@ -268,7 +268,7 @@ class LockMaker : public Maker {
     release_word(lock);
   }
 
-  /// Makes a lock that was held `times` times, and is free.
+  /// Makes a free lock that was held `times` times.
   void make_free(const std::string& key, std::uint32_t times = 1) {
     holdfast_lease lease{};
     dict_.remove(key);
@@ -295,8 +295,8 @@ class LockMaker : public Maker {
     });
   }
 
-  /// A lock that has used up its numbers takes new ones. Near the end of a range those are behind the numbers of
-  /// another.
+  /// A lock that has used up its numbers takes new ones. Near the end of a range the new ones are not next to the old
+  /// ones.
   void numbers_of_locks() {
     const std::string key = state_.keys[0];
     const std::string other = state_.keys[1];

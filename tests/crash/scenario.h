@@ -1,4 +1,4 @@
-// What is enumerated: states of a small dictionary, and operations on it.
+// The enumeration's input: states of a small dictionary, and operations on it.
 #pragma once
 
 #include <functional>
@@ -21,20 +21,20 @@ using Random = std::mt19937_64;
 struct State {
   std::string name;
   Image image;
-  std::vector<std::string> keys;  // all that are looked at: what is there, what was, what may come
+  std::vector<std::string> keys;  // all keys to check: those that exist, those that did, and those that may come
 };
 
 struct Scenario {
   std::string name;
-  std::string key;  // the operation's; all others must stay as they are
+  std::string key;  // the operation's key; all others must stay as they are
   std::function<void()> prepare;
-  std::function<int()> run;  // gives a holdfast_code
+  std::function<int()> run;  // returns a holdfast_code
 };
 
-/// `prepare` ends the child with this when the state has no room for what it needs.
+/// `prepare` ends the child with this status if the state has no room for its entries.
 inline constexpr int kSkip = 250;
 
-/// An entry of the dictionary that is changed, with the mutex of its shard.
+/// An entry that the operation changes, with the mutex of its shard.
 struct HeldEntry {
   HeldEntry(Victim& victim, const std::string& key) : shard(victim.segment().shards()[0]), guard(shard), arena(shard) {
     shard.find(Key(key, victim.segment().seed()), position);
@@ -46,7 +46,7 @@ struct HeldEntry {
   Position position{};
 };
 
-/// A waiter that came a second ago; the higher its number, the later.
+/// Returns a waiter that came a second ago; a higher number came later.
 inline Waiter waiter_of(Token owner, std::uint32_t number) {
   const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
   Waiter waiter{};
@@ -60,7 +60,7 @@ inline Waiter waiter_of(Token owner, std::uint32_t number) {
 /// permits.
 std::vector<State> make_states(Victim& victim, Random& random);
 
-/// What the child that is stepped has besides the dictionary. Made in `prepare`, never freed: the child dies.
+/// State of the stepped child beside the dictionary. Made in `prepare` and never freed: the child dies.
 struct Tools {
   std::vector<holdfast_lease> leases;
   holdfast_lease lease{};
@@ -68,7 +68,7 @@ struct Tools {
   std::uint64_t grant = 0;
 };
 
-/// What makers of scenarios share. Their scenarios refer to them.
+/// Base of the classes that make scenarios. Their scenarios refer to them.
 class Maker {
  public:
   Maker(Victim& victim, const State& state, Random& random)
@@ -113,7 +113,7 @@ class Maker {
   std::vector<Scenario> scenarios_;
 };
 
-/// What a new maker makes. It stays, for its scenarios.
+/// Returns the scenarios of a new maker, which is never freed because they refer to it.
 template <class OneMaker>
 std::vector<Scenario> made_by(Victim& victim, const State& state, Random& random) {
   static std::vector<std::unique_ptr<OneMaker>> makers;
@@ -121,9 +121,9 @@ std::vector<Scenario> made_by(Victim& victim, const State& state, Random& random
   return makers.back()->make();
 }
 
-/// Each kind of public operation once, on keys of the state that suit it.
+/// Returns each kind of public operation once, on keys of the state that suit it.
 std::vector<Scenario> make_scenarios(Victim& victim, const State& state, Random& random);
-/// The same for permits, and for what is said about locks.
+/// The same for permits, and for the information about locks.
 std::vector<Scenario> make_permits_scenarios(Victim& victim, const State& state, Random& random);
 
 }  // namespace holdfast::crash

@@ -14,7 +14,7 @@
 
 namespace holdfast::crash {
 
-// Mostly numbers that lead somewhere: those that lead nowhere are found out at once.
+// Mostly numbers that lead somewhere: the others are detected at once.
 std::uint32_t Scribbler::bad_word(std::uint32_t granules) {
   switch (random_() % 5) {
     case 0:
@@ -38,7 +38,7 @@ void Scribbler::scribble_anywhere(Segment& segment) {
     word.store(bad_word(segment.geometry().granules), kRelaxed);
 }
 
-// A word of a list's value, or of one of its nodes.
+// Overwrites a word of a list's value, or of one of its nodes.
 void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   Word64& word = list.list().word;
   ListEnds ends = list.list_ends();
@@ -46,7 +46,7 @@ void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   for (std::uint64_t steps = random_() % 4; steps != 0 && shard.holds_header(block); --steps)
     block = shard.words32(block)[0].load(kRelaxed);
   if (random_() % 3 != 0 && shard.holds_header(block)) {
-    // Links mostly to what is a node indeed.
+    // Links mostly lead to a real node.
     const std::uint32_t bad = random_() % 2 == 0 ? ends.last : bad_word(shard.granules());
     shard.words32(block)[random_() % (sizeof(ListNode) / 4)].store(bad, kRelaxed);
     return;
@@ -57,7 +57,7 @@ void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   list.entry->flags.store(ends.last, kRelaxed);
 }
 
-// A link to a holder, a shortcut, or a word of a holder.
+// Overwrites a link to a holder, a shortcut, or a word of a holder.
 void Scribbler::scribble_holder(Shard& shard, const EntryView& holdable) {
   if (holdable.type == EntryType::permits && random_() % 4 == 0) {
     PermitFields& permits = holdable.permits();
@@ -71,7 +71,7 @@ void Scribbler::scribble_holder(Shard& shard, const EntryView& holdable) {
   const std::uint32_t block = link->load(kRelaxed);
   constexpr std::size_t kWords = (sizeof(Entry) + sizeof(HolderFields)) / 4;
   if (random_() % 3 != 0 && block - 1 < shard.granules() - kWords) {
-    // Links mostly to a holder.
+    // Links mostly lead to a holder.
     const std::uint32_t bad = random_() % 2 == 0 ? block : bad_word(shard.granules());
     shard.words32(block)[random_() % kWords].store(bad, kRelaxed);
     return;
@@ -79,7 +79,7 @@ void Scribbler::scribble_holder(Shard& shard, const EntryView& holdable) {
   link->store(bad_word(shard.granules()), kRelaxed);
 }
 
-// Goes into a chain, and there for a word of an entry, of its lock or list, or of its waiters or holders.
+// Follows a chain and overwrites a word of an entry, of its lock or list, or of its waiters or holders.
 void Scribbler::scribble_entry(Shard& shard) {
   Word32* link = &shard.bucket(static_cast<std::uint32_t>(random_() % shard.buckets()));
   for (std::uint64_t steps = random_() % 3; steps != 0 && shard.holds_header(link->load(kRelaxed)); --steps)
@@ -114,20 +114,21 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
       return;
     case 3:
     case 4:
-      // A living owner that does not have it would hold up all writers for ever: so it is mostly freed.
+      // A live process that does not hold the mutex would delay all writers for ever, so the word is mostly set to
+      // free.
       shard.header().mutex.word.store(random_() % 8 == 0 ? random_() : 0, kRelaxed);
       return;
     default:
       break;
   }
-  // Not the mutex, which has the first 64 bytes.
+  // Not the mutex, which is in the first 64 bytes.
   auto* const words = reinterpret_cast<Word32*>(&shard.header());
   words[16 + random_() % (sizeof(ShardHeader) / 4 - 16)].store(bad_word(shard.granules()), kRelaxed);
 }
 
 void Scribbler::scribble() {
   Segment* const segment = dict_.dictionary().segment();
-  if (segment == nullptr) {  // it was told that the dictionary is retired
+  if (segment == nullptr) {  // it has detected that the dictionary is retired
     const std::string name = dict_.dictionary().name();
     const holdfast_options options{size_, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_open(name.data(), name.size(), &options, &dict_.handle);
@@ -168,7 +169,7 @@ class Damage {
 
   std::vector<char> next() {
     std::vector<char> bytes = good_;
-    // What is written is in the first bytes; behind them the page is empty.
+    // The header is in the first bytes; the rest of the page is empty.
     if (random_() % 3 != 0) damage(bytes, 0, 256, 1 + random_() % 3);
     if (random_() % 3 == 0) damage(bytes, kHeaderBytes, bytes.size() - kHeaderBytes, random_() % 2000);
     if (random_() % 6 == 0) bytes.resize(random_() % (2 * good_.size()));

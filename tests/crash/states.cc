@@ -66,7 +66,7 @@ class Builder {
     return finish("fragmented", sample(keys));
   }
 
-  /// Of many sizes, with gaps too short for anything: room is made by moving and evicting. Some keys were used.
+  /// Many sizes, with gaps too short for any entry: room is made by moving and evicting. Some keys were used.
   State crowded() {
     holdfast_lease lease{};
     std::vector<std::string> keys = fill("h", 0, 20);
@@ -136,7 +136,7 @@ class Builder {
     return finish("locks", all);
   }
 
-  /// Held by the living, the dead, both; expired; free; a few with more than one holder.
+  /// Held by live processes, by dead ones or by both; expired; free; a few with more than one holder.
   State permits() {
     std::vector<std::string> keys = colliding(6);
     holdfast_lease lease{};
@@ -213,7 +213,7 @@ class Builder {
     return dict_.push(key, end, std::string(random_() % 60, static_cast<char>('a' + random_() % 26))) > 0;
   }
 
-  /// Until there is no memory, or so many, with values of that size (0: of many sizes).
+  /// Stores values of that size (0: of many sizes) until there is no memory, or until there are this many.
   std::vector<std::string> fill(const std::string& prefix, std::size_t size, int count = 1 << 30) {
     std::vector<std::string> keys;
     for (int i = 0; i < count; ++i) {

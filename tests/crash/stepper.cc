@@ -15,7 +15,7 @@ namespace holdfast::crash {
 
 namespace {
 
-/// More than any operation on a small dictionary takes.
+/// More instructions than any operation on a small dictionary takes.
 constexpr std::uint64_t kTooMany = 5'000'000;
 
 [[noreturn]] void be_stepped(const std::function<void()>& prepare, const std::function<int()>& run) {

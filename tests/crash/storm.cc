@@ -1,5 +1,5 @@
 // The kill storm: workers change one dictionary in every way, a random one is killed every few milliseconds and
-// replaced, and whatever must hold is checked all the time.
+// replaced, and the invariants are checked all the time.
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class Storm {
     seconds_ = kills_.spent();
   }
 
-  /// Number of violations.
+  /// Returns the number of violations.
   std::uint64_t report() {
     std::uint64_t sections = 0;
     for (const Section& section : ledger_.sections) sections += section.entered.load();
@@ -106,7 +106,7 @@ class Storm {
     return sum;
   }
 
-  /// `unsure`: calls that may be between changing the counter and saying so.
+  /// `unsure`: calls that may be between the change of the counter and its note in the ledger.
   void check_counters(std::uint64_t unsure) {
     if (shape_.evicts) return;
     for (std::size_t i = 0; i < kCounters; ++i) {
@@ -120,8 +120,8 @@ class Storm {
     }
   }
 
-  /// Takes all that is left out of the lists: what was pushed must have come out once, but for what was in the hands of
-  /// the dead.
+  /// Takes all elements that are left out of the lists: each element that was pushed must have come out once, except
+  /// for elements that were in the hands of dead processes.
   void empty_lists() {
     for (int i = 0; i < kLists; ++i) {
       const std::string key = list_key(i);
@@ -152,7 +152,7 @@ class Storm {
   void settle() {
     for (Shard& shard : dict_.segment().shards()) {
       const ShardGuard guard(shard);
-      if (!guard.held()) ledger_.violations.add("a mutex of the dead is not to be had");
+      if (!guard.held()) ledger_.violations.add("the mutex of a dead process cannot be taken");
     }
     const std::string problem = test::check_segment(dict_.segment());
     if (!problem.empty()) ledger_.violations.add("at the end: %s", problem.c_str());

@@ -38,7 +38,7 @@ void expect(Ledger& ledger, const char* what, int code, std::initializer_list<in
     ledger.violations.add("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
-/// What the living hold at one instant; nothing if the shares did not stand still for that long.
+/// Returns the permits that live processes hold at one instant; nothing if the shares changed in the meantime.
 std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   struct Seen {
     std::uint64_t count;
@@ -52,7 +52,8 @@ std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   };
   const auto first = collect();
   if (collect() != first) return std::nullopt;
-  // Each count is one of changes, too: what is the same twice was so in between. What lives now lived then.
+  // Each count contains a count of changes: if it is the same twice, it did not change in between. A process that is
+  // alive now was alive then.
   std::uint64_t sum = 0;
   for (const Seen& one : first) {
     const std::uint64_t count = one.count & 0xFFFFFFFF;
@@ -72,7 +73,7 @@ PoolUser::PoolUser(test::Dict& dict, Ledger& ledger, int self, std::mt19937_64& 
       parker_(parker),
       waiter_(waiter) {
   for (Pool& pool : ledger_.pools) {
-    note(pool, 0);  // what the one before held when it died
+    note(pool, 0);  // what its predecessor held when it died
     pool.shares[self_].token.store((*World::current())->token());
   }
 }
@@ -92,7 +93,7 @@ void PoolUser::check_sum(std::size_t number) {
                            static_cast<unsigned long long>(*sum), total_of(number));
 }
 
-/// For a while, with the share noted.
+/// Stays inside for a while, with the share noted.
 void PoolUser::stay(std::size_t number, bool writes) {
   Pool& pool = ledger_.pools[number];
   check_sum(number);
@@ -101,7 +102,7 @@ void PoolUser::stay(std::size_t number, bool writes) {
   while (platform::monotonic_ns() < end) platform::cpu_relax();
   if (is_rwlock(number) && pool.written.load() != seen)
     ledger_.violations.add("%s: written to beside a %s", pool_key(number).c_str(), writes ? "writer" : "reader");
-  // Loads and stores on purpose: nothing but the lock makes this safe.
+  // Loads and stores on purpose: only the lock makes this safe.
   if (writes) pool.written.store(seen + 1);
   check_sum(number);
 }
@@ -131,7 +132,7 @@ bool PoolUser::acquire(std::size_t number, std::uint32_t want, holdfast_lease* l
 
 void PoolUser::keep(std::size_t number, const holdfast_lease& lease, std::uint32_t count) {
   const std::string key = pool_key(number);
-  note(ledger_.pools[number], count);  // before it is so: the share is never more than what is held
+  note(ledger_.pools[number], count);  // before the release: the share is never more than what is held
   expect(ledger_, "permits_keep", holdfast_permits_keep(dict_.handle, key.data(), key.size(), &lease, count),
          {HOLDFAST_OK});
   stay(number, false);
@@ -159,7 +160,7 @@ void check_pools(test::Dict& dict, Ledger& ledger) {
     std::uint32_t used = 0;
     std::uint32_t waiters = 0;
     holdfast_lease lease{};
-    // The dead may still stand in the queue, with a claim that has to lapse.
+    // Dead waiters may still be in the queue, with a claim that has to lapse.
     const std::uint64_t end = platform::monotonic_ns() + kPatienceNs;
     int code = HOLDFAST_LOCKED;
     while (code == HOLDFAST_LOCKED && platform::monotonic_ns() < end)

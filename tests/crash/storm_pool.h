@@ -1,7 +1,7 @@
 // The part of the kill storm that shares permits: readers and writers, and semaphores.
 //
-// Each worker writes down its share of a pool after it was granted and takes it back before it gives it up. So what the
-// living have written down is held by them, and together never more than there is: a writer has all.
+// Each worker notes its share of a pool after the grant, and clears it before the release. So live processes hold at
+// least what they have noted, and the sum is never more than the total. A writer has all permits.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class PoolUser {
   PoolUser(test::Dict& dict, Ledger& ledger, int self, std::mt19937_64& random, holdfast_parker* parker,
            std::uint32_t waiter);
 
-  /// Takes some permits of the pool, or all, and gives them back.
+  /// Takes some or all permits of the pool, and releases them.
   void use(std::size_t number);
 
  private:
@@ -38,7 +38,8 @@ class PoolUser {
   std::uint32_t waiter_;
 };
 
-/// When everybody is dead: all permits can be had, and nobody else is said to hold one. Removes the pools.
+/// Call it when all workers are dead: all permits can be taken, and no other process counts as a holder. Removes the
+/// pools.
 void check_pools(test::Dict& dict, Ledger& ledger);
 
 }  // namespace holdfast::crash

@@ -122,7 +122,7 @@ class Work {
       expect("incr", code, {HOLDFAST_OK});
   }
 
-  /// The same counters, by a way on which others may come in between.
+  /// Counts in the same counters, but others may change the counter between its two steps.
   void count_by_cas(std::size_t counter) {
     const std::string key = counter_key(static_cast<int>(counter));
     const test::Got old = dict_.get(key);
@@ -172,7 +172,7 @@ class Work {
     if (lengths_[number] < 0) expect("llen", -lengths_[number], {HOLDFAST_OK});
   }
 
-  /// A lease that may well expire while it is held: the holder that finds out must be told.
+  /// A lease that may expire while it is held: the holder must get an error.
   void short_lease(const std::string& key) {
     holdfast_lease lease{};
     const int code = dict_.try_lock(key, 0.001, &lease);
@@ -211,7 +211,7 @@ class Work {
     holdfast_lease lease{};
     if (!acquire(key, &lease)) return;
     Section& section = ledger_.sections[number];
-    // Loads and stores on purpose: nothing but the lock makes this safe.
+    // Loads and stores on purpose: only the lock makes this safe.
     const std::uint64_t before = section.token.load();
     if (before != 0) take_over(key, section, before);
     section.inside.store(static_cast<std::uint64_t>(self_) << 32 | life_);

@@ -31,7 +31,7 @@ void demand(bool condition, const char* what) {
 
 std::string path_of(const std::string& name) { return std::string(holdfast_directory()) + "/" + name + ".dict"; }
 
-/// A copy of a dictionary is none until its header names the inode that it has.
+/// A copy of a dictionary is valid only if its header names the inode that it has.
 void name_own_inode(const std::string& path) {
   const platform::FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   platform::FileId id;
@@ -42,7 +42,8 @@ void name_own_inode(const std::string& path) {
 
 ShardHeader& shard_header(Image& image) { return *reinterpret_cast<ShardHeader*>(image.data() + kHeaderBytes); }
 
-/// The elements of a list in their order, each with its type and size; false if there are fewer than it says.
+/// Reads the elements of a list in their order, each with its type and size. Returns false if there are fewer than the
+/// list's length.
 bool look_at_list(const Shard& shard, const Key& key, const ListEnds& ends, std::string& elements) {
   std::uint32_t block = ends.first;
   for (std::uint32_t i = 0; i < ends.length; ++i) {
@@ -66,7 +67,7 @@ std::string text_of(const EntryView& holder) {
   return {reinterpret_cast<const char*>(&holder.holder() + 1), holder.value_size - sizeof(HolderFields)};
 }
 
-/// What stands beside a lock, as long as it is held.
+/// Reads the information beside a lock while it is held.
 std::string look_at_reason(const Shard& shard, const Key& key, std::uint64_t sequence) {
   Position position{};
   EntryView record{};
@@ -77,7 +78,7 @@ std::string look_at_reason(const Shard& shard, const Key& key, std::uint64_t seq
   return text_of(record);
 }
 
-/// The holders of permits that count; false on damage.
+/// Reads the valid holders of permits. Returns false on damage.
 bool look_at_holders(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
   Position position{};
   if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::permits) return false;
@@ -117,13 +118,13 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
     return seen;
   }
   if (result == Shard::Read::missing) return seen;
-  // A grant that its owner did not complete before it died is none.
+  // A grant does not count if its owner died before it completed it.
   if (out.type == EntryType::lock && out.incomplete) return seen;
   const std::uint64_t end = expiry_ms(out.expiry);
   if ((out.expiry & kFlushMask) != flush || (end != kExpiryNever && end * 1'000'000 <= start_ns)) return seen;
   seen.kind = is_holdable(out.type) ? Seen::Kind::lock : Seen::Kind::value;
   seen.type = out.type;
-  if (out.type == EntryType::permits) {  // its own end follows from the holders'
+  if (out.type == EntryType::permits) {  // its own expiry follows from its holders'
     if (!look_at_holders(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
     return seen.bits != 0 || seen.kind == Seen::Kind::torn ? seen : Seen{};
   }
@@ -173,7 +174,8 @@ std::string difference(const WatchState& expected, const WatchState& found) {
   return "";
 }
 
-// The seed of a hash is random and read on attach; so one is written into a template, of which both files are copies.
+// The seed of a hash is random and is read on attach. So one seed is written into a template, and both files are
+// copies of it.
 Victim::Victim(std::uint64_t size, std::uint64_t hash_seed) : size_(round_size(size)) {
   static int count = 0;
   const std::string number = std::to_string(++count);

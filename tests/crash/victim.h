@@ -1,5 +1,5 @@
-// The dictionary that is changed step by step, a second one of the same layout in which its images are judged, and what
-// can be seen in an image.
+// The dictionary that is changed step by step, a second one of the same layout in which its images are judged, and
+// what an image shows.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace holdfast::crash {
 
-/// What a lock-free read finds under a key, and behind it in a list or in holders.
+/// The result of a lock-free read of a key: the entry, and the elements of a list or the holders of permits.
 struct Seen {
   enum class Kind { missing, value, lock, torn } kind = Kind::missing;
   std::uint64_t expiry_ms = 0;
@@ -30,7 +30,7 @@ struct Seen {
 using WatchState = std::map<std::string, Seen>;
 
 std::string describe(const Seen& seen);
-/// The first difference, as a sentence.
+/// Returns the first difference as a sentence.
 std::string difference(const WatchState& expected, const WatchState& found);
 
 class Victim {
@@ -47,21 +47,21 @@ class Victim {
   Image take() { return {bytes(), bytes() + size_}; }
   void put(const Image& image) { put(image, *dict_); }
   void put_judged(const Image& image) { put(image, *judged_); }
-  /// Permits of this process count as given back: it was dead before anything is looked at.
+  /// Permits of this process count as released: it was dead before the image is checked.
   static void disregard(Token dead);
 
-  /// All `keys` by lock-free reads on the bare image. Entries that had expired at `start_ns` count as missing; no
-  /// owner is asked whether it lives.
+  /// Reads all `keys` without a lock from the bare image. Entries that had expired at `start_ns` count as missing;
+  /// whether owners are alive does not matter.
   WatchState see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns);
   WatchState see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);
-  /// Last fencing number given out, by that image.
+  /// Returns the last fencing number of the image.
   static std::uint64_t sequence_of(const Image& image);
-  /// Live entries evicted so far, by that image.
+  /// Returns the number of live entries evicted so far in the image.
   static std::uint64_t evictions_of(const Image& image);
   /// Whether the shard's mutex is held in that image.
   bool is_locked(const Image& image) const;
 
-  /// The image without the counters of reuses and repairs.
+  /// Returns the image without the counters of reuses and repairs.
   Image normalised(Image image) const;
 
   std::uint32_t bucket_of(const std::string& key);
@@ -72,7 +72,7 @@ class Victim {
   std::size_t size_;
   std::unique_ptr<test::Dict> dict_;
   std::unique_ptr<test::Dict> judged_;
-  // Where bare images are read.
+  // Memory from which bare images are read.
   struct FreeAligned {
     void operator()(std::byte* memory) const { std::free(memory); }
   };

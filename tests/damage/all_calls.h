@@ -1,4 +1,4 @@
-// Calls of a dictionary of which nothing is expected but that they end.
+// Calls of a dictionary that only have to end.
 #pragma once
 
 #include "dict/dictionary.h"

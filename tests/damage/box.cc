@@ -76,7 +76,7 @@ void Box::fill() {
   require(dict_->try_lock("mine", kLong, &none) == HOLDFAST_LOCKED, "refused");  // what the statistics count
   items_.push_back({"expired", Kind::expired});
   require(dict_->set("expired", "old", 0.001) == HOLDFAST_OK, "expired");
-  // What leaves gaps between the others.
+  // Makes gaps between the other entries.
   for (const char* key : {"text 3", "text 7"}) require(dict_->set(key, std::string(40, 'g')) == HOLDFAST_OK, "gap");
   ::usleep(10'000);  // until it has expired
 }

@@ -1,6 +1,6 @@
-// A dictionary with some of everything in it, which can be damaged and made whole again thousands of times a second.
+// A dictionary with entries of every kind, which can be damaged and restored thousands of times a second.
 //
-// Three processes have a part in it: the one that uses the box, one that lives and does nothing, and one that is dead.
+// Three processes take part: one that uses the box, one that is alive and does nothing, and one that is dead.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ enum class Kind {
   number,
   list,
   mine,     // a lock that the user of the box holds
-  theirs,   // a lock of the living process
+  theirs,   // a lock of the live process
   dead,     // a lock of the dead process
   quiet,    // a lock that nobody holds
-  rwlock,   // three readers: one of each process
-  permits,  // a semaphore: likewise
+  rwlock,   // three readers: one in each process
+  permits,  // a semaphore with the same three holders
   expired,
 };
 
@@ -34,7 +34,7 @@ struct Item {
   Kind kind;
 };
 
-/// What of the table of processes is kept and may be damaged: the header page, slots that are in use, some waits.
+/// A part of the process table that is saved and may be damaged: the header page, slots in use, some waits.
 struct Piece {
   std::size_t offset;  // in the table
   std::size_t size;
@@ -63,7 +63,7 @@ class Box {
   std::byte* table() const { return table_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
 
-  /// As it was. Makes a new dictionary where the old one was given up.
+  /// Restores the first state. Makes a new dictionary if the old one was given up.
   void restore();
 
  private:
@@ -84,7 +84,7 @@ class Box {
   Token self_ = kNobody;
   Token living_token_ = kNobody;
   Token dead_token_ = kNobody;
-  std::shared_ptr<const Segment> segment_;  // stays mapped when damage reads as a removal
+  std::shared_ptr<const Segment> segment_;  // stays mapped if damage looks like a removal
   std::byte* bytes_ = nullptr;
   std::byte* table_ = nullptr;
   std::vector<std::byte> copy_;

@@ -32,7 +32,7 @@ Places::Places(const Box& box)
   walk();
 }
 
-// The sums, longest times and first counts of all histograms, and all records that are in use.
+// Picks the sums, longest times and first counts of all histograms, and all records in use.
 void Places::pick_statistics() {
   const auto& fields = *reinterpret_cast<const StatisticsFields*>(box_.bytes() + box_.size());
   const auto pick = [&](const void* from, std::size_t bytes) {
@@ -48,7 +48,7 @@ void Places::pick_statistics() {
       if (record.hash.load(kRelaxed) != 0) pick(&record, sizeof record);
 }
 
-// From left to right over the arena, as the box was made.
+// Walks the arena from left to right, as the box was made.
 void Places::walk() {
   Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment();
   const Shard& shard = segment.shards().front();

@@ -1,4 +1,4 @@
-// The words of a box, one by one, and what each of them may be set to.
+// Lists the words of a box, and the values that each of them may be set to.
 #pragma once
 
 #include <array>
@@ -22,18 +22,18 @@ class Places {
  public:
   explicit Places(const Box& box);
 
-  /// How many there are: each word of the dictionary and of the pieces of the table, with each value.
+  /// Returns the number of cases: each word of the dictionary and of the pieces of the table, with each value.
   std::uint64_t count() const { return (segment_words_ + statistics_.size() + table_words_) * kValues; }
   Damage at(std::uint64_t index) const { return word_at(index / kValues, index % kValues); }
-  /// Of these, the ones that say where and how long a block is.
+  /// Returns how many of these words give the place or the length of a block.
   std::uint64_t link_count() const { return links_.size() * kValues; }
   Damage link_at(std::uint64_t index) const { return word_at(links_[index / kValues], index % kValues); }
 
   std::string describe(const Damage& damage) const;
-  /// Whether the word says where an entry, or something that hangs on one, is and how long it is: damage to it can be
-  /// found out, and what is lost by it must be counted.
+  /// Whether the word gives the place or the length of an entry, or of a block that belongs to one. Such damage can be
+  /// detected, and its losses must be counted.
   bool is_structure(const Damage& damage) const;
-  /// Whether others may take the lock of the living process after this: the word is one of the lock's own, or flushes.
+  /// Whether others may take the lock of the live process after this: the word belongs to the lock itself, or flushes.
   bool frees_theirs(const Damage& damage) const;
 
  private:

@@ -1,5 +1,5 @@
-// Any single word of a dictionary, or of the table of processes, is set to anything while others hold and wait for
-// something: every call returns in time, nobody is robbed, what was lost is counted, and all is in order again.
+// Sets any single word of a dictionary, or of the process table, to any value while other processes hold and wait for
+// locks: every call returns in time, nobody loses a lock, losses are counted, and all is sound again.
 #include <sys/wait.h>
 
 #include <cinttypes>
@@ -17,21 +17,21 @@
 namespace holdfast::damage {
 namespace {
 
-/// What the process that damages tells the one that watches it.
+/// Written by the process that damages, for the process that watches it.
 struct Ledger {
   std::atomic<std::uint64_t> done;   // cases
-  std::atomic<std::uint64_t> count;  // that there are
-  std::atomic<const char*> call;     // that is running
+  std::atomic<std::uint64_t> count;  // all cases
+  std::atomic<const char*> call;     // in progress
   char place[96];                    // of the case
   crash::Violations violations;
 };
 
-/// The cases of this run: all, or some of them.
+/// The cases of this run: all, or a random part.
 struct Choice {
   std::uint64_t wanted = 20'000;  // 0: all
   std::uint64_t seed = 0;
   std::uint64_t size = 12'288;
-  bool links = false;  // only words that say where and how long a block is
+  bool links = false;  // only words that give the place or the length of a block
 
   std::uint64_t all(const Places& places) const { return links ? places.link_count() : places.count(); }
   std::uint64_t count(const Places& places) const { return wanted == 0 ? all(places) : std::min(wanted, all(places)); }
@@ -54,7 +54,7 @@ void apply(const Box& box, const Damage& damage) {
   std::memcpy(at, &damage.value, damage.bytes);
 }
 
-/// Goes on where the last one ended.
+/// Continues where the last process ended.
 int damage_all(Ledger& ledger, const Choice& choice) {
   test::CallLimit limit(ledger.call);
   if (!World::current()) return 2;
@@ -63,7 +63,7 @@ int damage_all(Ledger& ledger, const Choice& choice) {
     const Places places(box);
     ledger.count = choice.count(places);
     const std::byte* const bytes = box.bytes();
-    // Until the box had to be made anew, and has its blocks elsewhere.
+    // Until the box had to be made again, and has its blocks elsewhere.
     for (; box.bytes() == bytes; ledger.done.fetch_add(1), box.restore()) {
       if (ledger.done >= ledger.count) return 0;
       const Damage damage = choice.damage(places, ledger.done);
@@ -104,10 +104,10 @@ int main(int argc, char** argv) {
   using namespace holdfast;
   std::uint32_t most = 40;
   test::RandomRun<damage::Choice> app("Sets single words of a dictionary and of its world to anything, and uses them");
-  app.add_option("--cases", app.settings.wanted, "how many; 0: all");
+  app.add_option("--cases", app.settings.wanted, "number of cases; 0: all");
   app.add_option("--size", app.settings.size, "bytes of the dictionary, of one shard");
-  app.add_flag("--links", app.settings.links, "only words that say where and how long a block is");
-  app.add_option("--violations", most, "after so many processes that ended it ends");
+  app.add_flag("--links", app.settings.links, "only words that give the place or the length of a block");
+  app.add_option("--violations", most, "end after this many processes have ended");
   return app.run(argc, argv, [&](const damage::Choice& choice) {
     const test::ScratchDirectory directory;
     auto& ledger = crash::make_shared_memory<damage::Ledger>();

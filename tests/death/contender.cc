@@ -109,7 +109,7 @@ DeathTest::DeathTest() : name(new_name()), dict(name) {}
 
 void DeathTest::SetUp() { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
 
-// Those of its processes that have not ended were killed when the test was over, maybe in the middle of a change.
+// Processes that have not ended were killed at the end of the test, perhaps in the middle of a change.
 void DeathTest::TearDown() {
   for (Shard& shard : dict.segment().shards()) EXPECT_TRUE(ShardGuard(shard).held());
   EXPECT_EQ(check_segment(dict.segment()), "");
@@ -147,7 +147,7 @@ std::uint32_t DeathTest::waiters() {
   constexpr std::uint64_t kForCounting = 20 * kNsPerSecond;
   std::uint32_t count = 0;
   for (Shard& shard : dict.segment().shards()) {
-    const ShardGuard guard(shard, kForCounting);  // waiters come and look now and then
+    const ShardGuard guard(shard, kForCounting);  // waiters come and poll now and then
     EXPECT_TRUE(guard.held());
     count += count_shard(shard).waiters;
   }

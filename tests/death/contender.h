@@ -1,4 +1,4 @@
-// Contenders for a key: one waiter with a parker of its own, and processes that consist of one.
+// Contenders for a key: one waiter with its own parker, and processes that consist of one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace holdfast::test {
 
 using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
-/// To be made in the process that uses it.
+/// Make it in the process that uses it.
 class Contender {
  public:
   Contender(const Way& way, Dict& dict, std::string key = "k");
@@ -27,7 +27,7 @@ class Contender {
   }
   /// One call of a wait: queues if the key is held.
   int queue(double exptime = 0);
-  /// A whole wait, as include/holdfast.h describes it. LOCKED: the time is over, and the queue left.
+  /// A whole wait, as include/holdfast.h describes it. LOCKED: the time is over, and the waiter has left the queue.
   int wait(double timeout, double exptime = 0);
   int leave() {
     return unless_held_up([&] { return way_.leave(dict_, key_, parker_.get(), waiter_); });
@@ -52,24 +52,24 @@ class Contender {
 /// Longer than any wait of these tests takes, shorter than kPatience.
 inline constexpr double kLong = 40;
 
-/// Takes the key and says "ok", or why not. Releases it when it hears a line, says what came of it, and ends.
+/// Takes the key and says "ok", or the error. Releases it when it gets a line, reports the result, and ends.
 std::unique_ptr<Child> start_holder(const Way& way, Dict& dict, double exptime = 0);
-/// Queues and says "locked", or what came of it; waits and says what came of it; then as a holder.
+/// Queues and says "locked", or the error; waits and reports the result; then acts as a holder.
 std::unique_ptr<Child> start_waiter(const Way& way, Dict& dict, double timeout = kLong);
-/// The same, but it does not sleep after it has queued until it hears a line: it is chosen, and does not come.
+/// The same, but after it has queued it does not sleep until it gets a line: it is chosen, and does not come.
 std::unique_ptr<Child> start_sluggish_waiter(const Way& way, Dict& dict);
 
-/// The first of them that has something to say, or the end if none has in kPatience.
+/// Returns the first child that has a line to say, or the end if none has one within kPatience.
 std::vector<Child*>::iterator first_to_speak(std::vector<Child*>& children);
 std::vector<Child*> pointers(const std::vector<std::unique_ptr<Child>>& children);
 
-/// What came of a call, as a child says it.
+/// The result of a call, as a child reports it.
 inline std::string outcome(int code) { return holdfast_code_text(code); }
 inline const std::string kOk = outcome(HOLDFAST_OK);
 inline const std::string kLocked = outcome(HOLDFAST_LOCKED);
 inline const std::string kNotOwner = outcome(HOLDFAST_NOT_OWNER);
 
-/// A dictionary of its own for each test, in which nobody waits and nothing is damaged when the test is over.
+/// Each test gets a new dictionary. At its end nobody waits and nothing is damaged.
 class DeathTest : public ::testing::TestWithParam<Way> {
  protected:
   DeathTest();
@@ -78,11 +78,11 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
   std::unique_ptr<Child> holder(double exptime = 0) { return start_holder(GetParam(), dict, exptime); }
   std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
-  /// Stops it (SIGSTOP) outside the dictionary: inside a mutex it would keep out everybody, which is another claim.
+  /// Stops it (SIGSTOP) outside the dictionary: inside a mutex it would keep everybody out, which other tests cover.
   void stop(const Child& child);
-  /// Each gets it, one after the other, and ends. In whatever order: what was the dead's goes to the first that looks.
+  /// Each gets it, one after the other, and ends, in any order: what a dead process held goes to the first that polls.
   static void expect_served(std::vector<Child*> waiting);
-  /// Waiter blocks in all queues of the dictionary.
+  /// Returns the waiter blocks in all queues of the dictionary.
   std::uint32_t waiters();
 
   const std::string name;
@@ -91,7 +91,7 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
 std::string name_of_way(const ::testing::TestParamInfo<Way>& info);
 
-/// Whether the process has ended and its parent has not been told.
+/// Whether the process has ended and its parent has not reaped it.
 bool is_zombie(pid_t pid);
 
 }  // namespace holdfast::test

@@ -1,5 +1,5 @@
-// No convoy: a waiter that belongs to a slow event loop, which looks only every so many milliseconds, does not keep the
-// others from what they wait for, and is not kept from it.
+// No convoy: a waiter in a slow event loop, which polls only every few milliseconds, does not keep the others from the
+// key, and still gets it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr int kLearnt = 5;        // rounds after which loops are known to be sl
 struct Ledger {
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> held_ns{0};  // by all of them
-  std::atomic<std::uint32_t> slow{0};     // how often slow ones got it
-  std::atomic<double> longest{0};         // wait of a slow one (s)
+  std::atomic<std::uint32_t> slow{0};     // how often slow loops got it
+  std::atomic<double> longest{0};         // wait of a slow loop (s)
 };
 
 void hold(const Way& way, Dict& dict, Ledger& ledger, holdfast_lease& lease) {
@@ -33,8 +33,8 @@ void hold(const Way& way, Dict& dict, Ledger& ledger, holdfast_lease& lease) {
   way.release(dict, "k", &lease);
 }
 
-/// Wants the key all the time: as a thread that sleeps for it, or where `round_ms` is given as a loop that has other
-/// work for so long whenever it has to wait.
+/// Wants the key all the time: as a thread that sleeps for it, or, if `round_ms` is given, as a loop that does other
+/// work for that long whenever it has to wait.
 int contend(const Way& way, Dict& dict, Ledger& ledger, int round_ms = 0) {
   const OwnedParker parker(holdfast_parker_new());
   const std::uint32_t waiter = holdfast_waiter_open(parker.get());
@@ -67,7 +67,7 @@ struct Outcome {
 
 class ConvoyTest : public DeathTest {
  protected:
-  /// Measures from the round `from` on; 0: from the first hold on, for a second.
+  /// Measures from the round `from` on; 0: for a second from the first hold on.
   Outcome run(int slow_loops, int round_ms, int from) {
     auto& ledger = crash::make_shared_memory<Ledger>();
     std::vector<std::unique_ptr<Child>> children;
@@ -88,11 +88,10 @@ class ConvoyTest : public DeathTest {
     return outcome;
   }
 
-  /// A machine that stalls may spoil a run, but not each of several.
+  /// A stall of the machine may spoil a run, but not each of several.
   void expect_no_convoy(int slow_loops, int round_ms, int from = kLearnt) {
     constexpr int kRuns = 4;
-    // It is nearly all of it where the processes have processors, and was 0.03 to 0.5 where the key was kept for the
-    // absent.
+    // Nearly 1 if the processes have processors; it was 0.03 to 0.5 when the key was kept for absent waiters.
     constexpr double kInUse = 0.6;
     const double kWaitMax = std::max(1.0, 0.02 * round_ms);
     for (int i = 1;; ++i) {
@@ -101,23 +100,23 @@ class ConvoyTest : public DeathTest {
       if (outcome.in_use >= kInUse && outcome.slow > 0 && outcome.longest <= kWaitMax) return;
       if (i < kRuns) continue;
       EXPECT_GE(outcome.in_use, kInUse) << "the key lies idle";
-      EXPECT_GT(outcome.slow, 0U) << "the slow ones never get the key";
+      EXPECT_GT(outcome.slow, 0U) << "the slow loops never get the key";
       EXPECT_LE(outcome.longest, kWaitMax) << "a slow one waits for long";
       return;
     }
   }
 };
 
-// Not the fair: strict order makes all wait for each.
+// Without fair locks: strict order makes all wait for each.
 constexpr Way kWays[] = {kExclusiveWays[0], kExclusiveWays[2], kExclusiveWays[3]};
 INSTANTIATE_TEST_SUITE_P(, ConvoyTest, ::testing::ValuesIn(kWays), name_of_way);
 
-TEST_P(ConvoyTest, a_loop_that_looks_every_30_ms_does_not_make_the_others_wait) { expect_no_convoy(1, 30); }
-TEST_P(ConvoyTest, four_loops_that_look_every_30_ms_do_not_either) { expect_no_convoy(4, 30); }
-TEST_P(ConvoyTest, a_loop_that_looks_every_5_ms_does_not_either) { expect_no_convoy(1, 5); }
-TEST_P(ConvoyTest, a_loop_that_is_slower_than_a_claim_lasts_does_not_and_gets_its_turn) { expect_no_convoy(1, 100); }
+TEST_P(ConvoyTest, a_loop_that_polls_every_30_ms_does_not_make_the_others_wait) { expect_no_convoy(1, 30); }
+TEST_P(ConvoyTest, four_loops_that_poll_every_30_ms_do_not_either) { expect_no_convoy(4, 30); }
+TEST_P(ConvoyTest, a_loop_that_polls_every_5_ms_does_not_either) { expect_no_convoy(1, 5); }
+TEST_P(ConvoyTest, a_loop_slower_than_a_claim_lasts_does_not_and_gets_its_turn) { expect_no_convoy(1, 100); }
 
-// Fails if it is kept for 50 ms for each of them before anything is known of their loops.
+// Fails if the key is kept for 50 ms for each of them before anything is known about their loops.
 TEST_P(ConvoyTest, eight_loops_that_come_together_do_not_in_their_first_second) { expect_no_convoy(8, 100, 0); }
 
 }  // namespace

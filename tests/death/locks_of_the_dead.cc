@@ -1,5 +1,5 @@
-// Two processes at a time take locks without an end, each under a key of its own, and are killed by SIGKILL somewhere
-// on their way; others follow. No attempt may fail: what the dead hold is memory to be had, however much that was.
+// Two processes at a time take locks that never expire, each under a new key, and are killed by SIGKILL at random;
+// others follow. No attempt may fail: memory that dead processes hold can be used again, however much it is.
 
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t kSize = 100 << 10;
 constexpr std::size_t kProcesses = 2;
-/// Of one process. About 700 fit into the dictionary, and the living keep theirs.
+/// Locks of one process. About 700 fit into the dictionary, and live processes keep theirs.
 constexpr std::uint64_t kLocksMax = 300;
 constexpr int kAttemptsMax = 100;
 
@@ -31,9 +31,9 @@ struct Settings {
   std::uint64_t locks = 100'000;
 };
 
-/// What the processes of a run share beside the dictionary.
+/// Shared by the processes of a run, beside the dictionary.
 struct Ledger {
-  std::atomic<std::uint64_t> begun;  // attempts, and the number in the key of the next
+  std::atomic<std::uint64_t> begun;  // attempts, and the number in the next key
   std::atomic<std::uint64_t> taken;
   std::array<std::atomic<std::uint64_t>, kProcesses> taken_by_each;
   std::atomic<std::uint64_t> longest_ns;
@@ -53,7 +53,7 @@ class Run {
     finish();
   }
 
-  /// Number of violations.
+  /// Returns the number of violations.
   std::uint64_t report() const {
     std::printf("%" PRIu64 " locks of %" PRIu64 " processes that were killed, in %" PRIu64
                 " KB: longest attempt %.1f ms, %" PRIu64 " repairs; %" PRIu64 " violations\n",
@@ -69,7 +69,7 @@ class Run {
     holdfast_lease lease{};
     const std::uint64_t begin = platform::monotonic_ns();
     int code = HOLDFAST_TIMEOUT;
-    // A machine that stalls may stop one process inside for longer than the other has patience.
+    // A stall of the machine may stop one process inside for longer than the other waits.
     for (int attempts = 0; code == HOLDFAST_TIMEOUT && attempts < kAttemptsMax; ++attempts)
       code = dict_.try_lock(key, 0, &lease);
     const std::uint64_t ns = platform::monotonic_ns() - begin;
@@ -83,7 +83,7 @@ class Run {
     }
   }
 
-  /// Returns soon enough for the process to be in the middle of something.
+  /// Returns soon enough that the process is in the middle of a call.
   void await_locks(std::size_t i, std::uint64_t count) {
     const auto has_them = [&] { return ledger_.taken_by_each[i] >= count || ledger_.violations.count != 0; };
     for (int looks = 0; looks < 1000; ++looks) {
@@ -93,7 +93,7 @@ class Run {
     if (!eventually(has_them)) ledger_.violations.add("a process takes no more locks");
   }
 
-  /// Kills the process of that number once it has taken some locks, and starts the next one.
+  /// Kills the process of that number after it has taken some locks, and starts the next one.
   void replace(std::size_t i) {
     if (processes_[i] != nullptr) {
       await_locks(i, 1 + random_() % kLocksMax);
@@ -109,10 +109,10 @@ class Run {
     });
   }
 
-  /// In a process of its own: this one never enters the world.
+  /// In a new process: this one never enters the world.
   void finish() {
     Child last([this](Channel& parent) {
-      // One may have been killed inside: the next one repairs.
+      // A process may have been killed inside: the next one repairs.
       if (dict_.set("next", "one") != HOLDFAST_OK) ledger_.violations.add("after the end: %s", holdfast_error());
       if (const std::string wrong = check_segment(dict_.segment()); !wrong.empty())
         ledger_.violations.add("left damaged: %s", wrong.c_str());
@@ -141,7 +141,7 @@ class Run {
 int main(int argc, char** argv) {
   using namespace holdfast::test;
   RandomRun<Settings> app("Kills holders of endless locks under ever new keys: memory never runs out");
-  app.add_option("--locks", app.settings.locks, "in all")->check(CLI::Range(1UL, 90'000'000UL));
+  app.add_option("--locks", app.settings.locks, "number of locks")->check(CLI::Range(1UL, 90'000'000UL));
   return app.run(argc, argv, [](const Settings& settings) {
     const ScratchDirectory directory;
     Run run(settings);

@@ -1,5 +1,5 @@
-// The ways in which a holder ceases to be: whatever becomes of its pid, its parent and its children, the next waiter
-// goes on when the process is gone, and not before.
+// Every way in which a holder ends: whatever happens to its pid, its parent and its children, the next waiter gets the
+// key when the process is gone, and not before.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -24,7 +24,7 @@ namespace {
 
 class OwnerTest : public DeathTest {
  protected:
-  /// Takes the key, says so, and does `rest` when it hears a line.
+  /// Takes the key, reports, and runs `rest` when it gets a line.
   template <class Rest>
   std::unique_ptr<Child> holder_that(Rest rest) {
     return std::make_unique<Child>([this, rest](Channel& channel) {
@@ -54,18 +54,18 @@ TEST_P(OwnerTest, a_process_that_becomes_another_program_holds_nothing) {
   first->say("exec");
   EXPECT_EQ(next->hear(), kOk);
   EXPECT_EQ(::kill(first->pid(), 0), 0);
-  EXPECT_FALSE(is_zombie(first->pid())) << "it lives on, as something else";
+  EXPECT_FALSE(is_zombie(first->pid())) << "it continues to live as another program";
   EXPECT_EQ(next->ask("release"), kOk);
 }
 
-TEST_P(OwnerTest, a_holder_that_nobody_reaps_is_dead_all_the_same) {
+TEST_P(OwnerTest, a_holder_that_nobody_reaps_is_still_dead) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto next = waiter();
   ASSERT_EQ(next->hear(), kLocked);
   first->kill();
   EXPECT_EQ(next->hear(), kOk);
-  // What it held goes a moment before the process is one.
+  // It loses what it held a moment before it becomes a zombie.
   EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); }));
   EXPECT_EQ(next->ask("release"), kOk);
   Contender late(GetParam(), dict);
@@ -94,7 +94,7 @@ TEST_P(OwnerTest, it_does_not_matter_how_a_holder_ends) {
   }
 }
 
-TEST_P(OwnerTest, a_death_is_noticed_where_wake_ups_of_others_cut_each_sleep_short) {
+TEST_P(OwnerTest, a_death_is_detected_though_wake_ups_for_others_cut_each_sleep_short) {
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   Child next([this](Channel& channel) {
@@ -102,7 +102,7 @@ TEST_P(OwnerTest, a_death_is_noticed_where_wake_ups_of_others_cut_each_sleep_sho
     const int queued = mine.queue();
     channel.say(std::to_string((*World::current())->token()));
     channel.hear();
-    // No call but the sleep: that it notices by itself is the claim.
+    // No call except the sleep: the test shows that it detects the death by itself.
     channel.say(queued == HOLDFAST_LOCKED && mine.sleep(kLong) ? "noticed" : "slept on");
     channel.say(outcome(mine.wait(kLong)));
     return mine.release() == HOLDFAST_OK ? 0 : 1;
@@ -135,11 +135,11 @@ TEST_P(OwnerTest, a_process_lives_while_any_of_its_threads_does) {
       channel.hear();
       ::_exit(0);
     });
-    ::syscall(SYS_exit, 0);  // this thread only, the first of the process
+    ::syscall(SYS_exit, 0);  // only this thread, the first of the process
     std::abort();
   });
   ASSERT_EQ(first->hear(), kOk);
-  EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); })) << "so it looks by the pid";
+  EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); })) << "so it checks by the pid";
   const auto impatient = waiter(0.2);
   EXPECT_EQ(impatient->hear(), kLocked);
   EXPECT_EQ(impatient->hear(), kLocked);
@@ -203,7 +203,7 @@ TEST_P(OwnerTest, a_child_of_fork_gets_its_parents_lock_when_that_releases_it_or
   }
 }
 
-TEST_P(OwnerTest, the_lock_of_the_dead_is_free_while_its_children_live) {
+TEST_P(OwnerTest, the_lock_of_a_dead_process_is_free_while_its_children_live) {
   const auto parent = holder_that([](Channel& channel, Contender&) {
     const pid_t forked = ::fork();
     if (forked == 0) {

@@ -1,5 +1,5 @@
-// Kills the holder of a key for which ten other processes wait, again and again: each of the ten gets it, one at a
-// time, and the time from the kill to the first of them is told.
+// Kills the holder of a key for which ten other processes wait, again and again. Each of the ten gets it, one at a
+// time, and the program reports the time from the kill to the first of them.
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,11 +25,11 @@ struct Settings {
   double seconds = 300;
 };
 
-/// What the processes of a run share beside the dictionary.
+/// Shared by the processes of a run, beside the dictionary.
 struct Ledger {
   std::atomic<std::uint64_t> inside;    // token of the process in the critical section; 0: empty
-  std::atomic<std::uint64_t> doomed;    // token of the one that is killed inside
-  std::atomic<std::uint64_t> first_ns;  // when the first after the kill was inside
+  std::atomic<std::uint64_t> doomed;    // token of the process that is killed inside
+  std::atomic<std::uint64_t> first_ns;  // when the first process after the kill was inside
   std::atomic<std::uint32_t> entered;
   crash::Violations violations;
 };
@@ -50,13 +50,13 @@ class Takeover {
   Takeover(const Takeover&) = delete;
   Takeover& operator=(const Takeover&) = delete;
 
-  /// At most so many kills, within about that time.
+  /// Kills at most this many processes, for about this long.
   void run(std::size_t kills, double seconds) {
     const double end = now() + seconds;
     while (times_ms_.size() < kills && now() < end && ledger_.violations.count.load() == 0) kill_one();
   }
 
-  /// Number of violations.
+  /// Returns the number of violations.
   std::uint64_t report() {
     std::sort(times_ms_.begin(), times_ms_.end());
     const auto quantile = [this](double part) {
@@ -84,7 +84,7 @@ class Takeover {
     ledger_.entered.fetch_add(1);
     sleep_ms(static_cast<int>(lease.sequence % 2));  // sometimes long enough for the others to run
     std::uint64_t self = lease.owner;
-    if (!ledger_.inside.compare_exchange_strong(self, 0)) ledger_.violations.add("another came in meanwhile");
+    if (!ledger_.inside.compare_exchange_strong(self, 0)) ledger_.violations.add("another process got in between");
   }
 
   std::unique_ptr<Child> start() {
@@ -93,7 +93,7 @@ class Takeover {
       for (;;) {
         const std::string order = channel.hear();
         if (order == "hold") {
-          if (contender.take() != HOLDFAST_OK) ledger_.violations.add("a free key is not to be had");
+          if (contender.take() != HOLDFAST_OK) ledger_.violations.add("a free key cannot be taken");
           enter(contender.lease(), true);
           channel.say("holds");
         } else if (order == "wait") {
@@ -101,7 +101,7 @@ class Takeover {
           const int code = contender.wait(kLong);
           if (code != HOLDFAST_OK) ledger_.violations.add("a waiter gets %s", holdfast_code_text(code));
           enter(contender.lease(), false);
-          if (contender.release() != HOLDFAST_OK) ledger_.violations.add("what was granted is not held");
+          if (contender.release() != HOLDFAST_OK) ledger_.violations.add("a granted key is not held");
           channel.say("served");
         } else {
           return 0;
@@ -124,7 +124,7 @@ class Takeover {
       processes_[i]->say("wait");
       expect(*processes_[i], kLocked, ledger_);
     }
-    // At no particular moment of whatever the waiters do from time to time.
+    // At a random moment of the waiters' periodic work.
     ::usleep(static_cast<useconds_t>(random_() % 20'000));
     ledger_.first_ns.store(0);
     ledger_.entered.store(0);
@@ -164,7 +164,7 @@ int run(const Settings& settings) {
 int main(int argc, char** argv) {
   using namespace holdfast::test;
   RandomRun<Settings> app("Kills holders of a key that others wait for, and times how soon the next has it");
-  app.add_option("--kills", app.settings.kills, "of each primitive, at most");
+  app.add_option("--kills", app.settings.kills, "most kills of each primitive");
   app.add_option("--seconds", app.settings.seconds,
                  "for all primitives together, about; then it ends with fewer kills");
   return app.run(argc, argv, run);

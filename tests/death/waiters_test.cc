@@ -1,4 +1,4 @@
-// Waiters that die: wherever in the queue, chosen or not, the others get what they wait for, and nothing stays behind.
+// Waiters that die, anywhere in the queue, chosen or not: the others get the key, and nothing is left behind.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 class WaitersTest : public DeathTest {
  protected:
-  /// So many, one behind the other.
+  /// Queues this many, one after the other.
   std::vector<std::unique_ptr<Child>> queue_of(std::size_t count) {
     std::vector<std::unique_ptr<Child>> all;
     for (std::size_t i = 0; i < count; ++i) {
@@ -26,7 +26,7 @@ class WaitersTest : public DeathTest {
 
 INSTANTIATE_TEST_SUITE_P(, WaitersTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-TEST_P(WaitersTest, the_dead_in_a_queue_hold_up_nobody) {
+TEST_P(WaitersTest, dead_waiters_in_a_queue_delay_nobody) {
   constexpr std::size_t kWaiters = 5;
   const std::set<std::size_t> kDead[] = {{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 1, 2, 3}, {0, 1, 2, 4}, {0, 1, 2, 3, 4}};
   for (const auto& dead : kDead) {
@@ -39,12 +39,12 @@ TEST_P(WaitersTest, the_dead_in_a_queue_hold_up_nobody) {
     for (std::size_t i = 0; i < kWaiters; ++i)
       if (dead.count(i) == 0) alive.push_back(all[i].get());
     expect_served(alive);
-    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "it is for no dead";
+    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "it is not kept for a dead process";
     EXPECT_EQ(first.release(), HOLDFAST_OK);
   }
 }
 
-TEST_P(WaitersTest, the_dead_leave_the_queue_when_the_key_is_used) {
+TEST_P(WaitersTest, dead_waiters_leave_the_queue_when_the_key_is_used) {
   constexpr std::size_t kWaiters = 4;
   Contender first(GetParam(), dict);
   ASSERT_EQ(first.take(), HOLDFAST_OK);
@@ -61,9 +61,9 @@ TEST_P(WaitersTest, the_dead_leave_the_queue_when_the_key_is_used) {
   }
 }
 
-TEST_P(WaitersTest, the_death_of_the_chosen_holds_up_nobody) {
+TEST_P(WaitersTest, the_death_of_the_chosen_waiter_delays_nobody) {
   for (const bool stopped : {false, true}) {
-    for (const int waited_ms : {0, 5}) {  // woken to be fast, and with the key reserved for it
+    for (const int waited_ms : {0, 5}) {  // woken on the fast path, with the key reserved for it
       Contender first(GetParam(), dict);
       ASSERT_EQ(first.take(), HOLDFAST_OK);
       const auto chosen = start_sluggish_waiter(GetParam(), dict);
@@ -78,7 +78,7 @@ TEST_P(WaitersTest, the_death_of_the_chosen_holds_up_nobody) {
   }
 }
 
-TEST_P(WaitersTest, one_that_is_woken_and_never_comes_holds_up_nobody) {
+TEST_P(WaitersTest, a_woken_waiter_that_never_comes_delays_nobody) {
   Contender holds(GetParam(), dict);
   Contender absent(GetParam(), dict);
   Contender waits(GetParam(), dict);
@@ -94,12 +94,12 @@ TEST_P(WaitersTest, one_that_is_woken_and_never_comes_holds_up_nobody) {
   EXPECT_EQ(waiters(), 0U);
 }
 
-TEST_P(WaitersTest, holders_that_die_one_after_the_other_are_all_followed_by_another) {
+TEST_P(WaitersTest, after_each_of_several_dead_holders_another_waiter_gets_the_lock) {
   constexpr std::size_t kWaiters = 6;
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto all = queue_of(kWaiters);
-  // A waiter that is held up on its turn for longer than this is passed over, and comes back when it can.
+  // A waiter that is held up during its turn for longer than this is passed over, and comes back when it can.
   bool in_time = true;
   double killed = now();
   first->kill();

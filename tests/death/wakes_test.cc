@@ -1,4 +1,4 @@
-// What a release costs: one wake-up if somebody waits, however many they are, and no system call if nobody does.
+// The cost of a release: one wake-up if processes wait, however many there are, and no system call if none does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ class WakesTest : public DeathTest {};
 
 INSTANTIATE_TEST_SUITE_P(, WakesTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-/// Posts to all living processes (sync/mailbox.h): each is a wake-up.
+/// Returns the posts to all live processes (sync/mailbox.h): each post is a wake-up.
 std::uint64_t posts() {
   World& world = **World::current();
   std::uint64_t sum = 0;
@@ -47,13 +47,13 @@ bool is_asleep(pid_t pid) {
   return false;
 }
 
-/// One event loop with many waiters for one key, each of which wants it so many times. Gives the number of grants.
+/// One event loop with many waiters for one key, each of which wants it `times` times. Returns the number of grants.
 int run_crowd(const Way& way, Dict& dict, Channel& channel, std::size_t waiters, int times) {
   const OwnedParker parker(holdfast_parker_new());
   struct One {
     std::uint32_t waiter;
     int left;
-    double again;  // when it looks again by itself
+    double again;  // when it polls by itself
   };
   std::vector<One> crowd;
   int grants = 0;
@@ -87,7 +87,7 @@ int run_crowd(const Way& way, Dict& dict, Channel& channel, std::size_t waiters,
 
 TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
   constexpr int kProcesses = 4;
-  constexpr std::size_t kWaiters = 25;  // of each
+  constexpr std::size_t kWaiters = 25;  // each
   constexpr int kTimes = 5;
   constexpr int kGrants = kProcesses * static_cast<int>(kWaiters) * kTimes;
   Contender first(GetParam(), dict);
@@ -110,8 +110,8 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
   const double per_release = static_cast<double>(posts() - before) / (kGrants + 1);
   const double counted = static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1);
   RecordProperty("wakes_per_release", std::to_string(per_release));
-  // A waiter that is held up for that long does not come, and the next one is woken, or finds it out: seldom, but on a
-  // busy machine, or where a sanitizer makes all slow.
+  // A waiter that is held up for that long does not come. Then the next one is woken, or detects it. That is rare,
+  // except on a busy machine or with a sanitizer.
 #ifdef HOLDFAST_SANITIZED
   constexpr double kSeldom = 0.5;
 #else
@@ -124,13 +124,13 @@ TEST_P(WakesTest, a_release_wakes_one_of_a_hundred_waiters) {
   // On a machine that stalls, some come by themselves before the wake-up reaches them.
   constexpr double kSeen = 0.5;
   EXPECT_GE(counted, kSeen);
-  EXPECT_GE(per_release, kSeen) << "they did not come because they were woken: this test sees nothing";
+  EXPECT_GE(per_release, kSeen) << "they were not woken before they came: this test shows nothing";
   EXPECT_EQ(waiters(), 0U);
 }
 
 // --- system calls ---
 
-/// What `body` asks of the kernel: numbers of system calls. `problem` is not empty if that cannot be told.
+/// Returns the system calls that `body` makes, by number. `problem` is not empty if they cannot be recorded.
 struct Calls {
   std::vector<std::uint64_t> numbers;
   std::string problem;
@@ -196,7 +196,7 @@ TEST_P(WakesTest, a_release_that_nobody_waits_for_makes_no_system_call_and_one_w
   ASSERT_EQ(alone.problem, "");
   EXPECT_THAT(alone.numbers, ::testing::IsEmpty());
 
-  // The same eyes see a wake-up where there is one.
+  // The same method detects a wake-up if there is one.
   std::unique_ptr<Child> sleeper;
   const Calls watched = calls_of(
       [&] {

@@ -1,4 +1,4 @@
-// Ways to hold a key. What is claimed about the death of an owner is claimed of each.
+// Ways to hold a key. Each test about the death of an owner runs for each way.
 #pragma once
 
 #include <ostream>
@@ -8,14 +8,14 @@
 
 namespace holdfast::test {
 
-/// One primitive as one contender uses it. All calls of the tests of this folder to a primitive are here.
+/// One primitive, as one contender uses it. All calls of this folder's tests to a primitive are here.
 struct Way {
   static constexpr int kLock = -1;
 
   const char* name;
   int fair;                 // waiters are served in order of arrival
   int kind = kLock;         // or a holdfast_permits_kind
-  std::uint32_t total = 1;  // permits, of which the holder has all
+  std::uint32_t total = 1;  // permits; the holder has all of them
 
   int take(Dict& dict, const std::string& key, double exptime, holdfast_lease* lease) const {
     if (kind != kLock)
@@ -45,7 +45,7 @@ struct Way {
 
 inline std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
 
-/// Those of which only one contender at a time may hold a key.
+/// The ways in which only one contender at a time may hold a key.
 inline constexpr Way kExclusiveWays[] = {
     {"lock", 0},
     {"fair_lock", 1},

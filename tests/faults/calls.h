@@ -1,5 +1,5 @@
-// System calls of another process that fail when it is told so, by seccomp's notifications: whatever makes the call,
-// the C library or the library itself, in any thread and in forked children.
+// Makes system calls of another process fail on demand, by seccomp's notifications. It does not matter whether the C
+// library or the library makes the call, in which thread, or in a forked child.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace holdfast::faults {
 
-/// In the victim: has all its later system calls asked about, through the descriptor that `channel` (a socket) gets.
-/// 0, or an errno value.
+/// In the victim: asks another process about all later system calls, through a descriptor that it sends over `channel`
+/// (a socket). Returns 0 or an errno value.
 int ask_about_calls(int channel) noexcept;
-/// In the victim: from here on calls count, and fail; or no more.
+/// In the victim: from here on calls count and may fail; or no longer.
 void arm_calls() noexcept;
 void disarm_calls() noexcept;
 
-/// Where ask_about_calls sends its descriptor to; -1 on failure.
+/// Receives the descriptor that ask_about_calls sends; -1 on failure.
 int receive_descriptor(int channel) noexcept;
 
-/// A call as it was made, and in which ways it can fail.
+/// A call that was made, and the ways in which it can fail.
 struct Call {
   const char* name;
   int error;        // in the way that was chosen
@@ -28,17 +28,17 @@ struct Call {
 /// Answers for one victim.
 class CallJudge {
  public:
-  /// Call number `first` (1: the first) fails, with `from_then_on` all after it too; 0: none. `other`: in its other
-  /// way.
+  /// Call number `first` (counted from 1) fails, and with `from_then_on` all later ones; 0: none. `other`: with the
+  /// second error.
   CallJudge(int listener, std::uint64_t first, bool from_then_on, bool other) noexcept
       : listener_(listener), first_(first), from_then_on_(from_then_on), other_(other) {}
 
-  /// Answers what is asked now; false when there is nobody left to ask.
+  /// Answers the present question; returns false when nobody is left to ask.
   bool answer();
 
-  /// The calls that were counted.
+  /// Returns the calls that were counted.
   const std::vector<Call>& calls() const { return calls_; }
-  /// Those of them that failed.
+  /// Returns the calls that failed.
   const std::vector<Call>& failed() const { return failed_; }
 
  private:

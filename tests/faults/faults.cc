@@ -1,4 +1,4 @@
-// Every allocation fails, or every system call, one after the other, once or from then on, in every scenario. After
+// In every scenario, every allocation or every system call fails, one after the other, once or from then on. After
 // each, when nothing fails any more, everything must work: in that process, beside it, and after its end.
 #include <algorithm>
 #include <chrono>
@@ -25,7 +25,7 @@ struct Plan {
   bool list = false;
 };
 
-/// More of a scenario's allocations or calls than this fail in runs behind the last of the undisturbed run.
+/// In runs beyond the last one of the undisturbed run, more allocations or calls of a scenario may fail than this.
 constexpr std::uint64_t kMoreThanUndisturbed = 200;
 
 std::string name_of(const Module& module, const Case& one) {
@@ -50,7 +50,7 @@ class Faults {
       if (is_over()) break;
       run_one(one);
     }
-    // What fails may make more calls necessary than there are undisturbed.
+    // A failure may cause more calls than the undisturbed run makes.
     if (plan_.repeat.empty() && !is_over()) go_on_behind();
     std::printf("%llu runs of %zu and more, %llu with a fault in them, %d went wrong\n", runs_, cases_.size(), faults_,
                 wrong_);
@@ -64,7 +64,7 @@ class Faults {
     return plan_.seconds > 0 && std::chrono::duration<double>(Clock::now() - begin_).count() > plan_.seconds;
   }
 
-  /// The undisturbed run tells what there is to fail.
+  /// The undisturbed run shows what can fail.
   void look_at(Case one) {
     if (name_of(module_, one).find(plan_.only) == std::string::npos) return;
     const Outcome undisturbed = run_case(module_, one, plan_.limit);
@@ -97,7 +97,7 @@ class Faults {
     cases_.push_back(one);
   }
 
-  /// Number of faults in the run.
+  /// Returns the number of faults in the run.
   std::uint64_t run_one(const Case& one) {
     ++runs_;
     Outcome outcome = run_case(module_, one, plan_.limit);
@@ -107,7 +107,7 @@ class Faults {
     return outcome.failed;
   }
 
-  /// There may be fewer than at the end of the undisturbed run, never more.
+  /// There may be fewer than at the end of the undisturbed run, but not more.
   std::string kept_too_much(const Case& one, const Outcome& outcome) const {
     std::vector<std::string> more;
     const std::vector<std::string>& least = kept_.at(name_of(module_, one));
@@ -142,7 +142,7 @@ class Faults {
   const Clock::time_point begin_ = Clock::now();
   std::vector<Case> cases_;
   std::map<std::string, std::vector<std::string>> kept_;     // by scenario and mutex, as the next
-  std::vector<std::pair<Case, std::uint64_t>> undisturbed_;  // with what it counts
+  std::vector<std::pair<Case, std::uint64_t>> undisturbed_;  // with its counts
   unsigned long long runs_ = 0;
   unsigned long long faults_ = 0;
   int wrong_ = 0;
@@ -158,10 +158,10 @@ int main(int argc, char** argv) {
       ->required()
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Kind>{{"allocations", Kind::allocations}, {"calls", Kind::calls}}));
-  app.add_option("--seconds", app.settings.seconds, "runs chosen at random, for so long; 0: all of them");
+  app.add_option("--seconds", app.settings.seconds, "random runs for this long; 0: all runs");
   app.add_option("--limit", app.settings.limit, "seconds that one run may take");
-  app.add_option("--only", app.settings.only, "scenarios that have this in their names");
-  app.add_option("--repeat", app.settings.repeat, "one run, as it was named: \"12\", \"12 on\", \"12 on other\"");
+  app.add_option("--only", app.settings.only, "only scenarios with this text in their names");
+  app.add_option("--repeat", app.settings.repeat, "repeats one run by its name: \"12\", \"12 on\", \"12 on other\"");
   app.add_flag("--list", app.settings.list, "says what there is to fail in each scenario");
   return app.run(argc, argv, [](const Plan& plan) {
     // In this process nothing fails and nobody enters a world: it only forks.

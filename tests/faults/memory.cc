@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 
-// The C library's own, under the names that those which replace them use.
+// The C library's own functions, under the names that replacements use.
 extern "C" {
 void* __libc_malloc(std::size_t size);
 void* __libc_calloc(std::size_t count, std::size_t size);

@@ -1,5 +1,5 @@
-// Allocations of this process, and of those that it forks, that fail when it is told so. All of them go through here:
-// those of the library, of the C++ runtime in it, and of the C library itself.
+// Makes allocations of this process, and of its forked children, fail on demand. All of them go through here: those of
+// the library, of the C++ runtime in it, and of the C library itself.
 #pragma once
 
 #include <atomic>
@@ -9,14 +9,14 @@ namespace holdfast::faults {
 
 /// In memory that the processes of a test share.
 struct AllocationPlan {
-  std::uint64_t first;  // this one fails (1: the first that is counted); 0: none does
-  bool from_then_on;    // and all after it
+  std::uint64_t first;  // this one fails (1: the first that is counted); 0: none
+  bool from_then_on;    // and all later ones
   std::atomic<std::uint64_t> all;
   std::atomic<std::uint64_t> failed;
   std::atomic<std::uint64_t> bytes;  // of the first that failed
 };
 
-/// From now on allocations are counted, and fail, as the plan says; null: no more.
+/// From now on allocations are counted and fail as the plan says; null: no longer.
 void follow(AllocationPlan* plan) noexcept;
 
 }  // namespace holdfast::faults

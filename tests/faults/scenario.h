@@ -1,7 +1,7 @@
-// What is done while something fails, and what must hold afterwards.
+// Scenarios: code that runs while calls fail, and checks of the result.
 //
-// The scenarios are a module of their own, which each victim loads: so the library is loaded as LuaJIT loads it, late,
-// and its thread-local memory is allocated on first use.
+// The scenarios are a separate module, which each victim loads. So the library is loaded late, as LuaJIT loads it, and
+// its thread-local memory is allocated on first use.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +15,24 @@ inline constexpr const char* kMutexNames[kMutexCount] = {"futex", "spin", "file"
 
 struct Scenario {
   const char* name;
-  int mutexes;          // a bit for each kind that it is gone through with
+  int mutexes;          // one bit for each kind of mutex that it runs with
   Neighbour neighbour;  // another process in the world that holds, or held, what the victim wants
   void (*prepare)();    // nothing fails
-  void (*act)();        // something fails
-  /// Nothing fails any more. The first thing that is wrong, as a sentence; "" if nothing is.
+  void (*act)();        // calls fail
+  /// Nothing fails any more. Returns the first thing that is wrong, as a sentence; "" if nothing is.
   const char* (*settle)();
   bool ends_armed = false;  // the process ends by exit() while calls fail, not by a signal
 };
 
-/// What the module gives to the program, which finds it by name.
+/// The module's interface to the program, which finds it by name.
 struct Module {
   const Scenario* scenarios;
   std::size_t count;
-  /// Calls the scenario's, in a process that goes through it with that kind of mutex. Allocations are what fails, or
-  /// not.
+  /// Runs the scenario's `prepare` in the victim, with that kind of mutex. `without_memory`: allocations will fail.
   void (*prepare)(const Scenario& scenario, int mutex, bool without_memory);
-  /// A process that holds things until it is killed: says when it has them. Null when that failed.
+  /// Runs in a process that holds locks until it is killed. Returns when it has them; null if that failed.
   const char* (*hold_things)();
-  /// What a newcomer to the world finds, beside a victim that lives and then beside none; "" if all is as it should be.
+  /// Judges as a newcomer to the world, while the victim lives, and after its end. Returns "" if all is right.
   const char* (*judge_beside_victim)(Neighbour neighbour);
   const char* (*judge_after_victim)(Neighbour neighbour);
 };

@@ -1,4 +1,4 @@
-// The module of scenarios: only calls of the public header, and of the C library.
+// The module of scenarios. It uses only the public header and the C library.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/wait.h>
@@ -22,8 +22,8 @@ namespace {
 constexpr int kMutexes[kMutexCount] = {HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE};
 constexpr auto& kNames = kMutexNames;
 constexpr std::uint64_t kSize = 65536;
-/// How long a call waits at most for others, and a lock of the dead for its next holder, on a machine that stands still
-/// for a second.
+/// The longest wait of a call for other processes, and of the next holder for a dead process's lock, on a machine that
+/// may stand still for a second.
 constexpr double kPatience = 5;
 
 char sentence[512];
@@ -36,7 +36,7 @@ char sentence[512];
   return sentence;
 }
 
-// --- the library without what allocates -------------------------------------------------------------------
+// --- the library without allocations ----------------------------------------------------------------------
 
 struct Dict {
   holdfast_dict* handle = nullptr;
@@ -71,7 +71,7 @@ struct Dict {
     return holdfast_permits_try(handle, key, std::strlen(key), HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, 0, 0,
                                 lease);
   }
-  /// Until it has the lock, or kPatience is over.
+  /// Tries until it has the lock, or until kPatience is over.
   int lock_soon(const char* key, holdfast_lease* lease) const {
     const double end = holdfast_now() + kPatience;
     int code = lock(key, lease);
@@ -87,7 +87,7 @@ const char* failed(const char* what, int code) {
   return say("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
-/// "" if nobody else gets the lock, nor so many permits.
+/// Returns "" if nobody else gets the lock, or this many permits.
 const char* refused(const Dict& dict, const char* lock, const char* what, const char* semaphore, std::uint32_t permits,
                     const char* what_permits) {
   holdfast_lease lease{};
@@ -201,7 +201,7 @@ const char* first_wrong(std::initializer_list<const char* (*)(const Dict&)> chec
   return "";
 }
 
-/// Of each kind of mutex a dictionary, in which everything works.
+/// Opens a dictionary with each kind of mutex, in which everything must work.
 const char* everything_works() {
   if (holdfast_directory() == nullptr) return say("cannot enter the world: %s", holdfast_error());
   for (int i = 0; i < kMutexCount; ++i) {
@@ -216,7 +216,7 @@ const char* everything_works() {
 
 // --- other processes -------------------------------------------------------------------------------------
 
-/// Of each dictionary the lock "theirs", the permits "theirs too", and a value.
+/// In each dictionary: the lock "theirs", the permits "theirs too", and a value.
 const char* hold_things() {
   for (int i = 0; i < kMutexCount; ++i) {
     Dict dict;
@@ -237,7 +237,7 @@ const char* each_dictionary(const char* (*check)(const Dict&)) {
   return "";
 }
 
-/// What the victim keeps when it has settled.
+/// Locks that the victim keeps after it has settled.
 const char* keep(const Dict& dict) {
   static holdfast_lease leases[6];
   static int count = 0;
@@ -277,9 +277,9 @@ const char* judge_after_victim(Neighbour neighbour) {
   });
 }
 
-// --- what is done ----------------------------------------------------------------------------------------
+// --- scenarios -------------------------------------------------------------------------------------------
 
-// A victim goes through one scenario, with one kind of mutex. What its act has done, for its settling:
+// A victim runs one scenario, with one kind of mutex. Results of `act`, for `settle`:
 int mutex = 0;
 Dict mine;
 holdfast_lease lease;
@@ -292,7 +292,7 @@ int other_code = -1;
 bool is_memory_short = false;  // allocations fail, and nothing else
 char wrong_answer[sizeof sentence];
 
-/// Where memory is short a call gives one of these codes, or says that.
+/// If memory is short a call returns one of these codes; otherwise this notes a wrong answer.
 void expect(const char* what, int given, std::initializer_list<int> codes) {
   if (!is_memory_short || wrong_answer[0] != '\0') return;
   for (const int wanted : codes)
@@ -302,7 +302,7 @@ void expect(const char* what, int given, std::initializer_list<int> codes) {
     std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(what, given));
 }
 void expect_ok(const char* what, int given) { expect(what, given, {HOLDFAST_OK}); }
-/// What fails for reasons of its own says so, whatever memory there is.
+/// A call that fails for another reason says so, whatever memory there is.
 void expect_refused(int given, const char* why) {
   if (is_memory_short && (given != HOLDFAST_INVALID || std::strstr(holdfast_error(), why) == nullptr))
     std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(why, given));
@@ -317,7 +317,7 @@ const char* settle() {
   return each_dictionary(keep);
 }
 
-// Opening, in a world that the victim is in or not.
+// Opens a dictionary, before or after the victim has entered the world.
 void act_open() {
   expect_ok("open", code = open_mine());
   if (code == HOLDFAST_OK) expect_ok("set", mine.set("key", "value"));
@@ -379,10 +379,10 @@ const char* settle_values() {
   return settle();
 }
 
-// A lock that was given is held, and one that was not given is free.
+// A lock that was granted is held, and one that was not granted is free.
 void act_locks() {
   const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
-  // Without the lock they fail for that.
+  // Without the lock they fail for that reason.
   const std::initializer_list<int> held_or_not = {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND};
   expect_ok("lock", code = mine.lock("mine", &lease));
   expect_ok("permits", other_code = mine.permits("mine too", 2, &permits));
@@ -422,7 +422,7 @@ const char* settle_locks() {
   return *wrong != '\0' ? wrong : settle();
 }
 
-// All that a parker can do; what could be made is closed when nothing fails.
+// Everything that a parker can do; what it could make is closed when nothing fails.
 void act_parkers() {
   const auto wait_for_lock = [](const char* key) {
     holdfast_lease none{};
@@ -475,7 +475,7 @@ const char* settle_parkers() {
   return settle();
 }
 
-// Waits in a call, for what another holds or held: what is given is held, and what is not leaves no trace.
+// Waits in a call for a lock that another process holds or held: a grant is held, and a failed wait leaves no trace.
 void act_blocking() {
   const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
   expect("lock", code = holdfast_lock(mine.handle, "theirs", 6, 0.005, 0, &lease), held_or_free);
@@ -492,7 +492,7 @@ const char* settle_blocking() {
   return settle();
 }
 
-// Removed and made anew, while calls fail.
+// Removes a dictionary and makes it again while calls fail.
 void act_remove() {
   mine.lock("removed with it", &lease);
   code = holdfast_remove(kNames[mutex], std::strlen(kNames[mutex]));
@@ -501,8 +501,8 @@ void act_remove() {
   mine.unlock("removed with it", &lease);
 }
 
-// The same in a process with several threads: others may be inside the dictionary, so it is freed only when the kernel
-// has passed a barrier in each. The next removal frees what stayed where the kernel refused that.
+// The same in a process with several threads. Others may be inside the dictionary, so it is freed only when the kernel
+// has passed a barrier in each. If the kernel refused that, the next removal frees what was left.
 void prepare_remove_among_threads() {
   open();
   parker = holdfast_parker_new();
@@ -515,7 +515,7 @@ const char* settle_remove_among_threads() {
   return settle();
 }
 
-/// The status of the child, or 0 where there is none.
+/// Returns the status of the child, or 0 if there is none.
 int reap(pid_t child) {
   int status = 0;
   while (child > 0 && ::waitpid(child, &status, 0) != child) {
@@ -523,7 +523,7 @@ int reap(pid_t child) {
   return status;
 }
 
-// A child that is forked while calls fail, in which they go on to fail.
+// Forks a child while calls fail. They also fail in the child.
 void act_fork() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -545,7 +545,7 @@ const char* settle_fork() {
   return settle();
 }
 
-// A full dictionary, locks of the dead in it, and no room but for what is evicted.
+// A full dictionary with locks of dead processes, and no room except by eviction.
 void fill(int op, const char* prefix, int count) {
   char key[32];
   for (int i = 0; i < count; ++i) {
@@ -585,7 +585,7 @@ const char* settle_evict() {
   return settle();
 }
 
-// A dictionary of several shards: its memory is reserved as it is used. A change that fails for want of memory has
+// A dictionary of several shards, whose memory is reserved as it is used. A change that fails for lack of memory has
 // changed nothing.
 int stored[200];
 
@@ -627,7 +627,7 @@ const char* settle_large() {
   return settle();
 }
 
-// The calls of a thread that has made none: nothing is allocated for it yet.
+// Calls of a new thread: nothing is allocated for it yet.
 std::atomic<bool> may_call{false};
 std::atomic<bool> has_called{false};
 pthread_t thread;

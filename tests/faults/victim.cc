@@ -31,7 +31,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What victim and judge tell the program.
+/// Filled by victim and judge for the program.
 struct Shared {
   AllocationPlan plan;
   char problem[600];
@@ -39,7 +39,7 @@ struct Shared {
 
 void tell(Shared& shared, const char* problem) { std::snprintf(shared.problem, sizeof shared.problem, "%s", problem); }
 
-/// A process with a socket to it, in a process group of its own. Killed and reaped by the destructor.
+/// A process with a socket to it, in its own process group. The destructor kills and reaps it.
 class Process {
  public:
   explicit Process(const std::function<void(int socket)>& body) {
@@ -68,7 +68,7 @@ class Process {
   pid_t pid() const { return pid_; }
   int socket() const { return socket_; }
   void go_on() const { ::send(socket_, "g", 1, MSG_NOSIGNAL); }
-  /// Kills it, its children too, and reaps it. The status of its end.
+  /// Kills it and its children, and reaps it. Returns its exit status.
   int end() {
     if (!reaped_) {
       ::kill(-pid_, SIGKILL);
@@ -93,7 +93,7 @@ class Process {
   bool reaped_ = false;
 };
 
-/// In the processes: one byte there, one byte back.
+/// In these processes: sends one byte and waits for one.
 void report_and_wait(int socket) {
   char byte = 'r';
   while (::write(socket, &byte, 1) < 0 && errno == EINTR) {
@@ -120,8 +120,8 @@ void be_victim(int socket, const Module& module, const Case& one, Shared& shared
   std::exit(0);
 }
 
-/// What the process has open, by name where there is one: sockets and pipes are all alike. Also which files of the
-/// directory it has mapped, each once.
+/// Returns the descriptors that the process has open, by name if they have one (all sockets and pipes are alike). Also
+/// returns the files of the directory that it has mapped, each once.
 std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   std::vector<std::string> names;
   std::map<std::string, std::string> mapped;  // by inode
@@ -132,7 +132,7 @@ std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
     std::string addresses, rights, offset, device, inode;
     std::istringstream(line) >> addresses >> rights >> offset >> device >> inode;
     const std::string name = line.substr(at + directory.size() + 1);
-    // The kernel says no name of a file that was made here.
+    // For a file that was made here the kernel shows no name.
     const bool is_dictionary = name.starts_with('#') || name.find(".dict") != std::string::npos;
     mapped[inode] = is_dictionary ? "mapped dictionary" : "mapped " + name;
   }
@@ -146,7 +146,7 @@ std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   return names;
 }
 
-/// Slots of the process table that belong to somebody.
+/// Returns the number of slots of the process table in use.
 int count_slots(const std::string& table) {
   const int fd = ::open(table.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -162,7 +162,7 @@ int count_slots(const std::string& table) {
   return count;
 }
 
-/// A file that should not be there; "" if there is none.
+/// Returns a file that should not exist; "" if there is none.
 std::string strange_file(const std::string& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
@@ -287,7 +287,7 @@ class Run {
     return shared_.problem[0] == '\0' ? "" : std::string("after the victim's end: ") + shared_.problem;
   }
 
-  /// Answers for the victim until that process reports; "" then.
+  /// Answers for the victim until that process reports, and then returns "".
   std::string wait_for(Process& process, const char* when) {
     const std::string name = &process == victim_.get() ? "the victim " : "another process ";
     for (;;) {

@@ -1,4 +1,4 @@
-// One run of one scenario: a victim with allocations or calls that fail, its neighbour, and the judge of what is left.
+// One run of one scenario: a victim whose allocations or calls fail, its neighbour, and a judge of the result.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ struct Case {
   Kind kind = Kind::allocations;
   std::size_t scenario = 0;
   int mutex = 0;
-  std::uint64_t first = 0;    // which fails; 0: none
-  bool from_then_on = false;  // all after it too
-  bool other = false;         // calls: with the other of their two errors
+  std::uint64_t first = 0;    // number of the one that fails; 0: none
+  bool from_then_on = false;  // all later ones too
+  bool other = false;         // calls: with the second of their two errors
 };
 
 struct Outcome {
-  std::string problem;  // "" if all that must hold does
+  std::string problem;  // "" if everything holds that must
   std::uint64_t counted = 0;
   std::uint64_t failed = 0;
-  std::string first_failed;  // what, in words
+  std::string first_failed;  // as text
   std::vector<Call> calls;
   std::vector<std::string> kept;  // what the victim has open or mapped at the end, in order
 };
 
-/// In processes and a world of its own; none of them is left when it returns. `limit_seconds`: for the victim.
+/// Runs in new processes and a new world; all processes have ended when it returns. `limit_seconds`: for the victim.
 Outcome run_case(const Module& module, const Case& one, double limit_seconds);
 
-/// Loads the scenarios, and the library with them; null, with a sentence on stderr, where that fails.
+/// Loads the scenarios, and with them the library; null, with a message on stderr, if that fails.
 const Module* load_module();
 
 }  // namespace holdfast::faults

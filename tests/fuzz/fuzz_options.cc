@@ -1,5 +1,5 @@
-// The input is text: a size, a name, declarations, options of holdfast_open, or a command line. What is refused is
-// refused with a sentence that can be printed; what is accepted means what it says.
+// The input is text: a size, a name, declarations, options of holdfast_open, or a command line. A refusal has a
+// message that can be printed; whatever is accepted means what it says.
 #include <array>
 #include <cstdlib>
 
@@ -43,7 +43,7 @@ void parse_declarations(Input& input) {
           "a name is another when it is declared again");
 }
 
-// Any bytes are a name or not, and any are that of a dictionary's file or not: one name, one file.
+// Any bytes may be a name, and any may be the name of a dictionary's file: one name, one file.
 void encode_names(const std::string& text) {
   const Status good = check_name(text);
   if (!good.ok()) require_sentence(good.message);
@@ -57,7 +57,7 @@ void encode_names(const std::string& text) {
   require(quote(shown, shown.size()) == "\"" + shown + "\"", "a name is shown with what cannot be printed");
 }
 
-// Through the environment, as a program meets it. What is not declared is not there.
+// Through the environment, as a program gets it. Undeclared dictionaries do not exist.
 void attach_declared(const std::string& text) {
   const std::string declared = text.substr(0, text.find('\0'));
   if (find_declaration(declared, "\"none\"")) return;
@@ -75,7 +75,7 @@ void open_with(Input& input) {
   options.mutex = input.take<std::int32_t>();
   options.persist = input.take<std::int32_t>();
   options.mode = input.take<std::uint32_t>();
-  // A handle lives as long as the process, so there are not many names that are good.
+  // A handle lives as long as the process, so there are few good names.
   std::string name = input.rest();
   if (check_name(name).ok()) name = name.substr(0, 1);
   if (options.size > kAffordable && options.size <= kSizeMax) options.size %= kAffordable;

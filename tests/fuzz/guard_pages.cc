@@ -1,4 +1,4 @@
-// Puts a page that cannot be touched before and behind each mapping of a file that the library writes to.
+// Puts an inaccessible page before and after each mapping of a file that the library writes to.
 #include <sys/mman.h>
 
 #include <mutex>

@@ -11,7 +11,7 @@ namespace holdfast::fuzz {
 
 namespace {
 
-/// libFuzzer's -close_fd_mask closes the other one, which is full of what is printed about bad command lines.
+/// libFuzzer's -close_fd_mask closes the other one, where messages about bad command lines go.
 const int report_fd = ::dup(STDERR_FILENO);
 
 }  // namespace

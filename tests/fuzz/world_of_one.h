@@ -1,4 +1,4 @@
-// What the fuzz targets share: a world of their own, the limit of a call, and the input as numbers.
+// Shared by the fuzz targets: a private world, the limit of a call, and the input as numbers.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@
 
 namespace holdfast::fuzz {
 
-/// Enters the world in $HOLDFAST_DIR, or in a folder in /dev/shm that goes with the process.
+/// Enters the world in $HOLDFAST_DIR, or in a folder in /dev/shm that is removed with the process.
 World& world_of_one();
-/// Of the one thread that makes calls.
+/// For the one thread that makes calls.
 test::CallLimit& call_limit();
 
-/// Prints the sentence and ends the process, so that libFuzzer keeps the input.
+/// Prints the message and ends the process, so that libFuzzer keeps the input.
 [[noreturn]] void fail(const std::string& what);
 inline void require(bool good, const char* what) {
   if (!good) fail(what);
 }
 
-/// Takes the input apart; all that lies behind its end is 0.
+/// Splits the input into numbers; behind its end everything is 0.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), left_(size) {}

@@ -1,5 +1,5 @@
-// More than one copy of the library in one process, as where two programs are linked into one, or a rock and a package
-// are both loaded: each is a process of its own to the others, and a lock has one holder.
+// Several copies of the library in one process, as when two programs are linked into one, or a rock and a package are
+// both loaded. Each copy is a separate process to the others, and a lock has one holder.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace holdfast::test {
 namespace {
 
-/// The calls of another copy than the one that this program is linked with.
+/// Calls of another copy than the one that this program is linked with.
 class Copy {
  public:
   explicit Copy(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -44,7 +44,7 @@ class Copy {
 
 class IdentityCopies : public testing::Test {
  protected:
-  /// Opens two more copies, and says why it could not.
+  /// Opens two more copies, and reports why it could not.
   static std::string run(const std::string& second, const std::function<void(Copy&, Copy&, Channel&)>& body) {
     Child process([&](Channel& test) {
       Copy one(HOLDFAST_LIBRARY);
@@ -69,7 +69,7 @@ class IdentityCopies : public testing::Test {
   const std::string second_ = std::string(HOLDFAST_LIBRARY) + ".copy-" + std::to_string(::getpid());
 };
 
-TEST_F(IdentityCopies, in_one_process_exclude_each_other) {
+TEST_F(IdentityCopies, exclude_each_other_in_one_process) {
   const std::string said = run(second_, [](Copy& one, Copy& other, Channel& test) {
     for (int round = 0; round < 100; ++round) {
       if (one.lock() != "ok" || other.lock() != "locked" || one.unlock() != "ok") return test.say("one");
@@ -79,7 +79,7 @@ TEST_F(IdentityCopies, in_one_process_exclude_each_other) {
   EXPECT_EQ(said, "done\nexit 0");
 }
 
-TEST_F(IdentityCopies, in_a_forked_child_own_nothing_of_their_parents) {
+TEST_F(IdentityCopies, own_nothing_of_their_parents_in_a_forked_child) {
   const std::string said = run(second_, [](Copy& one, Copy& other, Channel& test) {
     if (one.lock() != "ok") return test.say("parent");
     Child child([&](Channel& parent) {
@@ -92,7 +92,7 @@ TEST_F(IdentityCopies, in_a_forked_child_own_nothing_of_their_parents) {
   EXPECT_EQ(said, "locked, locked, not owner\nok, 0\ndone\nexit 0");
 }
 
-TEST_F(IdentityCopies, give_back_what_their_process_held) {
+TEST_F(IdentityCopies, release_what_their_process_held) {
   const std::string said = run(second_, [](Copy& one, Copy&, Channel& test) { test.say(one.lock()); });
   EXPECT_EQ(said, "ok\ndone\nexit 0");
   EXPECT_EQ(run(second_, [](Copy&, Copy& other, Channel& test) { test.say(other.lock()); }), "ok\ndone\nexit 0");

@@ -1,4 +1,5 @@
-// The next to want a lock finds out that its holder is dead, whatever has become of the asking process meanwhile.
+// The next process that wants a lock detects that its holder is dead, whatever has happened to this process in the
+// meantime.
 #include <dirent.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -29,7 +30,7 @@ void close_all_but(const Channel& channel) {
 
 std::string error_now() { return std::strerror(errno); }
 
-/// What a process does after it has entered. "" or why it could not.
+/// A change that a process makes to itself after it has entered. Returns "" or the error.
 using Change = std::function<std::string(const Channel&)>;
 
 std::string run_out_of_descriptors(const Channel&) {
@@ -43,7 +44,7 @@ std::string run_out_of_descriptors(const Channel&) {
 std::string become_nobody(const Channel&) { return ::setuid(65534) == 0 ? "" : error_now(); }
 
 std::string change_root(const Channel&) {
-  const std::string root = std::string(::getenv("HOLDFAST_DIR")) + "/root";  // goes with the directory
+  const std::string root = std::string(::getenv("HOLDFAST_DIR")) + "/root";  // removed with the directory
   return ::mkdir(root.c_str(), 0700) == 0 && ::chroot(root.c_str()) == 0 && ::chdir("/") == 0 ? "" : error_now();
 }
 
@@ -52,8 +53,8 @@ std::string close_everything(const Channel& channel) {
   return "";
 }
 
-// As a program does that becomes a daemon, and locks a pid file: the number of our descriptor is that of another file,
-// all of which is locked.
+// As a program that becomes a daemon and locks a pid file: the number of our descriptor now names another file, all of
+// which is locked.
 std::string lock_other_files_instead(const Channel& channel) {
   close_all_but(channel);
   for (int i = 0; i < 64; ++i) {
@@ -65,7 +66,7 @@ std::string lock_other_files_instead(const Channel& channel) {
 
 class DeathSeenAfter : public testing::Test {
  protected:
-  /// A process enters, changes, and then finds out that a holder dies.
+  /// A process enters, changes itself, and then detects that a holder dies.
   static void expect_found_out(const Change& change) {
     Started seeker("ok", [&](Channel& parent) {
       Dict dict("dict");
@@ -83,7 +84,7 @@ class DeathSeenAfter : public testing::Test {
     Started holder("ready", [](Channel& parent) { return obey(parent); });
     ASSERT_EQ(holder.ask("lock"), "ok");
     EXPECT_EQ(seeker.ask("lock"), "locked");
-    holder.kill_and_wait();  // all of it is gone
+    holder.kill_and_wait();  // all of it is removed
     EXPECT_EQ(seeker.ask("lock"), "ok");
   }
 
@@ -92,12 +93,12 @@ class DeathSeenAfter : public testing::Test {
 
 TEST_F(DeathSeenAfter, running_out_of_descriptors) { expect_found_out(run_out_of_descriptors); }
 TEST_F(DeathSeenAfter, closing_all_descriptors) { expect_found_out(close_everything); }
-TEST_F(DeathSeenAfter, locking_all_of_other_files_instead) { expect_found_out(lock_other_files_instead); }
+TEST_F(DeathSeenAfter, locking_other_files_under_the_same_descriptors) { expect_found_out(lock_other_files_instead); }
 TEST_F(DeathSeenAfter, changing_the_user) { expect_found_out(become_nobody); }
 TEST_F(DeathSeenAfter, changing_the_root) { expect_found_out(change_root); }
 
-TEST_F(DeathSeenAfter, a_request_is_told_what_keeps_it_from_asking) {
-  // Descriptors closed, and the paths gone: nobody can be asked.
+TEST_F(DeathSeenAfter, a_request_reports_why_it_cannot_ask_the_kernel) {
+  // With the descriptors closed and the paths gone, nothing is left to ask.
   Started seeker("ok", [&](Channel& parent) {
     Dict dict("dict");
     parent.say(in_words(dict.set("value", "there")));
@@ -107,7 +108,7 @@ TEST_F(DeathSeenAfter, a_request_is_told_what_keeps_it_from_asking) {
     holdfast_lease lease{};
     parent.hear();
     parent.say(in_words(unless_held_up([&] { return dict.try_lock("key", 0, &lease); })));
-    // A wait goes on, as the holder may release it, and says the same when it is given up.
+    // A wait continues, because the holder may release the lock, and gives the same error when it is given up.
     holdfast_parker* const parker = holdfast_parker_new();
     const std::uint32_t waiter = holdfast_waiter_open(parker);
     double sleep = 0;

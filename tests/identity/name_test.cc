@@ -1,5 +1,5 @@
-// A dictionary's file is deleted, moved or replaced by hand while processes use it: newcomers are refused as long as
-// they do, so that a lock never has two holders. One that was removed in order is in nobody's way.
+// A dictionary's file is deleted, moved or replaced by hand while processes use it. Newcomers are refused until these
+// end, so that a lock never has two holders. A dictionary that was removed in order is in nobody's way.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class IdentityName : public testing::TestWithParam<bool> {
     ASSERT_EQ(holder_.hear(), "ready");
     ASSERT_EQ(holder_.ask("lock"), "ok");
   }
-  /// Nobody else gets it as long as the holder lives, and afterwards somebody does.
+  /// Nobody else gets it while the holder lives, and afterwards somebody does.
   void expect_one_holder() {
     expect_refused(take_part, kRefusal);
     EXPECT_EQ(holder_.ask("held"), "yes");
@@ -47,7 +47,7 @@ class IdentityName : public testing::TestWithParam<bool> {
       if (is_name_file(entry.path().filename().string())) files.push_back(entry.path());
     return files;
   }
-  /// The only one, as there is one dictionary.
+  /// The only file, as there is one dictionary.
   std::string file_of_names() const { return files_of_names().at(0); }
 
   const ScratchDirectory directory_;
@@ -55,7 +55,7 @@ class IdentityName : public testing::TestWithParam<bool> {
   Child holder_{take_part};
 };
 
-/// Of a dictionary that outlives its processes.
+/// For a dictionary that outlives its processes.
 class IdentityPersistentName : public IdentityName {};
 
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file) {
@@ -68,7 +68,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_a_copy_of_it_replaced)
   expect_one_holder();
 }
 
-TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_another_ones_replaced) {
+TEST_P(IdentityName, is_kept_for_the_users_of_a_file_that_another_dictionarys_file_replaced) {
   Started other("ok", [](Channel& parent) {
     Dict dict("other", {.persist = GetParam()});
     parent.say(in_words(dict.status));
@@ -104,7 +104,7 @@ TEST_P(IdentityName, comes_back_with_the_file) {
   EXPECT_EQ(newcomer.ask("lock"), "locked");
 }
 
-// The users' locks are on the deleted file of names: nobody could see them.
+// The users' locks are on the deleted file of names, where nobody could see them.
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_though_the_file_of_names_was_deleted_too) {
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   ASSERT_EQ(::unlink(file_of_names().c_str()), 0);
@@ -115,7 +115,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_though_the_file_of_
   EXPECT_EQ(next.ask("lock"), "ok");
 }
 
-TEST_P(IdentityPersistentName, may_look_like_that_of_a_file_of_names) {
+TEST_P(IdentityPersistentName, may_look_like_the_name_of_a_file_of_names) {
   const auto store = [](Channel& parent) {
     Dict dict("names-07", {.persist = true});
     const std::string before = dict.get("value").text;
@@ -164,7 +164,7 @@ TEST_P(IdentityName, is_kept_though_another_file_of_names_was_moved_there) {
   EXPECT_EQ(holder_.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_looked_yet) {
+TEST_P(IdentityName, is_free_after_a_removal_though_users_have_not_noticed_it) {
   for (int i = 0; i < 3; ++i) {
     Started remover("ok", [](Channel& parent) {
       parent.say(in_words(holdfast_remove("dict", 4)));
@@ -184,7 +184,7 @@ TEST_P(IdentityName, is_free_however_many_users_of_removed_files_are_left) {
   }
 }
 
-// The note of a removal says nothing of the file that came after it.
+// The mark of a removal says nothing about the next file.
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_removed_one) {
   Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");
@@ -193,7 +193,7 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_rem
   EXPECT_EQ(second.ask("held"), "yes");
 }
 
-TEST_P(IdentityName, is_refused_to_a_process_that_had_the_removed_file_and_opens_its_successor_late) {
+TEST_P(IdentityName, is_refused_to_a_process_that_had_the_removed_file_and_opens_the_next_one_late) {
   // The holder's file is removed, its successor deleted while it is in use: the holder, too, is a newcomer now.
   Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");

@@ -1,5 +1,5 @@
-// Processes of other namespaces: process ids and user ids mean something else there, and in a time namespace the clock
-// does. Never do two hold one lock.
+// Processes of other namespaces: process ids and user ids mean something else there, and so does the clock in a time
+// namespace. Two processes never hold one lock.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,8 +32,8 @@ bool be_root_as_outside() {
 bool be_ahead_by_a_day() { return write_to("/proc/self/timens_offsets", "monotonic 86400 0"); }
 bool be_as_it_is() { return true; }
 
-/// A participant in a new namespace, and between it and the test a process that hands on: orders, and what it says.
-/// "kill" kills it. It begins with "skip: ..." where the kernel does not give a namespace.
+/// A participant in a new namespace, and between it and the test a process that forwards orders and answers. "kill"
+/// kills the participant. It begins with "skip: ..." if the kernel refuses the namespace.
 int hand_on(Channel& test, int kind, const std::function<bool()>& prepare) {
   if (::unshare(kind) != 0 || !prepare()) {
     test.say(std::string("skip: ") + std::strerror(errno));
@@ -55,7 +55,7 @@ int hand_on(Channel& test, int kind, const std::function<bool()>& prepare) {
 
 class IdentityNamespace : public testing::Test {
  protected:
-  /// They share what they use, and see each other's death.
+  /// They share what they use, and detect each other's death.
   void expect_one_world(int kind, const std::function<bool()>& prepare) {
     Child inside([&](Channel& test) { return hand_on(test, kind, prepare); });
     const std::string ready = inside.hear();

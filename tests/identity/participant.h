@@ -1,4 +1,4 @@
-// Processes that do what they are told with a lock of the dictionary "dict".
+// Processes that use a lock of the dictionary "dict" on demand.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,14 +20,14 @@ inline constexpr int kNewTime = CLONE_NEWTIME;
 inline constexpr int kNewTime = 0x80;
 #endif
 
-/// Answers of a code: its text, or the sentence where there is one.
+/// Returns the answer for a code: its text, or the message if there is one.
 inline std::string in_words(int code) {
   const std::string sentence = holdfast_error();
   return sentence.empty() || code == HOLDFAST_OK ? holdfast_code_text(code) : sentence;
 }
 
-/// Says "ready" after it has opened the dictionary, or why it could not. Then obeys: lock, unlock, held, get, set,
-/// remake (remove the dictionary and open it anew), end. "lock" answers "ok" and keeps the lease.
+/// Says "ready" after it has opened the dictionary, or the error. Then obeys: lock, unlock, held, get, set, remake
+/// (remove the dictionary and open it again), end. "lock" answers "ok" and keeps the lease.
 inline int obey(Channel& parent, const Options& options = {}) {
   Dict dict("dict", options);
   parent.say(dict.status == HOLDFAST_OK ? "ready" : in_words(dict.status));
@@ -55,19 +55,19 @@ inline int obey(Channel& parent, const Options& options = {}) {
   }
 }
 
-/// A newcomer does not get in, and says why.
+/// A newcomer is refused, with a reason.
 inline void expect_refused(const std::function<int(Channel&)>& newcomer, const std::string& why) {
   Child child(newcomer);
   EXPECT_THAT(child.hear(), testing::HasSubstr(why));
 }
 
-/// Puts a copy in the place of the file.
+/// Replaces the file by a copy.
 inline void replace_by_copy(const std::string& file) {
   std::filesystem::copy_file(file, file + ".copy");
   std::filesystem::rename(file + ".copy", file);
 }
 
-/// The lock that `holder` has is not to be had by `other` until it is given back; then `other` has it.
+/// `other` cannot get the lock that `holder` has until it is released; then `other` has it.
 inline void expect_passed_on(Child& holder, Child& other) {
   EXPECT_EQ(other.ask("lock"), "locked");
   EXPECT_EQ(holder.ask("held"), "yes");

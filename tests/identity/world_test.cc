@@ -1,4 +1,4 @@
-// Which processes share a dictionary, and which must not: never do two hold one lock.
+// Which processes share a dictionary, and which must not: two processes never hold one lock.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST_F(IdentityWorld, processes_with_boot_ids_of_their_own_share_what_they_use) 
   }
 }
 
-TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_lock_stays_held) {
+TEST_F(IdentityWorld, newcomers_are_refused_and_the_lock_stays_held_after_the_table_was_deleted) {
   for (const auto body : {obey_as_ever, obey_one_that_persists}) {
     Started holder("ready", body);
     ASSERT_EQ(holder.ask("lock"), "ok");
@@ -74,7 +74,7 @@ TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_
     expect_refused(body, "is used by processes of another process table");
     EXPECT_EQ(holder.ask("held"), "yes");
     EXPECT_EQ(holder.ask("unlock"), "ok");
-    // A child of the old world's, without an identity yet, is told.
+    // A child of the old world, without an identity yet, gets an error.
     holder.say("end");
     EXPECT_EQ(holder.wait(), 0);
     Started later("ready", body);
@@ -82,7 +82,7 @@ TEST_F(IdentityWorld, where_the_table_was_deleted_newcomers_are_refused_and_the_
   }
 }
 
-TEST_F(IdentityWorld, what_a_world_that_is_gone_left_in_a_persistent_dictionary_is_data_only) {
+TEST_F(IdentityWorld, a_persistent_dictionary_keeps_only_data_of_a_world_that_is_gone) {
   Started holder("ready", obey_one_that_persists);
   ASSERT_EQ(holder.ask("set"), "ok");
   ASSERT_EQ(holder.ask("lock"), "ok");
@@ -103,7 +103,7 @@ TEST_F(IdentityWorld, a_copy_of_the_table_is_not_the_table) {
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
-TEST_F(IdentityWorld, a_lease_of_a_dictionary_that_was_made_anew_is_not_that_of_the_old_one) {
+TEST_F(IdentityWorld, a_recreated_dictionary_does_not_reissue_an_old_lease) {
   for (const bool persist : {false, true}) {
     Child child([persist](Channel& parent) {
       Dict first("again", {.persist = persist});
@@ -123,7 +123,7 @@ TEST_F(IdentityWorld, a_lease_of_a_dictionary_that_was_made_anew_is_not_that_of_
   }
 }
 
-TEST_F(IdentityWorld, a_fencing_count_that_was_overwritten_does_not_begin_anew) {
+TEST_F(IdentityWorld, an_overwritten_fencing_count_does_not_start_again) {
   Started child("ready", obey_as_ever);
   std::uint64_t last = 0;
   constexpr std::size_t kInDictionary[] = {192, 200, 208, 216};  // docs/format.md
@@ -144,14 +144,14 @@ TEST_F(IdentityWorld, a_fencing_count_that_was_overwritten_does_not_begin_anew) 
     }
     for (const std::size_t at : kInTable) {
       write_word("processes", at, word);
-      write_word("dict.dict", 192, 0);  // so that a new range is asked for
+      write_word("dict.dict", 192, 0);  // so that a new range is allocated
       expect_larger("table, " + std::to_string(at) + ": " + std::to_string(word));
     }
   }
 }
 
-// Each key had another number, so none of them can tell by its own that the count went back.
-TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_to_another_key) {
+// Each key had another number, so none of them can tell from its own number that the count went back.
+TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_to_two_keys) {
   for (const std::uint64_t size : {std::uint64_t{65536}, std::uint64_t{4} << 20}) {
     Child child([&](Channel& parent) {
       Dict dict("dict", {.size = size});
@@ -179,7 +179,7 @@ TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number
   }
 }
 
-TEST_F(IdentityWorld, one_overwritten_generation_robs_nobody_and_is_put_right) {
+TEST_F(IdentityWorld, an_overwritten_generation_takes_nobodys_lock_and_is_repaired) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
   Started other("ready", obey_as_ever);
@@ -198,7 +198,7 @@ TEST_F(IdentityWorld, one_overwritten_generation_robs_nobody_and_is_put_right) {
   EXPECT_EQ(other.ask("lock"), "ok");
 }
 
-TEST_F(IdentityWorld, a_child_in_another_time_namespace_reads_but_takes_nothing) {
+TEST_F(IdentityWorld, a_child_in_another_time_namespace_can_read_but_not_lock) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("set"), "ok");
   Started outer("ok", [](Channel& parent) {
@@ -232,7 +232,7 @@ TEST_F(IdentityWorld, a_child_in_another_time_namespace_reads_but_takes_nothing)
   EXPECT_EQ(holder.ask("held"), "yes");
 }
 
-TEST_F(IdentityWorld, where_all_places_are_taken_a_child_reads_and_is_told_why_it_cannot_change_anything) {
+TEST_F(IdentityWorld, a_child_without_a_free_slot_can_read_and_learns_why_it_cannot_change_anything) {
   Child parent_process([this](Channel& parent) {
     Dict dict("dict");
     dict.set("value", "there");
@@ -241,7 +241,7 @@ TEST_F(IdentityWorld, where_all_places_are_taken_a_child_reads_and_is_told_why_i
     Child child([&](Channel& up) {
       up.say(dict.get("value").text);
       up.say(in_words(dict.set("value", "changed")));
-      // As long as it is remembered that this failed, the table is not even looked at.
+      // While this failure is remembered, the table is not even checked.
       holdfast_lease lease{};
       up.say(in_words(dict.try_lock("key", 0, &lease)));
       up.say(dict.get("value").text);
@@ -256,7 +256,7 @@ TEST_F(IdentityWorld, where_all_places_are_taken_a_child_reads_and_is_told_why_i
   EXPECT_EQ(parent_process.hear(), "there");
 }
 
-TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_reads) {
+TEST_F(IdentityWorld, a_child_can_read_while_a_stopped_process_has_the_tables_lock) {
   Child parent_process([this](Channel& parent) {
     Dict dict("dict");
     dict.set("value", "there");
@@ -280,8 +280,8 @@ TEST_F(IdentityWorld, while_the_table_is_locked_by_a_stopped_process_a_child_rea
   EXPECT_THAT(parent_process.hear(), HasSubstr("is it stopped?"));
 }
 
-// Fails if all of them try for the table's lock again and again: its holder hardly gets a processor then.
-TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
+// Fails if all of them try to get the table's lock again and again: then its holder hardly gets a processor.
+TEST_F(IdentityWorld, hundreds_of_children_forked_at_once_all_enter) {
   in_process([] {
     constexpr int kChildren = 600;
     Dict dict("dict", {.size = 4 << 20});
@@ -296,7 +296,7 @@ TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
         char byte = 0;
         static_cast<void>(::read(go[0], &byte, 1));  // until the parent closes it
         const int code = dict.set("key " + std::to_string(i), "entered");
-        ::usleep(200'000);  // it has its place in the world for a while
+        ::usleep(200'000);  // its slot in the world is in use for a while
         ::_exit(code);
       }
       if (child > 0) children.push_back(child);
@@ -313,8 +313,8 @@ TEST_F(IdentityWorld, hundreds_of_children_that_are_forked_together_all_enter) {
   });
 }
 
-// A newcomer with another seed would look for the lock elsewhere, and find it free.
-TEST_F(IdentityWorld, a_dictionary_with_an_overwritten_seed_is_opened_by_nobody_else) {
+// A newcomer with another seed would search the lock elsewhere, and find it free.
+TEST_F(IdentityWorld, nobody_else_can_open_a_dictionary_with_an_overwritten_seed) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");
   constexpr std::size_t kSeedOffset = 120;

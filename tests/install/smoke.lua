@@ -1,4 +1,4 @@
--- What a user would try first: a dictionary, a lock that excludes another one, a wait that a release ends.
+-- A user's first steps: a dictionary, a lock that excludes another one, and a wait that a release ends.
 local shdict = require "resty.shdict"
 local lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -28,7 +28,7 @@ end)
 scheduler.run()
 assert(waited and waited < 5, waited)
 
--- A dictionary of a cluster has Lua files of its own.
+-- A dictionary of a cluster has its own Lua files.
 local gated, refusal = shdict.open("smoke_cluster", { size = "64k", cluster = "smoke" })
 if gated then
     assert(gated:cluster().name == "smoke")

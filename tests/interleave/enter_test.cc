@@ -1,4 +1,4 @@
-// Entering the world, and making files, with a process held or killed between two steps.
+// Entering the world and making files, with a process held or killed between two steps.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Leaves newcomers one slot of the process table: the test itself has the record locks of all others.
+/// Leaves one slot of the process table to newcomers: the test itself has the record locks of all others.
 class OneSlot {
  public:
   OneSlot(const std::string& table, std::uint32_t slot) : fd_(::open(table.c_str(), O_RDWR | O_CLOEXEC)) {
@@ -28,7 +28,7 @@ class OneSlot {
   OneSlot& operator=(const OneSlot&) = delete;
 
  private:
-  // One by one: some belong to processes that live.
+  // Locks one by one: live processes hold some of them.
   void take(std::uint32_t first, std::uint32_t end) const {
     for (std::uint32_t slot = first; slot < end; ++slot) platform::try_record_lock(fd_, kSlotLocks + slot);
   }
@@ -37,7 +37,7 @@ class OneSlot {
 
 using Body = std::function<int(Channel&)>;
 
-/// Opens the dictionary, says what is found, and stays.
+/// Opens the dictionary, reports the result, and stays.
 Body with_dict(const Options& options, const std::function<std::string(Dict&)>& find) {
   return [=](Channel& parent) {
     Dict dict("dict", options);
@@ -49,7 +49,7 @@ Body with_dict(const Options& options, const std::function<std::string(Dict&)>& 
 std::string code_of(Dict& dict) { return holdfast_code_text(dict.status); }
 std::string ready_or_not(Dict& dict) { return dict.status == HOLDFAST_OK ? "ready" : holdfast_error(); }
 
-/// Enters, and is held the next time that it comes there.
+/// Enters, and is held the next time that it reaches the failpoint.
 Body held_at(const std::string& place, const Body& body) {
   return [=](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
@@ -61,7 +61,7 @@ int remove_it(Channel&) { return holdfast_remove("dict", 4); }
 
 class InterleaveEnter : public testing::Test {
  protected:
-  /// Takes the lock for good and says which slot it has.
+  /// Takes the lock for good and reports its slot.
   static int hold(Channel& parent) {
     Dict dict("dict");
     holdfast_lease lease{};
@@ -70,7 +70,7 @@ class InterleaveEnter : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Tries for the lock whenever it is told to, and says what came of it.
+  /// Tries to take the lock for each line that it gets, and reports the result.
   static int look(Channel& parent) {
     Dict dict("dict");
     parent.say(dict.set("value", "there") == HOLDFAST_OK ? "ready" : holdfast_error());
@@ -80,7 +80,7 @@ class InterleaveEnter : public testing::Test {
     }
     return 0;
   }
-  /// Is held where the file would get its name, and says whether it got that of another.
+  /// Is held before it gives the file its name, and reports whether it got the file of another process.
   const Body open = held_at("new_file.publish", with_dict({}, [](Dict& dict) {
                               return dict.get("value") == text("there") ? "attached" : holdfast_error();
                             }));
@@ -105,7 +105,7 @@ TEST_F(InterleaveEnter, a_death_between_record_lock_and_generation_leaves_the_sl
   EXPECT_EQ(second.ask("try"), "ok");
 }
 
-// A process that takes over the slot of a dead one does not lend it its life, wherever it is stopped.
+// A process that takes over the slot of a dead one does not make the dead one look alive, wherever it is stopped.
 TEST_F(InterleaveEnter, a_successor_that_is_stopped_does_not_keep_its_predecessor_alive) {
   for (const char* const place : {"enter.generation_raised", "enter.record_locked"}) {
     Started looker("ready", look);
@@ -123,7 +123,7 @@ TEST_F(InterleaveEnter, a_successor_that_is_stopped_does_not_keep_its_predecesso
   }
 }
 
-// No half-made file ever has a name, and one that nobody finished is nobody's burden.
+// A half-made file never has a name, and a file that nobody finished is in nobody's way.
 TEST_F(InterleaveEnter, a_death_before_a_dictionary_gets_its_name_leaves_nothing) {
   Started first("at new_file.publish", open);
   Started second("ready", look);
@@ -138,7 +138,7 @@ TEST_F(InterleaveEnter, the_second_of_two_that_make_a_dictionary_at_once_attache
   EXPECT_EQ(slow.ask("go on"), "attached");
 }
 
-// Another dictionary had the name, and gave numbers, while this one was about to be published.
+// Another dictionary had the name, and granted numbers, while this one was about to be published.
 TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_gives_larger_numbers_than_those_before_it) {
   const auto number = [](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
@@ -165,7 +165,7 @@ TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_gives_larger_numbers
   EXPECT_GT(std::stoull(slow.ask("go on")), before);
 }
 
-// Its users see it as removed from the first step on; the name goes with the second.
+// Its users see it as removed from the first step on; the name is freed by the second.
 TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leaves_name_and_world_usable) {
   Started user("ready", look);
   Started remover("at remove.retired", held_at("remove.retired", remove_it));
@@ -174,8 +174,8 @@ TEST_F(InterleaveEnter, a_death_between_the_mark_of_a_removal_and_its_name_leave
   EXPECT_EQ(next.ask("try"), "ok");
 }
 
-// The removal found no file of names, and the user has made it meanwhile.
-TEST_F(InterleaveEnter, a_dictionary_that_is_opened_while_its_removal_begins_keeps_nobody_from_its_name) {
+// The removal found no file of names, and the user has made it in the meantime.
+TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_keeps_nobody_from_its_name) {
   const Body persistent = with_dict({.persist = true}, ready_or_not);
   Started("ready", persistent).kill_and_wait();
   for (std::size_t number = 0; number < kNameFiles; ++number) ::unlink((directory_ / name_file_name(number)).c_str());
@@ -188,7 +188,7 @@ TEST_F(InterleaveEnter, a_dictionary_that_is_opened_while_its_removal_begins_kee
 
 const Body keep_small = with_dict({.size = 65536, .kept = true}, code_of);
 const Body keep_large = with_dict({.size = 131072, .kept = true}, code_of);
-/// Is held where it has the file alone, and knows that no process uses it.
+/// Is held when it has the file alone and knows that no process uses it.
 const Body keep_large_slowly = held_at("unused.judged", keep_large);
 
 TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_it_as_it_was) {
@@ -198,11 +198,11 @@ TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_i
   Started("mismatch", keep_large);
 }
 
-TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced_gets_none_of_the_old_file) {
+TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced_does_not_get_the_old_file) {
   Started("ok", keep_small).kill_and_wait();
   Started replacer("at unused.judged", keep_large_slowly);
   Child user(keep_small);
-  ::usleep(20'000);  // it waits, if it has come so far
+  ::usleep(20'000);  // it waits, if it has got that far
   replacer.say("go on");
   const std::string got = replacer.hear();
   const std::string other = user.hear();
@@ -210,16 +210,16 @@ TEST_F(InterleaveEnter, a_user_that_comes_while_an_unused_dictionary_is_replaced
   EXPECT_NE(got == "ok", other == "ok") << got << ", " << other;
 }
 
-/// Opens that kept dictionary for good, and stores something.
+/// Opens that kept dictionary for good, and stores a value.
 const Body keep_small_for_good = with_dict({.size = 65536, .persist = true}, [](Dict& dict) {
   return dict.set("value", "there") == HOLDFAST_OK ? "stored" : holdfast_error();
 });
-/// Opens what there is, and says what it finds.
+/// Opens the existing dictionary, and reports what it finds.
 const Body find_small = with_dict({.size = 65536, .kept = true}, [](Dict& dict) {
   return dict.get("value") == text("there") ? "found" : holdfast_code_text(dict.status);
 });
 
-TEST_F(InterleaveEnter, a_dictionary_that_somebody_asks_to_keep_for_good_is_not_replaced_by_who_looked_before) {
+TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_is_not_replaced_by_a_process_that_checked_before) {
   Started("ok", keep_small).kill_and_wait();
   Started replacer("at unused.found", held_at("unused.found", keep_large));
   Started("stored", keep_small_for_good).kill_and_wait();
@@ -228,7 +228,8 @@ TEST_F(InterleaveEnter, a_dictionary_that_somebody_asks_to_keep_for_good_is_not_
   Started user("found", find_small);
 }
 
-/// Who looks at a dictionary of another world, there, while its last user asks to keep it and ends, finds it.
+/// Expects that a process that opens a dictionary of another world finds it, even if it is held at `place` while the
+/// dictionary's last user asks to keep it and ends.
 void expect_that_it_is_found(const ScratchDirectory& directory, const char* place, bool enters_before) {
   Started old("ok", [](Channel& parent) {
     const Dict dict("dict", {.size = 65536});
@@ -248,11 +249,11 @@ void expect_that_it_is_found(const ScratchDirectory& directory, const char* plac
   EXPECT_EQ(next.hear(), "found");
 }
 
-TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_opens_it) {
+TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_becomes_persistent_is_not_retired_by_opening_it) {
   expect_that_it_is_found(directory_, "use.judged", true);
 }
 
-TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_somebody_asks_to_keep_is_not_retired_by_who_enters) {
+TEST_F(InterleaveEnter, a_dictionary_of_another_world_that_becomes_persistent_is_not_retired_by_entering) {
   expect_that_it_is_found(directory_, "leftover.judged", false);
 }
 

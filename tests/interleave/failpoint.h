@@ -1,4 +1,4 @@
-// What a process of a test does when it comes to a failpoint (base/failpoint.h).
+// Actions of a test's process at a failpoint (base/failpoint.h).
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace holdfast::test {
 
-/// The next time that this process reaches the failpoint, `action` runs there, once.
+/// The next time that this process reaches the failpoint, it runs `action` there, once.
 void at_failpoint(const std::string& name, std::function<void()> action);
 
-/// The next time that this process reaches the failpoint, it says "at NAME" and waits until it hears something.
+/// The next time that this process reaches the failpoint, it says "at NAME" and waits for a line.
 void pause_at(const std::string& name, Channel& channel);
 
 }  // namespace holdfast::test

@@ -1,4 +1,4 @@
-// Flushes beside each other, where the epoch is about to come round.
+// Concurrent flushes when the epoch is about to wrap around.
 #include <gtest/gtest.h>
 
 #include "dict/expiry.h"
@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint32_t kLastBeforeASweep = (kFlushMask >> 1) - 1;
 
-// Fails if a flush counts on from what another has made of the epoch since it looked whether to sweep.
-TEST(interleave_flush, no_step_of_the_epoch_is_made_without_the_sweep_that_belongs_to_it) {
+// Fails if a flush advances an epoch that another flush has changed since the first checked whether to sweep.
+TEST(interleave_flush, the_epoch_never_advances_without_its_sweep) {
   const ScratchDirectory directory;
   Dict dict("dict");
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();

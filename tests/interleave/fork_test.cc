@@ -1,5 +1,5 @@
 // A thread is in the middle of a step of a wait while its dictionary is removed, by its process or by a child that is
-// forked then.
+// forked at that moment.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -51,7 +51,7 @@ class StoppedWaiter {
   StoppedWaiter(const StoppedWaiter&) = delete;
   StoppedWaiter& operator=(const StoppedWaiter&) = delete;
 
-  /// Returns what the step gives.
+  /// Returns the result of the step.
   int goes_on() {
     if (thread_.joinable()) {
       go_on_.set_value();
@@ -123,7 +123,7 @@ TEST_P(InterleaveFork, a_child_keeps_no_dictionary_for_a_waiter_of_its_parent) {
   });
 }
 
-TEST_P(InterleaveFork, the_process_keeps_it_until_the_wait_is_over) {
+TEST_P(InterleaveFork, the_process_keeps_the_dictionary_until_the_wait_is_over) {
   Started holder = hold_both();
   in_process([] {
     Dict dict("forked");

@@ -1,4 +1,4 @@
-// A release that was refused, and that no thread makes up for.
+// A release that was refused, and that no thread repeats.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@ int hold_mutex(Channel& parent) {
   return 0;
 }
 
-// Fails if only the thread tries again, which may not have been started.
+// Fails if only the thread tries again: it may not have been started.
 TEST(interleave_late_release, the_next_call_that_finds_it_held_makes_up_for_it) {
   const ScratchDirectory directory;
   in_process([] {
@@ -59,7 +59,7 @@ bool runs_unlock_thread() {
   return false;
 }
 
-/// Looks every 10 ms, for 10 s.
+/// Polls every 10 ms, for 10 s.
 template <class Condition>
 bool comes_true(Condition&& condition) {
   for (int looks = 0; looks < 1000; ++looks) {
@@ -69,7 +69,7 @@ bool comes_true(Condition&& condition) {
   return false;
 }
 
-// The thread looks while the call has taken all leases out of the list, and finds nothing left to do.
+// The thread checks while the call has taken all leases out of the list, and finds nothing left to do.
 TEST(interleave_late_release, a_call_that_cannot_make_up_for_it_leaves_it_to_a_thread) {
   const ScratchDirectory directory;
   in_process([] {

@@ -1,4 +1,4 @@
-// Locks that are taken and released by one compare-and-swap, with the process held before it or behind it.
+// Locks that are taken and released by one compare-and-swap, with the process held before it or after it.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ class TheDict : public Dict {
   TheDict() : Dict("locks", {.size = 32768}) {}  // one shard
 
   Shard& shard() { return segment().shards()[0]; }
-  /// The entry of the key; block 0: there is none.
+  /// The entry of the key; block 0 if it does not exist.
   Position position_of(const std::string& key) {
     Position position{};
     shard().find(Key(key, segment().seed()), position);
@@ -37,8 +37,8 @@ class TheDict : public Dict {
   int try_lock(const std::string& key, double exptime = 0) { return Dict::try_lock(key, exptime, &lease); }
   int unlock(const std::string& key) { return Dict::unlock(key, &lease); }
 
-  /// Makes a free lock under "key", behind something that a sweep removes, so that it can be moved. The end of its last
-  /// lease has passed.
+  /// Makes a free lock under "key", behind an entry that a sweep removes, so that the lock can be moved. Its last
+  /// lease has expired.
   bool make_lock() {
     const bool made = set("ahead", std::string(300, 'a')) == HOLDFAST_OK && try_lock("key", 0.001) == HOLDFAST_OK &&
                       unlock("key") == HOLDFAST_OK;
@@ -51,7 +51,7 @@ class TheDict : public Dict {
 
 class InterleaveLock : public testing::Test {
  protected:
-  /// Runs the steps in a process of their own.
+  /// Runs the steps in a new process.
   static void meanwhile(const std::function<void(TheDict&)>& steps) {
     in_process([&] {
       TheDict dict;
@@ -61,8 +61,8 @@ class InterleaveLock : public testing::Test {
   }
   static void expect_sound(TheDict& dict) { EXPECT_EQ(check_segment(dict.segment()), ""); }
 
-  /// A process that makes the lock, and then is held on its way to take it. Then it says how that ended, and releases
-  /// the lock when it is told to.
+  /// A process that makes the lock and is held when it takes it. Then it reports the result, and releases the lock
+  /// when it gets a line.
   static Started taker_at(const std::string& failpoint) {
     return {"at " + failpoint, [failpoint](Channel& parent) {
               TheDict dict;
@@ -75,7 +75,7 @@ class InterleaveLock : public testing::Test {
               return 0;
             }};
   }
-  /// A process that holds the lock for `exptime` seconds, and is held on its way to release it.
+  /// A process that holds the lock for `exptime` seconds, and is held when it releases it.
   static Started releaser(double exptime = 0) {
     return {"at fast_path.checked", [exptime](Channel& parent) {
               TheDict dict;
@@ -88,7 +88,7 @@ class InterleaveLock : public testing::Test {
             }};
   }
 
-  /// Deletes the key, then fills memory with values of the lock's word, until one is in its place.
+  /// Deletes the key, then fills memory with values made of the lock's word, until one covers the place of the lock.
   static void put_words_in_place_of(TheDict& dict, const std::string& key) {
     const Word64& word = dict.lock(key).word;
     const std::uint64_t bits = word.load();
@@ -111,7 +111,7 @@ class InterleaveLock : public testing::Test {
   static void expect_whole_values(TheDict& dict) {
     for (int i = 0; i < 100; ++i) {
       const Got got = dict.get("value " + std::to_string(i));
-      if (got.code != HOLDFAST_OK) continue;  // evicted, or never there
+      if (got.code != HOLDFAST_OK) continue;  // evicted, or never stored
       std::uint64_t bits = 0;
       std::memcpy(&bits, got.text.data(), sizeof bits);
       EXPECT_TRUE(got.text == values_of(bits)) << i;
@@ -123,7 +123,7 @@ class InterleaveLock : public testing::Test {
     ASSERT_EQ(dict.remove("other"), HOLDFAST_OK);
     ASSERT_NE(dict.shard().epoch(), before);
   }
-  /// Gives the sweep much to evict and to move.
+  /// Makes the sweep evict and move many entries.
   static void press(TheDict& dict, int sets = 3000) {
     for (int i = 0; i < sets; ++i)
       dict.set("of many sizes " + std::to_string(i), std::string(static_cast<std::size_t>(i * 7919 % 700), 'p'));
@@ -134,7 +134,7 @@ class InterleaveLock : public testing::Test {
 
 // --- before the compare-and-swap ---
 
-TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_does_not_take_the_lock_in_its_place) {
+TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_the_lock_in_its_place) {
   Started taker = taker_at("fast_path.found");
   Started other("has another", [](Channel& parent) {
     TheDict dict;
@@ -158,8 +158,8 @@ TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_does_not_take_the_
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-// Fails if the taker does not look at the epoch once more, or leaves the value as it made it.
-TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_takes_no_value_of_the_same_bits_for_it) {
+// Fails if the taker does not check the epoch again, or leaves the value as it changed it.
+TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_mistake_a_value_of_the_same_bits_for_it) {
   Started taker = taker_at("fast_path.found");
   meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(taker.ask("go on"), "ok");
@@ -171,7 +171,7 @@ TEST_F(InterleaveLock, one_that_looked_at_a_lock_that_is_gone_takes_no_value_of_
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-TEST_F(InterleaveLock, a_release_of_a_lock_that_is_gone_takes_no_value_of_the_same_bits_for_it) {
+TEST_F(InterleaveLock, a_release_of_a_removed_lock_does_not_mistake_a_value_of_the_same_bits_for_it) {
   Started owner = releaser();
   meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(owner.ask("go on"), "not owner");
@@ -181,7 +181,7 @@ TEST_F(InterleaveLock, a_release_of_a_lock_that_is_gone_takes_no_value_of_the_sa
   });
 }
 
-TEST_F(InterleaveLock, a_release_of_a_lock_that_moved_meanwhile_releases_it_where_it_is) {
+TEST_F(InterleaveLock, a_release_of_a_lock_that_just_moved_releases_it_in_its_new_place) {
   Started owner = releaser();
   meanwhile([](TheDict& dict) {
     const std::uint32_t before = dict.block_of("key");
@@ -192,7 +192,7 @@ TEST_F(InterleaveLock, a_release_of_a_lock_that_moved_meanwhile_releases_it_wher
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-TEST_F(InterleaveLock, a_release_after_which_the_lock_is_moved_and_taken_is_one) {
+TEST_F(InterleaveLock, a_release_counts_though_the_lock_is_then_moved_and_taken) {
   Started owner("at fast_path.released", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock() || dict.try_lock("key") != HOLDFAST_OK) return 1;
@@ -215,7 +215,7 @@ TEST_F(InterleaveLock, a_release_after_which_the_lock_is_moved_and_taken_is_one)
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
-TEST_F(InterleaveLock, a_release_of_a_lease_that_ends_before_it_and_is_followed_by_another_harms_nobody) {
+TEST_F(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_next_one) {
   Started owner = releaser(0.02);
   Started next("has it", [](Channel& parent) {
     TheDict dict;
@@ -230,8 +230,8 @@ TEST_F(InterleaveLock, a_release_of_a_lease_that_ends_before_it_and_is_followed_
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
-// Fails if the lock is not frozen when the waiter queues, or if the release does not see that. Its wake-up is counted:
-// without it, too, the waiter would soon find the lock by itself.
+// Fails if the lock is not MUTEX_OWNED when the waiter queues, or if the release does not detect that. The test counts
+// the wake-up, because without it the waiter would soon find the lock by itself.
 TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
   Started owner = releaser();
   Started waiter("locked", [](Channel& parent) {
@@ -250,7 +250,7 @@ TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
 
 // --- between the compare-and-swap and the end of the grant ---
 
-TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
+TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
   Started taker = taker_at("fast_path.taken");
   taker.kill_and_wait();
   meanwhile([](TheDict& dict) {
@@ -260,7 +260,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_ne
   });
 }
 
-TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_next_that_waits) {
+TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_waiter) {
   Started taker = taker_at("fast_path.taken");
   Started waiter("locked", [](Channel& parent) {
     TheDict dict;
@@ -275,7 +275,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_it_to_the_ne
   EXPECT_EQ(waiter.hear(), "ok");
 }
 
-TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_its_memory) {
+TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
   Started taker = taker_at("fast_path.taken");
   Started keeps_the_dictionary("open", [](Channel& parent) {
     const TheDict dict;
@@ -292,7 +292,7 @@ TEST_F(InterleaveLock, one_that_is_killed_as_it_takes_a_lock_leaves_its_memory) 
   });
 }
 
-TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_touches_it) {
+TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_has_it_and_nobody_touches_it) {
   Started taker = taker_at("fast_path.taken");
   meanwhile([](TheDict& dict) {
     const std::uint32_t block = dict.block_of("key");
@@ -318,8 +318,9 @@ TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_has_it_and_nobody_
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-// Fails if what changes a grant by its lease does not look whether that is complete, or if anybody is told the lease.
-TEST_F(InterleaveLock, one_that_is_stopped_as_it_takes_a_lock_is_not_robbed_by_its_lease) {
+// Fails if an operation that changes a grant by its lease does not check whether the grant is complete, or if anybody
+// can read the lease.
+TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_is_not_robbed_by_its_lease) {
   Started taker = taker_at("fast_path.taken");
   meanwhile([](TheDict& dict) {
     const LockWord word = load_word_of(dict.lock("key"));
@@ -378,7 +379,7 @@ TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
   });
 }
 
-TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_goes_on_when_its_process_is_killed) {
+TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_its_process_is_killed) {
   Started taker = taker_at("fast_path.taken");
   Started breaker("at settle.alive", [](Channel& parent) {
     TheDict dict;
@@ -395,8 +396,8 @@ TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_goes_on_when_its_process_i
   EXPECT_EQ(breaker.wait(), 0);
 }
 
-// Its owner looks twice, and memory is released each time. Somebody takes the grant for one that was overwritten, and
-// the mutex cannot be had then.
+// Its owner checks twice, and memory is freed each time. Another process takes the grant for an overwritten one, and
+// then the mutex is not available.
 TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
   Started taker("at fast_path.taken", [](Channel& parent) {
     TheDict dict;
@@ -441,13 +442,13 @@ TEST_F(InterleaveLock, a_grant_that_is_undone_does_not_complete_the_next_one) {
   EXPECT_EQ(next.ask("go on"), "ok");
 }
 
-TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_goes_on_when_its_process_is_killed) {
+TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_its_process_is_killed) {
   struct Change {
     std::function<int(TheDict&)> run;
     std::string result;
   };
   const Change changes[] = {{[](TheDict& dict) { return dict.set("key", "v"); }, "ok"},
-                            // The grant is none, so there is nothing to delete.
+                            // The grant does not count, so there is nothing to delete.
                             {[](TheDict& dict) { return dict.remove("key"); }, "ok"},
                             {[](TheDict& dict) { return dict.expire("key", 1); }, "not found"}};
   for (const Change& change : changes) {
@@ -492,7 +493,7 @@ TEST_F(InterleaveLock, a_grant_that_died_before_its_word_completes_no_other) {
     LockFields& lock = dict.lock("key");
     const LockWord word = take_over(lock);
     lock.granted.store(word.turn() + 1);
-    ASSERT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND);  // which thaws it
+    ASSERT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND);  // which calls release_word()
     bool quiet = false;
     at_failpoint("fast_path.taken", [&] {
       quiet = true;
@@ -503,11 +504,11 @@ TEST_F(InterleaveLock, a_grant_that_died_before_its_word_completes_no_other) {
   });
 }
 
-// --- which way a release goes ---
+// --- which path a release takes ---
 
 class InterleaveRelease : public InterleaveLock {
  protected:
-  /// Releases; whether that was quiet.
+  /// Releases the lock, and returns whether it took the fast path.
   static bool releases_quietly(TheDict& dict) {
     bool quiet = false;
     at_failpoint("fast_path.released", [&quiet] { quiet = true; });
@@ -517,7 +518,7 @@ class InterleaveRelease : public InterleaveLock {
   }
 };
 
-TEST_F(InterleaveRelease, of_a_lock_that_was_moved_is_quiet) {
+TEST_F(InterleaveRelease, of_a_moved_lock_is_fast) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
@@ -534,7 +535,7 @@ TEST_F(InterleaveRelease, of_a_lock_that_was_moved_is_quiet) {
   });
 }
 
-TEST_F(InterleaveRelease, is_quiet_again_when_the_last_waiter_has_left) {
+TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
@@ -552,7 +553,7 @@ TEST_F(InterleaveRelease, is_quiet_again_when_the_last_waiter_has_left) {
   });
 }
 
-// Fails if a sweep thaws a lock that it has not frozen itself.
+// Fails if a sweep releases the word of a lock that it has not taken over itself.
 TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
   meanwhile([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());

@@ -17,7 +17,8 @@ constexpr double kLong = 30;
 
 class InterleaveQueue : public testing::Test {
  protected:
-  /// Takes the lock, says so, and does as it is told: "unlock", "end". Is held there as it releases.
+  /// Takes the lock, reports, and obeys orders: "unlock", "end". It is held at the failpoint when it releases the
+  /// lock.
   static int hold(Channel& parent, const char* failpoint) {
     Dict dict("locks");
     holdfast_lease lease{};
@@ -27,7 +28,7 @@ class InterleaveQueue : public testing::Test {
     while (parent.hear() == "unlock") parent.say(dict.unlock("key", &lease) == HOLDFAST_OK ? "unlocked" : "not");
     return 0;
   }
-  /// Queues, says so, and waits for the lock when it is told to.
+  /// Queues, reports, and waits for the lock when it gets a line.
   static int wait_for(Channel& parent) {
     Dict dict("locks");
     Waiting waiting;
@@ -39,7 +40,7 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Queues, says so, and waits for the end of the grant when it is told to.
+  /// Queues, reports, and waits for the end of the grant when it gets a line.
   static int watch(Channel& parent) {
     Dict dict("locks");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
@@ -61,7 +62,7 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// The holder dies there while it releases the lock: what one that is in the queue says after its wait.
+  /// The holder dies at `failpoint` while it releases the lock. Returns what a queued waiter reports after its wait.
   static void expect_survives_death_at(const char* failpoint, int (*queue)(Channel&), const std::string& result) {
     Started holder("held", [failpoint](Channel& parent) { return hold(parent, failpoint); });
     Started queued("queued", queue);
@@ -81,9 +82,9 @@ TEST_F(InterleaveQueue, a_death_between_release_and_the_call_of_watchers_loses_n
   expect_survives_death_at("watchers.post", watch, "went on");
 }
 
-// Its place was taken from it while it did nothing, and the block merged with a free one before it: of the block's
-// words the owner alone tells then. Fails if what takes a waiter out of the queue leaves the owner in the block.
-TEST_F(InterleaveQueue, a_waiter_that_was_dropped_from_the_queue_queues_anew) {
+// The waiter lost its position while it did nothing, and its block merged with a free one before it. Then only the
+// owner in the block's words shows that. Fails if removing a waiter from the queue leaves the owner in the block.
+TEST_F(InterleaveQueue, a_waiter_that_was_dropped_from_the_queue_queues_again) {
   Child child([](Channel& parent) {
     Dict dict("locks");
     holdfast_lease lease{};
@@ -103,7 +104,7 @@ TEST_F(InterleaveQueue, a_waiter_that_was_dropped_from_the_queue_queues_anew) {
     };
     if (step() != HOLDFAST_LOCKED || waiters() != 2) return 3;
     if (neighbour.leave(dict, "key") != HOLDFAST_OK || waiters() != 1) return 4;
-    // When its patience is over, the release that comes to it takes it out of the queue.
+    // When its timeout is over, the release that reaches it takes it out of the queue.
     sleep_ms(50);
     if (dict.unlock("key", &lease) != HOLDFAST_OK || dict.try_lock("key", 0, &lease) != HOLDFAST_OK) return 5;
     if (waiters() != 0) return 6;

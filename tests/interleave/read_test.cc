@@ -1,4 +1,4 @@
-// Readers of large values, beside writers that change other keys, or this one, while it is copied.
+// Readers of large values, while writers change other keys, or this one, during the copy.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ class InterleaveRead : public ::testing::Test {
     static Dict opened("dict", {.size = kSize});
     return opened;
   }
-  /// Stops where it has found the key. Says what it read.
+  /// Stops when it has found the key. Reports what it read.
   static int read_in_two_steps(const std::string& key, Channel& parent) {
     pause_at("read.found", parent);
     parent.say("stored");
@@ -38,10 +38,10 @@ class InterleaveRead : public ::testing::Test {
   const ScratchDirectory directory_;
 };
 
-// Fails if a reader begins anew because of any change in the shard: large values would be read many times over.
-TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_changed_meanwhile) {
+// Fails if a reader starts again because of any change in the shard: large values would be read many times over.
+TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_changed_during_it) {
   Started reader("stored", [](Channel& parent) {
-    // The last gives memory back: the large value was filled in an epoch that is over, so it can be told when.
+    // The last set frees memory. So the large value was filled in an earlier epoch, and the reader can tell when.
     if (dict().set("large", std::string(kLarge, 'v')) != HOLDFAST_OK || dict().set("other", "1") != HOLDFAST_OK ||
         dict().set("other", "2") != HOLDFAST_OK)
       return 1;
@@ -64,7 +64,7 @@ TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_though_other_keys_were_cha
   EXPECT_EQ(reader.ask("go on"), "20000 v, copied 1");
 }
 
-// Fails if an end that was loaded before it was moved is compared with a clock that is read after.
+// Fails if an expiry that was loaded before it was changed is compared with a clock that is read later.
 TEST_F(InterleaveRead, a_key_that_is_renewed_in_time_is_there_though_its_reader_slept_past_the_old_end) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("key", "value", 1) != HOLDFAST_OK) return 1;
@@ -80,8 +80,8 @@ TEST_F(InterleaveRead, a_key_that_is_renewed_in_time_is_there_though_its_reader_
   EXPECT_EQ(reader.ask("go on"), "5 of several");
 }
 
-// The entry is where it was, of the same key and size. Fails if its stamp is not looked at.
-TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_made_anew_in_the_same_place) {
+// The entry is in the same place, with the same key and size. Fails if the reader does not check its stamp.
+TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_freed_and_made_again_in_the_same_place) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("large", std::string(kLarge, 'o')) != HOLDFAST_OK) return 1;
     pause_at("read.copied", parent);
@@ -110,8 +110,9 @@ TEST_F(InterleaveRead, a_copy_does_not_count_if_the_entry_was_given_back_and_mad
   EXPECT_EQ(reader.ask("go on"), "20000 n");
 }
 
-// Fails if a repair clears the link of an entry that it cuts: a reader on it would not find what comes behind it.
-TEST_F(InterleaveRead, what_a_repair_cuts_off_leads_on_until_readers_are_told) {
+// Fails if a repair clears the link of an entry that it cuts: a reader at that entry would not find the entries behind
+// it.
+TEST_F(InterleaveRead, entries_that_a_repair_cuts_off_keep_their_links_until_readers_are_warned) {
   Child child([](Channel& parent) {
     Segment& segment = dict().segment();
     Shard& shard = segment.shards()[0];

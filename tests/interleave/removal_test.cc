@@ -1,4 +1,4 @@
-// A dictionary that is removed while a process is between its look at it and its grant.
+// A dictionary is removed while a process is between its check for a removal and its grant.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -25,7 +25,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
     if (GetParam() == Kind::permits) return dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, 1, 0, &lease);
     return dict.try_lock("key", 0, &lease);
   }
-  /// The process is held there behind its look whether the dictionary was removed, and before its grant.
+  /// The process is held after its check whether the dictionary was removed, and before its grant.
   static const char* place() { return GetParam() == Kind::quiet ? "fast_path.found" : "shmtx.waiters_bit"; }
 
   static Started taker() {
@@ -43,7 +43,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
               return 0;
             }};
   }
-  /// A process that has the mutex until it is told to go on, and then answers.
+  /// A process that has the mutex until it gets a line, and then answers.
   static Started holder() {
     return {"has the mutex", [](Channel& parent) {
               TheDict dict;
@@ -65,7 +65,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
       }
     });
   }
-  /// What the taker says when the dictionary was removed under it.
+  /// Removes the dictionary under the taker. Returns the taker's report.
   static std::string said_after_a_removal(Started& taker, bool make_it_again) {
     if (GetParam() == Kind::quiet) {
       EXPECT_EQ(taker.ask("go"), "at fast_path.found");

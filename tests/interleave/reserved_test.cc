@@ -1,4 +1,4 @@
-// Processes that are held or killed while they reserve memory, beside others that need it too.
+// Processes are held or killed while they reserve memory, and others need it too.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -23,7 +23,7 @@ int found(Dict& dict, int count) {
   return found;
 }
 
-/// With the failpoint, and whether the mutex is held there.
+/// A failpoint, and whether the mutex is held there.
 struct Place {
   const char* failpoint;
   bool inside;
@@ -32,7 +32,7 @@ struct Place {
 
 class InterleaveReserved : public testing::TestWithParam<Place> {
  protected:
-  /// Stores keys until it comes to the failpoint.
+  /// Stores keys until it reaches the failpoint.
   static int fill(Channel& parent, const char* failpoint) {
     Dict dict("d", {.size = kSize});
     dict.set(key(0), kValue);
@@ -43,7 +43,7 @@ class InterleaveReserved : public testing::TestWithParam<Place> {
     parent.hear();
     return 0;
   }
-  /// What is there can be read, changed and added to, and is in order.
+  /// The dictionary can be read, changed and added to, and is sound.
   static void use(int repairs) {
     in_process([&] {
       Dict dict("d", {.size = kSize});
@@ -64,14 +64,14 @@ class InterleaveReserved : public testing::TestWithParam<Place> {
                   }};
 };
 
-TEST_P(InterleaveReserved, a_process_that_dies_there_leaves_nothing_that_others_cannot_use) {
+TEST_P(InterleaveReserved, a_process_that_dies_there_leaves_everything_usable) {
   const char* const at = GetParam().failpoint;
   Started dying(std::string("at ") + at, [&](Channel& parent) { return fill(parent, at); });
   dying.kill_and_wait();
   use(GetParam().inside ? 1 : 0);
 }
 
-TEST_P(InterleaveReserved, others_that_go_on_meanwhile_and_the_process_after_them_agree) {
+TEST_P(InterleaveReserved, a_held_process_and_others_that_continue_agree) {
   const char* const at = GetParam().failpoint;
   Started slow(std::string("at ") + at, [&](Channel& parent) { return fill(parent, at); });
   if (GetParam().inside) {

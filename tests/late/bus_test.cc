@@ -1,5 +1,5 @@
-// Somebody cuts files short that are in use, or writes over them. With the guard their users find the dictionary
-// removed, and faults of the host stay the host's. Without the guard the process ends: so says the header.
+// Files in use are cut short or overwritten by others. With the guard, their users see the dictionary as removed, and
+// faults of the host stay the host's. Without the guard the process ends, as the header says.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ void truncate_to(const char* file, std::uint64_t size) {
   EXPECT_EQ(::truncate(path_of(file).c_str(), static_cast<off_t>(size)), 0);
 }
 
-/// A dictionary, "d" mostly, as a host uses it.
+/// A dictionary, mostly "d", as a host uses it.
 struct InUse {
   explicit InUse(const std::string& name = "d") : dict(name, {.size = kSize}) { EXPECT_EQ(use_all(), HOLDFAST_OK); }
 
@@ -69,7 +69,7 @@ struct InUse {
   Dict dict;
 };
 
-/// Threads that use all of it, again and again, until this goes.
+/// Threads that use all of it, again and again, until this object ends.
 class Users {
  public:
   Users(InUse& used, int count) {
@@ -95,7 +95,7 @@ class Users {
   std::vector<std::thread> threads_;
 };
 
-/// A process that uses the dictionary, with the guard or without.
+/// A process that uses the dictionary, with or without the guard.
 class Host : public Child {
  public:
   using Way = std::function<void(InUse&, Channel&)>;
@@ -126,7 +126,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     const Users users(used, 4);
     used.cut_to(8192);
   }
-  /// A loop waits for a lock, so a thread of the library looks at the dictionary now and then.
+  /// A loop waits for a lock, so a thread of the library checks the dictionary now and then.
   static void beneath_our_thread(InUse& used) {
     const Holder holder(used.dict);
     LoopWaiting waiting;
@@ -140,7 +140,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     }
     EXPECT_EQ(code, HOLDFAST_REMOVED);
   }
-  /// A thread that waits in a call is told.
+  /// A thread that waits in a call gets an error.
   static void beneath_a_blocked_thread(InUse& used) {
     const Holder holder(used.dict);
     std::thread waits([&] {
@@ -151,7 +151,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     truncate_to("d.dict", 0);
     waits.join();
   }
-  /// What `cp` does: another file's bytes in the place of these, which are gone for a moment.
+  /// Does what `cp` does: replaces the bytes by another file's; for a moment there are none.
   static void by_a_copy(InUse& used) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_TRUNC));
     EXPECT_TRUE(fd);
@@ -178,7 +178,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
   static void all_pages(InUse& used) { lose_pages(used, 0); }
 
  protected:
-  /// The memory from there on goes to a file that takes all there is.
+  /// From there on the memory belongs to a file that takes every access.
   static void lose_pages(InUse& used, std::uint64_t begin) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_CLOEXEC));
     constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -187,7 +187,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     used.expect_removed();
     empty_it();
   }
-  /// How the process ends. `used` again, where it does not.
+  /// Returns how the process ends. If it does not end, returns the answer to `used`.
   static int end(bool guarded) {
     return Host(guarded,
                 [](InUse& used, Channel&) {
@@ -226,7 +226,7 @@ class FilesOfMany : public ::testing::Test {
   const ScratchDirectory scratch_;
 };
 
-// They touch nothing that is gone.
+// They touch no memory that is gone.
 TEST_F(FilesOfMany, are_removed_for_processes_without_the_guard_by_the_mark_in_the_file) {
   Host other(false, [](InUse& used, Channel& test) {
     test.say("ready");
@@ -281,7 +281,8 @@ class FilesReplacedByImages : public FilesOfMany {
   static void copy(const std::string& image) {
     std::filesystem::copy_file(image, path_of("d.dict"), std::filesystem::copy_options::overwrite_existing);
   }
-  /// Nobody is in the dictionary while it is overwritten: its users go on with what is there, as with any damage.
+  /// Nobody is inside the dictionary while it is overwritten: its users continue with the new content, as with any
+  /// damage.
   static void copy_unnoticed(InUse& used, const std::string& image, Child& newcomer) {
     copy(image);
     EXPECT_EQ(used.use_all(), HOLDFAST_OK);
@@ -289,7 +290,7 @@ class FilesReplacedByImages : public FilesOfMany {
     holdfast_lease lease{};
     EXPECT_EQ(used.dict.try_lock("another", 0, &lease), HOLDFAST_OK);
     EXPECT_EQ(used.dict.unlock("another", &lease), HOLDFAST_OK);
-    // A latecomer would not know of those that use it.
+    // A newcomer would not know who uses it.
     EXPECT_THAT(newcomer.ask("open"), HasSubstr("was removed or replaced meanwhile"));
     used.begin_anew();
     EXPECT_EQ(newcomer.ask("open"), "ok");
@@ -321,7 +322,7 @@ class FilesReplacedByImages : public FilesOfMany {
   }
 };
 
-// Of the same size: whatever its users meet, it is damage.
+// An image of the same size: whatever its users find is damage.
 TEST_F(FilesReplacedByImages, of_the_same_world_end_nobody) { expect_no_end(scratch_.path()); }
 
 TEST_F(FilesReplacedByImages, of_another_world_end_nobody) {
@@ -374,7 +375,7 @@ std::function<void()> handler_with(int flags) {
   };
 }
 
-/// The host's own fault comes to its handler.
+/// The host's own fault reaches its handler.
 void expect_own_fault(char* place, bool has_address = true) {
   caught = 0;
   faulted = nullptr;
@@ -407,7 +408,7 @@ class TheGuardAndTheHost : public FilesOfMany {
         true, [&](InUse& used, Channel&) { way(used); }, before);
     EXPECT_EQ(host.wait(), 0);
   }
-  /// It ends by the signal, after it has said this.
+  /// It ends by the signal, after this output.
   static void expect_bus_error(const std::function<void()>& before, const Host::Way& way, const std::string& said) {
     Host host(true, way, before);
     EXPECT_EQ(host.hear(), said);
@@ -419,11 +420,11 @@ TEST_F(TheGuardAndTheHost, each_get_their_own) {
   expect_good_end(handler_with(SA_SIGINFO), [](InUse& used) { between_faults_of_both(used); });
 }
 
-TEST_F(TheGuardAndTheHost, each_get_their_own_by_a_handler_that_is_not_told_the_place) {
+TEST_F(TheGuardAndTheHost, each_get_their_own_by_a_handler_without_siginfo) {
   expect_good_end(handler_with(0), [](InUse& used) { between_faults_of_both(used, false); });
 }
 
-// SA_ONSTACK: the host's handler, and the guard with it, run on the stack that was made for them.
+// SA_ONSTACK: the host's handler, and with it the guard, run on the stack that was made for them.
 TEST_F(TheGuardAndTheHost, each_get_their_own_on_the_hosts_stack) {
   expect_good_end(handler_with(SA_SIGINFO | SA_ONSTACK), [](InUse& used) {
     static std::array<char, 65536> stack;
@@ -442,7 +443,8 @@ TEST_F(TheGuardAndTheHost, each_get_their_own_in_a_forked_child_too) {
   });
 }
 
-// SA_RESETHAND: faults of the dictionary do not use the host's handler up; the second one of the host's ends it.
+// SA_RESETHAND: faults of the dictionary do not reset the host's handler; the second fault of the host ends the
+// process.
 TEST_F(TheGuardAndTheHost, share_a_handler_that_is_for_one_signal_once) {
   const auto way = [](InUse& used, Channel& test) {
     char* const page = own_page();
@@ -455,7 +457,7 @@ TEST_F(TheGuardAndTheHost, share_a_handler_that_is_for_one_signal_once) {
   expect_bus_error(handler_with(SA_SIGINFO | SA_RESETHAND), way, "once");
 }
 
-TEST_F(TheGuardAndTheHost, end_by_what_is_not_ours_and_where_the_signal_is_blocked) {
+TEST_F(TheGuardAndTheHost, end_by_foreign_faults_and_where_the_signal_is_blocked) {
   const auto nothing = [] {};
   expect_bus_error(
       nothing, [](InUse&, Channel&) { own_page()[0] = 1; }, "(end)");

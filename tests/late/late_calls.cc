@@ -1,4 +1,4 @@
-// Makes calls where a host may make its last ones. Says where each went well; ends with 1 where one did not.
+// Makes calls where a host may make its last ones. Reports where each succeeded; exits with 1 if one failed.
 //
 //   late_calls WHERE     key, thread_local, static, atexit, on_exit, quick_exit, outlive, fork, holds, contend, death
 #include <pthread.h>
@@ -33,7 +33,7 @@ void check(bool well, const char* what) {
   _exit(1);
 }
 
-/// Memory of the host, of all sizes in which the library could have kept something.
+/// Memory of the host, in all sizes in which the library could have kept something.
 class Blocks {
  public:
   Blocks() {
@@ -59,7 +59,7 @@ int set(int op, double exptime) {
   return holdfast_store(dict, op, "key", 3, HOLDFAST_NUMBER, nullptr, 0, 1, exptime, 0, nullptr);
 }
 
-/// Each way in which a call keeps something for its thread: sentences that are fixed, and made; lists of keys.
+/// Each way in which a call keeps something for its thread: fixed and formatted messages; lists of keys.
 void call() {
   check(set(HOLDFAST_SET, 0) == HOLDFAST_OK, "set");
   check(set(99, 0) == HOLDFAST_INVALID && std::strstr(holdfast_error(), "bad op") != nullptr, "a bad op");
@@ -159,7 +159,7 @@ int try_lock(const char* key, holdfast_lease* lease) {
   return holdfast_lock_try(dict, key, std::strlen(key), 0, 0, 0, lease);
 }
 
-/// Another process finds held what this one held before it began to exit, and what it has locked since.
+/// Another process finds everything held that this process held before it began to exit, and that it has locked since.
 void hold_at_the_end() {
   holdfast_lease late{};
   check(try_lock("late", &late) == HOLDFAST_OK, "a late lock");
@@ -177,7 +177,7 @@ void hold_at_the_end() {
   say("held\n");
 }
 
-/// Waits for a lock. The process that holds it is killed during the wait, and long before its end.
+/// Waits for a lock. The process that holds it is killed during the wait, long before the wait's end.
 void wait_for_a_dead_holder() {
   int ready[2];
   check(::pipe(ready) == 0, "pipe");
@@ -211,7 +211,7 @@ struct AtEndOfProcess {
     if (where == "holds") hold_at_the_end();
   }
 };
-// Before the library's own ones are made, and after.
+// Before the library's own destructors are registered, and after.
 AtEndOfProcess made_when_loaded __attribute__((init_priority(101)));
 AtEndOfProcess made_later;
 
@@ -247,7 +247,7 @@ int main_of(std::string_view place) {
     check(try_lock("kept", &kept) == HOLDFAST_OK, "a lock");
   } else if (place == "death") {
     std::atexit(wait_for_a_dead_holder);
-    call();  // its wait registers the exit handler that ends all looks at holders, which so comes first
+    call();  // its wait registers the exit handler that ends all checks of holders, so that handler comes first
   } else if (place == "contend") {
     holdfast_lease lease{};
     check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "what is held");

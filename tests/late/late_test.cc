@@ -1,4 +1,4 @@
-// A call may come at any time of a thread's and of a process's life: it gives its result, and leaves the host's memory
+// A call may come at any time in the life of a thread or process: it gives its result, and leaves the host's memory
 // alone.
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ std::string times(int count, const std::string& line) {
   return text;
 }
 
-/// Runs the program in a runtime directory of its own.
+/// Runs the program in a new runtime directory.
 void expect_calls(const std::string& place, const std::string& output) {
   const ScratchDirectory scratch;
   FILE* const pipe = ::popen(("exec timeout --foreground 60 " LATE_CALLS " " + place + " 2>&1").c_str(), "r");

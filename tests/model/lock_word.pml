@@ -1,31 +1,35 @@
 /* The word of a lock: taken and released without the shard's mutex, over deaths, moves and reuse of memory
-   (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc, src/dict/clock_sweep.cc).
+   (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc,
+   src/dict/clock_sweep.cc).
 
-   Up to two keys, with entries in up to two places of memory; PROCESSES processes, which take and release the lock of a
-   key ROUNDS times, quietly or under the mutex; a Sweeper, which moves and removes entries, stores values over
-   locks and into free memory, and ends grants of others by their lease; and Fate, which kills, ends leases and takes waiters' patience, at any step of any of
-   them. Every access of a word that is used without the mutex is a step of its own. What only the owner of the mutex
-   uses (queues, chains as it sees them, free memory) is joined to a step beside it. A killed process is followed by a
-   new one with the next generation. The functions that a step stands for are named beside it.
+   Up to two keys, with entries in up to two places of memory. PROCESSES processes take and release the lock of a key
+   ROUNDS times, on the fast path or under the mutex. A Sweeper moves and removes entries, stores values over locks and
+   into free memory, and ends grants of others by their lease. Fate kills, ends leases and makes waiters time out, at
+   any step of any of them. Every access to a word that is used without the mutex is a separate step. Accesses that only
+   the owner of the mutex makes (queues, chains as it sees them, free memory) belong to the step beside them. A killed
+   process is followed by a new one with the next generation. A comment beside a step names the function that it stands
+   for.
 
-   What is shown:
+   SLOW is MUTEX_OWNED of the sources; freeze and thaw are take_over() and release_word().
 
-   - Mutual exclusion: `inside` is the process with a lease of the key that has not ended. One that gets a lease finds
-     none. Nobody is robbed: one that releases its lease has it still, or the lease had ended.
-   - Numbers rise, for each key; with -DNUMBERS: no number is given twice, whatever the key.
-   - The owner of an incomplete grant writes its fields into the entry of its own lock, not into memory that was given
-     away or moved; and finds no reservation there, which would make the grant look like another.
-   - An end that is read counts for the turn that it is read with (look_if_expired).
-   - No release is lost to those that wait: time passes only when no process can take a step, and such a tick must be
-     paid for: by a death, and only twice.
-   - At the end, whatever the dead left, an operation can take the lock, and leaves it without SLOW.
-   - With -DLIES, values that look like a free lock: they are whole again afterwards.
+   The model shows:
 
-   -DMUTANT_... plants a fault. The runner (`run`, beside this file) demands that each is found.
+   - Mutual exclusion: `inside` is the process with a lease of the key that has not ended. A process that gets a lease
+     finds none. Nobody is robbed: a process that releases its lease still has it, or the lease had ended.
+   - Numbers rise, for each key; with -DNUMBERS: no number is granted twice, whatever the key.
+   - The owner of an incomplete grant writes its fields into the entry of its own lock, not into memory that was freed
+     or moved; and it finds no reservation there, which would make the grant look like another.
+   - An expiry that is read counts for the turn that it is read with (look_if_expired).
+   - No release is lost to waiters: time passes only when no process can take a step, and each such tick must be paid
+     for by a death, which pays for two.
+   - At the end, whatever dead processes left, an operation can take the lock, and leaves it without SLOW.
+   - With -DLIES: values that look like a free lock are whole again afterwards.
 
-   Left out: which waiter comes next and how it sleeps (wait_core.pml), the mutex (shmtx.pml), the reason and watchers,
-   which hold SLOW as waiters do, flushes, the wrap of the turn, and memory ordering (tests/weak/lock_word_test.cc):
-   Spin's memory is sequentially consistent. A repair is one step. */
+   -DMUTANT_... plants a fault. The runner (`run`, beside this file) requires that each is found.
+
+   Left out: which waiter comes next and how it sleeps (wait_core.pml); the mutex (shmtx.pml); the reason and watchers,
+   which hold SLOW as waiters do; flushes; the wrap of the turn; and memory ordering (tests/weak/lock_word_test.cc),
+   because Spin's memory is sequentially consistent. A repair is one step. */
 
 #ifndef PROCESSES
 #define PROCESSES 2
@@ -52,7 +56,7 @@
 #define RENEWS 0 /* whether a holder may give its lease another end */
 #endif
 
-/* How often Fate, or the Sweeper, does what, in all. */
+/* How often Fate, or the Sweeper, does each thing, in total. */
 #ifndef KILLS
 #define KILLS 0
 #endif
@@ -63,7 +67,7 @@
 #define LEAVES 0 /* waits that are given up */
 #endif
 #ifndef THREADS
-#define THREADS 0 /* leases that another thread of the holder's process ends by a quiet release */
+#define THREADS 0 /* leases that another thread of the holder's process ends on the fast path */
 #endif
 #ifndef LOOKS
 #define LOOKS 0 /* operations under the mutex that change nothing */
@@ -72,7 +76,7 @@
 #define MOVES 0 /* entries that a sweep moves */
 #endif
 #ifndef REMOVALS
-#define REMOVALS 0 /* entries of locks that are free, expired or of the dead, which a sweep removes */
+#define REMOVALS 0 /* entries of locks that are free, expired or held by dead processes, which a sweep removes */
 #endif
 #ifndef SETS
 #define SETS 0 /* values stored over a lock, held or not, and removed */
@@ -89,7 +93,7 @@
 #endif
 
 #define FREE 0     /* kFreeOwner */
-#define STRANGE 63 /* what a value has there: no owner, and not FREE */
+#define STRANGE 63 /* the bits of a value: no owner, and not FREE */
 #define SWEEPER 3
 #define TOKEN(p) ((p) + 1 + 4 * gen[p])
 #define SELF TOKEN(me)
@@ -102,7 +106,7 @@ byte own[PLACES + 1];
 byte turn[PLACES + 1];
 byte granted[PLACES + 1];
 byte limit[PLACES + 1];
-byte fields[PLACES + 1];  /* the turn that Entry::expiry, since, task and generation_high are of */
+byte fields[PLACES + 1];  /* the turn to which Entry::expiry, since, task and generation_high belong */
 bit expired[PLACES + 1];
 bit reserved[PLACES + 1];
 byte content[PLACES + 1]; /* 0: free memory; 1: an entry of a lock; 2: a value */
@@ -118,12 +122,12 @@ bit woken[PROCESSES];
 
 byte gen[4];
 
-/* Fate's hand. */
+/* Variables of Fate. */
 bit doomed[4];
 bit leaving[PROCESSES];
 bit over[4];
 
-/* What only the proof knows. */
+/* Variables of the proof alone. */
 byte inside[KEYS];
 byte lease[PROCESSES];
 byte last[KEYS];
@@ -155,8 +159,8 @@ hidden byte i;
 
 /* --- under the mutex --- */
 
-/* A death with the mutex held is followed by a repair: it freezes all locks, empties the queues, and what no chain
-   reaches is free. */
+/* A death with the mutex held is followed by a repair: it freezes all locks, empties the queues, and frees memory that
+   no chain reaches. */
 inline take_mutex() {
   d_step {
     (mutex == 0 || !LIVES(mutex)) ->
@@ -423,7 +427,7 @@ next_round:
     :: epoch == epoch_before -> goto taken
     :: else
     fi;
-    if /* is_still_there(), which may look in vain: memory may be released all the time */
+    if /* is_still_there(), which may fail: memory may be freed all the time */
     :: STILL_THERE -> goto taken
     :: true
     fi;
@@ -530,7 +534,7 @@ refused:
     thaw(at);
 #endif
     atomic { dead = owner; give_mutex() }
-    atomic { /* The kernel is asked outside. */
+    atomic { /* It asks the kernel outside the mutex. */
       if
       :: !LIVES(dead) -> mine = 0; goto slow_way
       :: else -> dead = 0
@@ -575,7 +579,7 @@ hold:
     freeze();
     if
     :: owner == SELF && number == mine && !expired[at] ->
-#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves it frozen, as it found it. */
+#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves it SLOW, as it found it. */
 #ifdef MUTANT_SWEEP_THAWS
        thaw(at);
 #endif
@@ -677,7 +681,7 @@ leave: /* lock_leave() */
     atomic { give_mutex(); goto next_round }
   } unless { doomed[me] };
 
-  /* Killed: another takes its place. */
+  /* Killed: another process replaces it. */
   d_step {
     doomed[me] = 0; woken[me] = 0; leaving[me] = 0;
     round = (round > 0 -> round - 1 : 0);
@@ -854,7 +858,7 @@ cut:
     }
     atomic { give_mutex(); goto next_sweep }
 
-break_grant: /* break_lease(); renew() and the others write where this ends the grant. The lease is any process's. */
+break_grant: /* break_lease(); renew() and the others write where this ends the grant. It may be any lease. */
     atomic {
 #ifdef MUTANT_INCOMPLETE_BROKEN
       complete = 1;
@@ -875,7 +879,7 @@ break_grant: /* break_lease(); renew() and the others write where this ends the 
       slow_before = 0
     }
 
-leave_it: /* A sweep thaws only what it has frozen itself. */
+leave_it: /* A sweep thaws only locks that it has frozen itself. */
     if
     :: slow_before
     :: !slow_before -> thaw(at)

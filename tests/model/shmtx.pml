@@ -1,32 +1,32 @@
 /* shmtx with the strategy `futex` (src/sync/shmtx.cc): mutual exclusion, over the deaths of owners and waiters.
 
-   PROCESSES processes take and release it ROUNDS times each. Fate kills, ends slices of sleep and waiters' patience,
-   and overwrites a free word with the name of a process that lives, at any step of any process. A killed process is
-   followed by a new one, which takes any free slot. As long as a process lives, the kernel holds a lock on its slot;
-   the generation in the slot grows with each owner. With THREADS the first so many processes are threads of one; none
-   is killed then.
+   PROCESSES processes take and release it ROUNDS times each. Fate kills, ends slices of sleep, makes waiters time out,
+   and overwrites a free word with the name of a live process, at any step of any process. A killed process is followed
+   by a new one, which takes any free slot. As long as a process lives, the kernel holds a lock on its slot; the
+   generation in the slot grows with each owner. With THREADS=N the first N processes are threads of one process; then
+   none is killed.
 
-   What is shown, and how:
+   The model shows, and how:
 
-   - Mutual exclusion: no process is `inside` when another comes in. Data left in a mess by the dead are seen by none
-     but the process that repairs them: `dirty`.
-   - No wake-up is lost beyond one bounded sleep. Time passes only when no process can take a step, and each such tick,
-     which ends all slices of sleep, must be paid for. A kill pays for one, and nothing else does.
-   - Termination: there is no cycle of states at all, so every run ends (the runner has Spin look for cycles).
+   - Mutual exclusion: no process is `inside` when another comes in. Data that a dead process left inconsistent
+     (`dirty`) are seen only by the process that repairs them.
+   - No wake-up is lost beyond one bounded sleep. Time passes only when no process can take a step. Each such tick ends
+     all slices of sleep and must be paid for. A kill pays for one, and nothing else does.
+   - Termination: there is no cycle of states at all, so every run ends (the runner has Spin search for cycles).
 
-   -DMUTANT_... plants a fault. The runner (`run`, beside this file) demands that each is found. */
+   -DMUTANT_... plants a fault. The runner (`run`, beside this file) requires that each is found. */
 
 #ifndef PROCESSES
 #define PROCESSES 3
 #endif
 #ifndef SLOTS
-#define SLOTS PROCESSES /* one more, and that of the dead may stay empty */
+#define SLOTS PROCESSES /* one more, so that the dead one's may stay empty */
 #endif
 #ifndef ROUNDS
 #define ROUNDS 1 /* of each process */
 #endif
 
-/* How often Fate does what. */
+/* How often Fate does each thing. */
 #ifndef KILLS
 #define KILLS 0
 #endif
@@ -73,7 +73,7 @@ bit leaving[PROCESSES];
 bit doomed[PROCESSES];
 bit over[PROCESSES];
 
-/* What only the proof knows. */
+/* Variables of the proof alone. */
 byte inside = NOBODY;
 bit dirty = 0;
 byte finished = 0;
@@ -259,7 +259,7 @@ judge: /* take_from_dead(): the kernel is asked first, then the generation is re
     :: d_step { !leaving[me] -> forget() } goto look
     fi;
 
-repair: /* LockResult::owner_died; it may be killed in here like anywhere */
+repair: /* LockResult::owner_died; it may be killed here as anywhere */
 #ifndef MUTANT_REPAIR_SKIPPED
     skip;
     dirty = 0;
@@ -275,7 +275,7 @@ hold:
 #ifdef MUTANT_COUNTED_TOO_SHORT
     within[slot]--;
 #endif
-    d_step { /* unlock(): the word becomes 0, and what it was is known */
+    d_step { /* unlock(): the word becomes 0, and its old value is known */
       assert(owner == self);
       owner = NOBODY;
       saw_waiters = waiters;
@@ -293,7 +293,7 @@ hold:
     goto next_round
   } unless { doomed[me] };
 
-  /* Killed: takes no step more. A moment later the kernel gives up its lock on the slot. */
+  /* Killed: takes no further step. A moment later the kernel releases its lock on the slot. */
   d_step {
     doomed[me] = 0;
     parked[me] = 0;
@@ -333,7 +333,7 @@ end:
 /* One line for each thing that Fate may do to one process. */
 #define KILL(p) \
   d_step { kills < KILLS && !over[p] && !doomed[p] -> doomed[p] = 1; kills++; paid = paid + TICKS_PER_KILL }
-/* The newest number: that of a section that is over. */
+/* The newest number, of a section that is over. */
 #define LIE(s)                                                                        \
   d_step {                                                                            \
     lies < LIES && owner == NOBODY && !waiters && held[s] && gen[s] > 0 ->            \

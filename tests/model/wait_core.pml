@@ -1,42 +1,43 @@
 /* The wait core, for an exclusive lock: how a process waits for it and is woken, over deaths
    (src/lock, src/wait, src/sync/mailbox.cc, src/dict/wait_queue.cc).
 
-   One lock; PROCESSES processes with one waiter each, which take the lock ROUNDS times; and Fate, which kills, ends
-   leases, ends slices of sleep, takes waiters' patience and has queues dropped, at any step of any process. What a
-   shmtx guards is one step here; shmtx.pml shows that it may be. The functions that a step stands for are named beside
-   it. A killed process is followed by a new one, which takes any free slot, that of the dead included, and numbers its
-   waiter as the dead did.
+   One lock. PROCESSES processes with one waiter each take the lock ROUNDS times. Fate kills, ends leases, ends slices
+   of sleep, makes waiters time out and has queues dropped, at any step of any process. Whatever a shmtx guards is one
+   step here; shmtx.pml shows that this is sound. A comment beside a step names the function that it stands for. A
+   killed process is followed by a new one, which takes any free slot, also the dead one's, and numbers its waiter as
+   the dead process did.
 
-   What is shown, and how:
+   The model shows, and how:
 
-   - Mutual exclusion: `inside` is the process with a lease that has not ended. One that takes or claims finds none.
+   - Mutual exclusion: `inside` is the process with a lease that has not ended. A process that takes or claims the lock
+     finds none.
    - No wake-up is lost beyond one bounded sleep. Time passes only when no process can take a step (STANDSTILL); each
-     such tick ends all slices of sleep. If a process sleeps then though the lock is free, or owned by the dead, or
+     such tick ends all slices of sleep. If a process sleeps then though the lock is free, or has a dead owner, or is
      granted and not claimed, a wake-up was lost, and the tick must be paid for. A kill pays for TICKS_PER_KILL ticks,
-     a repair that drops the queue for one, nothing else for any. So without a death no wait depends on the clock, and
-     after one it does at most twice: for a note or a wake-up that died with its process, and for a grant to the dead.
-   - Termination: there is no cycle of states at all (the runner has Spin look for cycles), so every run ends, and with
-     all rounds of all processes done or given up. With EARLY, where slices end by themselves at any time, as often as
-     they like, there are cycles, and `every_wait_ends` is shown under weak fairness.
-   - The bound on overtakes: `overtaken` counts, for each waiter, takers that came later than it. It is kOvertakesMax
-     for each place in the queue, and that and one more for each death, repair, end of a lease, and waiter that comes
-     too late.
-   - Slow waiters (SLOW), which stay away for long between a wake-up and the attempt, stand aside: the lock does not lie
-     idle for them while another process sleeps for it, but where their turn is due (DUES), which is paid for as a death
-     is. No process overtakes a slow waiter that is present and has no prompt waiter before it.
+     a repair that drops the queue for one, nothing else for any. So without a death no wait depends on the clock. After
+     a death it does at most twice: for a note or a wake-up that died with its process, and for a grant to a dead one.
+   - Termination: there is no cycle of states at all (the runner has Spin search for cycles), so every run ends, with
+     all rounds of all processes done or given up. With EARLY, slices end by themselves at any time, as often as they
+     like. Then there are cycles, and `every_wait_ends` is shown under weak fairness.
+   - The bound on overtakes: `overtaken` counts, for each waiter, takers that came later than it. The bound is
+     kOvertakesMax for each position in the queue, and kOvertakesMax plus one for each death, repair, end of a lease,
+     and waiter that comes too late.
+   - Slow waiters (SLOW), which stay away for long between a wake-up and the attempt, stand aside. The lock is not kept
+     idle for them while another process sleeps for it, except when their turn is due (DUES), which is paid for like a
+     death. No process overtakes a slow waiter that is present and has no prompt waiter before it.
    - At the end no live process owns the lock.
 
-   -DMUTANT_... plants a fault. The runner (`run`, beside this file) demands that each is found.
+   -DMUTANT_... plants a fault. The runner (`run`, beside this file) requires that each is found.
 
    Left out: several waiters of one process (each has its entry in the mailbox, and the parking lot's mutex guards which
-   reads it), waiters without a place in the queue (they poll), permits, and memory ordering: Spin's memory is
-   sequentially consistent. */
+   one reads it); waiters without a position in the queue (they poll); permits; and memory ordering, because Spin's
+   memory is sequentially consistent. */
 
 #ifndef PROCESSES
 #define PROCESSES 3
 #endif
 #ifndef SLOTS
-#define SLOTS PROCESSES /* one more, and that of the dead may stay empty */
+#define SLOTS PROCESSES /* one more, so that the dead one's may stay empty */
 #endif
 #ifndef ROUNDS
 #define ROUNDS 1 /* of each process */
@@ -52,7 +53,7 @@
 #define SLOW 0 /* bit s: the process in slot s is slow (is_prompt() in lock/handoff.h) */
 #endif
 
-/* How often Fate does what, in all. */
+/* How often Fate does each thing, in total. */
 #ifndef KILLS
 #define KILLS 0
 #endif
@@ -69,13 +70,13 @@
 #define REPAIRS 0 /* queues dropped by a repair of the shard */
 #endif
 #ifndef STALES
-#define STALES 0 /* waiters that come later than kClaimNs after they were woken, and are out of the queue by then */
+#define STALES 0 /* waiters that come later than kClaimNs after they were woken, and have lost their position */
 #endif
 #ifndef RESTS
 #define RESTS 0 /* times that a process holds the lock, or stays away from it, for longer than a slice of sleep */
 #endif
 #ifndef DUES
-#define DUES 0 /* times that the lock is kept for a slow waiter which is not there */
+#define DUES 0 /* times that the lock is kept for a slow waiter that is absent */
 #endif
 #ifndef TICKS_PER_KILL
 #define TICKS_PER_KILL 2
@@ -86,10 +87,10 @@
 #define SLOT(token) (((token)-1) % SLOTS)
 #define GENERATION(token) (((token)-1) / SLOTS)
 #define SAME_GENERATION(token) (gen[SLOT(token)] == GENERATION(token)) /* World::slot() finds one */
-#define PLACES (PROCESSES + KILLS) /* the dead stay in the queue until another process comes upon them */
+#define PLACES (PROCESSES + KILLS) /* dead waiters stay in the queue until another process finds them */
 
 #define LIVES(token) (held[SLOT(token)] && SAME_GENERATION(token))
-/* What a process can find out: World::alive() */
+/* Detection of deaths: World::alive() */
 #ifdef MUTANT_GENERATION_IGNORED
 #define ALIVE(token) (held[SLOT(token)])
 #else
@@ -127,14 +128,14 @@ bit parked[SLOTS]; /* in futex_wait */
 byte arrival[SLOTS];
 byte arrivals = 0;
 
-/* Fate's hand: by number of the process, and by slot. */
+/* Variables of Fate: by number of the process, and by slot. */
 bit doomed[PROCESSES];
 bit over[PROCESSES];
 bit resting[PROCESSES];
 bit slice_over[SLOTS];
 bit leaving[SLOTS];
 
-/* What only the proof knows. */
+/* Variables of the proof alone. */
 byte inside = NOBODY;
 byte overtaken[SLOTS];
 byte finished = 0;
@@ -193,7 +194,7 @@ inline remove_waiter(token) { /* WaitQueue::remove() */
   fi
 }
 
-inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): what is there has come: no wake-up is under way */
+inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(); a present waiter has no wake-up under way */
   find_entry(token);
   if
   :: i < entries ->
@@ -220,7 +221,7 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(): what is the
 }
 
 /* Takes out waiters that are gone: their slot has changed hands; woken and did not come (`stale`); found
-   dead. The next one is the first from now on. */
+   dead. The next one becomes the first. */
 inline find_first() { /* WaitQueue::first(), and may_take() */
   do
   :: entries > 0 && (!SAME_GENERATION(waiter[0]) || (woken[0] && stale) || waiter[0] == dead) -> unlink_at(0); stale = 0
@@ -240,7 +241,7 @@ inline find_first() { /* WaitQueue::first(), and may_take() */
 #define IS_AWAY(at) (((SLOW >> SLOT(waiter[at])) & 1) && !IS_FAIR(at) && !here[at])
 #endif
 
-/* turn_of(). c: the place of the one that it is the turn of, or `entries`. `due`: kShare has come for the first. */
+/* turn_of(). c: the position of the waiter whose turn it is, or `entries`. `due`: kShare has come for the first. */
 inline find_turn(fair) {
   find_first();
   c = 0;
@@ -306,7 +307,7 @@ inline offer() { /* the lock has been freed */
   due = 0
 }
 
-/* Whether the waiter that came at arrival[slot] may have the free lock: `ready`. If not, it is the first's. */
+/* Sets `ready`: whether the waiter that came at arrival[slot] may take the free lock. If not, the first one may. */
 inline may_take() {
   find_turn((FAIR >> slot) & 1);
   ready = 1;
@@ -359,7 +360,7 @@ inline end_wait() { /* Parker::end() */
   leaving[slot] = 0
 }
 
-/* What the clock says. REQUIRES: within an atomic, before its d_step. */
+/* Chooses what the clock says. REQUIRES: within an atomic, before its d_step. */
 inline read_clock() {
   if
   :: entries > 0 -> late = 1
@@ -410,7 +411,7 @@ inline post_next() {
   fi
 }
 
-/* The process does something else for longer than a slice of sleep. */
+/* The process does other work for longer than a slice of sleep. */
 inline rest() {
   if
   :: skip
@@ -511,7 +512,7 @@ attempt: /* lock_wait() */
       d_step { dead = NOBODY; holder = owner; add_waiter(self, arrival[slot], present) }
     }
     post_all();
-    /* find_dead(): the kernel is asked outside the mutex, and the next attempt names the very owner it judged. */
+    /* find_dead(): the kernel is asked outside the mutex, and the next attempt names the owner that it judged. */
     if
     :: atomic { holder == NOBODY || ALIVE(holder) -> holder = NOBODY }
     :: atomic { else -> dead = holder; holder = NOBODY; goto attempt }
@@ -614,7 +615,7 @@ leave: /* lock_leave() */
 #ifdef MUTANT_LEAVE_KEEPS_WAKE_UP
         :: owner == NOBODY && ready -> offer()
 #else
-        :: owner == NOBODY -> offer() /* it may have been woken to take what is free */
+        :: owner == NOBODY -> offer() /* it may have been woken to take the free lock */
 #endif
         :: else -> late = 0; due = 0; stale = 0
         fi;
@@ -655,7 +656,7 @@ hold:
     goto next_round;
   } unless { doomed[me] };
 
-  /* Killed: takes no step more. A moment later the kernel gives up its lock on the slot. */
+  /* Killed: takes no further step. A moment later the kernel releases its lock on the slot. */
   d_step {
     doomed[me] = 0;
     resting[me] = 0;

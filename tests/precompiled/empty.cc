@@ -1,1 +1,1 @@
-// Nothing: what is precompiled needs a target with a source (tests/CMakeLists.txt).
+// Empty: a precompiled header needs a target with a source (tests/CMakeLists.txt).

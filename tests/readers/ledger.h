@@ -1,4 +1,4 @@
-// What the processes (or threads) of the test know beside the dictionary.
+// Knowledge that the processes (or threads) of the test share beside the dictionary.
 #pragma once
 
 #include <array>
@@ -47,23 +47,22 @@ struct KeyInfo {
   bool always_there;
 };
 
-/// What kinds of keys there are. Locks of a writer that is killed are nobody's: readers cannot tell what they must
-/// find.
+/// The kinds of keys. Locks of a writer that is killed become free: readers cannot know what they must find.
 enum class Kinds { all, passing_locks, no_locks };
 std::vector<KeyInfo> make_keys(std::uint32_t writers, Kinds kinds);
 
 struct alignas(64) Written {
-  std::atomic<std::uint32_t> version;  // the last that was stored for certain
+  std::atomic<std::uint32_t> version;  // the last that was certainly stored
 };
 
-/// Plain words, written before the version of that number is stored, read after it was got: the dictionary alone makes
-/// this safe.
+/// Plain words, written before the version of that number is stored, and read after it was loaded: only the dictionary
+/// makes this safe.
 inline constexpr std::uint32_t kNotes = 1U << 20;
 using Notes = std::array<std::uint32_t, kNotes>;
 
 struct alignas(64) Reader {
   std::array<std::atomic<std::uint64_t>, kKinds> reads;
-  std::atomic<std::uint64_t> missing;  // nothing was there, and need not have been
+  std::atomic<std::uint64_t> missing;  // nothing was stored, or need not have been
 };
 
 inline constexpr std::uint64_t kGrants = 1U << 22;
@@ -83,7 +82,7 @@ struct Ledger {
   std::atomic<bool> mixers_stop;
   std::atomic<bool> writers_stop;
 
-  // What mixers change in common.
+  // Words that all mixers change.
   std::array<std::atomic<std::uint64_t>, kMixersMax> increments;
   std::array<std::atomic<std::uint64_t>, kMixersMax> swaps;
   std::array<std::atomic<std::uint64_t>, kMixersMax> sections;
@@ -92,17 +91,17 @@ struct Ledger {
   crash::Violations violations;
 };
 
-/// How a run goes.
+/// The parameters of a run.
 struct Shape {
   const char* name;
   std::uint64_t size;
   double share;  // of the reads
-  bool safe;     // nothing may be evicted, so nothing that is always there may be missing
+  bool safe;     // nothing may be evicted, so permanent keys must be found
   Kinds kinds;
-  bool kills;            // of writers, of which others take the place
-  std::uint32_t filler;  // entries that take the rest of the memory, so that room must be made all the time
+  bool kills;            // of writers, which others replace
+  std::uint32_t filler;  // entries that take the rest of the memory, so that all stores must make room
 
-  /// No room, and yet nothing evicted: only with calls that never evict.
+  /// No room, yet nothing is evicted: only with calls that never evict.
   bool tight() const noexcept { return safe && filler != 0; }
 };
 
@@ -115,15 +114,15 @@ struct Work {
   std::uint64_t seed;
 };
 
-/// Until ledger.writers_stop.
+/// Runs until ledger.writers_stop.
 void write(const Work& work, std::uint32_t writers);
-/// That many reads that find something.
+/// Makes this many reads that find something.
 void read(const Work& work, std::uint64_t reads);
-/// Everything else that a dictionary can do, until ledger.mixers_stop.
+/// Does everything else that a dictionary can do, until ledger.mixers_stop.
 void mix_in(const Work& work);
-/// Before anything else: what mixers change in common must not need room later.
+/// Runs first: the words that mixers change must not need room later.
 void prepare_mixed(test::Dict& dict);
-/// When all have ended: what the mixers counted is there.
+/// When all have ended, the counts of the mixers must be complete.
 void check_mixed(test::Dict& dict, Ledger& ledger);
 
 }  // namespace holdfast::readers

@@ -65,7 +65,7 @@ class Mixer {
   }
 
   void enter() {
-    if (work_.shape.tight()) return;  // a lock that nobody holds gives way, and comes again by eviction
+    if (work_.shape.tight()) return;  // a lock that nobody holds is evicted, and made again later
     holdfast_lease lease{};
     int code = HOLDFAST_LOCKED;
     for (int i = 0; i < 20 && (code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT); ++i) {
@@ -82,7 +82,7 @@ class Mixer {
     expect("unlock", test::unless_held_up([&] { return dict_.unlock(kLock, &lease); }), {HOLDFAST_OK});
   }
 
-  /// Which of the keys that are always there had been stored before a walk.
+  /// Which of the permanent keys had been stored before a walk.
   std::map<std::string, int> present() const {
     std::map<std::string, int> names;
     for (const KeyInfo& key : work_.keys)

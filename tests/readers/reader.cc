@@ -17,7 +17,7 @@ class Watcher {
         seen_(work.keys.size()),
         sequences_(work.keys.size()) {}
 
-  /// Whether there was something to read.
+  /// Returns whether there was something to read.
   bool step() {
     const std::uint64_t random = random_();
     const KeyInfo& key = work_.keys[(random >> 32) * work_.keys.size() >> 32];
@@ -33,7 +33,7 @@ class Watcher {
   }
 
  private:
-  /// `least`: 0 if the key need not be there yet.
+  /// `least`: 0 if the key need not exist yet.
   void check_missing(const KeyInfo& key, std::uint32_t least) {
     auto& count = ledger_.readers[work_.self].missing;
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -41,7 +41,7 @@ class Watcher {
       ledger_.violations.add("MISSED: %s, version %u at least", key.name.c_str(), least);
   }
 
-  /// False if there is no such key.
+  /// Returns false if there is no such key.
   bool look_at(const KeyInfo& key, std::uint32_t least, bool stale_too) {
     switch (key.kind) {
       case Kind::list_length:
@@ -77,7 +77,8 @@ class Watcher {
     if (version < kNotes && ledger_.notes[key.writer][version] != static_cast<std::uint32_t>(mix(key.number, version)))
       ledger_.violations.add("NOT COMPLETE: version %u of %s came before what was written before it", version,
                              key.name.c_str());
-    // What comes and goes may be old where get_stale is asked; else nothing may be older than what was seen before.
+    // get_stale may return an old version of a key that is deleted and stored again; otherwise no version may be older
+    // than one seen before.
     if (!key.always_there) return;
     if (version < least) ledger_.violations.add("OLD: version %u of %s, %u at least", version, key.name.c_str(), least);
     seen_[key.number] = version;
@@ -118,7 +119,7 @@ class Watcher {
     ValueOut out{};
     const Code code = dict_.dictionary().get(key.name, out);
     if (code == Code::not_found) return false;
-    // Of a grant that is incomplete nothing but the owner is known.
+    // In an incomplete grant only the owner is known.
     if (code == Code::ok && out.type == EntryType::lock && out.incomplete) return true;
     check_lock(key, code, out);
     return true;
@@ -140,7 +141,7 @@ class Watcher {
     }
   }
 
-  /// The fencing number and the end of a lease belong to one grant. Its taker notes them after it was taken, so the
+  /// The fencing number and the expiry of a lease belong to one grant. Its taker notes them after the grant, so the
   /// grant that was seen before is judged now.
   void check_grant(const KeyInfo& key, std::uint64_t sequence, std::uint64_t term) {
     if (last_grant_.sequence < kGrants) {

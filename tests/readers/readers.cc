@@ -1,5 +1,5 @@
-// Readers that take no lock, among writers: no value may ever be torn, another key's, or older than one seen before,
-// and no key missing that is always there. In processes, or in threads that share one mapping (for ThreadSanitizer).
+// Readers without a lock, among writers. No value may be torn, another key's, or older than one seen before, and no
+// permanent key may be missing. In processes, or in threads that share one mapping (for ThreadSanitizer).
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,7 +58,7 @@ class Runner {
     if (pid_ > 0 && ::waitpid(pid_, &status, WNOHANG) == pid_) end(status);
     return ended_;
   }
-  /// At whatever it does. REQUIRES: it is a process.
+  /// Kills it in the middle of its work. REQUIRES: it is a process.
   void kill() {
     int status = 0;
     ::kill(pid_, SIGKILL);
@@ -117,12 +117,12 @@ class Run {
       readers.push_back(start(i, [share](const Work& work) { read(work, share); }));
     if (shape_.kills && !plan_.threads) kill_writers(others, readers);
     for (auto& one : readers) finish(*one);
-    // Writers last: the locks of one that has ended may be gone while a mixer looks for them.
+    // Writers last: the locks of a writer that has ended may be gone while a mixer looks for them.
     ledger_.mixers_stop.store(true);
     for (std::size_t i = plan_.writers; i < others.size(); ++i) finish(*others[i]);
     ledger_.writers_stop.store(true);
     for (std::size_t i = 0; i < plan_.writers; ++i) finish(*others[i]);
-    dict_.flush_expired();  // comes to each shard, and repairs what one that was killed left
+    dict_.flush_expired();  // visits each shard, and repairs what a killed process left
 
     if (const std::string problem = test::check_segment(dict_.segment()); !problem.empty())
       ledger_.violations.add("at the end: %s", problem.c_str());
@@ -138,7 +138,7 @@ class Run {
     return sum;
   }
 
-  /// Number of violations.
+  /// Returns the number of violations.
   std::uint64_t report() {
     std::uint64_t missing = 0;
     std::uint64_t writes = 0;
@@ -214,10 +214,10 @@ int main(int argc, char** argv) {
   using namespace holdfast::readers;
   holdfast::test::RandomRun<Plan> app(
       "Reads a dictionary without a lock while others change it, and checks every value");
-  app.add_option("--reads", app.settings.reads, "how many, in all");
+  app.add_option("--reads", app.settings.reads, "number of reads");
   app.add_option("--readers", app.settings.readers)->check(CLI::Range(1U, kReadersMax));
   app.add_option("--writers", app.settings.writers)->check(CLI::Range(1U, kWritersMax));
-  app.add_option("--mixers", app.settings.mixers, "processes that do everything else that can be done")
+  app.add_option("--mixers", app.settings.mixers, "processes that make all other calls")
       ->check(CLI::Range(0U, kMixersMax));
   app.add_flag("--threads", app.settings.threads, "threads of one process instead of processes");
   return app.run(argc, argv, run);

@@ -1,5 +1,5 @@
-// Values that prove themselves: each follows from its key and its version, so that a value which is torn, old or
-// another key's is told from a right one without asking anybody.
+// Values that prove themselves. Each follows from its key and its version, so a reader alone can tell a right value
+// from one that is torn, old or another key's.
 #pragma once
 
 #include <bit>
@@ -53,7 +53,7 @@ constexpr std::uint32_t boolean_flags(std::uint32_t key, std::uint32_t version) 
   return version | static_cast<std::uint32_t>(mix(key, version) >> 60) << 28;
 }
 
-/// Mostly short; of every length up to kLongest.
+/// Mostly short; any length up to kLongest.
 constexpr std::size_t length_of(std::uint32_t key, std::uint32_t version) noexcept {
   const std::uint64_t random = mix(key, version);
   const std::uint64_t choice = random & 63;

@@ -17,12 +17,12 @@ class Writer {
     count_ = ledger_.versions[work.self].load();
   }
 
-  /// What is always there must be there before the first read.
+  /// Permanent keys must exist before the first read.
   void begin() {
     const auto world = World::current();
     ledger_.tokens[work_.self].store((*world)->token());
     for (const KeyInfo* key : own_) {
-      // One that was killed may have left a list.
+      // A writer that was killed may have left a list.
       if (key->kind == Kind::list_length) find_length(*key);
       change(*key);
     }
@@ -84,13 +84,13 @@ class Writer {
         make_bytes(key.number, version, bytes_);
     }
     if (version < kNotes) ledger_.notes[work_.self][version] = static_cast<std::uint32_t>(mix(key.number, version));
-    // Of two ways to the same end the one that never evicts, where nothing may be missing.
+    // If two calls have the same effect, uses the one that never evicts when nothing may be missing.
     const int op = work_.shape.safe ? HOLDFAST_SAFE_SET : HOLDFAST_SET;
     const int code = holdfast_store(dict_.handle, op, key.name.data(), key.name.size(), type, bytes_.data(),
                                     bytes_.size(), number, exptime, flags, nullptr);
     expect("store", key, code, {HOLDFAST_OK, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
     if (code != HOLDFAST_OK) return;
-    // From now on no reader may see what was there before.
+    // From now on no reader may see earlier versions.
     if (key.always_there) ledger_.written[key.number].version.store(version, std::memory_order_release);
   }
 
@@ -155,7 +155,7 @@ class Writer {
   }
 
   void take_and_give_back(const KeyInfo& key) {
-    if (work_.shape.tight()) return;  // once given back it may give way, and would come again by eviction
+    if (work_.shape.tight()) return;  // once released it may be evicted, and would come again by eviction
     const auto term = static_cast<std::uint32_t>(random_() % kTerms);
     holdfast_lease lease{};
     const int code = dict_.try_lock(key.name, seconds_of_term(work_.self, term), &lease);
@@ -168,7 +168,7 @@ class Writer {
     expect("unlock", key, released, {HOLDFAST_OK});
   }
 
-  /// Keeps the dictionary full: another entry, of another size; one that is there goes when there is no room.
+  /// Keeps the dictionary full: stores another entry of another size, and deletes one when there is no room.
   void fill() {
     const std::string name = "filler-" + std::to_string(work_.self) + "-" + std::to_string(random_() % 4096);
     const std::string bytes(random_() % (random_() % 16 == 0 ? 3000 : 200), 'f');

@@ -1,19 +1,19 @@
-// A bound for the time that a call may take, whatever shared memory holds.
+// Limits the time that a call may take, whatever shared memory contains.
 #pragma once
 
 #include <atomic>
 
 namespace holdfast::test {
 
-/// Seconds. A change waits up to one for a mutex, and then needs a moment to say so.
+/// Seconds. A change waits up to one second for a mutex, and then needs a moment to return its error.
 inline constexpr double kLongestCall = 1.1;
 
-/// Watches the calls that one thread makes, and ends the process by SIGABRT, naming the call, when one of them takes
-/// longer than kLongestCall. Time in which the thread was ready to run but did not, or the machine stood still, does
-/// not count. Make one per process, after fork; it stays until the process ends.
+/// Watches the calls of one thread. If one takes longer than kLongestCall, names the call and ends the process by
+/// SIGABRT. Time in which the thread was ready to run but did not, or the machine stood still, does not count. Make
+/// one per process, after fork; it stays until the process ends.
 class CallLimit {
  public:
-  /// `current` names the running call, null between calls; it may lie in shared memory. Watches the calling thread.
+  /// `current` names the running call, null between calls; it may be in shared memory. Watches the calling thread.
   explicit CallLimit(std::atomic<const char*>& current);
   CallLimit(const CallLimit&) = delete;
   CallLimit& operator=(const CallLimit&) = delete;

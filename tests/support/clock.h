@@ -1,4 +1,4 @@
-// Time, as tests take it.
+// Time in tests.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace holdfast::test {
 
 inline double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
 
-/// How long this thread has meant to sleep until now (s).
+/// Returns how long this thread has meant to sleep so far (s).
 inline double& slept() {
   thread_local double seconds = 0;
   return seconds;

@@ -1,4 +1,4 @@
-// The C ABI of dictionaries and locks in the types of C++, for tests.
+// The C ABI of dictionaries and locks in C++ types, for tests.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ inline std::ostream& operator<<(std::ostream& out, const Got& got) {
 
 struct Options {
   std::uint64_t size = 65536;
-  int mutex = HOLDFAST_MUTEX_FUTEX;  // a holdfast_mutex, or what is none
+  int mutex = HOLDFAST_MUTEX_FUTEX;  // a holdfast_mutex, or an invalid value
   bool persist = false;              // HOLDFAST_PERSISTENT, else HOLDFAST_TEMPORARY
   bool kept = false;                 // HOLDFAST_KEPT, whatever `persist` says
   std::uint32_t mode = 0;
@@ -52,8 +52,8 @@ struct Options {
   }
 };
 
-/// Asks again while the answer is that a process inside the dictionary is held up there: on a busy machine that is
-/// nobody's fault, and such calls wait for 50 ms only.
+/// Tries again while a process is held up inside the dictionary. On a busy machine that is nobody's fault, and such
+/// calls wait for 50 ms only.
 template <class Call>
 int unless_held_up(Call&& call) {
   constexpr double kPatienceSeconds = 20;
@@ -63,7 +63,7 @@ int unless_held_up(Call&& call) {
   return code;
 }
 
-/// An open dictionary. `status` tells whether opening it went well.
+/// An open dictionary. `status` is the result of opening it.
 class Dict {
  public:
   explicit Dict(const std::string& name, const Options& options = {}) {
@@ -96,7 +96,7 @@ class Dict {
   Got get(std::string_view key) {
     return got([&](holdfast_value* value) { return holdfast_get(handle, key.data(), key.size(), value); });
   }
-  /// Also what has expired and is still there.
+  /// Also removes an expired entry that still exists.
   Got get_stale(std::string_view key, bool* stale) {
     int is_stale = 0;
     Got found = got(
@@ -110,18 +110,18 @@ class Dict {
     holdfast_value then = value_of(desired);
     return holdfast_cas(handle, key.data(), key.size(), &old, &then, exptime, nullptr);
   }
-  /// The number of entries, or a code as a negative number.
+  /// Returns the number of entries, or a code as a negative number.
   int flush_expired(std::uint32_t max = 0) {
     std::uint32_t count = 0;
     const int code = holdfast_flush_expired(handle, max, &count);
     return code == HOLDFAST_OK ? static_cast<int>(count) : -code;
   }
-  /// `capacity`: of the buffer for it.
+  /// `capacity`: size of the buffer.
   Got pop(std::string_view key, int end, std::size_t capacity = kBuffer) {
     return got([&](holdfast_value* value) { return holdfast_pop(handle, key.data(), key.size(), end, value); },
                capacity);
   }
-  /// The new length, or a code as a negative number.
+  /// Returns the new length, or a code as a negative number.
   int push(std::string_view key, int end, std::string_view value) {
     std::uint32_t length = 0;
     const int code =
@@ -133,7 +133,7 @@ class Dict {
     const int code = holdfast_push(handle, key.data(), key.size(), end, HOLDFAST_NUMBER, nullptr, 0, value, &length);
     return code == HOLDFAST_OK ? static_cast<int>(length) : -code;
   }
-  /// The length, or a code as a negative number.
+  /// Returns the length, or a code as a negative number.
   int llen(std::string_view key) {
     std::uint32_t length = 0;
     const int code = holdfast_llen(handle, key.data(), key.size(), &length);
@@ -164,7 +164,7 @@ class Dict {
       return holdfast_scan(handle, cursor, count, prefix.data(), prefix.size(), &keys, &found);
     });
   }
-  /// All keys that are held or waited for.
+  /// Returns all keys that are held or waited for.
   std::multiset<std::string> locks(std::uint32_t count = 1000, std::string_view prefix = "") {
     std::multiset<std::string> all;
     std::uint64_t cursor = 0;
@@ -176,7 +176,7 @@ class Dict {
     } while (cursor != 0);
     return all;
   }
-  /// All of it.
+  /// Returns all keys.
   std::multiset<std::string> scan_all(std::uint32_t count, std::string_view prefix = "") {
     std::multiset<std::string> all;
     std::uint64_t cursor = 0;
@@ -219,7 +219,7 @@ class Dict {
   int holder(std::string_view key, holdfast_holder* holder) {
     return holdfast_lock_holder(handle, key.data(), key.size(), holder);
   }
-  /// `kind` RWLOCK: `total` is not looked at.
+  /// `kind` RWLOCK: `total` is ignored.
   int try_permits(std::string_view key, int kind, std::uint32_t want, std::uint32_t total, double exptime,
                   holdfast_lease* lease, bool fair = false) {
     return holdfast_permits_try(handle, key.data(), key.size(), kind, want, total, exptime, 0, fair ? 1 : 0, lease);
@@ -231,10 +231,10 @@ class Dict {
   int keep(std::string_view key, const holdfast_lease& lease, std::uint32_t count) {
     return holdfast_permits_keep(handle, key.data(), key.size(), &lease, count);
   }
-  /// Permits in use, or a code as a negative number.
+  /// Returns the permits in use, or a code as a negative number.
   int used(std::string_view key) { return count(key, false); }
   int waiters(std::string_view key) { return count(key, true); }
-  /// Of a lock or of permits, watchers among them; 0 if the key is not held.
+  /// Returns the queue's length, of a lock or of permits, watchers included; 0 if the key is not held.
   std::uint32_t queued(std::string_view key) {
     std::uint32_t holders = 0;
     std::uint32_t waiting = 0;
@@ -269,7 +269,7 @@ class Dict {
     thread_local std::string bytes(kBuffer, '\0');
     return bytes;
   }
-  /// The keys that `call` packs.
+  /// Returns the keys that `call` packs.
   template <class Call>
   static std::multiset<std::string> unpacked(Call&& call) {
     std::multiset<std::string> keys;

@@ -1,5 +1,5 @@
-// A fixture with a dictionary of its own, which is checked and removed after the claim. Opening one brings the test
-// process itself into a world: one for the whole program.
+// A fixture with a dictionary that is checked and removed after each test. Opening it brings the test process into a
+// world, one for the whole program.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,13 +21,13 @@ namespace holdfast::test {
 
 inline const ScratchDirectory directory;
 
-/// The name of another dictionary for each call.
+/// Returns the name of another dictionary for each call.
 inline std::string new_name() {
   static int count = 0;
   return "dictionary-" + std::to_string(++count);
 }
 
-/// Of random choices: printed, and $HOLDFAST_TEST_SEED to repeat them.
+/// Returns the seed of random choices, and prints it; $HOLDFAST_TEST_SEED repeats them.
 inline std::uint64_t seed_of_run() {
   const char* given = std::getenv("HOLDFAST_TEST_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
@@ -35,7 +35,7 @@ inline std::uint64_t seed_of_run() {
   return seed;
 }
 
-/// A process inside the first shard, until it is told to leave: then it says "outside" and ends.
+/// A process inside the first shard until it is told to leave: then it says "outside" and ends.
 class Inside : public Started {
  public:
   explicit Inside(Dict& dict)
@@ -63,7 +63,7 @@ class DictTest : public ::testing::Test {
     holdfast_remove(dict_name.data(), dict_name.size());
   }
 
-  /// The first one.
+  /// The first shard.
   Shard& shard() { return dict.segment().shards()[0]; }
   ShardHeader& header() { return shard().header(); }
   /// REQUIRES: the key is in the first shard.

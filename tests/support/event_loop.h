@@ -1,4 +1,4 @@
-// What tests of waiting in an event loop share: a parker with a descriptor, and another process that holds the locks.
+// Shared by tests of waits in an event loop: a parker with a descriptor, and another process that holds the locks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ inline bool readable(int fd, int patience_ms) {
 }
 inline constexpr int kLongMs = 20'000;
 
-/// Numbers of the threads of this process that have this name.
+/// Returns the ids of the threads of this process that have this name.
 inline std::vector<std::string> threads_named(const std::string& wanted) {
   std::vector<std::string> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -36,7 +36,7 @@ inline std::vector<std::string> threads_named(const std::string& wanted) {
 }
 inline std::vector<std::string> wake_threads() { return threads_named("holdfast-wake"); }
 
-/// Of this process.
+/// Descriptors of this process.
 inline std::size_t threads() {
   const auto all = std::filesystem::directory_iterator("/proc/self/task");
   return static_cast<std::size_t>(std::distance(begin(all), end(all)));
@@ -52,7 +52,7 @@ class LoopWaiting : public Parked {
  public:
   int fd() { return holdfast_parker_fd(parker()); }
   int timer(double seconds) { return holdfast_parker_timer(parker(), seconds); }
-  /// Sets the timer and unsets it. False if that took so long, on a busy machine, that it may have been due.
+  /// Sets the timer and clears it. Returns false if that took so long, on a busy machine, that it may have been due.
   bool set_and_unset_timer(double seconds) {
     const double start = now();
     EXPECT_EQ(timer(seconds), HOLDFAST_OK);
@@ -61,12 +61,12 @@ class LoopWaiting : public Parked {
   }
   int once(Dict& dict, const std::string& key) { return wait_for_lock(dict, key, &lease_, 0); }
   int unlock(Dict& dict, const std::string& key) { return dict.unlock(key, &lease_); }
-  /// What an event loop does when the descriptor is readable: the number of waiters that were woken.
+  /// Does what an event loop does when the descriptor is readable. Returns the number of waiters that were woken.
   int collect() {
     std::array<std::uint32_t, 16> woken{};
     return holdfast_parker_sleep(parker(), 0, woken.data(), woken.size());
   }
-  /// Waits in a loop that knows the descriptor alone.
+  /// Waits in a loop that knows only the descriptor.
   int lock(Dict& dict, const std::string& key) {
     const double end = now() + 60;
     while (now() < end) {
@@ -99,14 +99,14 @@ inline int hold(Channel& parent) {
   }
 }
 
-/// A process has one wake thread, so what a test does, it does in a process of its own.
+/// A process has only one wake thread, so each test runs in a new process.
 class WakeThreadTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(holder.hear(), "0"); }
   void take(const std::string& key) { ASSERT_EQ(holder.ask("+" + key), "0"); }
   void release(const std::string& key) { ASSERT_EQ(holder.ask("-" + key), "0"); }
 
-  /// Runs a body in a process of its own, with a waiter of the dictionary in which `holder` has its locks.
+  /// Runs a body in a new process, with a waiter of the dictionary in which `holder` has its locks.
   static void in_loop(const std::function<void(Dict&, LoopWaiting&)>& body) {
     in_process([&body] {
       Dict dict("wake");
@@ -114,7 +114,7 @@ class WakeThreadTest : public ::testing::Test {
       body(dict, waiting);
     });
   }
-  /// Waits for "k", which is taken, with the thread behind the descriptor at work. The descriptor.
+  /// Waits for "k", which is taken, while the thread behind the descriptor works. Returns the descriptor.
   int wait_with_thread(Dict& dict, LoopWaiting& waiting) {
     take("k");
     const int fd = waiting.fd();

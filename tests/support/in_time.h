@@ -1,10 +1,10 @@
-// Tests of what holds only for processes that come in time. What a release grants to a waiter lapses after 50 ms, as a
-// short lease does, so on a busy machine, where a process may be held up for longer at any point, the library does
-// rightly what such a test does not expect.
+// Tests of behaviour that holds only for processes that come in time. A grant to a waiter lapses after 50 ms, and so
+// does a short lease. On a busy machine a process may be held up for longer at any point, and then the library rightly
+// does something else.
 //
-// TEST_IN_TIME(Fixture, name) is a TEST_F that judges no attempt which was held up: one that fails is made anew, in a
-// fixture of its own, if it took longer than it meant to sleep and kInTime. A fault of the library fails all attempts,
-// and those first that nothing held up. All tests of a suite are made by it, or none.
+// TEST_IN_TIME(Fixture, name) is a TEST_F that does not count an attempt that was held up. If an attempt fails and
+// took longer than it meant to sleep plus kInTime, it runs again in a new fixture. A fault of the library fails all
+// attempts, and above all those that were not held up. Use it for all tests of a suite, or none.
 #pragma once
 
 #include <gtest/gtest-spi.h>
@@ -14,9 +14,9 @@
 
 namespace holdfast::test {
 
-/// Less than the shortest time in which anything lapses that these tests do not want to.
+/// Less than the shortest time after which something lapses that these tests do not expect to lapse.
 inline constexpr double kInTime = 0.04;
-/// After so many seconds of attempts a failure counts, whatever held it up.
+/// After this many seconds of attempts a failure counts, whatever held them up.
 inline constexpr double kPatienceInTime = 60;
 
 template <class Body>

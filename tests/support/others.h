@@ -1,4 +1,4 @@
-// Other processes at a lock.
+// Other processes that use a lock.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace holdfast::test {
 
-/// Holds the lock "k" until it is told to release it: then it says the code of that, and ends.
+/// Holds the lock "k" until it is told to release it: then it reports the code of the release, and ends.
 class Holder : public Started {
  public:
   explicit Holder(Dict& dict)
@@ -21,7 +21,7 @@ class Holder : public Started {
         }) {}
 };
 
-/// Is in the queue of the lock "k", and never comes.
+/// Queues for the lock "k" and never comes.
 class Queued : public Started {
  public:
   explicit Queued(Dict& dict)

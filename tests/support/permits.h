@@ -1,4 +1,4 @@
-// Permits under one key: those that want them, and those that wait.
+// Permits under one key: processes that want them, and waiters.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class PermitsTest : public DictTest {
   int write(holdfast_lease* lease, double exptime = 0) {
     return dict.try_permits("key", HOLDFAST_RWLOCK, kAll, 0, exptime, lease);
   }
-  /// Gives back, when the first waiter has been that for so long that nobody passes it.
+  /// Releases when the first waiter has waited for so long that nobody passes it.
   int post(holdfast_lease& lease) {
     sleep_ms(1);
     return dict.unlock("key", &lease);
@@ -48,7 +48,7 @@ class PermitsWaiter : public Parked {
  public:
   PermitsWaiter(Dict& dict, int kind, std::uint32_t want, bool fair = false)
       : Parked(fair), dict_(dict), kind_(kind), want_(want) {
-    is_woken();  // reads the mail that somebody before it did not
+    is_woken();  // reads mail that an earlier waiter left
   }
   ~PermitsWaiter() {
     if (waiting_) leave();
@@ -67,7 +67,7 @@ class PermitsWaiter : public Parked {
   }
   /// Whether it was woken within that time.
   bool is_woken(double seconds = 0) { return sleep(seconds); }
-  /// Waits until it has them; false after ten seconds.
+  /// Waits until it gets them; false after ten seconds.
   bool get() {
     for (const double end = holdfast_now() + 10; holdfast_now() < end;) {
       if (wait() == HOLDFAST_OK) return true;

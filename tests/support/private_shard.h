@@ -1,4 +1,4 @@
-// One shard in memory of the test's own, without a file: for what needs no second process.
+// One shard in private memory, without a file: for tests that need no second process.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ namespace holdfast::test {
 
 class PrivateShard {
  public:
-  /// `size`: of the segment that it is the first shard of. Ends right before a page that cannot be touched.
+  /// `size`: the size of the segment whose first shard it is. Ends right before an inaccessible page.
   explicit PrivateShard(std::uint64_t size) : PrivateShard(size, nullptr) { repair(shard_); }
   /// A copy of a shard's bytes.
   PrivateShard(std::uint64_t size, const void* image)

@@ -1,7 +1,7 @@
 // Real processes and scratch worlds for tests.
 //
-// A test program itself never enters a world: a process has only one, for as long as it lives. What a test wants to
-// happen inside a world, it does in a Child.
+// A test program never enters a world itself: a process has only one, for as long as it lives. Whatever a test does
+// inside a world, it does in a Child.
 #pragma once
 
 #include <sys/types.h>
@@ -12,15 +12,15 @@
 
 namespace holdfast::test {
 
-/// Nothing in a test waits longer than this for another process.
+/// No test waits longer than this for another process.
 inline constexpr std::chrono::seconds kPatience{60};
 
-/// A line at a time between a parent and its child.
+/// Sends one line at a time between a parent and its child.
 class Channel {
  public:
   Channel(int read_fd, int write_fd) : read_fd_(read_fd), write_fd_(write_fd) {}
   void say(const std::string& line) const;
-  /// The next line; "(end)" when the other side is gone, "(silence)" after kPatience.
+  /// Returns the next line; "(end)" when the other side is gone, "(silence)" after kPatience.
   std::string hear();
   int read_fd() const { return read_fd_; }
   int write_fd() const { return write_fd_; }
@@ -31,8 +31,8 @@ class Channel {
   std::string buffer_;
 };
 
-/// Runs `body` in a forked process. Its result is the exit status. Killed and reaped by the destructor, and by the
-/// kernel should the test program die.
+/// Runs `body` in a forked process. Its result is the exit status. The destructor kills and reaps it, and the kernel
+/// kills it if the test program dies.
 class Child {
  public:
   explicit Child(const std::function<int(Channel&)>& body);
@@ -50,16 +50,16 @@ class Child {
   }
 
   void signal(int number) const;
-  /// SIGSTOP, and back when the kernel has stopped it.
+  /// Sends SIGSTOP, and returns when the kernel has stopped the process.
   void stop() const;
-  /// SIGKILL; the zombie stays unreaped.
+  /// Sends SIGKILL; the zombie stays unreaped.
   void kill() const { signal(9); }
-  /// Both: its status, which is 128 + SIGKILL.
+  /// Kills and reaps it. Returns its status, which is 128 + SIGKILL.
   int kill_and_wait() {
     kill();
     return wait();
   }
-  /// Exit status, or 128 + the signal that ended it; -1 after kPatience.
+  /// Returns the exit status, or 128 + the signal that ended it; -1 after kPatience.
   int wait();
 
  private:
@@ -74,7 +74,7 @@ pid_t fork_bound(const std::function<void()>& body);
 /// Calls until it is true; false after kPatience.
 bool eventually(const std::function<bool()>& condition);
 
-/// An empty directory of its own in /dev/shm, 0700, named by $HOLDFAST_DIR. Removed with all that is in it.
+/// A new empty directory in /dev/shm, 0700, named by $HOLDFAST_DIR. Removed with its content.
 class ScratchDirectory {
  public:
   ScratchDirectory();

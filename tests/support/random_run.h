@@ -12,20 +12,20 @@
 
 namespace holdfast::test {
 
-/// Has --seed, which is another one each time unless it is given. `Settings` has a `seed`, and what other options set.
+/// Has --seed, which is random unless it is given. `Settings` has a `seed`, and what other options set.
 template <class Settings>
 class RandomRun : public CLI::App {
  public:
   explicit RandomRun(const std::string& what) : CLI::App(what) {
     settings.seed = std::random_device()();
-    add_option("--seed", settings.seed, "repeats the random choices of a run; its processes race all the same");
+    add_option("--seed", settings.seed, "repeats the random choices of a run, but not the races of its processes");
   }
 
-  /// Parses the command line, prints the seed, and gives the exit status: what `body` gives.
+  /// Parses the command line, prints the seed, and returns the exit status: the result of `body`.
   int run(int argc, char** argv, const std::function<int(const Settings&)>& body) {
     CLI11_PARSE(*this, argc, argv);
     std::printf("seed %" PRIu64 "\n", std::uint64_t{settings.seed});
-    std::fflush(stdout);  // else children of the run print it again
+    std::fflush(stdout);  // otherwise children of the run print it again
     return body(settings);
   }
 

@@ -1,5 +1,4 @@
-// A kernel that refuses: a system call, for the rest of the process; descriptors or threads, as long as an object
-// lives.
+// A kernel that refuses: a system call, for the rest of the process; descriptors or threads, while an object exists.
 #pragma once
 
 #include <linux/filter.h>
@@ -12,7 +11,7 @@
 
 namespace holdfast::test {
 
-/// False: the kernel does not let this process do that.
+/// Returns false if the kernel does not let this process do that.
 inline bool refuse_call(unsigned call, int error) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -24,7 +23,7 @@ inline bool refuse_call(unsigned call, int error) {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-/// No new descriptor, as long as this lives.
+/// No new descriptor can be opened while this object exists.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -40,7 +39,7 @@ class NoDescriptors {
   rlimit before_{};
 };
 
-/// No new thread. The limit does not count for root, which becomes nobody meanwhile.
+/// No new thread can be started. The limit does not hold for root, so root becomes nobody in the meantime.
 class NoThreads {
  public:
   NoThreads() : user_(::geteuid()) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
 
-/// Goes over everything a shard holds and keeps a map of what has which granule.
+/// Walks over everything in a shard and keeps a map of the owner of each granule.
 class Walker {
  public:
   explicit Walker(const Shard& shard) : shard_(shard), taken_(shard.granules(), 0), begins_(shard.granules() + 1, 0) {}
@@ -165,7 +165,7 @@ class Walker {
 
   bool is_marked(std::uint32_t block) const { return (shard_.free_bits()[block / 64].load() >> block % 64 & 1) != 0; }
 
-  // Its seal is for the arena to check.
+  // The arena checks its seal.
   void walk_spare() {
     const std::uint32_t block = shard_.header().bins[kSpareBin].load();
     if (block == 0) return;

@@ -1,7 +1,6 @@
-// The invariants of a shard, made executable: every granule belongs to exactly one entry, node, waiter,
-// holder or free block.
+// The invariants of a shard as code: every granule belongs to exactly one entry, node, waiter, holder or free block.
 //
-// REQUIRES, for every call: nobody changes the shard meanwhile.
+// REQUIRES, for every call: no process changes the shard during the call.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace holdfast::test {
 
-/// The first thing that is wrong with the shard, as a sentence; "" if nothing is.
+/// Returns the first thing that is wrong with the shard, as a sentence; "" if nothing is.
 std::string check_shard(const Shard& shard);
 /// The same for all shards of the segment.
 std::string check_segment(Segment& segment);

@@ -1,4 +1,4 @@
-// A world on a file system of its own, which a test can fill.
+// A world on its own small file system, which a test can fill.
 #pragma once
 
 #include <fcntl.h>
@@ -19,14 +19,14 @@
 
 namespace holdfast::test {
 
-/// What the dictionary's file takes of the file system.
+/// Returns how much of the file system the dictionary's file takes.
 inline std::uint64_t bytes_taken(const std::string& name = "d") {
   struct stat info {};
   EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
 }
 
-/// `fill_it()` leaves no page free, `empty_it()` takes that back.
+/// `fill_it()` leaves no page free, `empty_it()` frees them again.
 class InSmallWorld : public testing::Test {
  protected:
   static void in_a_small_world(const std::function<void()>& body) {
@@ -54,7 +54,7 @@ class InSmallWorld : public testing::Test {
   }
   static void empty_it() {
     ::unlink(filler().c_str());
-    sleep_ms(120);  // a process that was refused asks again after 100 ms
+    sleep_ms(120);  // a process that was refused tries again after 100 ms
   }
 };
 

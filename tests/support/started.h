@@ -1,4 +1,4 @@
-// A process that has begun.
+// A process that has started and says so.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace holdfast::test {
 
-/// A child that says this line first. Waits for it.
+/// A child that first says this line. Waits for it.
 class Started : public Child {
  public:
   Started(const std::string& line, const std::function<int(Channel&)>& body) : Child(body) {
@@ -20,7 +20,7 @@ class Started : public Child {
   }
 };
 
-/// A process that has done that, by a body of EXPECTs, and stays.
+/// The same with a body of EXPECTs; the process stays.
 class Resident : public Started {
  public:
   explicit Resident(const std::function<void()>& body)
@@ -33,7 +33,7 @@ class Resident : public Started {
         }) {}
 };
 
-/// Runs a body of EXPECTs in a process of its own.
+/// Runs a body of EXPECTs in a new process.
 inline void in_process(const std::function<void()>& body) {
   Child child([&](Channel&) {
     body();
@@ -42,7 +42,7 @@ inline void in_process(const std::function<void()>& body) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-/// And that in a world of its own.
+/// Runs a body of EXPECTs in a new process and a new world.
 inline void in_a_world(const std::function<void()>& body) {
   const ScratchDirectory directory;
   in_process(body);

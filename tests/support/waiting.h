@@ -1,4 +1,4 @@
-// Waiters for locks, as hosts do it.
+// Waiters for locks that work as hosts do.
 #pragma once
 
 #include <algorithm>
@@ -63,15 +63,15 @@ class Parked {
 class Waiting : public Parked {
  public:
   explicit Waiting(bool fair = false) : Parked(fair) {
-    sleep(0);  // reads the mail that a waiter of this number left, in an earlier test of this process
+    sleep(0);  // reads mail that an earlier test of this process left for a waiter of this number
   }
 
-  /// LOCKED when the time is over; the waiter has left the queue then.
+  /// LOCKED when the time is over; then the waiter has left the queue.
   int lock(Dict& dict, const std::string& key, double timeout, holdfast_lease* lease, double exptime = 0) {
     const double end = now() + timeout;
     for (;;) {
       const int code = once(dict, key, lease, exptime);
-      // TIMEOUT: a process inside the dictionary is held up there.
+      // TIMEOUT: a process is held up inside the dictionary.
       if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
       if (now() >= end) return leave(dict, key) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
       sleep(std::min(sleep_time(), end - now()));
@@ -80,7 +80,7 @@ class Waiting : public Parked {
   int once(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime = 0) {
     return wait_for_lock(dict, key, lease, exptime);
   }
-  /// Waits for the end of the grant that is named; 0: of the present one, which is named then.
+  /// Waits for the end of grant `grant`; 0: of the present one, whose number it then stores.
   int watch(Dict& dict, const std::string& key, std::uint64_t* grant) {
     return holdfast_lock_watch(dict.handle, key.data(), key.size(), &wait_, grant);
   }

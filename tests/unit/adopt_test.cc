@@ -1,4 +1,4 @@
-// Which coroutine the search for deadlocks takes for the holder of a lease: as it is named with the grant, and by
+// Which coroutine the deadlock search takes for a lease's holder: the one named with the grant or by
 // holdfast_lock_adopt. Through the C ABI.
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 namespace holdfast::test {
 namespace {
 
-/// How a key is held alone: as a lock, or as a rwlock by a writer.
+/// How a key is held exclusively: as a lock, or by a writer of a rwlock.
 enum class Kind { lock, rwlock };
 
-/// A coroutine, which waits in a loop of its own.
+/// A coroutine that waits in its own loop.
 class Task : public Parked {
  public:
   explicit Task(std::uint32_t number) {
@@ -29,7 +29,7 @@ class Task : public Parked {
                               : holdfast_permits_try(dict.handle, key.data(), key.size(), HOLDFAST_RWLOCK,
                                                      HOLDFAST_ALL_PERMITS, 0, exptime, holder, 0, &lease);
   }
-  /// One step of a wait for it.
+  /// Takes one step of a wait for the key.
   int wait(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, holdfast_lease* granted) {
     wait_.holder_task = holder;
     sleep(0.002);
@@ -44,13 +44,13 @@ class Task : public Parked {
 
 class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
  protected:
-  /// Each takes its key and is named the holder.
+  /// Each takes its key and is named as its holder.
   void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
     ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
     ASSERT_EQ(b.take(dict, GetParam(), "b", holder_of_b), HOLDFAST_OK);
   }
 
-  /// Each waits for the other's key: whether one of them is told of a deadlock before that time is over.
+  /// Each waits for the other's key. Returns whether one of them gets a deadlock error within that time.
   bool is_told(double seconds) {
     const double end = now() + seconds;
     bool told = false;
@@ -65,8 +65,8 @@ class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
     return told;
   }
 
-  static constexpr double kSurely = 20;   // seconds in which a cycle is told
-  static constexpr double kHardly = 0.3;  // in which one would be told
+  static constexpr double kSurely = 20;   // seconds in which a cycle is reported
+  static constexpr double kHardly = 0.3;  // seconds in which a cycle would be reported
 
   const std::uint32_t state = holdfast_task_ids();
   Task a{state + 1};
@@ -88,7 +88,7 @@ TEST_P(AdoptTest, a_grant_without_a_holder_is_in_no_cycle_until_a_task_adopts_it
   EXPECT_TRUE(is_told(kSurely));
 }
 
-TEST_P(AdoptTest, what_is_given_away_is_in_no_cycle) {
+TEST_P(AdoptTest, a_lock_that_was_given_away_is_in_no_cycle) {
   take_both(a.number(), b.number());
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
   EXPECT_FALSE(is_told(kHardly)) << "to nobody";
@@ -96,14 +96,14 @@ TEST_P(AdoptTest, what_is_given_away_is_in_no_cycle) {
   EXPECT_FALSE(is_told(kHardly)) << "to another one, which does not wait";
 }
 
-TEST_P(AdoptTest, what_any_coroutine_of_a_state_may_release_is_in_a_cycle_when_all_of_it_waits) {
+TEST_P(AdoptTest, a_lock_that_any_coroutine_may_release_is_in_a_cycle_when_its_whole_lua_state_waits) {
   take_both(state, b.number());
   EXPECT_FALSE(is_told(kHardly));
   a.stops_its_lua_state();
   EXPECT_TRUE(is_told(kSurely));
 }
 
-TEST_P(AdoptTest, a_waiter_names_the_holder_to_be) {
+TEST_P(AdoptTest, a_waiter_names_the_future_holder) {
   for (const bool named : {false, true}) {
     take_both(0, b.number());
     Task other{state + 4};

@@ -1,4 +1,4 @@
-// The memory of a shard, on a private piece of memory.
+// The arena of a shard, on private memory.
 #include "dict/arena.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class ArenaTest : public ::testing::Test {
   std::uint32_t all = shard.granules() - 1;
 };
 
-/// How many free blocks there are.
+/// Returns the number of free blocks.
 int free_blocks(const Shard& shard) {
   int count = 0;
   for (const Word32& bin : shard.header().bins)
@@ -34,7 +34,7 @@ TEST_F(ArenaTest, begins_as_one_block_of_everything) {
   EXPECT_EQ(shard.header().free_granules.load(), all);
   EXPECT_EQ(free_blocks(shard), 1);
   EXPECT_EQ(arena.allocate(all + 1), 0U);
-  EXPECT_FALSE(arena.damaged()) << "too little memory is no damage";
+  EXPECT_FALSE(arena.damaged()) << "too little memory is not damage";
   const std::uint32_t block = arena.allocate(all);
   EXPECT_EQ(block, 1U);
   EXPECT_EQ(arena.allocate(1), 0U);
@@ -42,8 +42,8 @@ TEST_F(ArenaTest, begins_as_one_block_of_everything) {
   EXPECT_EQ(check_shard(shard), "");
 }
 
-TEST_F(ArenaTest, a_block_that_comes_back_joins_its_free_neighbours) {
-  // Each order in which three neighbours and the rest can come back.
+TEST_F(ArenaTest, a_freed_block_joins_its_free_neighbours) {
+  // Frees three neighbours and the rest in every possible order.
   std::vector<int> order = {0, 1, 2, 3};
   do {
     std::uint32_t blocks[4];
@@ -64,7 +64,7 @@ TEST_F(ArenaTest, a_run_is_found_wherever_there_is_one) {
 }
 
 TEST_F(ArenaTest, a_long_block_is_found_among_shorter_ones_of_its_bin) {
-  // 64 to 79 granules share a bin.
+  // Runs of 64 to 79 granules share a bin.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> blocks;
   for (const std::uint32_t size : {79U, 64U, 65U, 66U}) {
     blocks.emplace_back(arena.allocate(size), size);
@@ -132,7 +132,7 @@ TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
       const auto next = held.upper_bound(block);
       ASSERT_LE(block + size, next == held.end() ? shard.granules() : next->first);
       ASSERT_TRUE(next == held.begin() || std::prev(next)->first + std::prev(next)->second <= block);
-      // What its owner writes must not matter to the arena.
+      // The arena must not depend on what a block's owner writes into it.
       for (std::uint32_t i = 0; i < size * 4; ++i) shard.words32(block)[i].store(static_cast<std::uint32_t>(random()));
       held[block] = size;
     } else if (!held.empty()) {
@@ -153,7 +153,7 @@ TEST_F(ArenaTest, random_work_never_gives_memory_twice_and_never_loses_any) {
   EXPECT_EQ(free_blocks(shard), 1);
 }
 
-TEST_F(ArenaTest, giving_back_announces_the_reuse) {
+TEST_F(ArenaTest, freeing_announces_the_reuse) {
   const std::uint32_t block = arena.allocate(4);
   const std::uint64_t before = shard.header().reuse_epoch.load();
   arena.release(block, 4);
@@ -201,7 +201,7 @@ TEST_F(ArenaTest, free_blocks_that_contradict_themselves_are_damage_and_give_not
   }
 }
 
-TEST_F(ArenaTest, a_block_that_comes_back_beside_a_free_one_that_contradicts_itself_is_damage) {
+TEST_F(ArenaTest, a_block_freed_beside_a_free_one_that_contradicts_itself_is_damage) {
   for (const std::uint32_t value : {0U, 2U, 4U, 0x7FFFFFFFU, 0xFFFFFFFFU}) {
     PrivateShard fresh(65536);
     Arena fresh_arena(fresh.shard());

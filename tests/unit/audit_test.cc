@@ -1,5 +1,4 @@
-// A shard is looked at as a whole: what no operation meets is found all the same, and nothing is found where all is
-// well.
+// The audit of a whole shard: it finds damage that no operation meets, and finds nothing in a sound shard.
 #include "dict/repair.h"
 
 #include <random>
@@ -48,7 +47,7 @@ void do_something(Dict& dict, std::mt19937_64& random, Waiting& waiting) {
   }
 }
 
-TEST(audit, finds_nothing_where_all_is_well) {
+TEST(audit, finds_nothing_in_a_sound_shard) {
   in_a_world([] {
     Dict dict("well", {.size = 12288});
     Waiting waiting;
@@ -63,7 +62,7 @@ TEST(audit, finds_nothing_where_all_is_well) {
   });
 }
 
-TEST(audit, an_entry_that_a_lost_link_led_to_is_missed_and_its_memory_comes_back) {
+TEST(audit, an_entry_behind_a_lost_link_is_detected_and_its_memory_comes_back) {
   in_a_world([] {
     Dict dict("lost", {.size = 12288});
     dict.set("kept", "value");
@@ -83,7 +82,7 @@ TEST(audit, an_entry_that_a_lost_link_led_to_is_missed_and_its_memory_comes_back
   });
 }
 
-TEST(audit, an_entry_that_its_key_does_not_lead_to_is_given_up) {
+TEST(audit, an_entry_that_its_key_does_not_lead_to_is_freed) {
   in_a_world([] {
     Dict dict("foreign", {.size = 12288});
     dict.set("a key of some length", "value");
@@ -100,7 +99,7 @@ TEST(audit, an_entry_that_its_key_does_not_lead_to_is_given_up) {
   });
 }
 
-TEST(audit, long_keys_are_not_taken_for_foreign) {
+TEST(audit, long_keys_are_not_taken_for_misplaced_ones) {
   in_a_world([] {
     Dict dict("long", {.size = 1 << 20});
     for (const std::size_t length : {511U, 512U, 513U, 1024U, 5000U, 65535U})

@@ -41,7 +41,7 @@ class BlockingTest : public DictTest {
   void await_waiters(std::uint32_t count, std::string_view key = "k") {
     EXPECT_TRUE(eventually([&] { return dict.queued(key) == count; })) << dict.queued(key) << " waiters";
   }
-  /// A thread that waits for "k" without an end.
+  /// A thread that waits for "k" without a timeout.
   std::thread waiting_thread(std::atomic<int>* code) {
     return std::thread([this, code] { *code = lock("k", kForever, &lease); });
   }
@@ -50,7 +50,7 @@ class BlockingTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(BlockingTest, a_free_lock_is_had_at_once) {
+TEST_F(BlockingTest, a_free_lock_is_granted_at_once) {
   EXPECT_EQ(lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_NE(lease.owner, 0U);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
@@ -58,8 +58,8 @@ TEST_F(BlockingTest, a_free_lock_is_had_at_once) {
   EXPECT_LE(dict.remaining("k", lease), 0.011);
 }
 
-// Though it would never expire.
-TEST_F(BlockingTest, a_held_lock_is_had_when_its_holder_gives_it_back_or_is_killed) {
+// The lock would never expire.
+TEST_F(BlockingTest, a_held_lock_is_granted_when_its_holder_releases_it_or_is_killed) {
   for (const bool killed : {false, true}) {
     Holder holder(dict);
     std::atomic<int> code{-1};
@@ -75,7 +75,7 @@ TEST_F(BlockingTest, a_held_lock_is_had_when_its_holder_gives_it_back_or_is_kill
   }
 }
 
-TEST_F(BlockingTest, a_call_that_does_not_wait_takes_no_place_in_the_queue) {
+TEST_F(BlockingTest, a_call_that_does_not_wait_does_not_queue) {
   hold();
   for (const double timeout : {0.0, -1.0, -kForever}) {
     lease = {7, 7};
@@ -85,7 +85,7 @@ TEST_F(BlockingTest, a_call_that_does_not_wait_takes_no_place_in_the_queue) {
   EXPECT_EQ(dict.stats().lock_waits, 0U);
 }
 
-TEST_F(BlockingTest, a_wait_is_not_over_before_its_time_and_leaves_no_waiter) {
+TEST_F(BlockingTest, a_wait_does_not_end_before_its_time_and_leaves_no_waiter) {
   hold();
   for (int round = 0; round < 5; ++round) {
     lease = {7, 7};
@@ -98,13 +98,13 @@ TEST_F(BlockingTest, a_wait_is_not_over_before_its_time_and_leaves_no_waiter) {
   release();
 }
 
-TEST_F(BlockingTest, a_lock_that_expires_is_had_then) {
+TEST_F(BlockingTest, a_lock_is_granted_when_it_expires) {
   ASSERT_EQ(dict.try_lock("k", kShort, &held), HOLDFAST_OK);
   EXPECT_EQ(lock("k", kLong, &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.unlock("k", &held), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(BlockingTest, threads_get_the_lock_in_the_order_in_which_they_came) {
+TEST_F(BlockingTest, threads_get_the_lock_in_order_of_arrival) {
   constexpr int kCount = 5;
   hold();
   std::vector<int> order;  // guarded by the lock
@@ -123,7 +123,7 @@ TEST_F(BlockingTest, threads_get_the_lock_in_the_order_in_which_they_came) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
-// The lock is free, but a waiter that does not come is in the queue: so each poll of a spin asks the mutex.
+// The lock is free, but the queue has a waiter that never comes, so each poll of a spin takes the mutex.
 TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
   const std::string name = new_name();
   Dict other(name, {.size = 32768});  // one shard
@@ -184,7 +184,7 @@ TEST_F(BlockingTest, a_fork_beside_a_waiting_thread_ends_no_wait_and_the_child_c
   Child child([&](Channel& parent) {
     holdfast_lease mine{};
     parent.say(std::to_string(lock("k", kShort, &mine)));
-    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // and dies with it
+    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // and is killed with it
   });
   EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
   await_waiters(2);
@@ -195,7 +195,7 @@ TEST_F(BlockingTest, a_fork_beside_a_waiting_thread_ends_no_wait_and_the_child_c
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST_F(BlockingTest, a_wait_goes_on_past_a_process_that_was_stopped_inside_for_a_while) {
+TEST_F(BlockingTest, a_wait_survives_a_process_that_was_stopped_inside_for_a_while) {
   Inside inside(dict);
   std::atomic<int> code{-1};
   std::thread thread = waiting_thread(&code);
@@ -206,7 +206,7 @@ TEST_F(BlockingTest, a_wait_goes_on_past_a_process_that_was_stopped_inside_for_a
   EXPECT_EQ(code, HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_wait_that_a_stopped_process_held_up_to_the_end_is_a_timeout_that_names_it) {
+TEST_F(BlockingTest, a_wait_that_a_stopped_process_held_up_ends_by_a_timeout_that_names_it) {
   Inside inside(dict);
   EXPECT_EQ(lock("k", kShort, &lease), HOLDFAST_TIMEOUT);
   EXPECT_NE(std::string(holdfast_error()).find("process " + std::to_string(inside.pid())), std::string::npos)
@@ -215,9 +215,9 @@ TEST_F(BlockingTest, a_wait_that_a_stopped_process_held_up_to_the_end_is_a_timeo
   EXPECT_EQ(inside.wait(), 0);
 }
 
-// --- what becomes of the key ---
+// --- what happens to the key ---
 
-TEST_F(BlockingTest, a_wait_for_a_key_with_a_value_ends_when_the_value_goes) {
+TEST_F(BlockingTest, a_wait_for_a_key_with_a_value_ends_when_the_value_is_removed) {
   dict.set("k", "v");
   EXPECT_EQ(lock("k", kShort, &lease), HOLDFAST_LOCKED);
   std::atomic<int> code{-1};
@@ -228,7 +228,7 @@ TEST_F(BlockingTest, a_wait_for_a_key_with_a_value_ends_when_the_value_goes) {
   EXPECT_EQ(code, HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_wait_in_a_dictionary_that_is_removed_ends) {
+TEST_F(BlockingTest, a_wait_ends_when_its_dictionary_is_removed) {
   const std::string name = new_name();
   Dict other(name);
   ASSERT_EQ(other.try_lock("k", 0, &held), HOLDFAST_OK);
@@ -241,7 +241,7 @@ TEST_F(BlockingTest, a_wait_in_a_dictionary_that_is_removed_ends) {
   EXPECT_TRUE(is_empty(lease));
 }
 
-TEST_F(BlockingTest, a_full_dictionary_is_no_memory_at_once) {
+TEST_F(BlockingTest, a_full_dictionary_reports_no_memory_at_once) {
   std::string key(30, 'x');
   int code = HOLDFAST_OK;
   for (int i = 0; code == HOLDFAST_OK; ++i) code = lock(key + std::to_string(i), kForever, &lease);
@@ -279,7 +279,7 @@ TEST_F(BlockingTest, a_semaphore_gives_as_many_permits_as_it_has) {
   EXPECT_EQ(acquire("s", two, &lease), HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, the_reason_is_what_others_read_and_is_cut_to_what_fits) {
+TEST_F(BlockingTest, others_can_read_the_reason_which_is_cut_to_its_limit) {
   const std::string longer(HOLDFAST_WHY_MAX + 10, 'w');
   for (const std::string& why : {std::string("monthly figures"), longer}) {
     ASSERT_EQ(acquire("k", HOLDFAST_REQUEST(.exptime = 50, .why = why.c_str()), &lease), HOLDFAST_OK);
@@ -291,7 +291,7 @@ TEST_F(BlockingTest, the_reason_is_what_others_read_and_is_cut_to_what_fits) {
   }
 }
 
-TEST_F(BlockingTest, of_two_threads_that_wait_for_each_other_one_is_told_and_which_keys_it_is_about) {
+TEST_F(BlockingTest, one_of_two_threads_that_wait_for_each_other_gets_deadlock_and_its_keys) {
   std::array<int, 2> codes{};
   std::array<std::string, 2> sentences;
   std::atomic<int> ready{0};
@@ -322,7 +322,7 @@ TEST_F(BlockingTest, of_two_threads_that_wait_for_each_other_one_is_told_and_whi
                 : "the wait would never end: the holder of \"alice\" waits for \"bob\", and the caller holds \"bob\"");
 }
 
-TEST_F(BlockingTest, what_makes_no_sense_is_refused_with_a_sentence_and_leaves_the_lease_alone) {
+TEST_F(BlockingTest, invalid_requests_are_refused_with_a_message_and_leave_the_lease_alone) {
   const auto refused = [&](const holdfast_request& request, const char* said) {
     lease = {7, 7};
     EXPECT_EQ(acquire("k", request, &lease), HOLDFAST_INVALID) << said;
@@ -347,7 +347,7 @@ TEST_F(BlockingTest, what_makes_no_sense_is_refused_with_a_sentence_and_leaves_t
   refused(request, "bad struct_size of a request 0: expected sizeof(holdfast_request), as HOLDFAST_REQUEST() sets it");
 }
 
-TEST_F(BlockingTest, a_request_of_a_later_version_is_taken_if_it_asks_for_nothing_that_is_not_known) {
+TEST_F(BlockingTest, a_request_of_a_later_version_is_accepted_if_it_uses_only_known_fields) {
   struct Later {
     holdfast_request request;
     double something = 0;
@@ -361,9 +361,9 @@ TEST_F(BlockingTest, a_request_of_a_later_version_is_taken_if_it_asks_for_nothin
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK) << "it was not taken";
 }
 
-// --- the sentence ---
+// --- the error text ---
 
-TEST_F(BlockingTest, the_sentence_is_there_whether_it_is_asked_for_before_the_call_or_after) {
+TEST_F(BlockingTest, the_message_exists_whether_it_is_requested_before_the_call_or_after) {
   std::thread([&] {
     const char* const asked_before = holdfast_error();
     EXPECT_STREQ(asked_before, "");
@@ -373,22 +373,22 @@ TEST_F(BlockingTest, the_sentence_is_there_whether_it_is_asked_for_before_the_ca
     EXPECT_NE(std::string(asked_before).find("exptime"), std::string::npos) << asked_before;
     hold();
     EXPECT_EQ(lock("k", 0, &lease), HOLDFAST_LOCKED);
-    EXPECT_STREQ(asked_before, "") << "the code says all";
+    EXPECT_STREQ(asked_before, "") << "the code explains everything";
     EXPECT_EQ(holdfast_error(), asked_before);
   }).join();
 }
 
-TEST_F(BlockingTest, one_text_says_what_there_is_to_say_of_a_code) {
+TEST_F(BlockingTest, one_text_explains_a_code) {
   EXPECT_STREQ(holdfast_strerror(lock("", 1, &lease)), "empty key");
   EXPECT_STREQ(holdfast_strerror(lock("k", 1, &lease)), "ok") << "nothing of an earlier call";
-  EXPECT_STREQ(holdfast_error(), "empty key") << "what went well leaves the sentence alone";
-  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked") << "there is no sentence";
+  EXPECT_STREQ(holdfast_error(), "empty key") << "a call that succeeds does not change the message";
+  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked") << "there is no message";
   EXPECT_EQ(lock("", 1, &held), HOLDFAST_INVALID);
-  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "not what was said of another code";
+  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "not the text of another code";
   EXPECT_STREQ(holdfast_strerror(99), "unknown code");
 }
 
-TEST_F(BlockingTest, no_call_that_fails_leaves_the_sentence_of_another_one) {
+TEST_F(BlockingTest, no_failed_call_leaves_the_message_of_another) {
   holdfast_dict* none = nullptr;
   holdfast_value keys{};
   holdfast_holder holder{};
@@ -422,7 +422,7 @@ TEST_F(BlockingTest, no_call_that_fails_leaves_the_sentence_of_another_one) {
   for (const auto& call : wordless) {
     EXPECT_EQ(dict.set("", "v"), HOLDFAST_INVALID);
     const int code = call();
-    EXPECT_STREQ(holdfast_error(), "") << "the code says all: " << code;
+    EXPECT_STREQ(holdfast_error(), "") << "the code explains everything: " << code;
   }
 }
 

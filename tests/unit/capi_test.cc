@@ -1,5 +1,5 @@
-// The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, lives of a world.
-// This program itself never enters a world, so that each child begins one.
+// The C ABI beyond the dictionary's operations: versions, texts, opening, bad arguments, and the life of a world. This
+// program never enters a world itself, so each child begins one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ bool error_has(const std::string& text) {
 int attach(const std::string& name, holdfast_dict** dict) { return holdfast_attach(name.data(), name.size(), dict); }
 int remove(const std::string& name) { return holdfast_remove(name.data(), name.size()); }
 
-TEST(capi, the_library_says_what_it_is) {
+TEST(capi, the_library_reports_its_version) {
   EXPECT_EQ(holdfast_abi(), static_cast<std::uint32_t>(HOLDFAST_ABI));
   EXPECT_STRNE(holdfast_version(), "");
   EXPECT_STREQ(holdfast_error(), "");
@@ -44,7 +44,7 @@ TEST(capi, every_code_has_a_text) {
   EXPECT_STREQ(holdfast_code_text(-1), "unknown code");
 }
 
-TEST(capi, a_lease_that_holds_nothing_is_all_0) {
+TEST(capi, an_empty_lease_is_all_zeros) {
   in_a_world([] {
     Dict dict("a");
     holdfast_lease held{};
@@ -73,7 +73,7 @@ TEST(capi, a_lease_that_holds_nothing_is_all_0) {
   });
 }
 
-TEST(capi, where_no_descriptor_is_left_a_change_behind_a_file_mutex_fails_and_says_why) {
+TEST(capi, a_change_under_a_file_mutex_without_descriptors_fails_and_says_why) {
   in_a_world([] {
     Dict dict("a", {.mutex = HOLDFAST_MUTEX_FILE});
     EXPECT_EQ(dict.set("k", "before"), HOLDFAST_OK);
@@ -97,7 +97,7 @@ TEST(capi, sizes_are_parsed) {
   EXPECT_TRUE(error_has("64mb"));
 }
 
-TEST(capi, a_name_that_is_null_is_refused_with_a_sentence) {
+TEST(capi, a_null_name_is_refused_with_a_message) {
   holdfast_dict* dict = nullptr;
   const holdfast_options options{};
   EXPECT_EQ(holdfast_open(nullptr, 5, &options, &dict), HOLDFAST_INVALID);
@@ -106,12 +106,12 @@ TEST(capi, a_name_that_is_null_is_refused_with_a_sentence) {
   EXPECT_EQ(holdfast_remove(nullptr, 5), HOLDFAST_INVALID);
 }
 
-TEST(capi, the_directory_is_the_one_of_the_environment) {
+TEST(capi, the_directory_comes_from_the_environment) {
   const ScratchDirectory directory;
   in_process([&] { EXPECT_EQ(holdfast_directory(), directory.path()); });
 }
 
-TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recovers) {
+TEST(capi, every_call_explains_an_unusable_directory_and_works_once_it_is_usable) {
   const ScratchDirectory directory;
   in_process([&] {
     ::setenv("HOLDFAST_DIR", (directory.path() + "/not/there").c_str(), 1);
@@ -126,8 +126,8 @@ TEST(capi, a_directory_that_cannot_be_used_is_explained_by_every_call_and_recove
   });
 }
 
-// As the command `holdfast lock`, which may come before the programs that share the dictionary with it.
-TEST(capi, a_size_that_nobody_asked_for_is_in_nobodys_way) {
+// The command `holdfast lock` may come before the programs that share the dictionary with it.
+TEST(capi, a_default_size_is_in_nobodys_way) {
   constexpr std::uint64_t kDefault = std::uint64_t{8} << 20;
   in_a_world([=] {
     const Dict made("a", {.size = 0});
@@ -145,7 +145,7 @@ TEST(capi, a_size_that_nobody_asked_for_is_in_nobodys_way) {
   });
 }
 
-TEST(capi, one_that_asks_for_no_size_takes_what_is_there_and_those_that_ask_must_agree) {
+TEST(capi, a_caller_without_a_size_accepts_any_and_callers_with_one_must_agree) {
   in_a_world([] {
     const Dict made("a", {.size = 1 << 20});
     const Dict taken("a", {.size = 0});
@@ -205,7 +205,7 @@ TEST(capi, attach_finds_what_is_open_what_exists_and_what_is_declared) {
   });
 }
 
-TEST(capi, keys_and_types_that_make_no_sense_are_refused) {
+TEST(capi, invalid_keys_and_types_are_refused) {
   in_a_world([] {
     Dict dict("a");
     holdfast_value value{};
@@ -236,7 +236,7 @@ TEST(capi, keys_and_types_that_make_no_sense_are_refused) {
   });
 }
 
-TEST(capi, waiters_that_make_no_sense_are_refused) {
+TEST(capi, invalid_waiters_are_refused) {
   in_a_world([] {
     Dict dict("a");
     holdfast_parker* parker = holdfast_parker_new();
@@ -267,9 +267,9 @@ TEST(capi, waiters_that_make_no_sense_are_refused) {
   });
 }
 
-// --- lives of a world ---
+// --- the life of a world ---
 
-TEST(capi, a_child_forked_before_its_parent_died_goes_on_with_the_same_dictionary) {
+TEST(capi, a_child_forked_before_its_parent_died_continues_with_the_same_dictionary) {
   const ScratchDirectory world;
   Child parent([](Channel& channel) {
     Dict dict("a");

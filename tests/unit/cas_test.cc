@@ -1,5 +1,5 @@
-// Compare and swap: what is compared, what is refused, and that only one of many succeeds. Beside other operations:
-// dictionary_model_test.cc.
+// Compare and swap: what is compared, what is refused, and that only one of many callers succeeds.
+// dictionary_model_test.cc runs it beside other operations.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,7 +70,7 @@ TEST_F(CasTest, numbers_are_compared_as_numbers) {
   EXPECT_EQ(cas("k", number(1), number(2)), HOLDFAST_DIFFERS);
 }
 
-TEST_F(CasTest, times_and_types_that_make_no_sense_are_refused_and_change_nothing) {
+TEST_F(CasTest, invalid_times_and_types_are_refused_and_change_nothing) {
   dict.set("k", "a");
   for (const double bad : {-1.0, std::numeric_limits<double>::quiet_NaN()})
     EXPECT_EQ(cas("k", text("a"), text("b"), bad), HOLDFAST_INVALID);
@@ -84,7 +84,7 @@ TEST_F(CasTest, times_and_types_that_make_no_sense_are_refused_and_change_nothin
   EXPECT_EQ(dict.get("k"), text("a"));
 }
 
-TEST_F(CasTest, of_processes_that_swap_the_same_value_one_succeeds) {
+TEST_F(CasTest, one_of_several_processes_that_swap_the_same_value_succeeds) {
   constexpr int kRounds = 4000;
   constexpr int kProcesses = 3;
   std::vector<std::unique_ptr<Child>> children;
@@ -92,7 +92,7 @@ TEST_F(CasTest, of_processes_that_swap_the_same_value_one_succeeds) {
     children.push_back(std::make_unique<Child>([this](Channel& channel) {
       for (int done = 0; done < kRounds;) {
         const Got before = dict.get("count");
-        // A word in place, or another entry: by turns.
+        // Alternates between a change in place and a new entry.
         const Got after = number(before.code == HOLDFAST_OK ? before.number + 1 : 1, before.flags + done % 2);
         const int code = dict.cas("count", before.code == HOLDFAST_OK ? &before : nullptr, &after);
         if (code == HOLDFAST_OK) ++done;

@@ -1,4 +1,4 @@
-// A look at a whole dictionary that takes no mutex and changes nothing: holdfast_check.
+// holdfast_check examines a whole dictionary without taking a mutex and without changing anything.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -53,7 +53,7 @@ TEST_F(CheckTest, finds_nothing_in_a_sound_dictionary_used_or_not) {
 
 TEST_F(CheckTest, finds_damage_that_no_operation_has_met_and_leaves_it) {
   fill(3000);
-  // A link that is lost: nothing in the chain says that it went on.
+  // A lost link: nothing in the chain shows that it was longer.
   Shard& shard = shard_of("key1");
   std::uint32_t bucket = 0;
   while (shard.bucket(bucket).load(kRelaxed) == 0) ++bucket;
@@ -78,7 +78,7 @@ TEST_F(CheckTest, finds_overwritten_words_of_entries_and_counts) {
   }
 }
 
-TEST_F(CheckTest, tells_mutexes_that_stay_held) {
+TEST_F(CheckTest, reports_mutexes_that_stay_held) {
   fill(3000);
   Started stopped("inside", [this](Channel& parent) {
     Shmtx& mutex = shard_of("key1").mutex();
@@ -101,7 +101,7 @@ TEST_F(CheckTest, tells_mutexes_that_stay_held) {
   EXPECT_EQ(dict.set("key1", "v"), HOLDFAST_OK);
   EXPECT_EQ(check().uncertain, 0U);
   EXPECT_NE(holder, 0U);
-  // In the name of a process that lives and is not inside.
+  // The mutex names a live process that is not inside the shard.
   mutex_of("key1").store(owner_bits(dict.dictionary().world().known_token()) | std::uint64_t{77} << 32);
   health = check();
   EXPECT_EQ(health.held_by_idle, 1U);
@@ -132,7 +132,7 @@ TEST_F(CheckTest, never_takes_a_change_for_damage) {
   EXPECT_EQ(check().damaged + check().uncertain, 0U);
 }
 
-TEST_F(CheckTest, wants_the_size_of_its_struct) {
+TEST_F(CheckTest, needs_the_size_of_its_struct) {
   holdfast_health health{};
   EXPECT_EQ(holdfast_check(dict.handle, &health, 4), HOLDFAST_INVALID);
 }

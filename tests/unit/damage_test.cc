@@ -1,4 +1,4 @@
-// Shared memory in which one word was overwritten: each call ends soon, the shard is repaired, and that is counted.
+// One word of shared memory is overwritten: each call ends soon, the shard is repaired, and the repair is counted.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -12,7 +12,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Of the processor, so that a busy machine does not count.
+/// Processor time, so that a busy machine does not matter.
 double used_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -23,7 +23,7 @@ class DamageTest : public DictTest {
  protected:
   DamageTest() : DictTest({.size = 1 << 20}) {}
 
-  static constexpr double kAtMostSeconds = 0.5;  // half of what is promised
+  static constexpr double kAtMostSeconds = 0.5;  // half of what the manual promises
 
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(DictTest::SetUp());
@@ -31,7 +31,7 @@ class DamageTest : public DictTest {
     for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("key-" + std::to_string(i), "v"), HOLDFAST_OK);
   }
   Key key_of(const std::string& name) { return Key(name, dict.segment().seed()); }
-  /// A word of the shard that leads to the longest key, in a cycle, and looks like another key of that length.
+  /// Makes the shard lead to the longest key in a cycle, as if it were another key of that length.
   void make_cycle(const std::string& other) {
     const Position position = place_of(big + "a");
     position.link->store(0);
@@ -41,7 +41,7 @@ class DamageTest : public DictTest {
     shard().bucket_of(hash).store(position.block);
   }
 
-  /// The call ends soon and has the shard repaired, once; the next one has nothing to repair.
+  /// The call ends soon and repairs the shard once; the next call has nothing to repair.
   void expect_repair(const std::function<void()>& call) {
     const std::uint64_t repairs = dict.stats().repairs;
     double start = used_seconds();
@@ -95,7 +95,7 @@ TEST_F(DamageTest, flush_expired_finds_buckets_that_all_lead_to_one_cycle) {
 }
 
 TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_a_walk_past_it) {
-  std::string passing;  // a key that is not there, in a bucket that is empty
+  std::string passing;  // a key that does not exist, in an empty bucket
   for (int i = 0; passing.empty(); ++i)
     if (shard().bucket_of(key_of("other-" + std::to_string(i)).short_hash()).load() == 0)
       passing = "other-" + std::to_string(i);
@@ -119,7 +119,7 @@ TEST_F(DamageTest, an_entry_in_the_chain_of_another_bucket_is_found_by_a_walk_pa
   }
 }
 
-TEST_F(DamageTest, holders_that_run_in_a_cycle_are_found) {
+TEST_F(DamageTest, a_cycle_of_holders_is_found) {
   for (int call = 0; call < 3; ++call) {
     SCOPED_TRACE(call);
     const std::string name = "permits-" + std::to_string(call);
@@ -144,8 +144,8 @@ TEST_F(DamageTest, holders_that_run_in_a_cycle_are_found) {
   }
 }
 
-// What is moved is looked for in its list, which takes time: not for each node of it.
-TEST_F(DamageTest, nodes_that_no_list_leads_to_are_given_back) {
+// A node that is moved has to be found in its list, which takes time. It must not happen for each node.
+TEST_F(DamageTest, nodes_that_no_list_leads_to_are_freed) {
   for (int i = 0; i < 7000; ++i) ASSERT_GT(dict.push("list", 1, std::string(60, 'e')), 0);
   Position position = place_of("list");
   ListEnds ends = position.view.list_ends();
@@ -155,7 +155,7 @@ TEST_F(DamageTest, nodes_that_no_list_leads_to_are_given_back) {
 }
 
 TEST_F(DamageTest, a_free_block_with_an_overwritten_size_gives_no_entrys_memory_away) {
-  // Two free blocks with an entry between them; the first says that it ends where the second does.
+  // Two free blocks with an entry between them; the first has a size that reaches to the end of the second.
   ASSERT_EQ(dict.set("left", std::string(3000, 'l')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("middle", std::string(3000, 'm')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("right", std::string(3000, 'r')), HOLDFAST_OK);
@@ -166,7 +166,7 @@ TEST_F(DamageTest, a_free_block_with_an_overwritten_size_gives_no_entrys_memory_
   ASSERT_EQ(dict.remove("left"), HOLDFAST_OK);
   ASSERT_EQ(dict.remove("right"), HOLDFAST_OK);
   shard().words32(left.block)[0].store(size);
-  // In the bin of that size, too.
+  // Also takes blocks from the bin of that size.
   const std::uint64_t repairs = dict.stats().repairs;
   for (int i = 0; i < 100; ++i) ASSERT_EQ(dict.set("new-" + std::to_string(i), std::string(2900, 'n')), HOLDFAST_OK);
   EXPECT_EQ(dict.get("middle"), text(std::string(3000, 'm')));
@@ -188,7 +188,7 @@ TEST_F(DamageTest, a_spare_block_inside_an_entry_gives_no_entrys_memory_away) {
   EXPECT_EQ(dict.get("key-7"), text(value));
 }
 
-TEST_F(DamageTest, counts_that_were_overwritten_are_made_right_by_flush_expired) {
+TEST_F(DamageTest, overwritten_counts_are_corrected_by_flush_expired) {
   ASSERT_EQ(dict.remove("key-7"), HOLDFAST_OK);  // a free block between others
   std::uint32_t bin = 1;
   while (header().bins[bin].load() == 0) ++bin;
@@ -205,7 +205,7 @@ TEST_F(DamageTest, counts_that_were_overwritten_are_made_right_by_flush_expired)
   expect_repair([&] { EXPECT_EQ(dict.flush_expired(), 0); });
 }
 
-TEST_F(DamageTest, counts_that_were_overwritten_make_no_memory_scarce) {
+TEST_F(DamageTest, overwritten_counts_do_not_make_memory_scarce) {
   header().free_granules.store(1);
   header().no_run.store(1);
   for (Word32& bin : header().bins) bin.store(0);

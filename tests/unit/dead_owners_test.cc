@@ -1,4 +1,5 @@
-// What dead processes held is memory to be had, without anybody asking for their keys; what the living hold is not.
+// Memory held by dead processes can be allocated again, even if nobody asks for their keys; memory held by live
+// processes stays.
 #include "dict/dead_owners.h"
 
 #include <gtest/gtest.h>
@@ -21,9 +22,9 @@ class DeadOwnersTest : public DictTest {
   DeadOwnersTest() : DictTest({.size = kSize}) {}
 
   static constexpr std::uint64_t kSize = 100 << 10;
-  /// More than fit into the dictionary.
+  /// More locks than fit into the dictionary.
   static constexpr int kMany = 1200;
-  static constexpr int kShared = 9 * kMany;  // a key that only shares are of
+  static constexpr int kShared = 9 * kMany;  // a key that has only shares
 
   void TearDown() override {
     EXPECT_EQ(dict.stats().repairs, 0U) << "nothing was damaged";
@@ -40,7 +41,7 @@ class DeadOwnersTest : public DictTest {
     holdfast_lease lease{};
     return dict.try_permits(key(i), HOLDFAST_RWLOCK, 1, 0, 0, &lease);
   }
-  /// Has a process take them, by `take(i) -> code`, and killed. The first code that is not ok.
+  /// Starts a process that takes keys by `take(i) -> code`, and kills it. Returns the first code that is not ok.
   template <class Take>
   static int killed_with(int first, int count, Take&& take) {
     Child child([&](Channel& parent) {
@@ -56,13 +57,13 @@ class DeadOwnersTest : public DictTest {
   }
 };
 
-TEST_F(DeadOwnersTest, locks_without_an_end_of_processes_that_are_killed_never_fill_a_dictionary) {
+TEST_F(DeadOwnersTest, endless_locks_of_killed_processes_never_fill_a_dictionary) {
   constexpr int kEach = 100;
   for (int first = 0; first < 4 * kMany; first += kEach)
     ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
 }
 
-// Of a world that a persistent dictionary was adopted from, a dead process's token may be above those of this one.
+// The dictionary was adopted from another world, so a dead process's token may be above the tokens of this world.
 TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
   World& world = **World::current();
   const Token living = world.token();
@@ -81,14 +82,14 @@ TEST_F(DeadOwnersTest, a_living_process_hides_no_dead_one_that_had_its_slot) {
   }
 }
 
-// More than fit into any set of owners that an attempt may ask about.
-TEST_F(DeadOwnersTest, so_it_is_with_many_processes_that_held_a_few_locks_each) {
+// More owners than fit into any set that an attempt may ask about.
+TEST_F(DeadOwnersTest, many_killed_processes_with_a_few_locks_each_never_fill_a_dictionary) {
   constexpr int kEach = 6;
   for (int first = 0; first < 2 * kMany; first += kEach)
     ASSERT_EQ(killed_with(first, kEach, [&](int i) { return take(i); }), HOLDFAST_OK) << "after " << first << " locks";
 }
 
-TEST_F(DeadOwnersTest, permits_and_reasons_of_the_dead_are_memory_too) {
+TEST_F(DeadOwnersTest, permits_and_reasons_of_dead_processes_are_reclaimed_too) {
   constexpr int kEach = 60;
   const auto with_note = [&](int i) {
     holdfast_lease lease{};
@@ -101,7 +102,7 @@ TEST_F(DeadOwnersTest, permits_and_reasons_of_the_dead_are_memory_too) {
   }
 }
 
-TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_is_stopped) {
+TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_even_while_it_is_stopped) {
   constexpr int kLiving = 150;
   Started stopped("0", [&](Channel& parent) {
     std::vector<holdfast_lease> leases(kLiving);
@@ -115,7 +116,7 @@ TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_i
     return 0;
   });
   stopped.stop();
-  // Beside the permit of the stopped one, under the same key, the dead have one each.
+  // Each dead process has one permit under the same key as the stopped process.
   for (int first = kLiving; first < 3 * kMany; first += 100)
     ASSERT_EQ(killed_with(first, 100, [&](int i) { return share(kShared) != HOLDFAST_OK ? share(kShared) : take(i); }),
               HOLDFAST_OK);
@@ -126,7 +127,7 @@ TEST_F(DeadOwnersTest, what_a_living_process_holds_is_never_taken_also_when_it_i
   EXPECT_EQ(stopped.ask("go on"), "0");
 }
 
-TEST_F(DeadOwnersTest, a_dictionary_full_of_locks_of_the_living_says_so) {
+TEST_F(DeadOwnersTest, a_dictionary_full_of_locks_of_live_processes_reports_no_memory) {
   int code = HOLDFAST_OK;
   int count = 0;
   for (; code == HOLDFAST_OK && count < kMany; ++count) code = take(count);
@@ -135,7 +136,7 @@ TEST_F(DeadOwnersTest, a_dictionary_full_of_locks_of_the_living_says_so) {
   for (int i = 0; i < count - 1; ++i) ASSERT_EQ(take(i), HOLDFAST_LOCKED);
 }
 
-TEST_F(DeadOwnersTest, flush_expired_gives_the_memory_of_the_dead_back) {
+TEST_F(DeadOwnersTest, flush_expired_frees_the_memory_of_dead_processes) {
   const std::uint64_t before = dict.free_space();
   ASSERT_EQ(killed_with(0, 300, [&](int i) { return take(i); }), HOLDFAST_OK);
   ASSERT_EQ(killed_with(300, 100, [&](int i) { return share(i); }), HOLDFAST_OK);
@@ -144,17 +145,17 @@ TEST_F(DeadOwnersTest, flush_expired_gives_the_memory_of_the_dead_back) {
   EXPECT_EQ(dict.free_space(), before);
 }
 
-TEST_F(DeadOwnersTest, values_do_not_give_way_while_the_dead_hold_memory) {
+TEST_F(DeadOwnersTest, values_are_not_evicted_while_dead_processes_hold_memory) {
   ASSERT_EQ(killed_with(0, 500, [&](int i) { return take(i); }), HOLDFAST_OK);
   int code = HOLDFAST_OK;
   for (int i = 0; i < 500 && code == HOLDFAST_OK; ++i)
     code = dict.set("value-" + std::to_string(i), std::string(60, 'v'));
   EXPECT_EQ(code, HOLDFAST_OK);
-  // One or a few are enough to see that memory is short.
+  // One or a few evictions show that memory is short.
   EXPECT_LE(dict.stats().evictions, 4U);
 }
 
-TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_that_goes_on) {
+TEST_F(DeadOwnersTest, dead_waiters_leave_the_queue_of_a_lock_in_use) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
   {

@@ -1,4 +1,4 @@
-// The search for deadlocks: over a table of waits that the test fills, and over tasks that the test plays.
+// The deadlock search: over a table of waits that the test fills, and over tasks that the test simulates.
 #include "wait/deadlock.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ Liveness all_live(Token) { return Liveness::alive; }
 
 class DeadlockTest : public ::testing::Test {
  protected:
-  /// A record of a wait for `key`, which began at `since` and was seen at `seen`.
+  /// Returns the record of a wait for `key` that began at `since` and was checked at `seen`.
   WaitRecord* put(Token token, std::uint32_t task, const std::string& key, const Blocker& blocker, std::uint64_t since,
                   std::uint64_t seen) {
     WaitRecord* const record = table.take(token, task, all_live);
@@ -42,7 +42,7 @@ class DeadlockTest : public ::testing::Test {
     wait.set_key(key);
     return wait;
   }
-  /// Processes 1 to `length`, each of which waits for the next one, the last for the first; the last one waits last.
+  /// Processes 1 to `length` each wait for the next one, and the last for the first. The last one began to wait last.
   std::vector<WaitRecord*> put_cycle(std::size_t length, std::uint64_t seen) {
     std::vector<WaitRecord*> records;
     for (std::size_t i = 1; i <= length; ++i) {
@@ -86,7 +86,7 @@ TEST_F(DeadlockTest, a_wait_is_found_as_it_was_written) {
   EXPECT_EQ(table.find(4, 9, found), Found::no);
 }
 
-TEST_F(DeadlockTest, of_a_long_key_the_beginning_is_kept) {
+TEST_F(DeadlockTest, the_beginning_of_a_long_key_is_kept) {
   const std::string key = std::string(kWaitKeyBytes, 'a') + "b";
   put(5, 9, key, {}, 1, 2);
   Wait found;
@@ -95,12 +95,12 @@ TEST_F(DeadlockTest, of_a_long_key_the_beginning_is_kept) {
   EXPECT_EQ(found.kept_key(), key.substr(0, kWaitKeyBytes));
 }
 
-TEST_F(DeadlockTest, a_wait_that_is_over_is_not_found_again_by_way_of_its_record) {
+TEST_F(DeadlockTest, a_wait_that_is_over_is_not_found_through_its_old_record) {
   WaitRecord* const record = put(5, 9, "key", {6, 3, 44, 0}, 1, 2);
   WaitTable::release(*record);
   Wait found;
   EXPECT_EQ(table.find(5, 9, found), Found::no);
-  // Taken again and not written yet, by the same process and by another one.
+  // The record was taken again but not written yet, by the same process or by another.
   record->owner.store(5);
   EXPECT_EQ(table.find(5, 9, found), Found::no);
   WaitTable::write(*record, wait(5, 9, "key", {6, 3, 44, 0}, 1, 2));
@@ -117,7 +117,7 @@ TEST_F(DeadlockTest, a_record_that_is_being_written_is_unreadable) {
   EXPECT_EQ(table.find(5, 9, found), Found::yes);
 }
 
-TEST_F(DeadlockTest, a_full_table_gives_no_record_until_somebody_in_the_way_is_dead) {
+TEST_F(DeadlockTest, a_full_table_has_no_record_to_give_until_an_owner_is_dead) {
   std::vector<WaitRecord*> records;
   for (std::uint32_t task = 1; task <= 4 * kWaitRecords; ++task) {
     WaitRecord* const record = table.take(5, task, all_live);
@@ -152,12 +152,12 @@ TEST_F(DeadlockTest, a_cycle_that_is_too_long_is_not_found) {
   EXPECT_EQ(search(kCycleMax + 1, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, a_waiter_for_itself_is_not_told) {
+TEST_F(DeadlockTest, a_waiter_for_its_own_lock_gets_no_deadlock) {
   put_cycle(1, kLater);
   EXPECT_EQ(search(1, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, what_was_seen_before_the_last_began_to_wait_proves_nothing) {
+TEST_F(DeadlockTest, observations_from_before_the_last_wait_began_prove_nothing) {
   for (std::size_t early = 0; early < 3; ++early) {
     clear();
     const auto records = put_cycle(3, kLater);
@@ -183,7 +183,7 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
   const auto records = put_cycle(2, kLater);
   Wait own;
   ASSERT_EQ(table.find(2, 7, own), Found::yes);
-  // The living are asked for after the first reading.
+  // Asks after the first reading who is alive.
   const auto end_it = [&](Token) {
     WaitTable::release(*records[0]);
     return Liveness::alive;
@@ -216,7 +216,7 @@ TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_keeps_its_coroutines_from
   EXPECT_EQ(search(2, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, if_the_last_does_not_come_the_one_before_it_is_the_victim) {
+TEST_F(DeadlockTest, if_the_last_waiter_does_not_come_the_one_before_it_is_the_victim) {
   put_cycle(3, kLater);
   const std::uint64_t closed = kStart + 3;
   EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs - 1), Cycle::there);
@@ -231,7 +231,7 @@ TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
   SCOPED_TRACE(seed);
   auto* const words = reinterpret_cast<Word64*>(memory.get());
   for (int round = 0; round < 20; ++round) {
-    // Few tokens and tasks, so that much of it makes sense.
+    // Few tokens and tasks, so that many records make sense.
     for (std::size_t i = 0; i < sizeof(WaitTableMemory) / 8; ++i)
       words[i].store(random() % 4 == 0 ? random() : random() % 8 | (random() % 8) << 32);
     for (Token token = 0; token < 8; ++token) {
@@ -252,7 +252,7 @@ TEST_F(DeadlockTest, garbage_in_the_table_harms_nobody) {
 
 // --- waits of this process ---
 
-TEST_F(DeadlockTest, a_wait_is_looked_at_again_only_when_the_table_has_changed) {
+TEST_F(DeadlockTest, a_wait_is_checked_again_only_when_the_table_has_changed) {
   TrackedWait tracked;
   tracked.begin(1, 7, "key");
   int looks = 0;
@@ -270,7 +270,7 @@ TEST_F(DeadlockTest, a_wait_is_looked_at_again_only_when_the_table_has_changed) 
   EXPECT_EQ(table.find(1, 7, found), Found::no);
 }
 
-TEST_F(DeadlockTest, what_was_found_is_reported_only_if_it_is_still_so) {
+TEST_F(DeadlockTest, a_cycle_is_reported_only_if_it_still_exists) {
   TrackedWait first;
   TrackedWait last;
   first.begin(1, 7, "a");
@@ -288,7 +288,7 @@ TEST_F(DeadlockTest, what_was_found_is_reported_only_if_it_is_still_so) {
   };
   ASSERT_TRUE(find_it());
   EXPECT_TRUE(last.settle(table, all_live, of_first));
-  EXPECT_FALSE(last.settle(table, all_live, of_first)) << "it was told";
+  EXPECT_FALSE(last.settle(table, all_live, of_first)) << "it got the error";
   EXPECT_THAT(last.keys(), ElementsAre("b", "a"));
   ASSERT_TRUE(find_it());
   first.end();
@@ -310,13 +310,13 @@ TEST_F(DeadlockTest, keys_stay_until_the_next_wait) {
   EXPECT_THAT(last.keys(), IsEmpty());
 }
 
-// --- tasks that the test plays: what is told is compared with what is so ---
+// --- simulated tasks: compares what is reported with what is true ---
 
 class Play {
  public:
   Play(WaitTable table, std::uint64_t seed) : table_(table), random_(seed) {}
 
-  /// Somebody does something. False if a deadlock was told that is none.
+  /// One task acts. Returns false if a deadlock was reported that is none.
   bool step() {
     Task& task = agents_[pick(kAgents)];
     if (task.waits_for < 0) {
@@ -325,11 +325,11 @@ class Play {
     }
     Lock& lock = locks_[task.waits_for];
     if (lock.holder < 0) return take(task, lock), true;
-    if (pick(40) == 0) return stop_waiting(task), true;  // its timeout
+    if (pick(40) == 0) return stop_waiting(task), true;  // times out
     return pick(2) == 0 || look(task);
   }
 
-  /// Everybody looks until nobody is told anything. False as step().
+  /// All tasks search until none reports a deadlock. Returns false as step() does.
   bool settle() {
     for (int quiet = 0; quiet < 4; ++quiet) {
       for (Task& task : agents_) {
@@ -355,9 +355,9 @@ class Play {
     TrackedWait tracked;
   };
   struct Lock {
-    int holder = -1;  // the one that will release it
+    int holder = -1;  // the task that will release it
     std::uint64_t sequence = 0;
-    int named = -1;  // the one that counts as the holder
+    int named = -1;  // the task that counts as the holder
   };
 
   std::size_t pick(std::size_t n) { return random_() % n; }
@@ -379,7 +379,7 @@ class Play {
     stop_waiting(task);
     lock = {index(task), ++sequence_, pick(8) == 0 ? -1 : index(task)};
   }
-  /// It adopts what it was given, or gives away what it has, be it to one that waits.
+  /// The task adopts what it was given, or gives away what it has, perhaps to a task that waits.
   void change_hands(const Task& task, Lock& lock) {
     if (lock.named < 0) {
       lock.named = index(task);
@@ -410,8 +410,7 @@ class Play {
     return right;
   }
 
-  /// How many wait in the cycle that this task is in; 0 if it is in none where it is known which task will
-  /// release what.
+  /// Returns the length of the cycle that this task is in; 0 if it is in no cycle whose holders are all known.
   std::size_t cycle_of(std::size_t first) const {
     std::size_t at = first;
     for (std::size_t length = 1; length <= kAgents; ++length) {
@@ -432,16 +431,16 @@ class Play {
   int told_ = 0;
 };
 
-TEST_F(DeadlockTest, what_is_reported_is_so_and_what_is_so_is_reported) {
+TEST_F(DeadlockTest, every_report_is_true_and_every_deadlock_is_reported) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(seed);
   int told = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
     clear();
     Play play(table, seed + i);
-    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "told of what is no deadlock, round " << i;
-    ASSERT_TRUE(play.settle()) << "told of what is no deadlock, round " << i;
-    ASSERT_FALSE(play.has_deadlock()) << "not told of a deadlock, round " << i;
+    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "reported a deadlock that is none, round " << i;
+    ASSERT_TRUE(play.settle()) << "reported a deadlock that is none, round " << i;
+    ASSERT_FALSE(play.has_deadlock()) << "missed a deadlock, round " << i;
     told += play.told();
   }
   EXPECT_GT(told, 300);

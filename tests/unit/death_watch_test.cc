@@ -1,4 +1,4 @@
-// Waits that last: the kernel's notice of a death ends them, and what no notice tells is found by looks.
+// Long waits: a notice from the kernel that a process died ends them, and checks find what no notice reports.
 #include "wait/death_watch.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 namespace holdfast::test {
 namespace {
 
-// Longer than any slice of sleep, shorter than a waiter that rests sleeps at most.
+// Longer than any slice of sleep, but shorter than the longest sleep of a resting waiter.
 constexpr double kPatience = 10;
 constexpr std::uint64_t kPatienceNs = 10 * kNsPerSecond;
 
@@ -37,9 +37,9 @@ std::size_t death_watches() { return threads_named("holdfast-death").size(); }
 
 World& this_world() { return enter(); }
 
-// --- the notices ---
+// --- notices ---
 
-/// Runs in a thread of the library, as a death watch does.
+/// Runs in a thread of the library, like a death watch.
 struct Listener {
   std::string path;
   platform::FileId file;
@@ -68,7 +68,7 @@ class DeathWatchTest : public DictTest {
     listener.path = this_world().table_path();
     listener.file = this_world().table_file();
   }
-  /// Until the present death watch, which an earlier claim may have left, serves this one.
+  /// Waits until the present death watch serves this test; an earlier test may have left it.
   void until_watched() {
     ASSERT_TRUE(eventually([this] {
       waiting.sleep(0.05);
@@ -81,7 +81,7 @@ class DeathWatchTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(DeathWatchTest, the_death_of_a_process_of_the_world_is_noticed) {
+TEST_F(DeathWatchTest, the_death_of_a_process_of_the_world_is_detected) {
   Resident other([] { this_world().token(); });
   listener.start();
   ASSERT_EQ(listener.error, 0);
@@ -91,7 +91,7 @@ TEST_F(DeathWatchTest, the_death_of_a_process_of_the_world_is_noticed) {
   EXPECT_TRUE(listener.noticed);
 }
 
-TEST_F(DeathWatchTest, the_descriptors_of_the_process_are_no_others_for_it) {
+TEST_F(DeathWatchTest, the_descriptors_of_the_process_cause_no_notice) {
   const std::size_t before = descriptors();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -128,7 +128,7 @@ TEST_F(DeathWatchTest, another_file_of_that_name_is_refused) {
 
 // --- waiters ---
 
-TEST_F(DeathWatchTest, a_wait_that_lasts_starts_one_and_a_short_one_does_not) {
+TEST_F(DeathWatchTest, a_long_wait_starts_a_death_watch_and_a_short_one_does_not) {
   in_process([this] {
     Waiting other;
     holdfast_lease held{};
@@ -140,7 +140,7 @@ TEST_F(DeathWatchTest, a_wait_that_lasts_starts_one_and_a_short_one_does_not) {
   });
 }
 
-TEST_F(DeathWatchTest, after_a_death_the_watch_looks_and_looks_again) {
+TEST_F(DeathWatchTest, after_a_death_the_watch_checks_and_checks_again) {
   in_process([] {
     static std::atomic<int> started{0};
     static std::atomic<int> looks{0};
@@ -162,7 +162,7 @@ TEST_F(DeathWatchTest, after_a_death_the_watch_looks_and_looks_again) {
   });
 }
 
-TEST_F(DeathWatchTest, the_holder_that_dies_late_leaves_its_lock_to_the_waiter) {
+TEST_F(DeathWatchTest, a_holder_that_dies_late_leaves_its_lock_to_the_waiter) {
   Holder holder(dict);
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
   until_watched();
@@ -174,7 +174,7 @@ TEST_F(DeathWatchTest, the_holder_that_dies_late_leaves_its_lock_to_the_waiter) 
   EXPECT_EQ(descriptors(), before) << "nothing was opened to find out";
 }
 
-TEST_F(DeathWatchTest, a_child_starts_its_own) {
+TEST_F(DeathWatchTest, a_child_starts_its_own_death_watch) {
   holdfast_lease held{};
   ASSERT_EQ(dict.try_lock("k", 0, &held), HOLDFAST_OK);
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
@@ -187,8 +187,8 @@ TEST_F(DeathWatchTest, a_child_starts_its_own) {
   });
 }
 
-// Where the kernel refuses one of the calls, all goes on as without.
-TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_looks) {
+// If the kernel refuses one of the calls, the library works without notices.
+TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_polling) {
   for (const unsigned call : {SYS_close_range, SYS_inotify_init1, SYS_inotify_add_watch}) {
     Holder holder(dict);
     in_process([&] {
@@ -204,7 +204,7 @@ TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_looks) {
   }
 }
 
-// --- what no death tells ---
+// --- what no death reports ---
 
 class RestingTest : public DeathWatchTest {
  protected:
@@ -228,7 +228,7 @@ TEST_F(RestingTest, a_waiter_of_a_foreign_loop_does_not_rest) {
   EXPECT_LE(loop.sleep_time(), 1.0);
 }
 
-TEST_F(RestingTest, a_repair_that_drops_the_queue_is_noticed) {
+TEST_F(RestingTest, a_repair_that_drops_the_queue_is_detected) {
   for (Shard& shard : dict.segment().shards()) {
     const ShardGuard guard(shard);
     ASSERT_TRUE(guard.held());
@@ -240,19 +240,19 @@ TEST_F(RestingTest, a_repair_that_drops_the_queue_is_noticed) {
   EXPECT_TRUE(waiting.sleep(kPatience));
 }
 
-TEST_F(RestingTest, a_flush_is_noticed) {
+TEST_F(RestingTest, a_flush_is_detected) {
   in_process([this] { EXPECT_EQ(holdfast_flush_all(dict.handle), HOLDFAST_OK); });
   EXPECT_TRUE(waiting.sleep(kPatience));
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(RestingTest, a_lease_that_is_to_end_earlier_is_noticed) {
+TEST_F(RestingTest, an_earlier_end_of_a_lease_is_detected) {
   ASSERT_EQ(holdfast_lock_renew(dict.handle, "k", 1, &held, 0.2), HOLDFAST_OK);
   EXPECT_TRUE(waiting.sleep(kPatience));
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-/// Whether a process that sleeps on its mailbox is told to look at all of its waiters.
+/// Whether a process that sleeps on its mailbox is told to check all of its waiters.
 class ToldTest : public DeathWatchTest {
  protected:
   void expect_told(const std::function<void()>& act) {
@@ -288,9 +288,9 @@ TEST_F(ToldTest, by_an_earlier_end_of_the_entry) {
   expect_told([this] { ASSERT_EQ(holdfast_expire(dict.handle, "k", 1, 60), HOLDFAST_OK); });
 }
 
-// --- the patience of queues ---
+// --- how long queues wait for a waiter ---
 
-TEST_F(RestingTest, a_process_that_does_not_look_loses_the_places_of_its_waiters) {
+TEST_F(RestingTest, a_process_that_does_not_poll_loses_the_positions_of_its_waiters) {
   World& world = this_world();
   const auto first = [&] {
     std::uint32_t block = 0;
@@ -303,7 +303,7 @@ TEST_F(RestingTest, a_process_that_does_not_look_loses_the_places_of_its_waiters
   EXPECT_NE(first(), 0U);
   world.slot(world.token())->looked_ms = 1;
   EXPECT_EQ(first(), 0U);
-  EXPECT_TRUE(waiting.sleep(kPatience)) << "it finds that out, and queues again";
+  EXPECT_TRUE(waiting.sleep(kPatience)) << "it detects that, and queues again";
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
   EXPECT_NE(first(), 0U);
 }

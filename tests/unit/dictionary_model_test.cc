@@ -1,6 +1,6 @@
-// Random operations on a dictionary beside the same on a std::map: after each, both say the same, but for what was
-// evicted, of which there is as much as the dictionary says; every so often the whole shard is walked. The seed is
-// printed; HOLDFAST_TEST_SEED=n repeats a run.
+// Random operations on a dictionary and on a std::map. After each, both have the same content, except for what was
+// evicted, and the dictionary's count of evictions says how much that is. Now and then the whole shard is walked. The
+// seed is printed; HOLDFAST_TEST_SEED=n repeats a run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,16 +15,16 @@
 namespace holdfast::test {
 namespace {
 
-constexpr double kLong = 1000;    // an exptime that no run sees the end of
-constexpr double kAtOnce = 1e-9;  // one that has ended before the next call, or the one after it
+constexpr double kLong = 1000;    // an exptime that ends after every run
+constexpr double kAtOnce = 1e-9;  // an exptime that ends before the next call or the one after it
 
-/// What the dictionary should hold.
+/// The expected content of the dictionary.
 struct Expected {
   Got value;
   bool has_end = false;
   bool is_lock = false;
   holdfast_lease lease{};
-  std::deque<Got> list{};  // not empty: it is one, and `value` means nothing
+  std::deque<Got> list{};  // not empty: the key is a list, and `value` means nothing
 };
 
 class Model {
@@ -51,7 +51,7 @@ class Model {
       ASSERT_EQ(shard.header().repairs.load(), 0U) << "nobody died, so nothing was damaged";
   }
 
-  /// Also what no longer counts, and locks that nobody holds.
+  /// Also removes expired values, and locks that nobody holds.
   void remove_all() {
     for (const std::string& key : keys_) remove(key);
     compare_all();
@@ -85,7 +85,7 @@ class Model {
     return expected.list.empty() ? dict_.get(key).code != HOLDFAST_NOT_FOUND : dict_.llen(key) > 0;
   }
 
-  /// Whatever gave way to others. Never a lock.
+  /// Forgets entries that were evicted. Locks are never evicted.
   void forget_evicted() {
     const std::uint64_t now = evictions();
     const std::uint64_t gone_at_most = now - evicted_;
@@ -265,7 +265,7 @@ class Model {
     if (is_lock) held_.erase(found);
   }
 
-  // Some at a time, so that lists grow long.
+  // Pushes several at a time, so that lists grow long.
   void push(const std::string& key) {
     for (std::size_t count = 1 + below(12); count != 0; --count) push_one(key);
   }
@@ -278,7 +278,7 @@ class Model {
                                       : text(std::string(size, static_cast<char>(random_())));
     const int length = element.type == HOLDFAST_NUMBER ? dict_.push_number(key, end, element.number)
                                                        : dict_.push(key, end, element.text);
-    ASSERT_EQ(evictions(), evicted_) << "nothing gives way to a list";
+    ASSERT_EQ(evictions(), evicted_) << "nothing is evicted for a list";
     if (found != held_.end() && found->second.list.empty()) {
       ASSERT_EQ(length, -HOLDFAST_NOT_A_LIST);
     } else if (length < 0) {
@@ -316,7 +316,7 @@ class Model {
     held_.clear();
   }
 
-  /// What get_stale may find from now on.
+  /// Records what get_stale may find from now on.
   void end(const std::string& key, const Expected& expected) {
     over_[key] = expected.is_lock         ? nothing()
                  : !expected.list.empty() ? Got{HOLDFAST_IS_A_LIST, HOLDFAST_NIL, "", 0, 0}
@@ -328,7 +328,7 @@ class Model {
   std::size_t longest_;
   std::vector<std::string> keys_;
   std::map<std::string, Expected> held_;
-  std::map<std::string, Got> over_;  // what had ended last under a key
+  std::map<std::string, Got> over_;  // the last value under each key that expired
   int refusals_ = 0;
   std::uint64_t evicted_ = 0;
 };
@@ -345,7 +345,7 @@ struct Shape {
 
 class DictionaryModelTest : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(DictionaryModelTest, a_dictionary_is_a_map) {
+TEST_P(DictionaryModelTest, a_dictionary_agrees_with_a_map) {
   const Shape& shape = GetParam();
   const std::uint64_t seed = seed_of_run();
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed));

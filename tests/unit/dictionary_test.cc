@@ -1,4 +1,5 @@
-// What a dictionary takes and refuses through the C ABI, and who may use it. Its operations: dictionary_model_test.cc.
+// Values and options that a dictionary takes and refuses through the C ABI, and who may use it. For its operations see
+// dictionary_model_test.cc.
 #include "dict/dictionary.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ class DictionaryTest : public DictTest {
 
 // --- values ---
 
-TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
+TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_whatever_the_key_holds) {
   const std::string huge(2 << 20, 'x');
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   const Got value = text("v");
@@ -34,8 +35,8 @@ TEST_F(DictionaryTest, what_can_never_fit_is_told_whatever_the_key_holds) {
   EXPECT_EQ(dict.get("k"), text("v"));
 }
 
-// Sizes near 2^64 wrap when they are rounded up or added to others.
-TEST_F(DictionaryTest, no_size_is_too_large_to_be_told) {
+// Sizes near 2^64 wrap around when they are rounded up or added.
+TEST_F(DictionaryTest, any_size_that_is_too_large_is_refused) {
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 63, ~std::uint64_t{0} - 40,
                                    ~std::uint64_t{0} - 8, ~std::uint64_t{0} - 1, ~std::uint64_t{0}}) {
@@ -63,7 +64,7 @@ TEST_F(DictionaryTest, setting_nil_deletes_and_adding_it_is_refused) {
   for (const int op : {HOLDFAST_ADD, HOLDFAST_SAFE_ADD}) EXPECT_EQ(store_nil(op), HOLDFAST_INVALID);
 }
 
-TEST_F(DictionaryTest, a_key_is_not_its_padding) {
+TEST_F(DictionaryTest, padding_does_not_belong_to_the_key) {
   for (std::size_t length = 1; length < 70; ++length)
     ASSERT_EQ(dict.set(std::string(length, '\0'), std::string(length * 3 % 37, '\0')), HOLDFAST_OK);
   for (std::size_t length = 1; length < 70; ++length)
@@ -88,7 +89,7 @@ TEST_F(DictionaryTest, a_key_of_65535_bytes_works_and_one_more_is_refused) {
   EXPECT_EQ(big.get(longest), nothing());
 }
 
-TEST_F(DictionaryTest, a_buffer_that_is_too_small_is_told_the_size) {
+TEST_F(DictionaryTest, a_buffer_that_is_too_small_gets_the_size) {
   dict.set("k", "twelve bytes");
   char buffer[11];
   holdfast_value value{};
@@ -105,7 +106,7 @@ TEST_F(DictionaryTest, a_buffer_that_is_too_small_is_told_the_size) {
 
 // --- memory ---
 
-TEST_F(DictionaryTest, what_can_never_fit_is_refused_with_the_limit) {
+TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_with_the_limit) {
   const std::uint64_t most = dict.dictionary().room_for_one();
   EXPECT_EQ(dict.set("k", std::string(65000, 'x')), HOLDFAST_TOO_LARGE);
   EXPECT_NE(std::string(holdfast_error()).find(std::to_string(most)), std::string::npos) << holdfast_error();
@@ -118,8 +119,8 @@ TEST_F(DictionaryTest, what_can_never_fit_is_refused_with_the_limit) {
   EXPECT_EQ(lease.owner, 0U);
 }
 
-// The usual shard takes about 1 MB.
-TEST_F(DictionaryTest, what_another_dictionary_would_take_is_refused_with_its_option) {
+// A usual shard takes about 1 MB.
+TEST_F(DictionaryTest, a_value_that_another_dictionary_would_take_is_refused_with_its_option) {
   for (const std::uint64_t largest : {0, 10 << 20}) {
     const std::string name = new_name();
     Dict large(name, {.size = 20 << 20, .largest = largest});
@@ -130,8 +131,8 @@ TEST_F(DictionaryTest, what_another_dictionary_would_take_is_refused_with_its_op
   }
 }
 
-// With another number, every key would be looked for elsewhere.
-TEST_F(DictionaryTest, a_number_of_shards_that_was_overwritten_is_noticed) {
+// With another number of shards, every key would be searched in another shard.
+TEST_F(DictionaryTest, an_overwritten_number_of_shards_is_detected) {
   const std::string name = new_name();
   Dict large(name, {.size = 20 << 20, .largest = 10 << 20});
   DictionaryHeader& header = large.segment().header();
@@ -154,7 +155,7 @@ TEST_F(DictionaryTest, a_number_of_shards_that_was_overwritten_is_noticed) {
 
 // --- several processes ---
 
-TEST_F(DictionaryTest, a_stopped_writer_holds_up_writers_until_their_patience_ends_and_readers_not_at_all) {
+TEST_F(DictionaryTest, a_stopped_writer_delays_writers_until_their_timeout_and_readers_not_at_all) {
   dict.set("k", "v");
   Inside writer(dict);
   writer.stop();

@@ -60,7 +60,7 @@ class EpochTest : public testing::Test {
   std::atomic<int> left_{0};
 };
 
-TEST_F(EpochTest, what_nobody_uses_goes_at_once) {
+TEST_F(EpochTest, memory_that_nobody_uses_is_freed_at_once) {
   retire_one();
   EXPECT_EQ(left_, 0) << "with one thread";
   std::atomic<bool> done{false};
@@ -73,7 +73,7 @@ TEST_F(EpochTest, what_nobody_uses_goes_at_once) {
   other.join();
 }
 
-TEST_F(EpochTest, what_a_guard_of_another_thread_may_lead_to_stays_until_that_ends) {
+TEST_F(EpochTest, memory_that_another_threads_guard_may_lead_to_stays_until_the_guard_ends) {
   Inside first;
   Inside second;
   retire_one();
@@ -92,7 +92,7 @@ TEST_F(EpochTest, a_guard_that_began_later_keeps_nothing) {
   EXPECT_EQ(left_, 0);
 }
 
-// The thread has a record already, with the epoch of its earlier guard.
+// The thread already has a record, with the epoch of its earlier guard.
 TEST_F(EpochTest, a_later_guard_of_a_thread_that_was_outside_keeps_nothing) {
   std::atomic<int> step{0};
   const auto until = [&step](int reached) {
@@ -117,7 +117,7 @@ TEST_F(EpochTest, a_later_guard_of_a_thread_that_was_outside_keeps_nothing) {
   other.join();
 }
 
-TEST_F(EpochTest, a_guard_inside_another_ends_nothing) {
+TEST_F(EpochTest, a_nested_guard_frees_nothing_at_its_end) {
   Inside other;
   {
     const EpochGuard outer;
@@ -130,7 +130,7 @@ TEST_F(EpochTest, a_guard_inside_another_ends_nothing) {
   EXPECT_EQ(left_, 0);
 }
 
-TEST_F(EpochTest, a_reference_keeps_the_thing) {
+TEST_F(EpochTest, a_reference_keeps_its_object) {
   Inside other;
   std::shared_ptr<Thing> kept = std::make_shared<Thing>(left_);
   {
@@ -146,7 +146,7 @@ TEST_F(EpochTest, a_reference_keeps_the_thing) {
 // A thread that ends without returning leaves its guard behind.
 TEST_F(EpochTest, a_thread_that_ended_inside_keeps_nothing) {
   in_process([&] {
-    { const EpochGuard guard; }  // so that this thread has a record before, and does not take over the other one's
+    { const EpochGuard guard; }  // so that this thread already has a record and does not take over the other's
     pthread_t thread;
     ASSERT_EQ(::pthread_create(
                   &thread, nullptr,
@@ -169,11 +169,11 @@ TEST_F(EpochTest, a_child_has_none_of_its_parents_guards) {
   in_process([&] {
     const int before = left_;
     retire_one();
-    EXPECT_EQ(left_, before - 1) << "what the parent could not free goes, too";
+    EXPECT_EQ(left_, before - 1) << "what the parent could not free is freed, too";
   });
 }
 
-TEST_F(EpochTest, the_first_guard_of_a_child_frees_what_waited_for_threads_of_its_parent) {
+TEST_F(EpochTest, the_first_guard_of_a_child_frees_memory_that_threads_of_its_parent_kept) {
   Inside other;
   retire_one();
   in_process([&] {
@@ -182,7 +182,7 @@ TEST_F(EpochTest, the_first_guard_of_a_child_frees_what_waited_for_threads_of_it
   });
 }
 
-TEST_F(EpochTest, a_guard_of_the_thread_that_forks_goes_on_in_the_child) {
+TEST_F(EpochTest, a_guard_of_the_forking_thread_continues_in_the_child) {
   Inside other;
   const EpochGuard outer;
   retire_one();
@@ -192,7 +192,7 @@ TEST_F(EpochTest, a_guard_of_the_thread_that_forks_goes_on_in_the_child) {
   });
 }
 
-TEST_F(EpochTest, the_first_guard_of_a_thread_that_forked_before_it_had_any_frees_what_waited_for_others) {
+TEST_F(EpochTest, the_first_guard_of_a_thread_that_forked_before_it_had_any_frees_memory_that_others_kept) {
   Inside other;
   retire_one();
   std::thread([this] {
@@ -203,7 +203,7 @@ TEST_F(EpochTest, the_first_guard_of_a_thread_that_forked_before_it_had_any_free
   }).join();
 }
 
-TEST_F(EpochTest, a_guard_that_goes_on_in_the_child_frees_at_its_end_what_waited_for_threads_of_the_parent) {
+TEST_F(EpochTest, a_guard_that_continues_in_the_child_frees_at_its_end_memory_that_threads_of_the_parent_kept) {
   Inside other;
   retire_one();
   auto outer = std::make_unique<EpochGuard>();
@@ -214,7 +214,8 @@ TEST_F(EpochTest, a_guard_that_goes_on_in_the_child_frees_at_its_end_what_waited
   outer.reset();
 }
 
-// As the kernel may run a handler that forks between two instructions, here between the two halves of a guard's begin.
+// The kernel may run a handler that forks between any two instructions, here between the two halves of the begin of a
+// guard.
 TEST_F(EpochTest, a_fork_while_a_guard_begins_leaves_the_thread_its_record) {
   { const EpochGuard first; }
   epoch_internal::Record* const before = epoch_internal::record;
@@ -237,8 +238,8 @@ TEST_F(EpochTest, threads_that_come_and_go_free_all_that_they_retire) {
   }
 }
 
-// A pointer that one thread replaces again and again, while others follow it.
-TEST_F(EpochTest, nobody_follows_a_pointer_to_what_was_freed) {
+// One thread replaces a pointer again and again while others follow it.
+TEST_F(EpochTest, nobody_follows_a_pointer_to_freed_memory) {
   struct Marked final : Retirable {
     ~Marked() override { alive = 0; }
     std::atomic<int> alive{1};

@@ -1,4 +1,4 @@
-// When values, and what is held, come to their end.
+// When values and locks expire.
 #include "dict/expiry.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 class ExpiryTest : public DictTest {
  protected:
   static constexpr double kMs = 0.001;
-  /// The most that the clock of long exptimes was seen behind.
+  /// The longest time that the clock of long exptimes was behind.
   static constexpr double kTick = 0.36;
 
   void TearDown() override {
@@ -23,8 +23,8 @@ class ExpiryTest : public DictTest {
     DictTest::TearDown();
   }
 
-  /// Stores by `store(exptime) -> int` and asks all the time by `is_there() -> bool`, for many exptimes. It may end so
-  /// much before its exptime has passed; a call so much later must not find it.
+  /// Stores by `store(exptime) -> int` and polls by `is_there() -> bool`, for many exptimes. The value may end at most
+  /// `early` before its exptime has passed; a call `late` after it must not find it.
   template <class Store, class IsThere>
   void expect_ends(Store&& store, IsThere&& is_there, double early, double late) {
     for (int round = 0; round < 60; ++round) {
@@ -40,13 +40,13 @@ class ExpiryTest : public DictTest {
       ASSERT_GE(now() - before, exptime - early);
     }
   }
-  /// As values do.
+  /// Expects ends as of values.
   template <class Store>
   void expect_never_late(Store&& store) {
     expect_ends(
         store, [this] { return dict.ttl("k") > 0; }, kMs, 0);
   }
-  /// As what is held does.
+  /// Expects ends as of locks.
   template <class Store, class IsThere>
   void expect_never_early(Store&& store, IsThere&& is_there) {
     expect_ends(store, is_there, 0, kMs);
@@ -72,7 +72,7 @@ TEST_F(ExpiryTest, a_value_is_never_there_when_its_exptime_has_passed) {
 }
 
 TEST_F(ExpiryTest, a_long_exptime_ends_within_a_tick_before_it_has_passed_and_never_after) {
-  // For some ticks: most looks must fall between two of them.
+  // For several ticks: most checks must fall between two ticks.
   for (const double until = now() + 0.05; now() < until;) {
     const double exptime = kLongExptime + 0.0005;
     const double before = now();
@@ -119,7 +119,7 @@ TEST_F(ExpiryTest, every_call_finds_a_value_ended_at_the_same_time) {
   }
 }
 
-TEST_F(ExpiryTest, what_is_held_never_ends_early) {
+TEST_F(ExpiryTest, locks_never_end_early) {
   holdfast_lease lease{};
   holdfast_lease other{};
   const auto is_held = [&] { return dict.try_lock("lock", 0.0001, &other) == HOLDFAST_LOCKED; };
@@ -158,7 +158,7 @@ TEST_F(ExpiryTest, a_lock_that_has_ended_has_no_ttl) {
   EXPECT_EQ(dict.ttl("lock"), Dict::kNoKey);
 }
 
-TEST_F(ExpiryTest, times_that_make_no_sense_are_refused_and_change_nothing) {
+TEST_F(ExpiryTest, invalid_times_are_refused_and_change_nothing) {
   dict.set("k", "v");
   for (const double bad : {-1.0, -0.001, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(dict.set("k", "w", bad), HOLDFAST_INVALID);
@@ -187,12 +187,12 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
       EXPECT_EQ(dict.get("old"), nothing());
     }
   }
-  EXPECT_EQ(dict.stats().entries, 0U) << "what is flushed is swept out before its number comes again";
+  EXPECT_EQ(dict.stats().entries, 0U) << "flushed entries are removed before their epoch comes again";
 }
 
-// --- what has ended and is still there ---
+// --- entries that have expired and still exist ---
 
-TEST_F(ExpiryTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value) {
+TEST_F(ExpiryTest, a_buffer_that_is_too_small_gets_the_size_of_a_stale_value) {
   dict.set("k", "twelve bytes", 0.001);
   sleep_ms(20);
   holdfast_value value{};
@@ -201,7 +201,7 @@ TEST_F(ExpiryTest, a_buffer_that_is_too_small_is_told_the_size_of_a_stale_value)
   EXPECT_EQ(value.size, 12U);
 }
 
-TEST_F(ExpiryTest, flush_expired_of_0_takes_all_in_all_shards) {
+TEST_F(ExpiryTest, flush_expired_of_0_removes_all_in_all_shards) {
   Dict wide(new_name(), {.size = 9 << 20});
   const std::uint64_t before = wide.free_space();
   for (int i = 0; i < 1000; ++i) wide.set("k" + std::to_string(i), std::string(50, 'v'));
@@ -222,13 +222,13 @@ class LoopClockTest : public ExpiryTest {
     ASSERT_EQ(holdfast_follow_clock(&clock), HOLDFAST_OK) << holdfast_error();
   }
   static std::uintptr_t now_ms() { return platform::monotonic_ns() / 1'000'000; }
-  /// Lets so much time pass in the loop, and not in the world.
+  /// Advances the loop's clock, but not the system's.
   void pass(std::uintptr_t ms) { clock = clock + ms; }
 
   volatile std::uintptr_t clock = now_ms() - 1000;
 };
 
-TEST_F(LoopClockTest, values_are_there_until_the_loops_own_time_says_that_they_ended) {
+TEST_F(LoopClockTest, values_exist_until_they_end_by_the_loops_own_time) {
   const Got value = text("v");
   const auto expect_lives = [&](const char* how, std::uintptr_t ms) {
     EXPECT_EQ(dict.ttl("k"), static_cast<double>(ms) / 1e3) << how;
@@ -255,7 +255,7 @@ TEST_F(LoopClockTest, values_are_there_until_the_loops_own_time_says_that_they_e
   expect_lives("a list", 7);
 }
 
-TEST_F(LoopClockTest, an_exptime_is_cut_to_whole_milliseconds_and_is_not_never_then) {
+TEST_F(LoopClockTest, an_exptime_is_cut_to_whole_milliseconds_but_never_to_none) {
   dict.set("k", "v", 0.0029);
   EXPECT_EQ(dict.ttl("k"), 2 * kMs);
   dict.set("k", "v", 0.0009);
@@ -265,7 +265,7 @@ TEST_F(LoopClockTest, an_exptime_is_cut_to_whole_milliseconds_and_is_not_never_t
   EXPECT_EQ(dict.ttl("k"), 1e10);
 }
 
-TEST_F(LoopClockTest, an_exptime_that_the_loop_is_behind_by_is_not_over_and_not_never) {
+TEST_F(LoopClockTest, an_exptime_as_short_as_the_loops_lag_is_neither_over_nor_endless) {
   ASSERT_GE(now_ms() - clock, 1000U);
   dict.set("k", "v", 0.5);
   EXPECT_EQ(dict.get("k"), text("v"));
@@ -273,7 +273,7 @@ TEST_F(LoopClockTest, an_exptime_that_the_loop_is_behind_by_is_not_over_and_not_
   EXPECT_EQ(dict.get("k"), nothing()) << "it ended half a second before now";
 }
 
-TEST_F(LoopClockTest, what_is_held_ends_by_the_clock_of_the_system) {
+TEST_F(LoopClockTest, locks_end_by_the_clock_of_the_system) {
   holdfast_lease lease{};
   holdfast_lease other{};
   expect_never_early(
@@ -307,7 +307,7 @@ TEST_F(LoopClockTest, a_clock_that_was_set_ahead_is_not_followed) {
   EXPECT_LE(dict.ttl("k"), 5);
 }
 
-TEST_F(LoopClockTest, the_systems_clock_can_be_had_again) {
+TEST_F(LoopClockTest, the_systems_clock_can_be_followed_again) {
   clock = now_ms() - 10'000;
   dict.set("k", "v", 5);
   EXPECT_EQ(dict.get("k"), text("v"));

@@ -1,4 +1,5 @@
-// Which waiter gets a lock that comes free: in which order they are served, how often one is passed, which is woken.
+// Which waiter gets a lock that becomes free: in which order waiters are served, how often one is passed, and which
+// one is woken.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -29,22 +30,22 @@ class FairnessTest : public DictTest {
   }
   int queue(Waiting& waiting) { return waiting.once(dict, "k", &lease); }
   void release(holdfast_lease* which) { ASSERT_EQ(dict.unlock("k", which), HOLDFAST_OK); }
-  /// Instead of without an end.
+  /// Holds the lock for this time instead of without an end.
   void hold_for(double seconds) {
     release(&held);
     ASSERT_EQ(dict.try_lock("k", seconds, &held), HOLDFAST_OK);
   }
-  /// As a newcomer.
+  /// Tries as a newcomer.
   int try_it(bool fair = false) { return holdfast_lock_try(dict.handle, "k", 1, 0, 0, fair ? 1 : 0, &other); }
   std::uint32_t waiters() { return count_shard(dict.segment().shards()[0]).waiters; }
   std::uint64_t wakes() { return dict.stats().lock_wakes; }
-  /// As after the death of somebody in the middle of a change.
+  /// Repairs the shard, as after the death of a process in the middle of a change.
   void repair_it() {
     Shard& shard = dict.segment().shards()[0];
     const ShardGuard guard(shard);
     repair(shard);
   }
-  /// When both are in the queue.
+  /// Call it when both are in the queue.
   void expect_served_first(Waiting& first, Waiting& second, holdfast_lease* holding) {
     EXPECT_EQ(waiters(), 2U);
     sleep_ms(1);
@@ -52,7 +53,7 @@ class FairnessTest : public DictTest {
     EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   }
-  /// How often a newcomer gets the lock that a waiter has just begun to wait for.
+  /// Returns how often a newcomer gets the lock before a waiter that has just begun to wait.
   std::uint32_t passes_of_a_newcomer() {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -63,7 +64,7 @@ class FairnessTest : public DictTest {
     return overtakes;
   }
 
-  /// The waiter has been woken, but `other` was faster. Sometimes this test is too slow for that, and tries again.
+  /// The waiter has been woken, but `other` was faster. If this test is too slow for that, it tries again.
   bool is_passed(Waiting& first) {
     for (int round = 0; round < 1000; ++round) {
       if (queue(first) != HOLDFAST_LOCKED || dict.unlock("k", &held) != HOLDFAST_OK) return false;
@@ -80,7 +81,7 @@ class FairnessTest : public DictTest {
 
 TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_and_no_more) {
   std::uint32_t most = 0;
-  // Fewer where the time for it was over first.
+  // Fewer if the waiter's time was over first.
   for (int round = 0; round < 1000 && most < kOvertakesMax; ++round) {
     const std::uint32_t overtakes = passes_of_a_newcomer();
     ASSERT_LE(overtakes, kOvertakesMax);
@@ -121,7 +122,7 @@ TEST_IN_TIME(FairnessTest, a_fair_request_overtakes_nobody) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
+TEST_IN_TIME(FairnessTest, fair_waiters_are_served_in_strict_order_of_arrival) {
   std::array<Waiting, 5> all{Waiting(true), Waiting(true), Waiting(true), Waiting(true), Waiting(true)};
   for (Waiting& one : all) ASSERT_EQ(queue(one), HOLDFAST_LOCKED);
   release(&held);
@@ -134,7 +135,7 @@ TEST_IN_TIME(FairnessTest, the_fair_are_served_in_strict_order_of_arrival) {
   EXPECT_EQ(waiters(), 0U);
 }
 
-TEST_IN_TIME(FairnessTest, the_loser_of_a_race_keeps_its_place) {
+TEST_IN_TIME(FairnessTest, the_loser_of_a_race_keeps_its_position) {
   Waiting first;
   Waiting second;
   ASSERT_TRUE(is_passed(first));
@@ -164,7 +165,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
   EXPECT_TRUE(first.sleep(20));
 }
 
-TEST_IN_TIME(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_keeps_its_turn) {
+TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_passed_but_keeps_its_turn) {
   for (const bool kept : {false, true}) {  // free for the faster one, and granted to the first
     Waiting first;
     Waiting second;
@@ -188,7 +189,7 @@ TEST_IN_TIME(FairnessTest, one_that_is_woken_and_does_not_come_makes_way_but_kee
   }
 }
 
-TEST_IN_TIME(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
+TEST_IN_TIME(FairnessTest, a_woken_waiter_that_leaves_wakes_the_next) {
   for (const bool kept : {false, true}) {
     Waiting first;
     Waiting second;
@@ -204,7 +205,7 @@ TEST_IN_TIME(FairnessTest, one_that_is_woken_and_leaves_wakes_the_next) {
   }
 }
 
-TEST_IN_TIME(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody) {
+TEST_IN_TIME(FairnessTest, a_waiter_that_leaves_the_middle_of_the_queue_wakes_nobody) {
   Waiting first;
   Waiting second;
   queue_up({&first, &second});
@@ -215,7 +216,7 @@ TEST_IN_TIME(FairnessTest, one_that_leaves_the_middle_of_the_queue_wakes_nobody)
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
+TEST_IN_TIME(FairnessTest, the_lock_of_an_expired_lease_goes_to_the_first_waiter) {
   hold_for(0.1);
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -224,7 +225,7 @@ TEST_IN_TIME(FairnessTest, a_lease_that_expired_is_the_first_waiters) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, the_first_to_come_takes_the_lock_before_the_first_of_the_queue_though_it_lost_its_place) {
+TEST_IN_TIME(FairnessTest, a_waiter_that_lost_its_position_still_takes_the_lock_if_it_comes_first) {
   hold_for(0.2);
   Waiting first;
   Waiting second;
@@ -235,7 +236,7 @@ TEST_IN_TIME(FairnessTest, the_first_to_come_takes_the_lock_before_the_first_of_
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, what_was_granted_to_one_that_died_is_the_next_ones_at_once) {
+TEST_IN_TIME(FairnessTest, a_grant_to_a_waiter_that_died_goes_to_the_next_at_once) {
   Queued doomed(dict);
   Waiting second;
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);

@@ -1,4 +1,4 @@
-// Which process may use a dictionary's file, by the file's world and by the holder of a lock on it.
+// Which process may use a dictionary's file, depending on the file's world and on the holder of its lock.
 #include "world/file_use.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ class FileUse : public DirectoryTest {
     return create_world_file(directory_, kName, plain_file(persist), nothing);
   }
   Expected<UsedFile> use(const WorldId& world) { return use_dictionary_file(directory_, kName, world); }
-  /// As a process does that joins: it has the file mapped, and no descriptor.
+  /// Joins as a process does: it has the file mapped, and no descriptor.
   Mapping join(const WorldId& world) {
     const platform::ForkGuard no_fork;
     auto used = use(world);
@@ -51,7 +51,7 @@ class FileUse : public DirectoryTest {
   }
 };
 
-TEST_F(FileUse, those_of_its_world_join_and_a_mapping_alone_says_that_it_is_in_use) {
+TEST_F(FileUse, processes_of_its_world_join_and_a_mapping_alone_shows_that_it_is_in_use) {
   auto created = create();
   ASSERT_TRUE(created);
   expect_refusal(kOther);  // its maker has it mapped
@@ -81,7 +81,7 @@ TEST_F(FileUse, a_forked_child_uses_what_its_parent_used) {
   EXPECT_TRUE(eventually([&] { return use(kOther).status().code == Code::not_found; }));
 }
 
-TEST_F(FileUse, one_that_nobody_uses_is_retired_by_another_world_unless_it_is_to_stay) {
+TEST_F(FileUse, an_unused_one_is_retired_by_another_world_unless_it_is_persistent) {
   Mapping mapping;
   {
     auto created = create();
@@ -96,12 +96,12 @@ TEST_F(FileUse, one_that_nobody_uses_is_retired_by_another_world_unless_it_is_to
   EXPECT_NE(nullptr, adopted->adopting);
 }
 
-TEST_F(FileUse, an_adopter_has_it_alone_and_others_join_afterwards) {
+TEST_F(FileUse, an_adopter_has_the_file_alone_and_others_join_afterwards) {
   { ASSERT_TRUE(create(true)); }
   auto adopted = use(kOther);
   ASSERT_TRUE(adopted && adopted->adopting);
   {
-    // Neither those of its old world get in meanwhile, nor others of the new one.
+    // In the meantime, neither processes of its old world nor other processes of the new world get in.
     const FileDescriptor fd(::open(path().c_str(), O_RDWR));
     EXPECT_EQ(EAGAIN, platform::try_shared_record_lock(fd.get(), kUseLock));
   }
@@ -113,7 +113,7 @@ TEST_F(FileUse, an_adopter_has_it_alone_and_others_join_afterwards) {
   expect_refusal(kOurs);
 }
 
-TEST_F(FileUse, one_with_a_killed_adopter_is_adopted_by_the_next) {
+TEST_F(FileUse, a_file_with_a_killed_adopter_is_adopted_by_the_next) {
   { ASSERT_TRUE(create(true)); }
   Started adopter("adopting", [this](Channel& parent) {
     auto adopted = use(kOther);
@@ -127,7 +127,7 @@ TEST_F(FileUse, one_with_a_killed_adopter_is_adopted_by_the_next) {
   EXPECT_NE(nullptr, next->adopting);
 }
 
-TEST_F(FileUse, one_of_another_boot_id_outlives_its_world_and_one_of_another_time_namespace_is_refused) {
+TEST_F(FileUse, a_file_of_another_boot_id_outlives_its_world_and_one_of_another_time_namespace_is_refused) {
   { ASSERT_TRUE(create(true)); }
   overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
   EXPECT_EQ(Code::mismatch, use(kOther).status().code);
@@ -139,14 +139,14 @@ TEST_F(FileUse, one_of_another_boot_id_outlives_its_world_and_one_of_another_tim
   EXPECT_NE(nullptr, used->adopting) << "a container has a boot id of its own, and the same memory";
 }
 
-TEST_F(FileUse, a_boot_id_says_nothing_about_a_file_of_this_world) {
+TEST_F(FileUse, the_boot_id_of_a_file_of_this_world_does_not_matter) {
   const auto created = create();
   ASSERT_TRUE(created);
   overwrite(offsetof(FileHeader, boot), 'X');
   EXPECT_TRUE(join(kOurs));
 }
 
-TEST_F(FileUse, a_copy_is_not_the_file_that_it_was_copied_from) {
+TEST_F(FileUse, a_copy_is_not_the_original_file) {
   auto created = create(true);
   ASSERT_TRUE(created);
   const std::string copy = scratch_ / "copy";
@@ -157,7 +157,7 @@ TEST_F(FileUse, a_copy_is_not_the_file_that_it_was_copied_from) {
   EXPECT_NE(nullptr, used->adopting) << "what it says of processes is not true of those that use the original";
 }
 
-TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_and_nothing_else) {
+TEST_F(FileUse, a_sweep_removes_temporary_and_unfinished_files_and_nothing_else) {
   { ASSERT_TRUE(create()); }
   NewFile others = plain_file();
   others.world = kOther;
@@ -167,7 +167,7 @@ TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_a
   kept.persist = true;
   ASSERT_TRUE(create_world_file(directory_, "kept.dict", kept, nothing));
   ASSERT_TRUE(create_world_file(directory_, "other", plain_file(), nothing));
-  // No names that a dictionary's file can have.
+  // A dictionary's file cannot have these names.
   const std::vector<std::string> strangers{"a:b.dict", "%61.dict", "%3a.dict", ".x.dict", ".dict"};
   for (const std::string& name : strangers) ASSERT_TRUE(create_world_file(directory_, name, plain_file(), nothing));
   ASSERT_TRUE(create_world_file(directory_, "%3A.dict", plain_file(), nothing));
@@ -182,7 +182,7 @@ TEST_F(FileUse, a_sweep_removes_what_is_not_persistent_and_what_was_never_born_a
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
   EXPECT_TRUE(exists(scratch_ / "used.dict")) << "processes of another world use it";
   EXPECT_TRUE(exists(scratch_ / "other"));
-  EXPECT_TRUE(exists(scratch_ / "rubbish.dict")) << "opening it should say what is wrong with it";
+  EXPECT_TRUE(exists(scratch_ / "rubbish.dict")) << "opening it must report what is wrong with it";
 }
 
 }  // namespace

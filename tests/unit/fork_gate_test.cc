@@ -23,13 +23,13 @@ namespace holdfast::test {
 namespace {
 
 constexpr int kThreads = 8;
-/// Where a fork waits for threads that go on calling, it waits until they have called so often.
+/// A fork that waits for threads that go on calling waits until they have made this many calls.
 constexpr long kCallsMax = 20'000;
 
 std::atomic<long> calls{0};
 std::atomic<long> calls_before_fork{0};
 
-/// Exit status of a child that does `body`, 128 and more for one that had to be killed.
+/// Returns the exit status of a child that runs `body`, or 128 plus the signal that killed it.
 template <class Body>
 int status_of_fork(Body&& body) {
   const pid_t child = ::fork();
@@ -42,14 +42,14 @@ int status_of_fork(Body&& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/// How many calls the threads made between the beginning of fork() and the child's.
+/// Returns how many calls the threads made between the begin of fork() and the start of the child.
 long calls_during_fork() {
   calls = 0;
   eventually([] { return calls > kThreads; });
   return status_of_fork([] { return static_cast<int>(std::min(calls - calls_before_fork, 255L)); });
 }
 
-/// The median of several forks, as a thread that is held up between two steps lets the others call meanwhile.
+/// Returns the median of several forks: while a thread is held up between two steps, the others go on calling.
 template <class Call>
 long median_of_calls_during_fork(Call&& call) {
   ::pthread_atfork([] { calls_before_fork = calls.load(); }, nullptr, nullptr);
@@ -80,7 +80,7 @@ long median_of_calls_during_fork(Call&& call) {
 TEST(fork, waits_for_the_calls_in_flight_only) {
   const ScratchDirectory scratch;
   Child child([](Channel&) {
-    // So large that the threads are in the way of nothing but the fork.
+    // So large that the threads delay only the fork.
     Dict dict("d", {.size = 16 << 20, .mutex = HOLDFAST_MUTEX_FILE});
     const long made = median_of_calls_during_fork([&](int i) { dict.set("key" + std::to_string(i), "value"); });
     return static_cast<int>(std::min(made, 255L));
@@ -104,7 +104,7 @@ TEST(fork, comes_before_new_guards_and_after_nested_ones) {
       status_of_fork([] { return 0; });
       forked = true;
     });
-    // As long as guards begin, the fork has not.
+    // While guards begin, the fork has not begun.
     std::atomic<long> begun{0};
     std::atomic<bool> done{false};
     std::thread newcomer([&] {
@@ -137,7 +137,7 @@ TEST(fork, does_not_wait_for_the_guard_of_its_own_thread) {
       const platform::ForkGuard guard;
       ::raise(SIGUSR1);
     }
-    // The gate is as it was, here and in a child.
+    // The gate is unchanged, here and in a child.
     return status == 7 && status_of_fork([] {
                             const platform::ForkGuard guard;
                             return status_of_fork([] { return 5; });
@@ -148,7 +148,7 @@ TEST(fork, does_not_wait_for_the_guard_of_its_own_thread) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-TEST(fork, finds_a_long_mutex_free_that_another_thread_held) {
+TEST(fork, finds_a_long_mutex_free_though_another_thread_held_it) {
   Child child([](Channel&) {
     static platform::LongMutex mutex;
     std::atomic<bool> held{false};
@@ -187,7 +187,7 @@ TEST(long_mutex, is_held_by_one_thread_at_a_time) {
   EXPECT_EQ(plain, kThreads * 5000);
 }
 
-// A process that is stopped while making a file has the directory's lock.
+// A process that is stopped while it makes a file has the directory's lock.
 TEST(fork, does_not_wait_for_an_open_that_waits) {
   const ScratchDirectory scratch;
   Child child([&](Channel&) {
@@ -209,7 +209,7 @@ TEST(fork, does_not_wait_for_an_open_that_waits) {
     });
     ::flock(directory, LOCK_UN);
     removing.join();
-    // Had the fork waited for it, its patience would have ended.
+    // If the fork had waited for it, its timeout would have ended.
     return status == 3 && removed == HOLDFAST_OK ? 0 : 1;
   });
   EXPECT_EQ(child.wait(), 0);

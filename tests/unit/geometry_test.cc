@@ -1,4 +1,4 @@
-// How a segment is divided, for every size there may be.
+// How a segment is divided, for every possible size.
 #include "dict/geometry.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ void check(const Geometry& g, std::uint64_t size) {
   ASSERT_LE(g.shards_at + g.shards * g.shard_bytes, g.size);
   ASSERT_LT(g.size - g.shards_at - g.shards * g.shard_bytes, g.shards * 64U) << "little is left over";
 
-  // Header, buckets, free bits and arena follow one another without touching.
+  // Header, buckets, free bits and arena follow one another without overlap.
   ASSERT_GE(g.free_bits_at, sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4);
   ASSERT_EQ(g.free_bits_at % 8, 0U);
   ASSERT_GE(g.arena_at, g.free_bits_at + (g.granules + 63) / 64 * 8);
@@ -52,7 +52,7 @@ TEST(geometry, sizes_are_rounded_up_to_whole_pages) {
   EXPECT_EQ(Geometry::of(12289).size, 16384U);
 }
 
-TEST(geometry, a_larger_segment_never_takes_smaller_blocks_or_has_less_room) {
+TEST(geometry, a_larger_segment_never_has_smaller_values_or_less_room) {
   std::uint64_t room = 0;
   for (std::uint64_t size = kSizeMin; size < (64U << 20); size += 4096) {
     const Geometry g = Geometry::of(size);
@@ -71,7 +71,7 @@ TEST(geometry, small_dictionaries_have_one_shard_and_large_ones_many) {
   EXPECT_EQ(Geometry::of(kSizeMax).shards, 65536U);
 }
 
-TEST(geometry, a_dictionary_for_large_values_has_as_few_shards_as_it_takes_and_no_fewer) {
+TEST(geometry, a_dictionary_for_large_values_has_as_few_shards_as_needed_and_no_fewer) {
   for (std::uint64_t size = kSizeMin; size < kSizeMax; size = size * 9 / 8 + 1) {
     for (std::uint64_t largest = 1; largest < size; largest = largest * 3 / 2 + 1) {
       const Geometry g = Geometry::for_values(size, largest);
@@ -106,7 +106,7 @@ TEST(geometry, a_mark_counts_pages_of_a_usual_arena_and_more_of_a_large_one) {
   EXPECT_EQ(ReservedMark::unit(Geometry::of(std::uint64_t{1} << 30, 1).granules), 16 * ReservedMark::kGranulesPerPage);
 }
 
-TEST(geometry, a_small_dictionary_is_reserved_as_a_whole_and_a_larger_one_but_for_its_shards) {
+TEST(geometry, a_small_dictionary_is_reserved_whole_and_a_larger_one_without_its_shards) {
   EXPECT_EQ(Geometry::of(1 << 20).reserved_at_first(), 1U << 20);
   EXPECT_EQ(Geometry::of(1 << 20).shards_at, kHeaderBytes);
   EXPECT_EQ(Geometry::of(std::uint64_t{1} << 30).reserved_at_first(), kHeaderBytes + 1024);

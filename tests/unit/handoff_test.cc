@@ -1,5 +1,5 @@
-// Turns where some waiters are known to be slow (lock/handoff.h): on a queue with waiters that are put there by
-// hand, so that nothing depends on how fast this process is. And how often a busy wait polls.
+// To whom a free lock goes if some waiters are known to be slow (lock/handoff.h), and how often a busy wait polls. The
+// test puts waiters into the queue by hand, so that nothing depends on the speed of this process.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -39,7 +39,7 @@ class HandoffTest : public DictTest {
   }
 
   WaitQueue queue() const { return lock->queue(); }
-  /// A waiter that has been in the queue for `ago`. They are told apart by their numbers.
+  /// Adds a waiter that has been in the queue for `ago`. `number` identifies it.
   Waiter add(std::uint32_t number, std::uint64_t delay_ns, std::uint64_t ago = 10 * kMs, bool fair = false) {
     Waiter waiter{.owner = world.token(), .number = number, .arrival = start - ago, .fair = fair, .delay_ns = delay_ns};
     waiter.place = queue().add(waiter, 0);
@@ -50,7 +50,7 @@ class HandoffTest : public DictTest {
     waiter.present = present;
     EXPECT_EQ(queue().add(waiter, 0), waiter.place);
   }
-  /// A newcomer, which gives it back at once.
+  /// A newcomer tries to take the lock, and releases it at once.
   bool newcomer_gets_it(bool fair = false) {
     Request request{};
     request.fair = fair;
@@ -61,7 +61,7 @@ class HandoffTest : public DictTest {
     lock->free();
     return true;
   }
-  /// 0: nobody.
+  /// 0 if it is reserved for nobody.
   std::uint32_t reserved_for() const { return !lock->is_free() ? lock->fields.reserved.load(kRelaxed) : 0; }
 
   World& world = dict.dictionary().world();
@@ -70,13 +70,13 @@ class HandoffTest : public DictTest {
   const std::uint64_t start = platform::monotonic_ns();
 };
 
-TEST_F(HandoffTest, what_comes_free_is_kept_for_a_prompt_waiter_that_is_overdue) {
+TEST_F(HandoffTest, a_free_lock_is_kept_for_a_prompt_waiter_that_is_overdue) {
   add(1, 0);
   EXPECT_EQ(offer(*lock, world).first.number, 1U);
   EXPECT_EQ(reserved_for(), 1U);
 }
 
-TEST_F(HandoffTest, it_is_not_kept_for_a_slow_one_that_is_not_there) {
+TEST_F(HandoffTest, it_is_not_kept_for_an_absent_slow_waiter) {
   add(1, kSlow);
   const Chosen chosen = offer(*lock, world);
   EXPECT_EQ(chosen.first.number, 0U);
@@ -105,14 +105,14 @@ TEST_F(HandoffTest, a_waiter_of_a_process_that_has_a_successor_has_no_turn) {
   EXPECT_FALSE(lock->has_waiters());
 }
 
-TEST_F(HandoffTest, many_that_stand_aside_do_not_hide_a_prompt_one) {
+TEST_F(HandoffTest, many_waiters_that_stand_aside_do_not_hide_a_prompt_one) {
   constexpr std::uint32_t kMany = 40;
   for (std::uint32_t number = 1; number <= kMany; ++number) add(number, kSlow);
   add(kMany + 1, 0);
   EXPECT_EQ(offer(*lock, world).first.number, kMany + 1);
 }
 
-TEST_F(HandoffTest, it_is_kept_for_a_slow_one_that_is_there) {
+TEST_F(HandoffTest, it_is_kept_for_a_present_slow_waiter) {
   Waiter slow = add(1, kSlow);
   be_present(slow, true);
   EXPECT_FALSE(newcomer_gets_it());
@@ -122,7 +122,7 @@ TEST_F(HandoffTest, it_is_kept_for_a_slow_one_that_is_there) {
   EXPECT_TRUE(newcomer_gets_it()) << "it has gone again";
 }
 
-TEST_F(HandoffTest, one_that_is_there_has_its_turn_before_those_that_stand_aside) {
+TEST_F(HandoffTest, a_present_waiter_has_its_turn_before_those_that_stand_aside) {
   add(1, kSlow, 30 * kMs);
   Waiter second = add(2, kSlow, 20 * kMs);
   be_present(second, true);
@@ -132,21 +132,21 @@ TEST_F(HandoffTest, one_that_is_there_has_its_turn_before_those_that_stand_aside
   EXPECT_EQ(reserved_for(), 2U);
 }
 
-TEST_F(HandoffTest, a_prompt_waiter_is_not_kept_waiting_by_slow_ones_before_it) {
+TEST_F(HandoffTest, a_prompt_waiter_is_not_delayed_by_slow_ones_before_it) {
   add(1, kSlow, 30 * kMs);
   add(2, kSlow, 20 * kMs);
   add(3, 0);
   const Chosen chosen = offer(*lock, world);
   EXPECT_EQ(chosen.first.number, 3U);
   EXPECT_EQ(chosen.aside.number, 1U);
-  // It is the first from now on: what holds for the first of a queue holds for it.
+  // From now on it is the first: the rules for the first of a queue hold for it.
   std::uint32_t overtakes = 0;
   while (newcomer_gets_it()) ++overtakes;
   EXPECT_LE(overtakes, kOvertakesMax);
   EXPECT_EQ(reserved_for(), 3U);
 }
 
-TEST_F(HandoffTest, a_slow_one_takes_what_is_free_when_it_comes_before_all_behind_it) {
+TEST_F(HandoffTest, a_slow_waiter_that_comes_takes_the_free_lock_before_all_behind_it) {
   Waiter slow = add(1, kSlow, 30 * kMs);
   add(2, 0);
   offer(*lock, world);
@@ -155,14 +155,14 @@ TEST_F(HandoffTest, a_slow_one_takes_what_is_free_when_it_comes_before_all_behin
   EXPECT_TRUE(may_take(*lock, world, {world.token(), Request{}, &slow}, {}, chosen));
 }
 
-TEST_F(HandoffTest, it_is_kept_for_a_slow_one_after_many_times_what_it_takes) {
+TEST_F(HandoffTest, it_is_kept_for_a_slow_waiter_after_a_multiple_of_its_delay) {
   constexpr std::uint64_t kDelay = 2 * kMs;
   add(1, kDelay, kShare * kDelay + kMs);
   EXPECT_EQ(offer(*lock, world).first.number, 1U);
   EXPECT_EQ(reserved_for(), 1U);
 }
 
-TEST_F(HandoffTest, it_is_kept_for_longer_where_that_is_needed) {
+TEST_F(HandoffTest, it_is_kept_for_longer_if_needed) {
   constexpr std::uint64_t kDelay = 100 * kMs;
   add(1, kDelay, kShare * kDelay + kMs);
   offer(*lock, world);
@@ -171,7 +171,7 @@ TEST_F(HandoffTest, it_is_kept_for_longer_where_that_is_needed) {
   EXPECT_GT(expiry_ms(lock->entry.expiry.load(kRelaxed)), now_ms + kClaimNs / kMs);
 }
 
-TEST_F(HandoffTest, time_is_lost_for_one_of_them_at_a_time) {
+TEST_F(HandoffTest, time_is_lost_for_one_slow_waiter_at_a_time) {
   Waiter first = add(1, kSlow, 2 * kShare * kSlow);
   add(2, kSlow, 2 * kShare * kSlow - 1);
   offer(*lock, world);
@@ -181,7 +181,7 @@ TEST_F(HandoffTest, time_is_lost_for_one_of_them_at_a_time) {
   EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second is the first only from now on";
 }
 
-TEST_F(HandoffTest, a_fair_one_stands_aside_for_nobody_and_overtakes_nobody) {
+TEST_F(HandoffTest, a_fair_waiter_stands_aside_for_nobody_and_overtakes_nobody) {
   add(1, kSlow);
   EXPECT_FALSE(newcomer_gets_it(true));
   EXPECT_EQ(reserved_for(), 1U);
@@ -198,7 +198,7 @@ TEST_F(HandoffTest, a_fair_waiter_is_never_passed_however_slow) {
   EXPECT_FALSE(newcomer_gets_it());
 }
 
-TEST_F(HandoffTest, how_long_a_waiter_took_to_come_is_known_when_it_comes) {
+TEST_F(HandoffTest, a_waiters_delay_is_known_when_it_comes) {
   const Waiter waiter = add(1, kSlow);
   EXPECT_EQ(queue().delay_of(waiter), 0U) << "nobody has woken it";
   offer(*lock, world);
@@ -206,14 +206,14 @@ TEST_F(HandoffTest, how_long_a_waiter_took_to_come_is_known_when_it_comes) {
   EXPECT_GE(queue().delay_of(waiter), 2 * kMs - 2048);
 }
 
-TEST_F(HandoffTest, one_that_has_lost_its_place_came_too_late) {
+TEST_F(HandoffTest, a_waiter_that_has_lost_its_position_came_too_late) {
   const Waiter waiter = add(1, 0);
   ASSERT_TRUE(queue().remove(waiter));
   EXPECT_EQ(queue().delay_of(waiter), kMissed);
 }
 
-// Fails if it is kept as long for them as for those that always came at once.
-TEST_F(HandoffTest, it_is_kept_for_a_moment_for_one_of_which_nothing_is_known) {
+// Fails if the lock is kept as long for unknown waiters as for prompt ones.
+TEST_F(HandoffTest, it_is_kept_for_a_moment_for_a_waiter_of_unknown_delay) {
   const auto kept_ms = [this](std::uint64_t delay_ns, bool fair) {
     const Waiter waiter = add(1, delay_ns, kMs, fair);
     offer(*lock, world);
@@ -239,13 +239,13 @@ TEST(promptness, a_thread_that_slept_is_not_slow_because_it_waits_for_a_processo
   EXPECT_GT(promptness.delay_ns(), kPromptNs) << "but because it does other things then";
 }
 
-TEST(promptness, one_slip_does_not_make_a_loop_slow_and_what_many_showed_is_forgotten_slowly) {
+TEST(promptness, one_slip_does_not_make_a_loop_slow_and_many_are_forgotten_slowly) {
   Promptness promptness;
   promptness.note_delay(kPromptNs * 2, kNow);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow);
   EXPECT_GT(promptness.delay_ns(), kSlow / 10 * 9);
-  // A loop that looks by itself was now and then woken just before.
+  // A loop that polls was sometimes woken just before its poll.
   for (int i = 0; i < 16; ++i) promptness.note_delay(50'000, kNow);
   EXPECT_GT(promptness.delay_ns(), kPromptNs * 10);
   for (int i = 0; i < 150; ++i) promptness.note_delay(50'000, kNow);
@@ -254,7 +254,7 @@ TEST(promptness, one_slip_does_not_make_a_loop_slow_and_what_many_showed_is_forg
   EXPECT_LE(promptness.delay_ns(), kDelayMaxNs);
 }
 
-TEST(promptness, looking_takes_a_small_part_of_the_time) {
+TEST(promptness, measuring_takes_a_small_part_of_the_time) {
   Promptness promptness;
   ASSERT_TRUE(promptness.may_look(kMs));
   promptness.note_look(kMs, 100'000);
@@ -262,15 +262,15 @@ TEST(promptness, looking_takes_a_small_part_of_the_time) {
   EXPECT_TRUE(promptness.may_look(3 * kMs));
 }
 
-TEST(promptness, a_prompt_loop_is_not_one_of_which_nothing_is_known) {
+TEST(promptness, a_prompt_loop_is_not_one_of_unknown_delay) {
   Promptness promptness;
   promptness.note_delay(1, kNow);
   EXPECT_GE(promptness.delay_ns(), kDelayMinNs);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
 }
 
-// Fails if a missed claim counts as long as the claim was.
-TEST(promptness, one_that_came_too_late_may_have_been_woken_after_its_last_step) {
+// Fails if a missed claim counts for as long as the claim lasted.
+TEST(promptness, a_waiter_that_came_too_late_may_have_been_woken_after_its_last_step) {
   Promptness promptness;
   promptness.note_step(kNow);
   promptness.note_missed(kFirstClaimNs, kNow + 3 * kSlow);
@@ -283,27 +283,28 @@ TEST(promptness, one_that_came_too_late_may_have_been_woken_after_its_last_step)
 
 constexpr int kPolls = 20;  // more than it takes to learn
 
-/// The interval after many looks, during each of which `sections(pauses)` were begun.
+/// Returns the interval after many polls. `sections(pauses)` is the number of sections that begin during a poll.
 template <class Sections>
 int learned(SpinInterval& interval, Sections&& sections) {
   for (int look = 0; look < kPolls; ++look) interval.note(sections(interval.pauses()), interval.pauses());
   return interval.pauses();
 }
 
-TEST(look_interval, is_long_where_sections_are_over_at_once) {
+TEST(look_interval, is_long_if_sections_end_at_once) {
   SpinInterval interval;
   EXPECT_EQ(interval.pauses(), SpinInterval::kLeast);
   EXPECT_EQ(learned(interval, [](int pauses) { return static_cast<std::uint32_t>(pauses) / 2; }), SpinInterval::kMost);
 }
 
-TEST(look_interval, is_short_where_a_section_lasts) {
+TEST(look_interval, is_short_if_a_section_lasts) {
   SpinInterval interval;
   learned(interval, [](int pauses) { return static_cast<std::uint32_t>(pauses); });
   EXPECT_EQ(learned(interval, [](int) { return 0U; }), SpinInterval::kLeast);
 }
 
-// A microsecond: an end that is missed costs a section. The interval must not grow until each look misses many.
-TEST(look_interval, stays_short_where_sections_last_longer_than_a_look) {
+// A section of a microsecond: to miss its end costs a whole section. The interval must not grow until each poll misses
+// many.
+TEST(look_interval, stays_short_if_sections_last_longer_than_a_poll) {
   SpinInterval interval;
   constexpr int kSection = SpinInterval::kLeast + 4;
   int passed = 0;
@@ -318,8 +319,8 @@ TEST(look_interval, stays_short_where_sections_last_longer_than_a_look) {
   }
 }
 
-// The turn of another lock, at a place that was used again, says anything.
-TEST(look_interval, stays_within_its_bounds_whatever_it_is_told) {
+// The polled word may belong to another lock that reused the memory, so any count is possible.
+TEST(look_interval, stays_within_its_bounds_for_any_input) {
   SpinInterval interval;
   for (const std::uint32_t sections : {0U, 1U, 0x1FFFFFFFU, 0x20000000U, 0xFFFFFFFFU}) {
     learned(interval, [&](int) { return sections; });

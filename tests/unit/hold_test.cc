@@ -1,6 +1,5 @@
-// What is held over exec, and what others end: holdfast_hold_over_exec, holdfast_hold_with_keeper,
-// holdfast_use_over_exec, holdfast_end_hold, holdfast_lock_break.
-// This program itself never enters a world.
+// Locks that are held over exec, and how other processes end them: holdfast_hold_over_exec, holdfast_hold_with_keeper,
+// holdfast_use_over_exec, holdfast_end_hold, holdfast_lock_break. This program never enters a world itself.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -40,7 +39,7 @@ std::string program_of(pid_t pid) {
 
 enum class Inherits { yes, no };
 
-/// Holds the lock, says so, and becomes `sleep`.
+/// Takes the lock, reports, and executes `sleep`.
 int hold_and_become_sleep(Channel& parent, Inherits inherits) {
   int fd = -1;
   if (holdfast_hold_over_exec(&fd) != HOLDFAST_OK) return 2;
@@ -62,7 +61,7 @@ int open_status(const std::string& name = "d") {
   return child.wait();
 }
 
-/// A program that holds the lock, over exec; or held it, if it does not inherit the descriptor.
+/// A program that holds the lock over exec; without the descriptor it holds the lock only until exec.
 class Program : public Child {
  public:
   explicit Program(Inherits inherits = Inherits::yes)
@@ -72,7 +71,7 @@ class Program : public Child {
   }
 };
 
-/// Says what an attempt gives, for each line that it hears; gives back what it gets.
+/// For each line that it gets, tries the lock, reports the result, and releases the lock if it got it.
 int contender(Channel& parent) {
   Dict dict("d");
   for (std::string order = parent.hear(); order == "try"; order = parent.hear()) {
@@ -97,7 +96,7 @@ TEST(hold, outlives_exec_and_ends_with_the_program) {
   EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
 }
 
-TEST(hold, ends_at_exec_where_the_descriptor_does) {
+TEST(hold, ends_at_exec_if_the_descriptor_does) {
   const ScratchDirectory directory;
   Program holder(Inherits::no);
   Child other(&contender);
@@ -130,8 +129,8 @@ TEST(hold, lasts_as_long_as_a_copy_of_the_descriptor) {
   EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
 }
 
-/// Holds the lock, and becomes `sleep`, which has copies of all descriptors. A child that it leaves ends those which it
-/// is told, by their places, and says what came of it.
+/// Takes the lock and executes `sleep`, which has copies of all descriptors. A child that stays behind ends the holds
+/// whose indexes it gets, and reports the result.
 int hold_and_leave_an_ender(Channel& parent) {
   std::array<int, 2> fds{};
   if (holdfast_hold_with_keeper(fds.data()) != HOLDFAST_OK) return 2;
@@ -149,7 +148,7 @@ int hold_and_leave_an_ender(Channel& parent) {
   return 4;
 }
 
-// The program's descriptor is the first, the keeper's the second: the hold lasts as long as either.
+// The program's descriptor is the first, the keeper's the second. The hold lasts until both are ended.
 TEST(hold, is_ended_by_any_process_that_has_copies_of_the_programs_descriptor_and_the_keepers) {
   for (const std::string order : {"10", "01"}) {
     const ScratchDirectory directory;
@@ -173,7 +172,7 @@ std::vector<std::string> files_of(const ScratchDirectory& directory, const std::
   return found;
 }
 
-/// What a program of another user could do with the descriptor. Empty: nothing.
+/// Returns what a program of another user could do with the descriptor; empty if nothing.
 std::string way_into_the_world(int fd) {
   struct stat info {};
   char byte = 0;
@@ -190,7 +189,7 @@ std::string way_into_the_world(int fd) {
   return "";
 }
 
-TEST(hold, gives_a_program_no_way_into_the_world) {
+TEST(hold, gives_a_program_no_access_to_the_world) {
   const ScratchDirectory directory;
   for (int which = 0; which < 2; ++which) {
     in_process([which] {
@@ -257,7 +256,7 @@ TEST(hold, is_for_a_process_that_has_not_entered) {
   });
 }
 
-/// Uses the dictionary by descriptors alone, which it inherits over exec.
+/// Uses the dictionary only by descriptors that it inherits over exec.
 int use_and_become_sleep(Channel& parent) {
   std::array<int, 2> fds{};
   int life = -1;
@@ -289,7 +288,7 @@ void expect_refusal_after_loss_of(const char* file) {
 
 TEST(use, outlives_exec_though_the_table_is_deleted) { expect_refusal_after_loss_of("processes"); }
 
-TEST(use, over_exec_is_in_the_way_of_no_other_dictionary_of_the_next_world) {
+TEST(use, over_exec_blocks_no_other_dictionary_of_the_next_world) {
   const ScratchDirectory directory;
   Child user(&use_and_become_sleep);
   ASSERT_EQ(user.hear(), "used");
@@ -327,7 +326,7 @@ TEST(use, is_ended_by_any_process_that_has_copies) {
   EXPECT_EQ(user.hear(), "-1");
 }
 
-TEST(use, is_of_the_file_that_has_the_name) {
+TEST(use, belongs_to_the_file_that_has_the_name) {
   const ScratchDirectory directory;
   in_process([&] {
     const std::string file = directory / "d.dict";

@@ -1,5 +1,5 @@
-// What keeps a world until a parent process ends: holdfast_keep_for, platform::start_apart.
-// This program itself never enters a world.
+// The keeper, a process that keeps a world until a parent process ends: holdfast_keep_for, platform::start_apart. This
+// program never enters a world itself.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,14 +25,14 @@ namespace {
 constexpr const char* kKey = "key";
 constexpr const char* kFile = "d.dict";
 
-/// As a worker that stores a value, and ends as a killed one does.
+/// A worker that stores a value and ends as if it were killed.
 void work() {
   Dict dict("d");
   if (dict.set(kKey, "value") != HOLDFAST_OK) ::_exit(2);
   if (holdfast_keep_for(::getppid()) != HOLDFAST_OK) ::_exit(3);
 }
 
-/// Runs `body` in a child, and waits for its end: its status.
+/// Runs `body` in a child, waits for its end, and returns its status.
 int run_worker(void (*body)()) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -54,7 +54,8 @@ void work_without_pidfd() {
   work();
 }
 
-/// As a master that never uses a dictionary: runs a worker for each line that it hears, and says the worker's status.
+/// A master that never uses a dictionary. It runs a worker for each line that it gets, and reports the worker's
+/// status.
 int master(Channel& parent) {
   for (std::string order = parent.hear(); order != "(end)"; order = parent.hear()) {
     if (order == "end") return 0;
@@ -63,7 +64,7 @@ int master(Channel& parent) {
   return 0;
 }
 
-/// The process ids.
+/// Returns their process ids.
 std::set<std::string> keepers_of(const ScratchDirectory& directory) {
   std::set<std::string> pids;
   const std::string command =
@@ -77,7 +78,7 @@ std::set<std::string> keepers_of(const ScratchDirectory& directory) {
   return pids;
 }
 
-// Also where the kernel has no pidfd.
+// Also if the kernel has no pidfd.
 TEST(keeper, keeps_values_between_workers_until_their_parent_ends) {
   for (const char* const store : {"store", "store without pidfd"}) {
     const ScratchDirectory directory;
@@ -141,7 +142,7 @@ TEST(keeper, leaves_a_world_in_which_others_are) {
   EXPECT_EQ(other.ask("read"), "value");
 }
 
-TEST(keeper, that_was_killed_is_told_to_the_worker_that_begins_the_next_one) {
+TEST(keeper, that_was_killed_is_reported_to_the_worker_that_starts_the_next_one) {
   const ScratchDirectory directory;
   Child parent(&master);
   EXPECT_EQ(parent.ask("store"), "0");
@@ -155,7 +156,7 @@ TEST(keeper, that_was_killed_is_told_to_the_worker_that_begins_the_next_one) {
   EXPECT_TRUE(eventually([&] { return !exists(directory / kFile); }));
 }
 
-TEST(keeper, is_refused_with_a_sentence_where_nothing_can_be_forked) {
+TEST(keeper, is_refused_with_a_message_if_fork_fails) {
   const ScratchDirectory directory;
   Child child([](Channel& test) {
     Dict dict("d");
@@ -180,7 +181,7 @@ TEST(keeper, is_refused_for_a_process_that_is_no_parent) {
   EXPECT_EQ(child.hear(), invalid + " " + invalid + " process 0 is not the parent of this process");
 }
 
-TEST(process_apart, is_no_child_and_has_no_descriptor_but_one) {
+TEST(process_apart, is_no_child_and_has_only_one_descriptor) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
   const int other = ::dup(pipe[1]);
@@ -220,7 +221,7 @@ TEST(process_apart, is_not_started_if_there_is_nothing_to_do) {
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 
-TEST(process_end, is_known_of_no_process_that_is_gone) {
+TEST(process_end, is_not_known_for_a_process_that_is_gone) {
   const pid_t gone = ::fork();
   if (gone == 0) ::_exit(0);
   platform::ProcessEnd end;

@@ -1,5 +1,4 @@
-// Dictionaries for large values: arenas with more blocks than those of any usual dictionary, and deaths during a store
-// that takes long.
+// Dictionaries for large values: arenas with more blocks than a usual dictionary has, and deaths during a long store.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -14,7 +13,7 @@ namespace {
 
 constexpr std::size_t kSize = 44U << 20;
 constexpr std::size_t kHalf = 22U << 20;
-/// What fits twice beside some more.
+/// A value that fits twice, with other entries.
 constexpr std::size_t kThird = 14U << 20;
 constexpr std::uint32_t kUsualBlocks = 1U << 21;
 
@@ -27,13 +26,13 @@ class LargeValueTest : public DictTest {
     ASSERT_EQ(dict.segment().shards().size(), 1U);
     ASSERT_GT(shard().all_granules(), kUsualBlocks);
   }
-  /// So that what comes then lies behind all blocks of a usual arena.
+  /// Fills the blocks that a usual arena has, so that the next entry lies behind them.
   void fill_the_beginning() {
     ASSERT_EQ(dict.set("half", std::string(kHalf, 'h')), HOLDFAST_OK) << holdfast_error();
     ASSERT_EQ(dict.set("third", std::string(kThird, 't')), HOLDFAST_OK) << holdfast_error();
   }
 
-  /// Whether the value is so many of one of these letters.
+  /// Whether the value has this size and consists of one of these letters.
   bool is_whole(const std::string& key, std::size_t size, std::string_view letters) {
     std::string bytes(size, '\0');
     holdfast_value got{};
@@ -44,7 +43,7 @@ class LargeValueTest : public DictTest {
   }
 };
 
-TEST_F(LargeValueTest, a_list_names_nodes_behind_all_blocks_of_a_usual_arena) {
+TEST_F(LargeValueTest, a_list_can_have_nodes_behind_all_blocks_of_a_usual_arena) {
   fill_the_beginning();
   EXPECT_EQ(dict.push("list", HOLDFAST_RIGHT, "b"), 1);
   EXPECT_EQ(dict.push("list", HOLDFAST_RIGHT, "c"), 2);
@@ -73,8 +72,8 @@ TEST_F(LargeValueTest, a_lock_behind_all_blocks_of_a_usual_arena_is_released_by_
   }
 }
 
-// The mutex is held for most of a store: the copy.
-TEST_F(LargeValueTest, death_during_a_store_leaves_the_old_value_or_the_new_one) {
+// The mutex is held during most of a store, for the copy.
+TEST_F(LargeValueTest, a_death_during_a_store_leaves_the_old_value_or_the_new_one) {
   ASSERT_EQ(dict.set("k", std::string(kThird, 'a')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("other", "o"), HOLDFAST_OK);
   for (int round = 0; round < 3; ++round) {
@@ -95,8 +94,8 @@ TEST_F(LargeValueTest, death_during_a_store_leaves_the_old_value_or_the_new_one)
   EXPECT_GE(dict.stats().repairs, 1U) << "none of them died inside";
 }
 
-// Here a mark counts more than pages.
-TEST_F(LargeValueTest, a_mark_of_larger_units_that_was_overwritten_costs_nothing) {
+// In this dictionary a mark counts units of several pages.
+TEST_F(LargeValueTest, an_overwritten_mark_of_larger_units_costs_nothing) {
   const std::string name = new_name();
   const Options options{.size = 80U << 20, .largest = 40U << 20};
   Dict larger(name, options);

@@ -1,4 +1,4 @@
-// Releases that were refused, as a process is stopped inside the shard, and that nobody repeats.
+// Releases that were refused because a process was stopped inside the shard, and that nobody repeats.
 #include <gtest/gtest.h>
 
 #include "dict/guard.h"
@@ -26,7 +26,8 @@ class TheDict : public Dict {
   holdfast_lease lease{};
 };
 
-/// A process inside the shard, until it hears something: as one that was stopped there. A release is refused then.
+/// A process that stays inside the shard until it gets a line, as if it were stopped there. Releases are refused in
+/// the meantime.
 class StoppedInside : public Started {
  public:
   explicit StoppedInside(TheDict& refused)
@@ -46,7 +47,7 @@ class LateRelease : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(LateRelease, comes_when_the_process_goes_on_without_another_call) {
+TEST_F(LateRelease, comes_when_the_stopped_process_continues_without_another_call) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
@@ -64,7 +65,7 @@ TEST_F(LateRelease, comes_when_the_process_goes_on_without_another_call) {
   });
 }
 
-TEST_F(LateRelease, is_not_needed_where_nobody_is_in_the_way) {
+TEST_F(LateRelease, is_not_needed_if_nobody_is_in_the_way) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);
@@ -77,8 +78,8 @@ TEST_F(LateRelease, is_not_needed_where_nobody_is_in_the_way) {
   });
 }
 
-// The note is inherited; the lease is not.
-TEST_F(LateRelease, of_a_parent_is_left_to_it) {
+// The child inherits the note of the late release, but not the lease.
+TEST_F(LateRelease, of_a_parent_is_left_to_the_parent) {
   in_process([] {
     TheDict dict;
     ASSERT_EQ(dict.take(), HOLDFAST_OK);

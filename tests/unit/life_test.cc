@@ -1,5 +1,5 @@
-// How long a dictionary lives that nobody said anything about: it is kept, and gives way while no process uses it.
-// This program itself never enters a world, so that each child begins one.
+// How long a dictionary without options lives: it is kept, and replaced on demand while no process uses it. This
+// program never enters a world itself, so each child begins one.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ constexpr std::uint64_t kLarge = 131072;
 
 Options kept(std::uint64_t size = kSmall) { return {.size = size, .kept = true}; }
 
-/// Opens the dictionary, stores something, and says what was found in it, "new", or what is wrong.
+/// Opens the dictionary and stores a value. Reports the value that it found, "new", or the error.
 int visit(Channel& parent, const Options& options) {
   Dict dict("dict", options);
   if (dict.status == HOLDFAST_OK) {
@@ -41,7 +41,7 @@ std::string said_by_visitor(const Options& options) {
   return said;
 }
 
-TEST(Life, a_kept_one_that_no_process_uses_is_made_again_for_another_size_or_mutex) {
+TEST(Life, an_unused_kept_dictionary_is_made_again_for_another_size_or_mutex) {
   const ScratchDirectory world;
   EXPECT_EQ("new", said_by_visitor(kept(kSmall)));
   EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
@@ -49,14 +49,14 @@ TEST(Life, a_kept_one_that_no_process_uses_is_made_again_for_another_size_or_mut
   EXPECT_EQ("new", said_by_visitor({.size = kLarge, .mutex = HOLDFAST_MUTEX_SPIN, .kept = true}));
 }
 
-TEST(Life, one_that_persists_is_not) {
+TEST(Life, a_persistent_one_is_not) {
   const ScratchDirectory world;
   EXPECT_EQ("new", said_by_visitor({.persist = true}));
   EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
   EXPECT_EQ("65536", said_by_visitor(kept()));
 }
 
-TEST(Life, one_that_a_process_uses_is_not) {
+TEST(Life, one_in_use_by_another_process_is_not) {
   const ScratchDirectory world;
   Started user("new", [](Channel& parent) { return visit(parent, kept()); });
   EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
@@ -65,7 +65,7 @@ TEST(Life, one_that_a_process_uses_is_not) {
   EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
 }
 
-TEST(Life, one_that_this_process_uses_is_not) {
+TEST(Life, one_in_use_by_this_process_is_not) {
   in_a_world([] {
     const Dict first("dict", kept());
     ASSERT_EQ(HOLDFAST_OK, first.status);
@@ -73,8 +73,8 @@ TEST(Life, one_that_this_process_uses_is_not) {
   });
 }
 
-// As a command of `holdfast lock` uses it: by descriptors, without a mapping.
-TEST(Life, one_that_is_in_use_over_exec_is_not) {
+// Uses it as a command under `holdfast lock` does: by descriptors, without a mapping.
+TEST(Life, one_in_use_over_exec_is_not) {
   const ScratchDirectory world;
   Started command("new", [](Channel& parent) {
     const Dict dict("dict", kept());
@@ -100,7 +100,7 @@ TEST(Life, one_that_is_in_use_over_exec_is_not) {
   EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
 }
 
-TEST(Life, of_two_sizes_that_are_asked_for_at_once_one_is_had_and_the_other_refused) {
+TEST(Life, when_two_sizes_are_requested_at_once_one_is_made_and_the_other_refused) {
   for (int round = 0; round < 10; ++round) {
     const ScratchDirectory world;
     EXPECT_EQ("new", said_by_visitor(kept(12288)));
@@ -108,7 +108,7 @@ TEST(Life, of_two_sizes_that_are_asked_for_at_once_one_is_had_and_the_other_refu
     Child other([](Channel& parent) { return visit(parent, kept(kLarge)); });
     const std::string first = one.hear();
     const std::string second = other.hear();
-    // Both may see the other one in use for a moment. Neither has what the other has.
+    // Each may see the other's dictionary in use for a moment. They never have the same one.
     EXPECT_TRUE(first == "new" || first == "mismatch") << first;
     EXPECT_TRUE(second == "new" || second == "mismatch") << second;
     EXPECT_NE(first == "new", second == "new") << first << ", " << second;

@@ -1,5 +1,5 @@
-// Limits of the host's that the library meets: the size of files, the stack of a thread, and standard descriptors that
-// are closed.
+// Limits of the host that affect the library: the size of files, the stack of a thread, and closed standard
+// descriptors.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -32,7 +32,7 @@ void limit_files(rlim_t bytes) {
   ::setrlimit(RLIMIT_FSIZE, &limit);
 }
 
-TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_what_is_there) {
+TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_existing_dictionaries) {
   const ScratchDirectory directory;
   const Resident maker([] {
     Dict dict("d");
@@ -49,14 +49,14 @@ TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_what_is_there) {
     limit_files(0);
     EXPECT_EQ(holdfast_remove("d", 1), HOLDFAST_OK);
   });
-  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the file of before is in the way"; });
+  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the earlier file is in the way"; });
 }
 
 TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
   const ScratchDirectory directory;
   in_process([] { EXPECT_EQ(Dict("kept", {.persist = true}).set("k", "v"), HOLDFAST_OK); });
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
-  // Of the next world. A limited process can make no file of names in use.
+  // In the next world: a limited process cannot make the file of names in use.
   const Resident other([] { Dict dict(name_beside("kept")); });
   in_process([] {
     limit_files(0);
@@ -68,7 +68,7 @@ TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
 
 // --- the stack ---------------------------------------------------------------------------------------------
 
-/// Three quarters of what holdfast.h promises to be enough: other processors and C libraries need more.
+/// Three quarters of the stack that holdfast.h promises to be enough: other processors and C libraries need more.
 constexpr std::size_t kStack = std::size_t{24} << 10;
 #if defined(HOLDFAST_SANITIZED) || defined(HOLDFAST_UNOPTIMIZED)
 constexpr std::size_t kTimes = 16;  // other code than what is installed
@@ -104,7 +104,7 @@ int in_small_thread(const std::function<int()>& body) {
 
 std::string numbered(int number) { return "key" + std::to_string(number); }
 
-/// Many entries in a small dictionary: what has no room makes some.
+/// Many entries in a small dictionary, so that a store has to make room.
 void fill(Dict& dict, int entries) {
   for (int i = 0; i < entries; ++i) dict.set(numbered(i), std::string(50, 'x'));
 }
@@ -116,7 +116,7 @@ void fill_with_locks(Dict& dict, int locks) {
   }
 }
 
-/// The calls that go deepest, in a world with a process that has died and one that holds "held".
+/// The calls with the deepest stack, in a world with a process that has died and one that holds "held".
 int make_calls() {
   holdfast_lease lease{};
   Dict dict("d");
@@ -166,7 +166,7 @@ TEST(small_stack, is_enough_for_each_call) {
     return 0;
   });
   ASSERT_EQ(dead.wait(), 0);
-  // Also what the first call of a process and of a forked child does.
+  // The first call of a process and of a forked child.
   Child caller([](Channel&) {
     const int result = in_small_thread(&make_calls);
     return result != 0 ? result : Child([](Channel&) { return in_small_thread(&make_calls); }).wait();
@@ -176,19 +176,19 @@ TEST(small_stack, is_enough_for_each_call) {
 
 // --- standard input, output or error is closed ---
 //
-// Nothing that the library opens may get such a number: the next line that the host logs would go there.
+// No file that the library opens may get such a number: the next line that the host logs would go into the file.
 
 constexpr int kStandard = 3;
 
 bool is_closed(int fd) { return ::fcntl(fd, F_GETFD) < 0 && errno == EBADF; }
 
-/// Closes those of the mask.
+/// Closes the descriptors of the mask.
 void close_of(int mask) {
   for (int fd = 0; fd < kStandard; ++fd)
     if ((mask >> fd & 1) != 0) ::close(fd);
 }
 
-/// Uses what needs descriptors: dictionaries with each mutex, a wait, what is kept over exec, a list, a removal.
+/// Uses features that need descriptors: dictionaries with each mutex, a wait, holds over exec, a list, a removal.
 int use_the_library() {
   std::array<int, 2> fds{};
   if (holdfast_hold_with_keeper(fds.data()) != HOLDFAST_OK) return 10;
@@ -210,7 +210,7 @@ int use_the_library() {
   return holdfast_remove("d0", 2) == HOLDFAST_OK ? 0 : 16;
 }
 
-TEST(standard_descriptors, get_no_file_of_the_library_whichever_the_host_has_closed) {
+TEST(standard_descriptors, are_never_used_for_files_of_the_library_whichever_the_host_has_closed) {
   for (int mask = 1; mask < 1 << kStandard; ++mask) {
     const ScratchDirectory directory;
     Child child([mask](Channel&) {
@@ -224,7 +224,7 @@ TEST(standard_descriptors, get_no_file_of_the_library_whichever_the_host_has_clo
   }
 }
 
-TEST(standard_descriptors, of_a_program_are_occupied_and_as_useless_as_before) {
+TEST(standard_descriptors, are_occupied_for_a_program_and_stay_useless) {
   for (int mask = 1; mask < 1 << kStandard; ++mask) {
     Child child([mask](Channel&) {
       close_of(mask);

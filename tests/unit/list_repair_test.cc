@@ -1,4 +1,4 @@
-// Lists with overwritten words, or left half-changed by a death: what a repair leaves of them, and how a node
+// Lists with overwritten words, or half changed by a process that died: what a repair leaves of them. And how a node
 // moves.
 #include <gtest/gtest.h>
 
@@ -50,13 +50,13 @@ class ListRepairTest : public DictTest {
     entry().entry->flags.store(bad.last);
   }
   ListNode& node(std::uint32_t block) { return *reinterpret_cast<ListNode*>(shard().words32(block)); }
-  /// Block of the element with that number.
+  /// Returns the block of the element with that number.
   std::uint32_t block_of(int number, const std::string& name = "list") {
     std::uint32_t block = ends(name).first;
     for (int i = 0; i < number; ++i) block = node(block).next.load();
     return block;
   }
-  /// The elements, all taken out: half of them from the left, half from the right.
+  /// Takes all elements out, half of them from the left and half from the right, and returns them.
   Elements take_out(const std::string& name = "list") {
     Elements left;
     Elements right;
@@ -72,14 +72,14 @@ class ListRepairTest : public DictTest {
   }
 };
 
-TEST_F(ListRepairTest, a_healthy_list_loses_nothing) {
+TEST_F(ListRepairTest, a_sound_list_loses_nothing) {
   const std::uint64_t before = dict.free_space();
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(dict.free_space(), before);
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(ListRepairTest, what_is_derived_is_rebuilt_and_is_no_cut) {
+TEST_F(ListRepairTest, derived_words_are_rebuilt_and_cost_no_element) {
   const ListEnds good = ends();
   std::uint32_t garbage = 3;
   for (int i = 0; i < 6; ++i) node(block_of(i)).previous.store(garbage *= 7);
@@ -102,7 +102,7 @@ TEST_F(ListRepairTest, a_list_is_cut_before_the_first_node_that_makes_no_sense) 
   }
 }
 
-TEST_F(ListRepairTest, a_node_of_another_type_or_key_or_size_ends_it) {
+TEST_F(ListRepairTest, a_list_ends_before_a_node_of_another_type_or_key_or_size) {
   const std::function<void(ListNode&)> damages[] = {
       [](ListNode& one) { one.shape.store(one.shape.load() ^ 0x10000); },
       [](ListNode& one) { one.shape.store(one.shape.load() ^ 0xFF000000); },
@@ -134,7 +134,7 @@ TEST_F(ListRepairTest, a_list_does_not_run_on_into_another) {
   EXPECT_EQ(take_out("other"), (Elements{"x", "y"}));
 }
 
-TEST_F(ListRepairTest, a_length_that_is_too_long_is_put_right) {
+TEST_F(ListRepairTest, a_length_that_is_too_long_is_corrected) {
   const ListEnds good = ends();
   for (const std::uint32_t length : {7U, 1000U, ~0U}) {
     set_ends({good.first, good.last, length});
@@ -144,7 +144,7 @@ TEST_F(ListRepairTest, a_length_that_is_too_long_is_put_right) {
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_goes) {
+TEST_F(ListRepairTest, a_list_without_elements_is_removed) {
   const ListEnds good = ends();
   const std::uint64_t words[] = {0, ~std::uint64_t{0}, ListEnds{good.first, good.last, 0}.word(),
                                  ListEnds{0, good.last, 6}.word(), ListEnds{block_of(0, "other"), good.last, 6}.word()};
@@ -158,12 +158,12 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_goes) {
   }
 }
 
-TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
+TEST_F(ListRepairTest, removing_a_list_without_elements_removes_nothing_else) {
   constexpr int kLists = 20;
   const auto list = [](int number) { return "lost" + std::to_string(number); };
   const auto other = [](int number) { return "key" + std::to_string(number); };
   for (int i = 0; i < kLists; ++i) ASSERT_GT(dict.push(list(i), kRight, "x"), 0);
-  // Enough that there are some behind the lists in their chains.
+  // Enough entries that some lie behind the lists in their chains.
   for (int i = 0; i < 10 * kLists; ++i) ASSERT_EQ(dict.set(other(i), "x"), HOLDFAST_OK);
   for (int i = 0; i < kLists; ++i) {
     word(list(i)).store(0);
@@ -174,17 +174,17 @@ TEST_F(ListRepairTest, a_list_of_which_nothing_is_left_takes_nobody_with_it) {
   for (int i = 0; i < 10 * kLists; ++i) EXPECT_EQ(dict.get(other(i)), text("x")) << other(i);
 }
 
-TEST_F(ListRepairTest, lists_of_which_nothing_is_left_may_stand_in_a_cycle) {
+TEST_F(ListRepairTest, lists_without_elements_may_be_in_a_cycle) {
   const Position list = place_of("list");
   word().store(0);
   list.view.entry->next.store(list.block);
   EXPECT_GE(repair(shard()), 1U);
   EXPECT_EQ(check_shard(shard()), "");
   EXPECT_EQ(dict.llen("list"), 0);
-  dict.set("value", "v");  // it may have stood behind
+  dict.set("value", "v");  // the list may have been in front of it
 }
 
-TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
+TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_it_and_continues) {
   const std::uint64_t repairs = shard().header().repairs.load();
   node(block_of(5)).previous.store(4711);
   EXPECT_EQ(dict.pop("list", kRight), text("f"));
@@ -202,11 +202,11 @@ TEST_F(ListRepairTest, an_operation_that_meets_damage_repairs_and_goes_on) {
   EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "though not all of its nodes were found";
 }
 
-// --- a node that moves ---
+// --- moving a node ---
 
 class NodeMove : public ListRepairTest {
  protected:
-  /// A copy of the node in a block of its own.
+  /// Copies the node into a new block.
   std::uint32_t copy_of(std::uint32_t from) {
     EntryView view{};
     EXPECT_TRUE(shard().inspect(from, view));
@@ -227,7 +227,7 @@ class NodeMove : public ListRepairTest {
   }
 };
 
-TEST_F(NodeMove, a_copy_takes_the_place_of_any_node) {
+TEST_F(NodeMove, a_copy_can_replace_any_node) {
   for (int length = 1; length <= 5; ++length) {
     for (int number = 0; number < length; ++number) {
       SCOPED_TRACE(std::to_string(number) + " of " + std::to_string(length));
@@ -243,7 +243,7 @@ TEST_F(NodeMove, a_copy_takes_the_place_of_any_node) {
   }
 }
 
-TEST_F(NodeMove, death_after_the_store_that_decides_has_moved_it) {
+TEST_F(NodeMove, a_death_after_the_deciding_store_has_moved_the_node) {
   for (int length = 1; length <= 5; ++length) {
     for (int number = 0; number < length; ++number) {
       SCOPED_TRACE(std::to_string(number) + " of " + std::to_string(length));
@@ -252,7 +252,7 @@ TEST_F(NodeMove, death_after_the_store_that_decides_has_moved_it) {
       const std::uint32_t from = block_of(number);
       const std::uint32_t to = copy_of(from);
       ASSERT_TRUE(List::relink(shard(), from, to));
-      // As they were: what is stored after it.
+      // Restores the words that the move stores later.
       if (number + 1 < length) node(block_of(number + 1)).previous.store(from);
       if (number + 1 == length && length > 1) set_ends({ends().first, from, ends().length});
       EXPECT_EQ(repair(shard()), 0U);
@@ -264,7 +264,7 @@ TEST_F(NodeMove, death_after_the_store_that_decides_has_moved_it) {
   }
 }
 
-TEST_F(NodeMove, death_before_it_has_not) {
+TEST_F(NodeMove, a_death_before_the_deciding_store_has_not_moved_it) {
   const std::uint64_t before = dict.free_space();
   copy_of(block_of(2));
   EXPECT_EQ(repair(shard()), 0U);
@@ -272,8 +272,8 @@ TEST_F(NodeMove, death_before_it_has_not) {
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(NodeMove, a_node_that_was_an_end_once_is_found_by_what_it_is_now) {
-  // Its links outwards still name nodes that were taken out: their memory is in use again.
+TEST_F(NodeMove, a_node_that_used_to_be_an_end_is_found_by_its_present_links) {
+  // Its outward links still name nodes that were taken out and whose memory is in use again.
   make_list(3);
   dict.pop("list", kLeft);
   dict.push("list", kRight, "q");

@@ -1,4 +1,4 @@
-// Lists: what their elements may be, and what they do to the memory they lie in. Their operations:
+// Lists: which elements they take, and what they do to the memory they use. For their operations see
 // dictionary_model_test.cc.
 #include <gtest/gtest.h>
 
@@ -22,14 +22,14 @@ class ListTest : public DictTest {
     free_at_first = dict.free_space();
   }
   void TearDown() override {
-    EXPECT_EQ(dict.stats().repairs, 0U) << "whatever a caller does is no damage";
+    EXPECT_EQ(dict.stats().repairs, 0U) << "whatever a caller does is not damage";
     DictTest::TearDown();
   }
 
   std::uint64_t free_at_first = 0;
 };
 
-TEST_F(ListTest, a_buffer_that_is_too_small_takes_nothing_out) {
+TEST_F(ListTest, a_pop_into_a_buffer_that_is_too_small_removes_nothing) {
   dict.push("k", kRight, std::string(100, 'x'));
   dict.push("k", kRight, "y");
   char bytes[99];
@@ -43,7 +43,7 @@ TEST_F(ListTest, a_buffer_that_is_too_small_takes_nothing_out) {
   EXPECT_EQ(dict.pop("k", kLeft, 1), text("y"));
 }
 
-TEST_F(ListTest, a_bad_end_or_type_is_refused_with_a_sentence) {
+TEST_F(ListTest, a_bad_end_or_type_is_refused_with_a_message) {
   std::uint32_t length = 9;
   EXPECT_EQ(dict.push("k", 2, "x"), -HOLDFAST_INVALID);
   EXPECT_NE(std::strstr(holdfast_error(), "left (0) or right (1)"), nullptr) << holdfast_error();
@@ -54,7 +54,7 @@ TEST_F(ListTest, a_bad_end_or_type_is_refused_with_a_sentence) {
 
 // --- memory ---
 
-TEST_F(ListTest, a_push_takes_the_memory_of_what_has_expired) {
+TEST_F(ListTest, a_push_takes_the_memory_of_expired_entries) {
   Dict small(new_name(), {.size = 65536});
   const std::string value(100, 'v');
   while (small.push("old", kRight, value) > 0) {
@@ -66,7 +66,7 @@ TEST_F(ListTest, a_push_takes_the_memory_of_what_has_expired) {
   EXPECT_EQ(check_segment(small.segment()), "");
 }
 
-TEST_F(ListTest, an_element_and_its_list_take_what_the_format_says) {
+TEST_F(ListTest, an_element_and_its_list_take_the_documented_memory) {
   dict.push_number("k", kLeft, 1);
   EXPECT_EQ(free_at_first - dict.free_space(), 48U + 32U) << "entry and node";
   dict.push_number("k", kLeft, 2);

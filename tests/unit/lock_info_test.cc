@@ -1,4 +1,4 @@
-// The holder of a lock, and its reason: told by holdfast_lock_holder, kept in a block beside the lock.
+// The holder of a lock and its reason, which is kept in a block beside the lock: holdfast_lock_holder.
 #include "lock/lock_info.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class LockInfoTest : public DictTest {
     EXPECT_EQ(dict.explain("lock", lease, why), HOLDFAST_OK);
     return lease;
   }
-  /// "nobody" if nobody holds it.
+  /// Returns "nobody" if nobody holds it.
   std::string why() {
     holdfast_holder holder{};
     const int code = dict.holder("lock", &holder);
@@ -58,14 +58,14 @@ TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_it) {
 
 // --- the reason ---
 
-TEST_F(LockInfoTest, an_empty_text_takes_it_back) {
+TEST_F(LockInfoTest, an_empty_text_removes_the_reason) {
   const holdfast_lease lease = take_and_explain("a reason");
   EXPECT_EQ(dict.explain("lock", lease, ""), HOLDFAST_OK);
   EXPECT_EQ(why(), "");
   EXPECT_EQ(notes(), 0U);
 }
 
-TEST_F(LockInfoTest, a_text_of_any_length_and_bytes_up_to_the_limit_is_kept) {
+TEST_F(LockInfoTest, any_text_up_to_the_limit_is_kept) {
   const holdfast_lease lease = take();
   for (std::size_t length = 1; length <= HOLDFAST_WHY_MAX; ++length) {
     std::string text(length, '\xFF');
@@ -78,7 +78,7 @@ TEST_F(LockInfoTest, a_text_of_any_length_and_bytes_up_to_the_limit_is_kept) {
   EXPECT_EQ(why().size(), std::size_t{HOLDFAST_WHY_MAX}) << "nothing changed";
 }
 
-TEST_F(LockInfoTest, only_the_holder_explains) {
+TEST_F(LockInfoTest, only_the_holder_can_give_a_reason) {
   holdfast_lease lease = take_and_explain("mine");
   holdfast_lease other = lease;
   ++other.sequence;
@@ -96,7 +96,7 @@ TEST_F(LockInfoTest, only_the_holder_explains) {
   EXPECT_EQ(dict.explain("lock", lease, "a value"), HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(LockInfoTest, a_reason_goes_when_a_lock_that_has_expired_is_taken) {
+TEST_F(LockInfoTest, a_reason_is_removed_when_an_expired_lock_is_taken) {
   take_and_explain("expires", 0.001);
   sleep_ms(10);
   holdfast_lease lease = take();
@@ -105,7 +105,7 @@ TEST_F(LockInfoTest, a_reason_goes_when_a_lock_that_has_expired_is_taken) {
   dict.unlock("lock", &lease);
 }
 
-TEST_F(LockInfoTest, a_reason_is_not_left_to_the_waiter_that_is_granted_the_lock) {
+TEST_F(LockInfoTest, the_waiter_that_is_granted_the_lock_does_not_inherit_the_reason) {
   holdfast_lease lease = take_and_explain("the holder's");
   Waiting waiting;
   holdfast_lease next{};
@@ -122,7 +122,7 @@ TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
   const holdfast_lease lease = take();
   for (int i = 0; dict.store(HOLDFAST_SAFE_SET, "fill" + std::to_string(i), std::string(40, 'f'), 0, 0) == HOLDFAST_OK;)
     ++i;
-  EXPECT_EQ(dict.explain("lock", lease, std::string(127, 'w')), HOLDFAST_OK) << "values give way";
+  EXPECT_EQ(dict.explain("lock", lease, std::string(127, 'w')), HOLDFAST_OK) << "values are evicted";
   EXPECT_EQ(why(), std::string(127, 'w'));
   dict.explain("lock", lease, "");
   dict.flush_all();
@@ -140,7 +140,7 @@ TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_says_so) {
 
 // --- repair ---
 
-TEST_F(LockInfoTest, repair_cuts_a_reason_that_makes_no_sense) {
+TEST_F(LockInfoTest, repair_cuts_an_invalid_reason) {
   for (int damage = 0; damage < 5; ++damage) {
     SCOPED_TRACE(damage);
     holdfast_lease lease = take_and_explain("damaged");

@@ -1,4 +1,4 @@
-// Leases and waiting for them, through the C ABI, with real processes.
+// Leases and waits for them, through the C ABI, with real processes.
 #include "lock/lock.h"
 
 #include <gtest/gtest.h>
@@ -24,12 +24,12 @@ class LockTest : public DictTest {
   holdfast_lease other{};
 };
 
-// What no delay excuses, and what chance shows: no attempt is made anew.
+// Tests that no delay can excuse, and races that only chance shows: they are never tried again.
 class LockRaceTest : public LockTest {};
 
 // --- one process ---
 
-// The first is taken with the mutex, the others without.
+// The first is taken with the mutex, the others without it.
 TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it_has_ten) {
   for (const double exptime : {0.5, 2.0, 9.9, 10.0, 100.0}) {
     ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
@@ -38,7 +38,7 @@ TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it
   }
 }
 
-TEST_IN_TIME(LockTest, renewing_says_whether_somebody_has_what_is_lost) {
+TEST_IN_TIME(LockTest, renewing_reports_whether_somebody_has_the_lost_lock) {
   const auto renewed_after = [&](auto&& loss) {
     dict.remove("k");
     EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -51,7 +51,7 @@ TEST_IN_TIME(LockTest, renewing_says_whether_somebody_has_what_is_lost) {
   };
   EXPECT_EQ(renewed_after(release), HOLDFAST_NOT_FOUND);
   EXPECT_EQ(renewed_after([&] { dict.set("k", "v", 1000); }), HOLDFAST_NOT_OWNER);
-  EXPECT_EQ(dict.get("k"), text("v")) << "it is not prolonged";
+  EXPECT_EQ(dict.get("k"), text("v")) << "it is not renewed";
   EXPECT_LE(dict.ttl("k"), 1000);
   const auto overwrite_for_a_moment = [&] {
     dict.set("k", "v", 0.001);
@@ -60,7 +60,7 @@ TEST_IN_TIME(LockTest, renewing_says_whether_somebody_has_what_is_lost) {
   EXPECT_EQ(renewed_after(overwrite_for_a_moment), HOLDFAST_NOT_FOUND);
 }
 
-// Over removals of the lock and flushes, too, and over the ends of its blocks of numbers.
+// Also over removals of the lock, over flushes, and over the ends of its blocks of numbers.
 TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_no_two_are_the_same) {
   std::map<std::string, std::uint64_t> last;
   std::set<std::uint64_t> all;
@@ -91,7 +91,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED) << "queues once";
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK);
   EXPECT_EQ(dict.free_space(), before);
-  EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is no fault";
+  EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is not an error";
 }
 
 TEST_IN_TIME(LockTest, deleting_a_lock_wakes_all_its_waiters) {
@@ -132,7 +132,7 @@ TEST_IN_TIME(LockTest, a_reservation_that_nobody_claims_lapses) {
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving did not release what another holds";
 }
 
-TEST_IN_TIME(LockTest, those_that_are_woken_and_never_come_do_not_keep_the_next_of_their_parker_asleep) {
+TEST_IN_TIME(LockTest, woken_waiters_that_never_come_do_not_keep_the_next_of_their_parker_asleep) {
   const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
   const Waiting reads_the_mail_of_earlier_tests;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -155,7 +155,7 @@ TEST_IN_TIME(LockTest, those_that_are_woken_and_never_come_do_not_keep_the_next_
   EXPECT_EQ(holdfast_lock_wait(dict.handle, "k", 1, 0, &waits[2], &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_looks_again_soon) {
+TEST_IN_TIME(LockTest, waiting_for_an_ordinary_value_polls_again_soon) {
   Waiting waiting;
   dict.set("k", "v");
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_LOCKED);
@@ -174,7 +174,7 @@ TEST_IN_TIME(LockTest, the_lock_of_a_killed_process_is_free_at_once) {
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_as_it_begins_is_not_left_in_the_queue) {
+TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_at_its_begin_is_not_left_in_the_queue) {
   in_process([&] { EXPECT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK); });
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
@@ -183,7 +183,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_finds_the_holder_dead_as_it_begins_is_not_l
   EXPECT_EQ(dict.get("k"), nothing()) << "it was reserved for nobody";
 }
 
-TEST_IN_TIME(LockTest, a_waiter_keeps_its_one_place_while_the_dictionary_cannot_be_changed) {
+TEST_IN_TIME(LockTest, a_waiter_keeps_its_only_position_while_the_dictionary_cannot_be_changed) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
@@ -252,16 +252,16 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
     waiting.push_back(holdfast_waiter_open(parker.get()));
     double sleep = 0;
     ASSERT_EQ(small.wait_lock("k", 0, parker.get(), waiting.back(), &other, &sleep), HOLDFAST_LOCKED);
-    if (sleep < 0.5) shortest = std::min(shortest, sleep);  // one without a place in the queue
+    if (sleep < 0.5) shortest = std::min(shortest, sleep);  // a waiter without a position in the queue
     longest = std::max(longest, sleep < 0.5 ? sleep : 0);
   }
-  EXPECT_GT(longest, shortest) << "the more poll, the rarer each does";
+  EXPECT_GT(longest, shortest) << "each polls more rarely if more poll";
   EXPECT_EQ(small.set("another key", std::string(20'000, 'x')), HOLDFAST_OK);
   EXPECT_EQ(small.try_lock("another lock", 0, &other), HOLDFAST_OK);
 
   ASSERT_EQ(small.unlock("k", &lease), HOLDFAST_OK);
   int served = 0;
-  // Asking again stands for what wakes a waiter, mail or the end of its sleep.
+  // Another attempt stands for what wakes a waiter: mail, or the end of its sleep.
   for (int round = 0; round < 10 && !waiting.empty(); ++round) {
     std::vector<std::uint32_t> left;
     for (const std::uint32_t waiter : waiting) {

@@ -37,7 +37,7 @@ std::string next_mail(World& world) {
   }
 }
 
-/// Reports its token, then the mail it gets, on demand.
+/// Reports its token, then on demand the mail that it gets.
 class Listener : public Child {
  public:
   Listener()
@@ -52,7 +52,7 @@ class Listener : public Child {
 
 class MailboxTest : public testing::Test {
  protected:
-  /// Posts from a process of its own.
+  /// Posts from another process.
   static void post_to(const std::string& token, const std::vector<std::uint32_t>& waiters) {
     in_process([&] {
       World& world = enter();
@@ -84,7 +84,7 @@ TEST_F(MailboxTest, a_post_between_reading_the_mailbox_and_sleeping_ends_the_sle
   in_world([](World& world) {
     const std::uint32_t seen = mailbox_value(world);
     post(world, world.token(), 9);
-    sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // else the test is killed by its time limit
+    sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // otherwise the time limit ends the test
     EXPECT_EQ("some 9", next_mail(world));
   });
 }
@@ -96,7 +96,7 @@ TEST_F(MailboxTest, a_waiter_posted_twice_is_reported_once) {
   });
 }
 
-TEST_F(MailboxTest, a_full_mailbox_says_that_all_may_be_meant) {
+TEST_F(MailboxTest, a_full_mailbox_means_that_any_waiter_may_have_mail) {
   in_world([](World& world) {
     for (std::uint32_t waiter = 1; waiter <= kMailboxEntries; ++waiter) post(world, world.token(), waiter);
     EXPECT_TRUE(next_mail(world).starts_with("some "));
@@ -203,7 +203,7 @@ TEST_F(MailboxTest, many_posters_at_once_lose_nothing) {
     World& world = enter();
     parent.say(std::to_string(world.token()));
     std::array<std::uint32_t, kMailboxEntries> waiters;
-    // Poster r posts r + 1 until it is named, then the next of its numbers: each must arrive for the next to come.
+    // Poster r posts r + 1 until it is named, then its next number: each must arrive before the next is posted.
     std::array<std::uint32_t, kPosters> arrived{};
     constexpr std::uint32_t kEach = 2'000;
     while (std::any_of(arrived.begin(), arrived.end(), [](std::uint32_t n) { return n < kEach; })) {
@@ -223,7 +223,7 @@ TEST_F(MailboxTest, many_posters_at_once_lose_nothing) {
       World& world = enter();
       const Token receiver = std::stoull(token);
       ProcessSlot* const slot = world.slot(receiver);
-      // At most 8 numbers per poster are under way, so the mailbox never overflows.
+      // At most 8 numbers per poster are outstanding, so the mailbox never overflows.
       for (std::uint32_t i = 0; i < 2'000; ++i) {
         const std::uint32_t waiter = r + 1 + kPosters * (i % 8);
         const auto under_way = [&] {
@@ -241,7 +241,7 @@ TEST_F(MailboxTest, many_posters_at_once_lose_nothing) {
 
 TEST_F(MailboxTest, a_process_without_identity_does_not_spin) {
   in_world([](World& world) {
-    // The child of this process cannot enter: all it may open is what it has open already.
+    // The child of this process cannot enter, because it can open no more descriptors.
     in_process([&world] {
       const NoDescriptors none;
       const std::uint64_t before = monotonic_ns();

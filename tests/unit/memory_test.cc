@@ -1,4 +1,4 @@
-// How much of a segment an entry takes: the segment's size by the number of entries at the first eviction.
+// How much of a segment an entry takes: the segment's size divided by the number of entries at the first eviction.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -12,7 +12,7 @@ namespace {
 
 const ScratchDirectory directory;
 
-// Some of these fit, beside other tests, into a /dev/shm of 64 MB.
+// Several of these fit beside other tests into a /dev/shm of 64 MB.
 constexpr std::uint64_t kSize = 16U << 20;
 
 class MemoryTest : public ::testing::Test {
@@ -21,9 +21,9 @@ class MemoryTest : public ::testing::Test {
 
   static std::string key(std::uint64_t i) { return std::to_string(100'000'000 + i); }
 
-  /// Bytes of segment for each entry that `set(i, forcible)` stores, until the first one evicts.
-  /// The first shard that is full ends a round, and which key falls into which shard is another in each dictionary: the
-  /// average of so many that chance is no matter.
+  /// Returns the bytes of segment for each entry that `set(i, forcible)` stores, until the first one evicts. The first
+  /// full shard ends a round. Keys fall into other shards in each dictionary, so the result is an average over many
+  /// rounds.
   template <class Set>
   static double bytes_per_entry(Set&& set) {
     std::uint64_t count = 0;

@@ -1,5 +1,5 @@
-// Looking at a world without being in it: holdfast_observe, holdfast_processes, holdfast_process_lives, holdfast_look.
-// This program itself never enters a world, and each claim has a world of its own.
+// Observing a world without entering it: holdfast_observe, holdfast_processes, holdfast_process_lives, holdfast_look.
+// This program never enters a world itself, and each test has its own world.
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 #include <sys/utsname.h>
@@ -55,7 +55,7 @@ std::vector<holdfast_process> processes() {
   return found;
 }
 
-// --- that an observer changes nothing ---
+// --- an observer changes nothing ---
 
 std::set<std::string> listing(const std::string& folder) {
   std::set<std::string> names;
@@ -83,7 +83,7 @@ TEST(observer, finds_no_world_where_there_is_none_and_makes_none) {
   EXPECT_FALSE(exists(directory.path()));
 }
 
-TEST(observer, sees_what_the_dead_have_left_and_leaves_it) {
+TEST(observer, sees_what_dead_processes_left_and_leaves_it) {
   const ScratchDirectory directory;
   Resident holder([] {
     Dict dict("d");
@@ -112,7 +112,7 @@ TEST(observer, sees_what_the_dead_have_left_and_leaves_it) {
   });
 }
 
-/// How often a description of the file that was open for writing has been closed since the last time.
+/// Returns how often a descriptor of the file that was open for writing has been closed since the last call.
 class Closings {
  public:
   explicit Closings(const std::string& path) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
@@ -130,7 +130,7 @@ class Closings {
   platform::FileDescriptor fd_;
 };
 
-// A thousand processes would look for a death.
+// A thousand processes would check for a death.
 TEST(observer, wakes_none_of_the_processes_that_wait) {
   const ScratchDirectory directory;
   Started keeper("held", [](Channel& parent) {
@@ -199,7 +199,7 @@ TEST(observer, is_refused_every_change) {
   EXPECT_EQ(keeper.wait(), 0);
 }
 
-TEST(observer, takes_no_place_among_the_processes) {
+TEST(observer, takes_no_slot_of_the_process_table) {
   in_a_world([] {
     Dict dict("d");
     in_process([] { EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS) << "a child of a process of the world"; });
@@ -222,7 +222,7 @@ TEST(observer, takes_no_place_among_the_processes) {
   EXPECT_EQ(keeper.wait(), 1);
 }
 
-TEST(observer, is_told_of_damage_at_once) {
+TEST(observer, learns_of_damage_at_once) {
   in_a_world([] {
     Dict dict("d");
     ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
@@ -243,7 +243,7 @@ TEST(observer, is_told_of_damage_at_once) {
   });
 }
 
-// Run by the one above in a process of its own, which has entered no world.
+// Run by the test above in another process, which has not entered a world.
 TEST(observer, DISABLED_reads_damage) {
   ASSERT_EQ(holdfast_observe(), HOLDFAST_OK);
   Dict dict("d");
@@ -253,9 +253,9 @@ TEST(observer, DISABLED_reads_damage) {
   EXPECT_EQ(look(dict, "k").code, HOLDFAST_CORRUPT);
 }
 
-// --- what there is to see ---
+// --- what an observer sees ---
 
-TEST(processes, say_what_they_are_and_whether_they_live) {
+TEST(processes, are_listed_with_their_state) {
   const ScratchDirectory directory;
   Resident one([] {
     holdfast_name_program("a very long name of a program", 29);
@@ -286,7 +286,7 @@ TEST(processes, say_what_they_are_and_whether_they_live) {
   });
 }
 
-// Two processes: one holds, and is stopped with the mutex of the shard; the other looks.
+// Two processes: one holds the lock and is stopped with the mutex of the shard; the other observes.
 TEST(look, sees_a_lock_while_a_stopped_process_has_the_mutex) {
   const ScratchDirectory directory;
   Started holder("held", [](Channel& parent) {
@@ -408,8 +408,9 @@ TEST(look, sees_waiters_in_the_order_of_their_queue_and_watchers) {
   });
 }
 
-// The numbers of a key grow, and each grant says its own in the reason: two that do not fit are of two grants.
-TEST(look, shows_one_grant_beside_processes_that_take_and_give_back) {
+// The numbers of a key grow, and each grant has its number in the reason: a number and a reason that differ belong to
+// two grants.
+TEST(look, shows_one_grant_while_processes_take_and_release) {
   const ScratchDirectory directory;
   Started busy("begun", [](Channel& parent) {
     Dict dict("d", {.size = 1 << 20});
@@ -448,7 +449,7 @@ TEST(look, shows_one_grant_beside_processes_that_take_and_give_back) {
           }
         }
       }
-      // A grant that is not complete has no number yet.
+      // An incomplete grant has no number yet.
       if (locked.holders.empty() || locked.holders[0].sequence == 0) continue;
       ASSERT_GE(locked.holders[0].sequence, last_lock);
       last_lock = locked.holders[0].sequence;

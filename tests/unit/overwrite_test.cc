@@ -1,4 +1,4 @@
-// Overwrites of equal size, which need no transaction: beside the same changes by `replace`, which does it by one.
+// Overwrites of equal size, which need no transaction, compared with the same changes by `replace`, which uses one.
 #include "dict/overwrite.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class OverwriteTest : public DictTest {
   std::uint32_t spare() { return shard().header().bins[kSpareBin].load(); }
 };
 
-TEST_F(OverwriteTest, a_string_goes_to_and_fro_between_two_blocks) {
+TEST_F(OverwriteTest, a_string_alternates_between_two_blocks) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
   const std::uint32_t first = block_of("k");
@@ -49,7 +49,7 @@ TEST_F(OverwriteTest, a_number_stays_in_its_block) {
   EXPECT_EQ(shard().epoch(), epoch);
 }
 
-// A reader that began before must not take what comes next in that block for the value.
+// A reader that began earlier must not take what is stored next in that block for the value.
 TEST_F(OverwriteTest, the_block_that_a_string_leaves_is_announced) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
@@ -58,7 +58,7 @@ TEST_F(OverwriteTest, the_block_that_a_string_leaves_is_announced) {
   EXPECT_GT(shard().epoch(), epoch);
 }
 
-TEST_F(OverwriteTest, the_sweep_comes_to_an_overwritten_string_after_all_others) {
+TEST_F(OverwriteTest, the_sweep_visits_an_overwritten_string_after_all_others) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
   const std::uint32_t next = spare();
@@ -68,7 +68,7 @@ TEST_F(OverwriteTest, the_sweep_comes_to_an_overwritten_string_after_all_others)
   EXPECT_GT(shard().header().hand.load(), next);
 }
 
-TEST_F(OverwriteTest, a_string_that_ends_is_noted_for_the_search_for_memory) {
+TEST_F(OverwriteTest, an_expiring_string_is_noted_for_the_search_for_memory) {
   dict.set("k", std::string(100, 'a'));
   dict.set("k", std::string(100, 'b'));
   dict.set("k", std::string(100, 'c'), 1000);
@@ -77,14 +77,14 @@ TEST_F(OverwriteTest, a_string_that_ends_is_noted_for_the_search_for_memory) {
   EXPECT_LT(shard().header().reclaim_after.load(), end);
 }
 
-TEST_F(OverwriteTest, uses_go_with_the_value) {
+TEST_F(OverwriteTest, the_use_count_moves_with_the_value) {
   dict.set("k", std::string(100, 'a'));
   for (int i = 0; i < 5; ++i) dict.set("k", std::string(100, 'b'));
   EXPECT_EQ(shard().uses(block_of("k")).load(), Shard::kUsesMax);
 }
 
-// The values, sizes, flags and ends are few, so that each often follows itself.
-TEST_F(OverwriteTest, a_set_leaves_what_a_replace_leaves) {
+// There are few values, sizes, flags and ends, so each often follows itself.
+TEST_F(OverwriteTest, a_set_leaves_the_same_as_a_replace) {
   Dict other(new_name());
   std::mt19937_64 random(seed_of_run());
   const auto draw = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
@@ -111,7 +111,8 @@ TEST_F(OverwriteTest, a_set_leaves_what_a_replace_leaves) {
   EXPECT_TRUE(audit(shard(), dict.segment().seed()));
 }
 
-// Damage is left to the transaction, which repairs: an entry of that key that says another size of its number.
+// The overwrite leaves damage to the transaction, which repairs it: an entry of that key with another size in its
+// number.
 TEST_F(OverwriteTest, an_entry_that_contradicts_itself_is_not_overwritten) {
   dict.set_number("k", 1);
   shard().entry(block_of("k")).value_size.store(16);

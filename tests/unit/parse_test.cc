@@ -1,4 +1,4 @@
-// Sizes, names and declarations as people write them; names of dictionaries, of their files, and in sentences.
+// Sizes, names and declarations as people write them; names of dictionaries and of their files, and names in messages.
 #include <gtest/gtest.h>
 
 #include <climits>
@@ -24,7 +24,7 @@ TEST(parse, sizes_are_numbers_with_an_optional_unit) {
   EXPECT_EQ(*parse_size(std::to_string(kSizeMax)), kSizeMax);
 }
 
-TEST(parse, anything_else_is_refused_with_what_was_given) {
+TEST(parse, anything_else_is_refused_with_the_given_text) {
   for (const std::string bad : {"", "0", "0k", "k", "-1", "+1", "1x", "1 m", " 1m", "1m ", "1mm", "1.5m", "0x10", "1e3",
                                 "m1", "1025g", "1099511627777", "18446744073709551616", "99999999999999999999999g"}) {
     const auto size = parse_size(bad);
@@ -53,7 +53,7 @@ TEST(parse, declarations_name_dictionaries_and_their_sizes) {
   EXPECT_EQ(find_declaration("a", "a").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,b=", "b").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,a=2k", "a")->bytes, 2048U) << "the last one counts";
-  // A mistake anywhere is told, not skipped, and with the part that it is in.
+  // Any mistake is reported, not skipped, with the part that contains it.
   for (const char* text :
        {"a=1k, b=1k", "a=1k,x%2=1k", "a=1k,x%=1k", "a=1k,x%00=1k", "a=1k,=1k", "a=1k,b=1x", "a=1k,b", "a=1k,b=c=1k",
         "a=1k,b\tc=1k", "a=1k:", "a=1k:largest", "a=1k:largest=", "a=1k:largest=0", "a=1k:largest=x", "a=1k:big=1k",
@@ -96,7 +96,7 @@ TEST(parse, a_name_in_a_declaration_may_have_any_byte) {
   EXPECT_EQ(one->bytes, 1024U);
 }
 
-TEST(parse, a_declaration_may_say_the_largest_value) {
+TEST(parse, a_declaration_may_have_the_largest_value) {
   auto pages = find_declaration("a=1m,pages=500m:largest=200m,b=2m", "pages");
   ASSERT_TRUE(pages) << pages.status().message;
   EXPECT_EQ(pages->bytes, 500U << 20);
@@ -110,7 +110,7 @@ TEST(parse, a_declaration_may_say_the_largest_value) {
 
 // --- names of dictionaries ---
 
-TEST(name, any_bytes_but_zero_ones_are_a_name) {
+TEST(name, may_be_any_bytes_except_zeros) {
   for (const std::string good : {"a", "my_locks", "A-z.0_9", "a.", ".", "..", "../x", "/", "a/b", "my:cache", "a b",
                                  " ", "a=b,c", "100%", "%41", "a\n", "\x1B[2J", "\xC3\xA4", "\xFF"})
     EXPECT_TRUE(check_name(good).ok()) << good;
@@ -121,7 +121,7 @@ TEST(name, any_bytes_but_zero_ones_are_a_name) {
       << zero.message;
 }
 
-TEST(name, is_as_long_as_the_name_of_its_file_may_be) {
+TEST(name, may_be_as_long_as_the_name_of_its_file) {
   static_assert(kNameMax + std::string_view(".dict").size() == NAME_MAX);
   EXPECT_TRUE(check_name(std::string(250, 'x')).ok());
   EXPECT_TRUE(check_name(std::string(83, ':')).ok());
@@ -134,7 +134,7 @@ TEST(name, is_as_long_as_the_name_of_its_file_may_be) {
   EXPECT_NE(counted.find("expected 1 to 250 bytes"), std::string::npos) << counted;
 }
 
-TEST(name, is_itself_in_the_name_of_its_file_where_it_is_plain) {
+TEST(name, is_unchanged_in_the_name_of_its_file_if_it_is_plain) {
   for (const std::string plain : {"a", "my_locks", "A-z.0_9", "a.b.", "x.dict"}) EXPECT_EQ(encode_name(plain), plain);
   EXPECT_EQ(encode_name("my:cache"), "my%3Acache");
   EXPECT_EQ(encode_name("a/b"), "a%2Fb");
@@ -144,7 +144,7 @@ TEST(name, is_itself_in_the_name_of_its_file_where_it_is_plain) {
   EXPECT_EQ(encode_name("\xC3\xA4\n"), "%C3%A4%0A");
 }
 
-TEST(name, of_each_file_is_one_and_of_each_name_one_file) {
+TEST(name, is_one_for_each_file_and_each_has_one_file) {
   std::set<std::string> files;
   std::size_t names = 0;
   for (int first = 1; first <= UCHAR_MAX; ++first) {
@@ -162,7 +162,7 @@ TEST(name, of_each_file_is_one_and_of_each_name_one_file) {
   EXPECT_EQ(files.size(), names);
 }
 
-TEST(name, is_none_of_a_file_that_encoding_does_not_make) {
+TEST(name, is_missing_for_a_file_that_encoding_does_not_make) {
   for (const std::string file :
        {"", "%61", "%3a", "a:b", "a b", "a/b", ".a", "%", "a%2", "a%G1", "%00", "%2x", "\xC3\xA4"})
     EXPECT_EQ(decode_name(file), std::nullopt) << file;
@@ -170,12 +170,13 @@ TEST(name, is_none_of_a_file_that_encoding_does_not_make) {
   EXPECT_EQ(decode_name("%3A%2E.x"), std::nullopt) << "a '.' is encoded at the beginning only";
 }
 
-TEST(name, is_shown_so_that_a_terminal_stays_as_it_is) {
+TEST(name, is_shown_without_effect_on_a_terminal) {
   EXPECT_EQ(quote("my:cache a/b"), "\"my:cache a/b\"");
   EXPECT_EQ(quote("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x94\x92"), "\"caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x94\x92\"");
   EXPECT_EQ(quote("a\n\x1B[2J\x7F"), "\"a\\x0A\\x1B[2J\\x7F\"");
   EXPECT_EQ(quote(std::string("\0", 1)), "\"\\x00\"");
-  // Control characters of Latin 1, a turn of the direction of writing, half a character, bytes that begin none.
+  // Control characters of Latin-1, a change of the writing direction, half a character, and bytes that begin no
+  // character.
   EXPECT_EQ(quote("\xC2\x9B"), "\"\\xC2\\x9B\"");
   EXPECT_EQ(quote("\xE2\x80\xAE"), "\"\\xE2\\x80\\xAE\"");
   EXPECT_EQ(quote("\xF3\xA0\x81\x81"), "\"\\xF3\\xA0\\x81\\x81\"") << "a tag character, invisible";

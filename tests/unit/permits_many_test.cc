@@ -1,4 +1,4 @@
-// Many holders of permits: shortcuts lead to each of them, looks at all of them are rare, and damage hides none.
+// Many holders of permits: shortcuts lead to each of them, walks over all of them are rare, and damage hides none.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace holdfast::test {
 namespace {
 
 constexpr std::uint32_t kMany = 3000;  // some with two shortcuts
-constexpr std::uint32_t kSome = 200;   // more than are looked at in each attempt
+constexpr std::uint32_t kSome = 200;   // more than are checked in each attempt
 constexpr std::uint32_t kTotal = 1U << 20;
 
 class ManyHoldersTest : public DictTest {
@@ -33,7 +33,7 @@ class ManyHoldersTest : public DictTest {
     return leases;
   }
   PermitFields& fields() { return place_of("key").view.permits(); }
-  /// The holders, the youngest first.
+  /// Returns the holders, the youngest first.
   std::vector<EntryView> holders() {
     std::vector<EntryView> result;
     EntryView view{};
@@ -43,12 +43,12 @@ class ManyHoldersTest : public DictTest {
     }
     return result;
   }
-  /// Makes a look at all holders due, or not for a while.
+  /// Makes a check of all holders due, or not due for a while.
   void rest(bool due) {
     fields().looked.store(due ? 0 : static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000));
     if (!due) fields().next_end.store(kNever);
   }
-  /// Runs `call` so soon after a look that none is due. Returns what it returned.
+  /// Runs `call` so soon after a check that none is due, and returns its result.
   template <class Call>
   int without_look(Call&& call) {
     for (;;) {
@@ -58,7 +58,7 @@ class ManyHoldersTest : public DictTest {
       if (holdfast_now() - start < 0.5e-3 * kMany / 64) return code;
     }
   }
-  /// Tries again while it is refused, for some seconds.
+  /// Tries again for some seconds while it is refused.
   int acquire_at_last(std::uint32_t want, std::uint32_t total) {
     holdfast_lease lease{};
     int code = HOLDFAST_LOCKED;
@@ -71,7 +71,7 @@ class ManyHoldersTest : public DictTest {
   std::mt19937_64 random_;
 };
 
-/// Claims that a slow machine may miss.
+/// Tests whose time limits a slow machine may miss.
 class ManyEndsTest : public ManyHoldersTest {};
 
 // --- shortcuts ---
@@ -94,7 +94,7 @@ TEST(shortcut_levels, are_spread_evenly_over_consecutive_numbers_and_over_each_n
   EXPECT_EQ(shortcut_levels(0), 0U);
 }
 
-TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_given_back) {
+TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_released) {
   std::vector<holdfast_lease> leases = acquired(kMany);
   EXPECT_EQ(check_shard(shard()), "");
   for (std::uint32_t step = 0; !leases.empty(); ++step) {
@@ -126,7 +126,7 @@ TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_given_back) {
 TEST_F(ManyHoldersTest, a_lease_is_found_and_an_attempt_refused_without_a_walk_over_the_others) {
   std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
-  // No walk along the chain comes past this one, and none comes to its place unnoticed.
+  // No walk along the chain passes this holder, and none reaches it unnoticed.
   const auto broken = std::find_if(views.begin() + 5, views.end(), [](const EntryView& view) {
     return shortcut_levels(view.holder().sequence.load()) == 0;
   });
@@ -153,7 +153,7 @@ TEST_F(ManyHoldersTest, a_lease_is_found_and_an_attempt_refused_without_a_walk_o
   broken->entry->next.store(link);
 }
 
-// --- looks ---
+// --- checks ---
 
 TEST_F(ManyHoldersTest, permits_of_a_dead_process_come_back_from_among_many) {
   const std::vector<holdfast_lease> older = acquired(kSome / 2);
@@ -163,7 +163,7 @@ TEST_F(ManyHoldersTest, permits_of_a_dead_process_come_back_from_among_many) {
   EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
 }
 
-TEST_F(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) {
+TEST_F(ManyHoldersTest, a_waiter_gets_the_permits_of_a_dead_process_many_times) {
   Resident child([&] {
     holdfast_lease lease{};
     for (std::uint32_t i = 0; i < kSome; ++i) dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, 0, &lease);
@@ -174,7 +174,7 @@ TEST_F(ManyHoldersTest, a_waiter_gets_what_a_dead_process_had_many_times) {
   EXPECT_TRUE(writer.get());
 }
 
-TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_look_is_due) {
+TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_check_is_due) {
   for (int i = 0; i < 3; ++i) {
     Resident([&] { acquired(kMany / 3); }).kill_and_wait();
   }
@@ -184,7 +184,7 @@ TEST_F(ManyHoldersTest, all_permits_of_dead_processes_are_found_at_once_when_a_l
   EXPECT_EQ(count_shard(shard()).holders, 1U);
 }
 
-TEST_IN_TIME(ManyEndsTest, what_has_expired_among_many_comes_back) {
+TEST_IN_TIME(ManyEndsTest, expired_permits_among_many_come_back) {
   holdfast_lease lease{};
   ASSERT_EQ(acquire(&lease, 0.02), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
@@ -200,7 +200,7 @@ TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_ends) {
   PermitsWaiter waiter(dict, HOLDFAST_SEMAPHORE, 3);  // of 3
   ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED);
   EXPECT_LT(waiter.sleep_time(), 0.9);
-  ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED) << "no look is due";
+  ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED) << "no check is due";
   EXPECT_LT(waiter.sleep_time(), 0.9);
 }
 
@@ -273,7 +273,7 @@ TEST_F(ManyHoldersTest, an_overwritten_shortcut_hides_no_lease) {
   EXPECT_EQ(dict.used("key"), static_cast<int>(kMany));
 }
 
-TEST_F(ManyHoldersTest, holders_with_overwritten_shortcuts_are_given_back_all_the_same) {
+TEST_F(ManyHoldersTest, holders_with_overwritten_shortcuts_can_still_be_released) {
   for (int i = 0; i < 30; ++i) {
     dict.remove("key");
     std::vector<holdfast_lease> leases = acquired(kSome);
@@ -298,7 +298,7 @@ TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
   const std::uint64_t values[] = {1, right[0] + 100, right[4], right[0]};
   for (std::size_t i = 1; i < 4; ++i)
     for (const std::uint64_t value : values) {
-      if (i == 3 && value == right[4]) continue;  // one of two equal numbers: it cannot be told which
+      if (i == 3 && value == right[4]) continue;  // one of two equal numbers: which one is wrong cannot be known
       number(i).store(value);
       EXPECT_EQ(repair(shard()), 0U) << "cuts";
       for (std::size_t j = 0; j < 5; ++j)
@@ -308,7 +308,7 @@ TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
     }
 }
 
-TEST_F(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_that_is_given) {
+TEST_F(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_the_later_one_is_granted) {
   std::vector<holdfast_lease> leases = acquired(40);
   const std::vector<EntryView> views = holders();
   views.front().holder().sequence.store(~std::uint64_t{0} - 5);
@@ -320,7 +320,7 @@ TEST_F(ManyHoldersTest, a_number_larger_than_a_later_one_is_forgotten_when_that_
   repair(shard());
 }
 
-TEST_F(ManyHoldersTest, a_look_ends_whatever_number_its_part_ends_at) {
+TEST_F(ManyHoldersTest, a_check_ends_whatever_number_its_part_ends_at) {
   const std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
   for (std::size_t i = 1; i < 600; ++i) {

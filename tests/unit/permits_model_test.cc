@@ -1,4 +1,4 @@
-// Random calls on permits and locks, each compared with what a simple model says.
+// Random calls on permits and locks, each compared with the answer of a simple model.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,7 +15,7 @@ namespace {
 constexpr int kKeys = 6;
 constexpr int kLock = 2;  // beside the kinds of permits
 
-/// What stands under a key.
+/// The content of a key.
 struct Thing {
   int kind = kLock;
   std::map<std::uint64_t, std::uint32_t> holders;  // how many, by fencing number
@@ -137,7 +137,7 @@ class PermitsModel : public ::testing::Test {
       case 3:
         EXPECT_EQ(repair(dict_.segment().shards()[0]), 0U);
         return;
-      case 4:  // values that come and go move what may be moved
+      case 4:  // values that come and go cause moves of all that can be moved
         dict_.set("filler-" + std::to_string(pick(20)), std::string(pick(1500), 'f'));
         return;
       case 5:
@@ -169,10 +169,10 @@ class PermitsModel : public ::testing::Test {
   Dict dict_{"permits-model", {.size = 32768}};
   std::map<int, Thing> things_;
   std::map<int, bool> values_;
-  std::vector<Had> leases_;  // some of them are over
+  std::vector<Had> leases_;  // some of them have expired
 };
 
-TEST_F(PermitsModel, every_call_gives_what_the_model_says) {
+TEST_F(PermitsModel, every_call_agrees_with_the_model) {
   ASSERT_EQ(dict_.status, HOLDFAST_OK) << holdfast_error();
   SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed_));
   for (int i = 0; i < 60'000; ++i) {

@@ -1,5 +1,5 @@
-// Counted permits through the C ABI: semaphores and rwlocks, beside other things and in what memory; in which order
-// they are given; what ends a grant, and what a repair leaves. Any calls, one after another: permits_model_test.cc.
+// Permits through the C ABI, as semaphores and rwlocks: beside other entries, when memory is short, in which order
+// they are granted, what ends a grant, and what a repair leaves. permits_model_test.cc has random calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 // --- semaphores ---
 
-TEST_IN_TIME(PermitsTest, what_makes_no_sense_is_refused_with_a_sentence) {
+TEST_IN_TIME(PermitsTest, invalid_arguments_are_refused_with_a_message) {
   holdfast_lease lease{};
   const auto attempt = [&](int kind, std::uint32_t want, std::uint32_t total) {
     EXPECT_EQ(dict.try_permits("key", kind, want, total, 0, &lease), HOLDFAST_INVALID);
@@ -67,8 +67,8 @@ TEST_IN_TIME(PermitsTest, permits_expire_each_at_its_time) {
 
 // --- rwlocks ---
 
-// The sum of the permits in use is derived from them, and may be overwritten.
-TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that_nobody_is_there) {
+// The sum of the permits in use is derived from the holders, and may be overwritten.
+TEST_IN_TIME(PermitsTest, nobody_is_let_in_because_an_overwritten_word_says_that_nobody_is_inside) {
   holdfast_lease readers[2]{};
   holdfast_lease writer{};
   holdfast_lease none{};
@@ -86,9 +86,9 @@ TEST_IN_TIME(PermitsTest, nobody_comes_in_beside_others_because_a_word_says_that
   for (holdfast_lease& reader : readers) EXPECT_EQ(post(reader), HOLDFAST_OK);
 }
 
-// --- beside other things ---
+// --- beside other entries ---
 
-TEST_IN_TIME(PermitsTest, permits_are_one_entry_until_the_last_of_them_ends) {
+TEST_IN_TIME(PermitsTest, permits_share_one_entry_until_the_last_of_them_ends) {
   holdfast_lease first = acquired(1, 50);
   holdfast_lease second = acquired(1, 100);
   EXPECT_EQ(dict.keys(), std::multiset<std::string>{"key"});
@@ -102,7 +102,7 @@ TEST_IN_TIME(PermitsTest, permits_are_one_entry_until_the_last_of_them_ends) {
   EXPECT_EQ(dict.add("key", "value"), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, what_only_dead_processes_hold_reads_as_nothing) {
+TEST_IN_TIME(PermitsTest, a_key_that_only_dead_processes_hold_reads_as_nothing) {
   const auto become_reader = [&] {
     holdfast_lease lease{};
     EXPECT_EQ(read(&lease), HOLDFAST_OK);
@@ -154,7 +154,7 @@ TEST_IN_TIME(PermitsTest, without_memory_nothing_changes) {
   EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
 
-TEST_IN_TIME(PermitsTest, free_permits_are_memory_to_be_had) {
+TEST_IN_TIME(PermitsTest, memory_of_free_permits_can_be_reclaimed) {
   for (int i = 0; i < 60; ++i) {
     const std::string key = "free-" + std::to_string(i);
     holdfast_lease lease{};
@@ -189,7 +189,7 @@ TEST_IN_TIME(PermitsTest, readers_are_not_starved_by_writers) {
   EXPECT_EQ(writers[2].wait(), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, one_release_lets_all_readers_in_each_woken_by_the_one_before) {
+TEST_IN_TIME(PermitsTest, one_release_lets_all_readers_in_each_woken_by_its_predecessor) {
   holdfast_lease writer{};
   ASSERT_EQ(write(&writer), HOLDFAST_OK);
   std::vector<std::unique_ptr<Reader>> readers;
@@ -209,7 +209,7 @@ TEST_IN_TIME(PermitsTest, one_release_lets_all_readers_in_each_woken_by_the_one_
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
-TEST_IN_TIME(PermitsTest, a_waiter_for_little_does_not_overtake_one_for_more_than_there_is) {
+TEST_IN_TIME(PermitsTest, a_waiter_for_few_permits_does_not_overtake_one_for_more_than_are_free) {
   holdfast_lease two = acquired(2);
   Taker large(dict, 3);
   ASSERT_EQ(large.wait(), HOLDFAST_LOCKED);
@@ -271,7 +271,7 @@ TEST_IN_TIME(PermitsTest, nobody_passes_a_fair_waiter_behind_the_first) {
   EXPECT_EQ(fair.wait(), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_is_out_of_the_queue_after_a_while) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_leaves_the_queue_after_a_while) {
   holdfast_lease lease = acquired(3);
   Taker first(dict, 1);
   Taker second(dict, 3);
@@ -280,7 +280,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_is_out_of_the_queue_
   post(lease);
   EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
   sleep_ms(80);
-  EXPECT_TRUE(second.is_woken(5)) << "it sees by itself that the first one does not come";
+  EXPECT_TRUE(second.is_woken(5)) << "it detects by itself that the first one does not come";
   EXPECT_EQ(second.wait(), HOLDFAST_OK);
   EXPECT_EQ(first.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(post(second.lease), HOLDFAST_OK);
@@ -301,7 +301,7 @@ TEST_IN_TIME(PermitsTest, permits_of_a_dead_process_come_back) {
   EXPECT_EQ(post(mine), HOLDFAST_OK) << "those of others are left alone";
 }
 
-TEST_IN_TIME(PermitsTest, more_dead_processes_than_are_asked_for_at_once_do_not_hold_it_up) {
+TEST_IN_TIME(PermitsTest, more_dead_processes_than_one_attempt_asks_about_cause_no_delay) {
   std::vector<std::unique_ptr<Resident>> children;
   for (int i = 0; i < 100; ++i) {
     children.push_back(std::make_unique<Resident>([&] {
@@ -360,7 +360,7 @@ TEST_IN_TIME(PermitsTest, waiters_are_woken_when_all_grants_are_ended) {
 
 // --- repair ---
 
-TEST_IN_TIME(PermitsTest, repair_keeps_holders_and_counts_them_anew) {
+TEST_IN_TIME(PermitsTest, repair_keeps_holders_and_counts_them_again) {
   holdfast_lease one = acquired(1, 100);
   holdfast_lease two = acquired(2);
   Taker waiter(dict);
@@ -376,7 +376,7 @@ TEST_IN_TIME(PermitsTest, repair_keeps_holders_and_counts_them_anew) {
   EXPECT_EQ(post(two), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_holder_that_makes_no_sense) {
+TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_invalid_holder) {
   for (int damage = 0; damage < 6; ++damage) {
     SCOPED_TRACE(damage);
     holdfast_lease leases[3] = {acquired(), acquired(), acquired()};
@@ -399,7 +399,7 @@ TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_holder_that_makes
   }
 }
 
-TEST_IN_TIME(PermitsTest, calls_that_meet_damage_repair_and_go_on) {
+TEST_IN_TIME(PermitsTest, calls_that_meet_damage_repair_it_and_continue) {
   const auto damaged = [&] {
     dict.remove("key");
     holdfast_lease lease = acquired();

@@ -22,7 +22,7 @@ namespace {
 using test::Channel;
 using test::Child;
 
-/// A file of one page in a directory of its own.
+/// A file of one page in a new directory.
 class Platform : public testing::Test {
  protected:
   Platform() { ::ftruncate(open().get(), 4096) == 0 ? void() : ADD_FAILURE(); }
@@ -52,7 +52,7 @@ TEST_F(Platform, a_descriptor_is_closed_once_by_its_last_owner) {
 }
 
 // Only the thread that ends the descriptor is refused.
-TEST_F(Platform, a_descriptor_that_the_kernel_says_nothing_about_is_closed_later) {
+TEST_F(Platform, a_descriptor_that_the_kernel_cannot_identify_is_closed_later) {
   FileId id;
   ASSERT_EQ(0, file_id(open().get(), id));
   const FileDescriptor other_file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -73,7 +73,7 @@ TEST_F(Platform, a_descriptor_that_the_kernel_says_nothing_about_is_closed_later
   ::close(reused);
 }
 
-TEST_F(Platform, a_reopened_file_is_the_same_file_with_locks_of_its_own) {
+TEST_F(Platform, a_reopened_file_is_the_same_file_with_separate_locks) {
   const FileDescriptor first = open();
   const FileDescriptor second = reopen(first.get(), O_RDWR);
   FileId a;
@@ -178,7 +178,7 @@ TEST_F(Platform, sleeping_until_a_deadline_does_not_end_before_it) {
   EXPECT_GE(monotonic_ns(), deadline);
 }
 
-// Workers are often pinned: a holder beside them may run all the same, so that waiting for it without sleep pays off.
+// Workers are often pinned. A holder on another processor may still run, so waiting for it without sleep pays off.
 TEST_F(Platform, a_process_pinned_to_one_processor_knows_of_the_others) {
   const auto counted_when_pinned = [] {
     Child child([](Channel&) {
@@ -207,7 +207,7 @@ TEST_F(Platform, random_numbers_of_forked_processes_differ) {
   EXPECT_NE(std::to_string(random_number()), child.hear());
 }
 
-TEST_F(Platform, copies_of_any_length_and_place_are_whole_and_touch_nothing_else) {
+TEST_F(Platform, copies_of_any_length_and_alignment_are_whole_and_touch_nothing_else) {
   constexpr std::size_t kMost = 1100;
   std::vector<char> from(kMost * 8 + 64);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 7 + i / 251);

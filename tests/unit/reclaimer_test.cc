@@ -1,4 +1,4 @@
-// When a shard is full: which entries give way, what is moved, and what stays.
+// When a shard is full: which entries are evicted, what is moved, and what stays.
 #include "dict/reclaimer.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class ReclaimerTest : public DictTest {
   int safe_set(const std::string& name, const std::string& bytes) {
     return dict.store(HOLDFAST_SAFE_SET, name, bytes, 0, 0);
   }
-  /// `forcible`, of a set that must go well.
+  /// Runs a `forcible` set that must succeed.
   bool set_evicts(const std::string& name, const std::string& bytes) {
     int forcible = 0;
     EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, name.data(), name.size(), HOLDFAST_STRING, bytes.data(),
@@ -40,7 +40,7 @@ class ReclaimerTest : public DictTest {
     EXPECT_EQ(check_segment(dict.segment()), "");
     return forcible != 0;
   }
-  /// Keys from `first` on with values of this size, until nothing more goes in. How many.
+  /// Stores keys from `first` on with values of this size until no more fit. Returns their number.
   int fill(std::size_t size, int first = 0) {
     int count = 0;
     while (safe_set(key(first + count), value(first + count, size)) == HOLDFAST_OK) ++count;
@@ -51,12 +51,12 @@ class ReclaimerTest : public DictTest {
     for (int i = first; i < first + count; ++i) gone += dict.get(key(i)) == nothing() ? 1 : 0;
     return gone;
   }
-  /// Forgets all use, so that a test says what was used.
+  /// Clears all use bits, so that a test can set those it wants.
   void cool() {
     for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().uses(block).store(0);
   }
   static std::string lock_name(std::size_t i) { return "lock-" + std::to_string(10000 + i); }
-  /// Holds locks until no more go in.
+  /// Takes locks until no more fit.
   std::vector<holdfast_lease> hold_all(double exptime = 0) {
     std::vector<holdfast_lease> leases(1);
     while (dict.try_lock(lock_name(leases.size() - 1), exptime, &leases.back()) == HOLDFAST_OK) leases.emplace_back();
@@ -67,7 +67,7 @@ class ReclaimerTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(ReclaimerTest, what_was_not_used_gives_way_before_what_was) {
+TEST_F(ReclaimerTest, unused_entries_are_evicted_before_used_ones) {
   const int count = fill(60);
   ASSERT_GT(count, 200);
   cool();
@@ -78,18 +78,18 @@ TEST_F(ReclaimerTest, what_was_not_used_gives_way_before_what_was) {
   EXPECT_EQ(header().evictions.load(), static_cast<std::uint64_t>(count / 2));
 }
 
-TEST_F(ReclaimerTest, what_is_new_stays_longer_than_what_is_old) {
+TEST_F(ReclaimerTest, new_entries_stay_longer_than_old_ones) {
   const int count = fill(60);
   cool();
   for (int i = 0; i < 20 * count; ++i) {
     ASSERT_EQ(dict.set(key(count + i), value(i, 60)), HOLDFAST_OK);
     if (i > count) {
-      ASSERT_NE(place_of(key(i + count - count / 2)).block, 0U) << "half a lap old, and not looked at";
+      ASSERT_NE(place_of(key(i + count - count / 2)).block, 0U) << "half a lap old, and not checked";
     }
   }
 }
 
-TEST_F(ReclaimerTest, where_all_was_used_something_gives_way_all_the_same) {
+TEST_F(ReclaimerTest, if_all_were_used_something_is_still_evicted) {
   const int count = fill(60);
   for (int round = 0; round < 4; ++round)
     for (int i = 0; i < count; ++i) dict.get(key(i));
@@ -122,7 +122,7 @@ TEST_F(ReclaimerTest, flushed_entries_go_before_live_ones) {
   EXPECT_TRUE(set_evicts("one-more-key", value(0, 60)));
 }
 
-TEST_F(ReclaimerTest, a_sweep_that_found_little_rests_and_yet_no_memory_is_never_said_while_there_is_some) {
+TEST_F(ReclaimerTest, a_sweep_that_found_little_pauses_but_no_memory_is_reported_only_when_there_is_none) {
   Dict large(new_name(), {.size = 1 << 20});
   const auto safe = [&](int i, double exptime) {
     return large.store(HOLDFAST_SAFE_SET, key(i), value(i, 60), exptime, 0);
@@ -141,7 +141,7 @@ TEST_F(ReclaimerTest, a_sweep_that_found_little_rests_and_yet_no_memory_is_never
 
 // --- locks ---
 
-TEST_F(ReclaimerTest, held_locks_stay_through_everything_and_locks_that_nobody_holds_go) {
+TEST_F(ReclaimerTest, held_locks_always_stay_and_locks_that_nobody_holds_are_evicted) {
   std::vector<holdfast_lease> leases(20);
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(dict.try_lock("held-" + std::to_string(i), 0, &leases[static_cast<std::size_t>(i)]), HOLDFAST_OK);
@@ -151,7 +151,7 @@ TEST_F(ReclaimerTest, held_locks_stay_through_everything_and_locks_that_nobody_h
   fill(60);
   EXPECT_EQ(header().perhaps_free.load(), 20U) << "those that are held";
   EXPECT_EQ(header().evictions.load(), 0U) << "free locks are nothing live";
-  // Of many sizes, so that locks are moved too; several times the whole arena.
+  // Locks of many sizes, so that locks are moved too; several times the whole arena.
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string name = "held-" + std::to_string(i);
@@ -178,7 +178,7 @@ TEST_F(ReclaimerTest, a_dictionary_full_of_held_locks_says_no_memory) {
     EXPECT_EQ(dict.unlock(lock_name(i), &leases[i]), i != 7 ? HOLDFAST_OK : HOLDFAST_NOT_OWNER);
 }
 
-TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_enough_has_ended_in_whatever_way) {
+TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_enough_has_ended_in_any_way) {
   const std::string large = value(0, 220);  // more than a lock takes
   const auto ways = std::vector<std::function<void(std::size_t, holdfast_lease&)>>{
       [&](std::size_t i, holdfast_lease& mine) { ASSERT_EQ(dict.unlock(lock_name(i), &mine), HOLDFAST_OK); },
@@ -198,7 +198,7 @@ TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_enough_has_ended_in_wha
   }
 }
 
-TEST_F(ReclaimerTest, what_was_refused_is_had_when_very_many_leases_have_ended) {
+TEST_F(ReclaimerTest, a_refused_request_succeeds_when_very_many_leases_have_ended) {
   const std::vector<holdfast_lease> leases = hold_all(1000);
   fill(0);
   EXPECT_EQ(safe_set("no", "room"), HOLDFAST_NO_MEMORY);
@@ -207,7 +207,7 @@ TEST_F(ReclaimerTest, what_was_refused_is_had_when_very_many_leases_have_ended) 
   EXPECT_EQ(safe_set("now", "there is"), HOLDFAST_OK);
 }
 
-TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_a_holder_has_died) {
+TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_a_holder_has_died) {
   Resident other([&] {
     holdfast_lease theirs{};
     for (int i = 0; i < 10; ++i)
@@ -219,7 +219,7 @@ TEST_F(ReclaimerTest, what_was_refused_is_had_as_soon_as_a_holder_has_died) {
   EXPECT_EQ(dict.set("more", value(0, 600)), HOLDFAST_OK);
 }
 
-// Whatever was remembered, a call that searched in earnest would have been refused too.
+// Whatever was remembered, a call with a full search would have been refused too.
 TEST_F(ReclaimerTest, nothing_is_refused_for_a_shortage_that_is_over) {
   constexpr int kKeys = 400;
   std::mt19937 random(7);
@@ -270,7 +270,7 @@ TEST_F(ReclaimerTest, nothing_is_refused_for_a_shortage_that_is_over) {
     const std::mt19937 before = random;
     if (demand() != HOLDFAST_NO_MEMORY) continue;
     ++refused;
-    if (refused % 4 != 0) continue;  // most rely on what earlier ones have left
+    if (refused % 4 != 0) continue;  // most searches rely on the results of earlier ones
     // A search that moved entries and failed may succeed the second time.
     if (header().failed.load() != 0) continue;
     ++searched;
@@ -284,7 +284,7 @@ TEST_F(ReclaimerTest, nothing_is_refused_for_a_shortage_that_is_over) {
   EXPECT_EQ(check_segment(dict.segment()), "");
 }
 
-TEST_F(ReclaimerTest, a_shortage_that_was_overwritten_refuses_nothing_for_long) {
+TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_nothing_for_long) {
   fill(60);
   header().no_room.store(1);
   header().failed.store(~0U);
@@ -324,7 +324,7 @@ TEST_F(ReclaimerTest, safe_stores_and_pushes_remove_nothing) {
   EXPECT_EQ(header().evictions.load(), 0U);
 }
 
-TEST_F(ReclaimerTest, a_safe_store_brings_the_free_memory_together) {
+TEST_F(ReclaimerTest, a_safe_store_compacts_the_free_memory) {
   const int count = fill(60);
   int removed = 0;
   for (int i = 0; i < count; i += 4, ++removed) dict.remove(key(i));
@@ -338,7 +338,7 @@ TEST_F(ReclaimerTest, a_safe_store_brings_the_free_memory_together) {
   EXPECT_EQ(header().evictions.load(), 0U);
 }
 
-TEST_F(ReclaimerTest, what_is_impossible_is_known_until_enough_memory_comes_back) {
+TEST_F(ReclaimerTest, an_impossible_request_is_remembered_until_enough_memory_comes_back) {
   // Gaps of 7 granules between entries of 41, which fit into none of them.
   int count = 0;
   while (safe_set(key(count), value(count, count % 2 == 0 ? 600 : 60)) == HOLDFAST_OK) ++count;
@@ -362,7 +362,7 @@ TEST_F(ReclaimerTest, a_value_of_a_quarter_of_the_arena_always_fits) {
   for (const std::size_t small : {1U, 60U, 300U, 1500U, 5000U}) {
     fill(small);
     for (int round = 0; round < 4; ++round)
-      for (int i = 0; i < 400; ++i) dict.get(key(i));  // all of it was used
+      for (int i = 0; i < 400; ++i) dict.get(key(i));  // all entries were used
     const std::size_t quarter = arena() / 4 * kGranule - sizeof(Entry) - 16;
     for (int i = 0; i < 9; ++i) {
       set_evicts("quarter-" + std::to_string(i), value(i, quarter));
@@ -371,7 +371,7 @@ TEST_F(ReclaimerTest, a_value_of_a_quarter_of_the_arena_always_fits) {
   }
 }
 
-TEST_F(ReclaimerTest, everything_but_one_fits_too_and_what_is_overwritten_goes_last) {
+TEST_F(ReclaimerTest, a_value_fits_that_needs_all_other_memory_and_the_overwritten_entry_goes_last) {
   const std::uint64_t most = dict.dictionary().room_for_one() - key(0).size();
   fill(60);
   EXPECT_TRUE(set_evicts(key(0), value(1, most)));
@@ -382,7 +382,7 @@ TEST_F(ReclaimerTest, everything_but_one_fits_too_and_what_is_overwritten_goes_l
   EXPECT_TRUE(set_evicts("other", value(2, 60)));
 }
 
-TEST_F(ReclaimerTest, the_old_value_is_not_evicted_for_its_successor_while_others_can_be) {
+TEST_F(ReclaimerTest, the_old_value_is_not_evicted_for_the_new_one_while_others_can_be) {
   fill(60);
   cool();
   const auto at_the_hand = [&] {
@@ -440,7 +440,7 @@ TEST_F(ReclaimerTest, a_list_is_evicted_whole) {
   EXPECT_EQ(count_shard(shard()).nodes, 0U);
 }
 
-TEST_F(ReclaimerTest, a_list_that_was_used_outlives_what_was_not) {
+TEST_F(ReclaimerTest, a_used_list_outlives_unused_entries) {
   for (int i = 0; i < 50; ++i) ASSERT_EQ(dict.push("list", HOLDFAST_RIGHT, value(i, 20)), i + 1);
   const int count = fill(60);
   for (int i = 0; i < 10 * count; ++i) {

@@ -1,4 +1,4 @@
-// What is left of a dictionary that was removed: nothing in this process, no lock that two have, no number twice.
+// A dictionary that was removed leaves nothing in this process, no lock with two holders, and no number used twice.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -27,7 +27,7 @@ constexpr const char* kName = "removed";
 
 int remove_it() { return holdfast_remove(kName, std::char_traits<char>::length(kName)); }
 
-/// What a process has in use of the kernel's.
+/// The kernel resources that a process uses.
 struct InUse {
   int mappings = 0;
   int of_dictionaries = 0;  // mappings of their files, removed or not
@@ -91,7 +91,7 @@ TEST_P(RemovalTest, leaves_no_mapping_and_no_descriptor) {
   });
 }
 
-TEST_P(RemovalTest, by_another_process_leaves_nothing_once_it_is_noticed) {
+TEST_P(RemovalTest, by_another_process_leaves_nothing_once_it_is_detected) {
   in_process([] {
     Dict dict(kName, options());
     Child remover([](Channel& parent) {
@@ -170,8 +170,8 @@ TEST_P(RemovalTest, ends_the_waits_of_threads_and_leaves_nothing_of_them) {
   });
 }
 
-// A task that waits may never come back. What it watches goes with it.
-TEST_P(RemovalTest, leaves_nothing_when_a_waiter_is_given_up) {
+// A waiting task may never be resumed. The watches of its keys end with it.
+TEST_P(RemovalTest, leaves_nothing_of_an_abandoned_waiter) {
   in_process([] {
     Dict dict(kName, options());
     holdfast_lease lease{};
@@ -186,8 +186,8 @@ TEST_P(RemovalTest, leaves_nothing_when_a_waiter_is_given_up) {
   });
 }
 
-#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks of their own, which a child may find taken
-TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanwhile) {
+#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks, which a child may find taken
+TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_forked_in_the_meantime) {
   in_process([] {
     Dict dict(kName, options());
     std::atomic<bool> done{false};
@@ -224,13 +224,13 @@ TEST_P(RemovalTest, under_threads_leaves_nothing_in_a_child_that_is_forked_meanw
 }
 #endif
 
-// --- no number twice ---
+// --- no number is used twice ---
 
-/// What the processes of the storm share.
+/// Shared by the processes of the storm.
 struct Storm {
   static constexpr std::size_t kKeys = 2000;
   static constexpr std::size_t kNumbers = std::size_t{1} << 22;
-  std::array<std::atomic<std::uint64_t>, kNumbers> given;  // the last number of each place
+  std::array<std::atomic<std::uint64_t>, kNumbers> given;  // the last number of each process
   std::array<std::atomic<std::uint64_t>, kKeys> last;      // the last number of each key
   std::atomic<std::uint64_t> grants;
   std::atomic<std::uint64_t> twice;
@@ -258,7 +258,7 @@ struct Storm {
   }
 };
 
-TEST(removal, no_fencing_number_is_given_twice_when_dictionaries_are_removed_under_threads) {
+TEST(removal, no_fencing_number_is_granted_twice_when_dictionaries_are_removed_under_threads) {
   constexpr int kProcesses = 3;
   constexpr int kThreads = 2;
   constexpr int kRemovals = 40;

@@ -1,4 +1,4 @@
-// A shard is made whole from its chains, whatever else it contains.
+// A shard is rebuilt from its chains, whatever else it contains.
 #include "dict/repair.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class RepairTest : public DictTest {
     }
     return count;
   }
-  /// A chain of at least that many entries: its bucket.
+  /// Returns the bucket of a chain of at least this many entries.
   std::uint32_t long_chain(int length) {
     for (std::uint32_t bucket = 0; bucket < shard().buckets(); ++bucket) {
       int found = 0;
@@ -58,7 +58,7 @@ class RepairTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(RepairTest, a_healthy_shard_loses_nothing) {
+TEST_F(RepairTest, a_sound_shard_loses_nothing) {
   const std::uint64_t before = dict.free_space();
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(lost(), 0);
@@ -66,7 +66,7 @@ TEST_F(RepairTest, a_healthy_shard_loses_nothing) {
   EXPECT_EQ(dict.unlock("held", &held), HOLDFAST_OK) << "a lease survives";
 }
 
-TEST_F(RepairTest, everything_derived_is_made_anew) {
+TEST_F(RepairTest, everything_derived_is_rebuilt) {
   const std::uint64_t before = dict.free_space();
   ShardHeader& header = shard().header();
   for (Word32& bin : header.bins) bin.store(0xDEADBEEF);
@@ -132,7 +132,7 @@ TEST_F(RepairTest, waiters_are_forgotten_and_their_memory_comes_back) {
   EXPECT_EQ(dict.unlock("held", &held), HOLDFAST_OK);
 }
 
-/// The bytes of a shard without what counts repairs and reuses.
+/// Returns the bytes of a shard without its counts of repairs and reuses.
 std::string image_of(Shard& shard, const Geometry& geometry) {
   ShardHeader& header = shard.header();
   const std::uint64_t epoch = header.reuse_epoch.exchange(0);
@@ -150,13 +150,13 @@ TEST_F(RepairTest, a_second_repair_changes_nothing) {
   EXPECT_EQ(once == image_of(shard(), dict.segment().geometry()), true);
 }
 
-TEST_F(RepairTest, whatever_the_bytes_the_result_is_consistent_and_stays_so) {
+TEST_F(RepairTest, any_bytes_become_consistent_and_stay_so) {
   const std::uint64_t seed = seed_of_run();
   std::mt19937_64 random(seed);
   for (int round = 0; round < 400; ++round) {
     SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed) + " round " + std::to_string(round));
     PrivateShard copy(dict.segment().geometry().size, &shard().header());
-    // A few words, many, or all of it; links mostly point into the arena.
+    // Overwrites a few words, many, or all of them; links mostly point into the arena.
     const std::size_t words = copy.size() / 4;
     const std::size_t changes = round % 3 == 0 ? 5 : round % 3 == 1 ? 300 : words;
     for (std::size_t i = 0; i < changes; ++i) {

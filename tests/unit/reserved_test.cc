@@ -1,5 +1,5 @@
-// Memory as it is used: what a large dictionary takes from the file system and when, what becomes of a full file
-// system, and of marks that were overwritten.
+// Memory that is reserved as it is used: what a large dictionary takes from the file system and when, what happens
+// when the file system is full, and what happens to overwritten marks.
 #include "dict/reserved.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ std::string key(int i) { return "key " + std::to_string(i); }
 void fill(Dict& dict, int count) {
   for (int i = 0; i < count; ++i) ASSERT_EQ(dict.set(key(i), std::string(100, 'v')), HOLDFAST_OK) << holdfast_error();
 }
-/// How many of these keys there are.
+/// Returns how many of these keys exist.
 int found(Dict& dict, int count) {
   int found = 0;
   for (int i = 0; i < count; ++i) found += dict.get(key(i)) == text(std::string(100, 'v')) ? 1 : 0;
@@ -53,7 +53,7 @@ void with_large(const std::function<void(Dict&)>& body) {
 
 // --- marks and steps ---
 
-TEST(Reserved, a_mark_tells_of_what_it_was_made_of_and_few_other_words_are_marks) {
+TEST(Reserved, a_mark_can_be_decoded_and_few_other_words_are_marks) {
   constexpr std::uint32_t kAll = 62111;
   for (std::uint32_t granules = 256; granules < kAll; granules += 256)
     ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(granules, kAll), kAll), granules);
@@ -66,7 +66,7 @@ TEST(Reserved, a_mark_tells_of_what_it_was_made_of_and_few_other_words_are_marks
   EXPECT_LT(marks, 100) << "of four million";
 }
 
-TEST(Reserved, an_arena_grows_by_doubling_then_by_steps_but_by_what_is_needed_and_not_beyond_its_end) {
+TEST(Reserved, an_arena_grows_by_doubling_then_by_steps_but_at_least_as_needed_and_never_beyond_its_end) {
   constexpr std::uint32_t kUnit = ReservedMark::kGranulesPerPage;
   EXPECT_EQ(next_reserved(4 * kUnit, 1, 60000), 8 * kUnit);
   EXPECT_EQ(next_reserved(64 * kUnit, 1, 60000), 96 * kUnit);
@@ -87,9 +87,9 @@ TEST(Reserved, the_mark_of_a_large_arena_counts_larger_units_by_which_it_grows) 
   EXPECT_EQ(next_reserved(kAll - 1, 0xFFFFFFFFU, kAll), kAll);
 }
 
-// --- what is taken ---
+// --- what is reserved ---
 
-TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_looks_take_no_more) {
+TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_reads_take_no_more) {
   in_a_world([] {
     Dict dict("d", {.size = std::uint64_t{1} << 30});
     ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
@@ -114,14 +114,14 @@ TEST(Reserved, a_dictionary_of_a_gigabyte_begins_with_some_pages_and_looks_take_
   });
 }
 
-TEST(Reserved, memory_is_taken_as_it_is_used_and_stays) {
+TEST(Reserved, memory_is_reserved_as_it_is_used_and_stays) {
   with_large([](Dict& dict) {
     const std::uint64_t free = dict.free_space();
     dict.set("one", "key");
     const std::uint64_t of_one = bytes_taken();
     EXPECT_LE(of_one, 160U << 10) << "a shard without most of its arena";
     EXPECT_LE(dict.free_space(), free - kGranule);
-    EXPECT_GE(dict.free_space(), free - 4096) << "what may still be had, reserved or not";
+    EXPECT_GE(dict.free_space(), free - 4096) << "what can still be allocated, reserved or not";
     for (const int count : {2000, 10000, 20000}) {
       fill(dict, count);
       EXPECT_GE(bytes_taken(), of_one + static_cast<std::uint64_t>(count) * 144);
@@ -162,12 +162,12 @@ TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary_at_once) {
     const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
     EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(dict.get("large").text.size(), large.size());
-    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be of its shard, and lists remove nothing
+    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be in its shard, and lists remove nothing
     EXPECT_GT(dict.push("list", HOLDFAST_LEFT, std::string(300 << 10, 'l')), 0);
   });
 }
 
-TEST(Reserved, values_that_end_are_reclaimed_before_more_is_taken) {
+TEST(Reserved, expired_values_are_reclaimed_before_more_memory_is_reserved) {
   with_large([](Dict& dict) {
     dict.set("one", "key");
     for (int round = 0; round < 20; ++round) {
@@ -178,7 +178,7 @@ TEST(Reserved, values_that_end_are_reclaimed_before_more_is_taken) {
   });
 }
 
-TEST(Reserved, a_dictionary_of_one_shard_is_reserved_as_a_whole) {
+TEST(Reserved, a_dictionary_of_one_shard_is_reserved_whole) {
   in_a_world([] {
     const Dict dict("d", {.size = 1 << 20});
     EXPECT_GE(bytes_taken(), 1U << 20);
@@ -187,7 +187,7 @@ TEST(Reserved, a_dictionary_of_one_shard_is_reserved_as_a_whole) {
 
 // --- other processes ---
 
-TEST(Reserved, a_process_learns_of_an_arena_that_another_one_has_grown) {
+TEST(Reserved, a_process_learns_that_another_one_has_grown_an_arena) {
   const ScratchDirectory directory;
   const auto early_process = [](Channel& parent) {
     Dict dict("d", {.size = kLarge});
@@ -213,7 +213,7 @@ TEST(Reserved, a_process_learns_of_an_arena_that_another_one_has_grown) {
     EXPECT_EQ(dict.stats().evictions, 0U);
   });
   EXPECT_EQ(writer.ask("write"), "written");
-  EXPECT_EQ(writer.ask("repairs"), "0") << "what a process does not know yet is no damage";
+  EXPECT_EQ(writer.ask("repairs"), "0") << "what a process does not know yet is not damage";
   EXPECT_EQ(early.ask("read"), "20000");
   EXPECT_EQ(early.ask("keys"), "20000");
   EXPECT_EQ(early.ask("audit"), "0");
@@ -221,7 +221,7 @@ TEST(Reserved, a_process_learns_of_an_arena_that_another_one_has_grown) {
   EXPECT_EQ(early.ask("repairs"), "0");
 }
 
-TEST(Reserved, a_persistent_dictionary_comes_into_a_new_world_with_all_its_arenas) {
+TEST(Reserved, a_persistent_dictionary_enters_a_new_world_with_all_its_arenas) {
   const ScratchDirectory directory;
   in_process([] {
     Dict dict("d", {.size = kLarge, .persist = true});
@@ -252,7 +252,7 @@ class FullReserved : public InSmallWorld {
   }
 };
 
-TEST_F(FullReserved, a_shard_that_was_never_used_cannot_be_without_memory_and_all_calls_end) {
+TEST_F(FullReserved, a_shard_that_was_never_used_has_no_memory_and_all_calls_end) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
     holdfast_lease lease{};
@@ -315,7 +315,7 @@ TEST_F(FullReserved, marks_that_promise_memory_are_not_believed) {
   });
 }
 
-TEST_F(FullReserved, bytes_of_shards_that_promise_memory_are_not_believed) {
+TEST_F(FullReserved, shard_bytes_that_promise_memory_are_not_believed) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
     for (std::uint32_t i = 0; i < dict.segment().geometry().shards; ++i)
@@ -329,14 +329,14 @@ TEST_F(FullReserved, bytes_of_shards_that_promise_memory_are_not_believed) {
   });
 }
 
-// As the workers of a server that root starts. To them the kernel says of each page that it is there.
-TEST_F(FullReserved, a_process_that_has_given_up_its_rights_touches_nothing_that_is_not_there) {
+// As the workers of a server that root starts. For them the kernel reports every page as present.
+TEST_F(FullReserved, a_process_that_dropped_its_rights_touches_no_missing_page) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
     Child worker([&](Channel&) {
       holdfast_lease lease{};
       EXPECT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_NO_MEMORY) << "it has entered the world";
-      if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 0;  // not of root
+      if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 0;  // not run by root
       for (int i = 0; i < 50; ++i) {
         EXPECT_EQ(dict.try_lock(key(i), 0, &lease), HOLDFAST_NO_MEMORY);
         EXPECT_EQ(dict.set(key(i), "v"), HOLDFAST_NO_MEMORY);
@@ -349,7 +349,7 @@ TEST_F(FullReserved, a_process_that_has_given_up_its_rights_touches_nothing_that
 
 // --- damage ---
 
-TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
+TEST(Reserved, an_overwritten_mark_costs_nothing) {
   with_large([](Dict& dict) {
     fill(dict, 20000);
     const std::uint32_t right = shard_of(dict, key(0)).header().reserved().load(kRelaxed);
@@ -372,7 +372,7 @@ TEST(Reserved, a_mark_that_was_overwritten_costs_nothing) {
       EXPECT_EQ(dict.flush_expired(), 0);
       EXPECT_EQ(found(dict, 20000), 20000) << word;
     }
-    // A mark of less, by one that knows of more.
+    // A process that knows of more stores a mark of less.
     for (Shard& shard : dict.segment().shards())
       shard.header().reserved().store(ReservedMark::of(1024, shard.all_granules()), kRelaxed);
     fill(dict, 20000);
@@ -427,7 +427,7 @@ TEST(Reserved, pages_are_reserved_without_the_advice_to_populate_too) {
   });
 }
 
-TEST(Reserved, reserving_pages_keeps_what_they_hold_and_says_when_there_is_none) {
+TEST(Reserved, reserving_pages_keeps_their_content_and_reports_when_there_are_none) {
   const ScratchDirectory directory;
   const platform::FileDescriptor fd(::open((directory / "f").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(0, platform::reserve(fd.get(), 4096, 16 * 4096));

@@ -43,7 +43,7 @@ class Directory : public Test {
     EXPECT_FALSE(opened);
     return opened ? Status{} : opened.status();
   }
-  /// What `what` says in a process of that user and group.
+  /// Returns what `what` reports in a process of that user and group.
   static std::string said_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
     Child child([&](Channel& parent) {
       if (::setgid(group) != 0 || ::setuid(user) != 0) return 1;
@@ -66,14 +66,14 @@ class Directory : public Test {
   ScratchDirectory scratch_;
 };
 
-TEST_F(Directory, a_good_one_is_accepted_with_its_absolute_path) {
+TEST_F(Directory, a_valid_directory_is_accepted_with_its_absolute_path) {
   auto directory = RuntimeDirectory::from_environment();
   ASSERT_TRUE(directory) << directory.status().message;
   EXPECT_EQ(scratch_.path(), directory->path());
   EXPECT_TRUE(directory->open());
 }
 
-TEST_F(Directory, a_missing_one_is_made_private_whatever_the_umask) {
+TEST_F(Directory, a_missing_directory_is_made_private_whatever_the_umask) {
   for (const mode_t mask : {0, 077, 0277, 0777}) {
     const std::string path = scratch_ / ("new" + std::to_string(mask));
     const mode_t before = ::umask(mask);
@@ -84,7 +84,7 @@ TEST_F(Directory, a_missing_one_is_made_private_whatever_the_umask) {
   }
 }
 
-// A process that may rename in the parent puts a link to a directory of ours where the new one has just been made.
+// A process that may rename in the parent puts a link to one of our directories where the new one has just been made.
 TEST_F(Directory, while_it_is_made_no_other_directory_gets_its_mode) {
   const std::string other = scratch_ / "other";
   const std::string path = scratch_ / "new";
@@ -149,7 +149,7 @@ TEST_F(Directory, a_relative_path_and_slashes_at_the_end_mean_the_same_directory
   });
 }
 
-TEST_F(Directory, what_is_no_directory_on_tmpfs_is_refused) {
+TEST_F(Directory, anything_but_a_directory_on_tmpfs_is_refused) {
   ASSERT_EQ(0, ::mkdir((scratch_ / "real").c_str(), 0700));
   ASSERT_EQ(0, ::symlink((scratch_ / "real").c_str(), (scratch_ / "link").c_str()));
   ASSERT_EQ(0, ::symlink((scratch_ / "nowhere").c_str(), (scratch_ / "dangling").c_str()));
@@ -175,13 +175,13 @@ TEST_F(Directory, what_is_no_directory_on_tmpfs_is_refused) {
   EXPECT_FALSE(exists(scratch_ / "nowhere"));
 }
 
-TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
+TEST_F(Directory, a_directory_that_others_may_enter_is_refused_with_its_mode) {
   for (const mode_t mode : {0770, 0720, 0701, 0777, 01777}) {
     ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), mode));
     const Status status = refusal(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
-    // One that is sticky is meant for all, and one that a group may enter for that.
+    // A sticky directory is meant for all users, and a directory that a group may enter for that group.
     const bool is_of_group = (mode & 07) == 0;
     const bool may_close = (mode & S_ISVTX) == 0 && !is_of_group;
     EXPECT_EQ(is_of_group, has(status, "set HOLDFAST_SHARE=group")) << status.message;
@@ -190,7 +190,7 @@ TEST_F(Directory, one_that_others_may_enter_is_refused_with_the_mode_found) {
   ::chmod(scratch_.path().c_str(), 0700);
 }
 
-TEST_F(Directory, nobody_is_told_to_change_the_mode_of_one_that_has_other_things) {
+TEST_F(Directory, nobody_is_advised_to_change_the_mode_of_a_directory_with_other_files) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0755));
   for (const char* const ours : {"processes", "jobs.dict", "names-07", ".new-1", "hold-0000000000000001",
                                  "use-4000000000000001-0000000000000002", ".agent-main", ".store-main"})
@@ -206,19 +206,19 @@ TEST_F(Directory, nobody_is_told_to_change_the_mode_of_one_that_has_other_things
   ::chmod(scratch_.path().c_str(), 0700);
 }
 
-TEST_F(Directory, one_on_a_disk_is_refused_with_a_hint) {
+TEST_F(Directory, a_directory_on_a_disk_is_refused_with_a_hint) {
   std::string path = std::filesystem::temp_directory_path() / "hf-test-XXXXXX";
   ASSERT_NE(nullptr, ::mkdtemp(path.data()));
   auto directory = RuntimeDirectory::at(path);
   const auto made_in_vain = RuntimeDirectory::at(path + "/new");
-  EXPECT_FALSE(std::filesystem::exists(path + "/new") && !made_in_vain) << "what was made in vain is removed";
+  EXPECT_FALSE(std::filesystem::exists(path + "/new") && !made_in_vain) << "the unused result is removed";
   std::filesystem::remove_all(path);
   if (directory) GTEST_SKIP() << "the directory for temporary files is on tmpfs here";
   EXPECT_TRUE(has(directory.status(), "not on tmpfs")) << directory.status().message;
   EXPECT_TRUE(has(directory.status(), "/dev/shm")) << directory.status().message;
 }
 
-TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
+TEST_F(Directory, a_directory_of_another_user_is_refused_with_both_numbers) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 12345));
   const Status status = refusal(scratch_.path());
@@ -230,8 +230,8 @@ TEST_F(Directory, one_of_another_user_is_refused_with_both_numbers) {
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
 }
 
-// Somebody else has taken the place where a user's directory is by default, as a rootless container does by accident.
-TEST_F(Directory, a_user_without_the_default_is_told_its_owner_and_not_sent_to_another_world) {
+// Another user's directory is where this user's is by default, as a rootless container does by accident.
+TEST_F(Directory, a_user_whose_default_is_taken_learns_its_owner_and_gets_no_other_world) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can play two users";
   constexpr uid_t kUser = 54001;
   constexpr uid_t kSquatter = 54002;
@@ -257,7 +257,7 @@ TEST_F(Directory, a_user_without_the_default_is_told_its_owner_and_not_sent_to_a
   ::rmdir(taken.c_str());
 }
 
-TEST_F(Directory, no_advice_is_to_remove_what_has_no_default_name) {
+TEST_F(Directory, no_message_advises_removing_a_directory_without_a_default_name) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   for (const char* const path : {"/", "/tmp", "/dev/shm", "/dev/null"}) {
     const std::string said = said_as(54001, 54001, [&] { return refusal(path).message; });
@@ -266,7 +266,7 @@ TEST_F(Directory, no_advice_is_to_remove_what_has_no_default_name) {
   }
 }
 
-TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_a_named_owner) {
+TEST_F(Directory, sharing_accepts_directories_of_root_of_this_user_and_of_a_named_owner) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   constexpr gid_t kGroup = 54321;
   const auto as_member = [&](uid_t user, std::optional<uid_t> named) {
@@ -285,8 +285,8 @@ TEST_F(Directory, sharing_accepts_one_of_root_of_oneself_and_of_a_named_owner) {
   EXPECT_NE(std::string::npos, another_named.find("or uid 20002 (HOLDFAST_OWNER)")) << another_named;
 }
 
-// The documented recipe, where an outsider was there first: mode and group are right, the owner is not.
-TEST_F(Directory, sharing_refuses_one_that_an_outsider_has_made_before_also_to_root) {
+// The documented recipe, but an outsider was there first: mode and group are right, the owner is not.
+TEST_F(Directory, sharing_refuses_a_directory_that_an_outsider_made_first_even_to_root) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
@@ -320,14 +320,14 @@ TEST_F(Directory, sharing_lets_root_into_the_group_that_a_trusted_owner_has_chos
   }
 }
 
-TEST_F(Directory, what_makes_no_sense_in_the_environment_is_refused) {
+TEST_F(Directory, invalid_settings_in_the_environment_are_refused) {
   for (const std::string name : {"root", "-1", "1x", "4294967295", "4294967296", " 1"})
     expect_refused_with("HOLDFAST_OWNER", name, "bad HOLDFAST_OWNER \"" + name + "\": expected a user id");
   expect_refused_with("HOLDFAST_OWNER", "12345", "is set without HOLDFAST_SHARE=group");
   expect_refused_with("HOLDFAST_SHARE", "everybody", "bad HOLDFAST_SHARE \"everybody\"");
 }
 
-TEST_F(Directory, one_that_is_to_be_shared_is_not_made_for_this_user_alone) {
+TEST_F(Directory, a_directory_to_be_shared_is_not_made_for_this_user_alone) {
   const std::string path = scratch_ / "shared";
   const Status status = refusal(path, Sharing::group);
   EXPECT_EQ(Code::not_found, status.code);
@@ -346,7 +346,7 @@ TEST_F(Directory, the_named_owner_is_taken_from_the_environment) {
   EXPECT_TRUE(directory) << directory.status().message;
 }
 
-TEST_F(Directory, a_process_that_has_become_another_user_is_told_what_to_do) {
+TEST_F(Directory, a_process_that_has_become_another_user_learns_what_to_do) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory) << directory.status().message;
@@ -355,18 +355,18 @@ TEST_F(Directory, a_process_that_has_become_another_user_is_told_what_to_do) {
   EXPECT_NE(std::string::npos, said.find("init_worker_by_lua")) << said;
 }
 
-TEST_F(Directory, one_that_was_removed_and_made_again_is_noticed) {
+TEST_F(Directory, a_directory_that_was_removed_and_made_again_is_detected) {
   const std::string path = scratch_ / "w";
   auto directory = RuntimeDirectory::at(path);
   ASSERT_TRUE(directory);
-  // The old one stays under another name, so that the file system cannot use its inode again.
+  // The old directory stays under another name, so that the file system cannot use its inode again.
   ASSERT_EQ(0, ::rename(path.c_str(), (scratch_ / "old").c_str()));
   ASSERT_EQ(0, ::mkdir(path.c_str(), 0700));
   const Status status = refusal_to_open(*directory);
   EXPECT_TRUE(has(status, "removed and created again")) << status.message;
 }
 
-TEST_F(Directory, one_that_lost_its_anchor_is_noticed) {
+TEST_F(Directory, a_directory_that_lost_its_anchor_is_detected) {
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory);
   platform::FileDescriptor file(::open((scratch_ / "a").c_str(), O_CREAT | O_WRONLY, 0600));

@@ -1,5 +1,5 @@
-// Walks over all keys: scan and keys give each key that stays exactly once, whatever happens to the others. At rest:
-// dictionary_model_test.cc.
+// Walks over all keys: scan and keys return each key that stays exactly once, whatever happens to the others.
+// dictionary_model_test.cc tests them without concurrent changes.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -43,11 +43,11 @@ TEST_F(ScanTest, a_prefix_of_any_length_is_compared_to_its_last_byte) {
     EXPECT_EQ(dict.scan_all(100, key.substr(0, length)).count(key), 1U) << length;
   const std::string prefix = key.substr(0, 13);
   for (const std::string& found : dict.scan_all(100, prefix)) EXPECT_EQ(found.substr(0, 13), prefix);
-  // The prefix and 7 longer keys; and those of the longer ones that differ behind it.
+  // The prefix and 7 longer keys, then the longer keys that differ behind the prefix.
   EXPECT_EQ(dict.scan_all(100, prefix).size(), 8U + 1 + 2 + 3 + 4 + 5 + 6 + 7);
 }
 
-TEST_F(ScanTest, keys_are_written_within_the_room_that_they_are_given) {
+TEST_F(ScanTest, keys_stay_within_the_given_buffer) {
   for (const std::size_t length : {1, 7, 8, 9, 127, 128, 129, 300})
     ASSERT_EQ(dict.set(std::string(length, 'k'), "v"), HOLDFAST_OK);
   const std::multiset<std::string> expected = dict.keys();
@@ -75,27 +75,27 @@ TEST_F(ScanTest, keys_are_written_within_the_room_that_they_are_given) {
   }
 }
 
-TEST_F(ScanTest, keys_gives_no_more_than_the_most_that_is_wanted) {
+TEST_F(ScanTest, keys_returns_no_more_than_the_given_limit) {
   put(3000, "k");
   for (const std::uint32_t max : {1U, 2U, 16U, 17U, 1000U, 2999U}) EXPECT_EQ(dict.keys(max).size(), max);
   for (const std::uint32_t max : {0U, 3000U, 3001U, ~0U}) EXPECT_EQ(dict.keys(max).size(), 3000U);
 }
 
-TEST_F(ScanTest, one_call_gives_about_as_many_as_were_asked_for) {
+TEST_F(ScanTest, one_call_returns_about_as_many_as_requested) {
   put(4000, "k");
   std::uint64_t cursor = 0;
   std::size_t calls = 0;
   do {
     const std::uint64_t before = cursor;
     const std::size_t found = dict.scan(&cursor, 10).size();
-    EXPECT_LE(found, 10U + 20U) << "the rest of one chain more";
+    EXPECT_LE(found, 10U + 20U) << "the rest of one more chain";
     EXPECT_NE(cursor, before);
     ++calls;
   } while (cursor != 0);
   EXPECT_GE(calls, 4000U / 30);
 }
 
-TEST_F(ScanTest, locks_are_those_that_somebody_holds_or_waits_for) {
+TEST_F(ScanTest, locks_lists_those_that_somebody_holds_or_waits_for) {
   put(100, "value");
   holdfast_lease leases[4] = {};
   ASSERT_EQ(dict.try_lock("free", 0, &leases[0]), HOLDFAST_OK);
@@ -138,7 +138,7 @@ TEST_F(ScanTest, a_cursor_beyond_the_end_is_the_end) {
   EXPECT_EQ(cursor, 0U);
 }
 
-/// Changes everything but the keys that begin with "stays", and those only in place or by other values.
+/// Changes everything except the keys that begin with "stays", which get new values only.
 void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64& random) {
   const std::string other = "other" + std::to_string(random() % 2000);
   switch (random() % 8) {
@@ -164,7 +164,7 @@ void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64
   }
 }
 
-/// Of the keys that stay, those that were not seen exactly once.
+/// Returns the keys that stay and were not returned exactly once.
 std::size_t wrong(const std::multiset<std::string>& stay, const std::multiset<std::string>& seen) {
   std::size_t count = 0;
   for (const std::string& name : stay)
@@ -186,9 +186,9 @@ TEST_F(ScanTest, between_the_steps_of_a_scan_anything_may_happen_to_other_keys) 
   }
 }
 
-TEST_F(ScanTest, walks_see_each_key_that_stays_once_while_others_change_the_shards) {
+TEST_F(ScanTest, walks_return_each_key_that_stays_once_while_others_change_the_shards) {
   const std::uint64_t seed = seed_of_run();
-  // In one shard, and in one so small that memory is short and moves.
+  // In one shard, and in one so small that memory runs short and entries move.
   for (const std::uint64_t size : {std::uint64_t{1} << 20, std::uint64_t{160} << 10}) {
     Dict busy(new_name(), {.size = size});
     ASSERT_EQ(busy.status, HOLDFAST_OK);

@@ -24,7 +24,7 @@
 namespace holdfast::test {
 namespace {
 
-/// What lies behind the header page of the test's file.
+/// The content behind the header page of the test's file.
 struct Shared {
   ShmtxState mutex;
   alignas(64) std::atomic<std::uint64_t> first;
@@ -33,7 +33,7 @@ struct Shared {
   std::atomic<std::uint64_t> violations;
 };
 
-/// A process that has the segment open. Ends the process when it cannot.
+/// A process that has the segment open. Ends the process if it cannot open it.
 class Participant {
  public:
   explicit Participant(MutexStrategy strategy) {
@@ -72,7 +72,7 @@ class Participant {
 };
 
 /// A child of posix_spawn that is held up before exec: it has copies of all descriptors, and no fork handler has run.
-/// It goes on when this ends.
+/// It continues when this object ends.
 class HeldUpChild {
  public:
   explicit HeldUpChild(std::string fifo) : fifo_(std::move(fifo)) {
@@ -111,7 +111,7 @@ class HeldUpChild {
 
 class ShmtxTest : public testing::TestWithParam<MutexStrategy> {
  protected:
-  /// Obeys: lock, try, unlock, brief (milliseconds), rob, end.
+  /// Obeys orders: lock, try, unlock, brief (milliseconds), rob, end.
   static int obey(Channel& parent) {
     Participant self(GetParam());
     parent.say("ready");
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(strategies, ShmtxTest,
 
 TEST_P(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sections) {
   constexpr int kProcesses = 4;
-#ifdef HOLDFAST_SANITIZED  // for races of two words: the overlaps are looked for without
+#ifdef HOLDFAST_SANITIZED  // for races of two words: overlaps are found without a mutex
   constexpr std::uint64_t kRounds = 10'000;
 #else
   constexpr std::uint64_t kRounds = 250'000;
@@ -189,7 +189,7 @@ TEST_P(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline) {
   Started other("ready", obey);
   EXPECT_EQ("acquired", holder.ask("try"));
   EXPECT_EQ("timeout", other.ask("try"));
-  EXPECT_EQ("timeout", other.ask("brief"));  // obey() says "early" if it came before the deadline
+  EXPECT_EQ("timeout", other.ask("brief"));  // obey() says "early" if the result came before the deadline
   EXPECT_EQ("robberies 0", holder.ask("unlock"));
   const std::string then = other.ask("brief");  // mostly early
   EXPECT_TRUE(then.ends_with("acquired")) << then;
@@ -200,13 +200,13 @@ TEST_P(ShmtxTest, a_waiter_gets_it_when_the_owner_unlocks) {
   Started waiter("ready", obey);
   EXPECT_EQ("acquired", holder.ask("lock"));
   waiter.say("lock");
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // long enough for every strategy to be in its slow part
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));  // long enough for every strategy to reach its slow path
   EXPECT_EQ("robberies 0", holder.ask("unlock"));
   EXPECT_EQ("acquired", waiter.hear());
   EXPECT_EQ("timeout", holder.ask("try"));
 }
 
-TEST_P(ShmtxTest, a_killed_owner_is_succeeded_and_the_successor_is_told) {
+TEST_P(ShmtxTest, a_killed_owners_successor_learns_of_the_death) {
   Started owner("ready", obey);
   Started waiter("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
@@ -225,7 +225,7 @@ TEST_P(ShmtxTest, try_takes_over_from_a_dead_owner_too) {
   EXPECT_EQ("owner died", other.ask("try"));
 }
 
-TEST_P(ShmtxTest, of_many_waiters_exactly_one_is_told_that_the_owner_died) {
+TEST_P(ShmtxTest, exactly_one_of_many_waiters_learns_that_the_owner_died) {
   Started owner("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
   std::vector<std::unique_ptr<Child>> waiters;
@@ -263,7 +263,7 @@ TEST_P(ShmtxTest, a_stopped_owner_is_not_robbed_and_unlocks_normally_afterwards)
   EXPECT_EQ("acquired", other.hear());
 }
 
-TEST_P(ShmtxTest, an_unlock_frees_it_though_a_spawned_child_has_copies_of_all_descriptors) {
+TEST_P(ShmtxTest, an_unlock_frees_the_mutex_though_a_spawned_child_has_copies_of_all_descriptors) {
   Started other("ready", obey);
   Child owner([](Channel& parent) {
     Participant self(GetParam());
@@ -397,7 +397,7 @@ TEST_P(ShmtxTest, a_nonsense_word_is_taken_over_and_reported) {
   });
 }
 
-// Shared memory was overwritten with the name of a process that is idle, or with that of the caller.
+// Shared memory was overwritten with the name of a process that is idle, or of the caller.
 TEST_P(ShmtxTest, a_word_that_names_a_living_process_which_is_not_inside_is_taken_over_and_reported) {
   Child idle([](Channel& parent) {
     Participant self(GetParam());
@@ -433,8 +433,8 @@ TEST_P(ShmtxTest, unlocking_what_somebody_else_took_touches_nothing) {
   });
 }
 
-/// Owners are killed at random instants while others work. The invariant `first == second` is broken inside and
-/// restored by the process that is told that the owner died.
+/// Kills owners at random instants while others work. An owner breaks the invariant `first == second`; the process
+/// that learns that the owner died restores it.
 TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
   const auto work = [](Channel& parent) {
     Participant self(GetParam());
@@ -474,7 +474,8 @@ TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
     victim = std::make_unique<Child>(work);
     ASSERT_EQ("ready", victim->hear());
     std::string now;
-    ASSERT_TRUE(eventually([&] { return (now = watcher.ask("again")) != last; })) << "nobody gets on after " << last;
+    ASSERT_TRUE(eventually([&] { return (now = watcher.ask("again")) != last; }))
+        << "nobody makes progress after " << last;
     last = now;
   }
   EXPECT_EQ(" 0", last.substr(last.find(' '))) << "counted, violations: " << last;

@@ -1,4 +1,4 @@
-// A hand-over wakes the thread that is meant, however many sleep for keys of their own.
+// A hand-over wakes the right thread, however many threads sleep for other keys.
 #include "wait/sleepers.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kLong = 30;
 
-TEST(sleepers, the_first_to_sleep_listens_and_appoints_another_when_it_gets_up) {
+TEST(sleepers, the_first_to_sleep_listens_and_elects_another_when_it_wakes) {
   Sleepers sleepers;
   SleepSlot one;
   SleepSlot two;
@@ -45,7 +45,7 @@ TEST(sleepers, in_a_forked_child_nobody_sleeps_and_no_slot_leads_to_another) {
   sleepers.forget();
   EXPECT_TRUE(sleepers.alone());
   for (const SleepSlot& slot : others) EXPECT_FALSE(slot.asleep);
-  // As a parker that ends does, after others that have.
+  // Leaves one slot after the other, as parkers do when they end.
   for (std::size_t i = others.size(); i != 0; --i) {
     sleepers.leave(others.back());
     others.pop_back();
@@ -73,7 +73,7 @@ TEST(sleepers, a_thread_is_woken_once_and_nobody_else_is) {
   EXPECT_EQ(other.word, 1U);
 }
 
-TEST(sleepers, one_that_has_waiters_relieves_one_that_has_none) {
+TEST(sleepers, a_sleeper_with_waiters_relieves_a_listener_without) {
   Sleepers sleepers;
   SleepSlot one;
   SleepSlot two;
@@ -97,7 +97,7 @@ class HandOverTest : public ::testing::Test {
   Dict dict{name, {.size = 1 << 20}};
 };
 
-/// Times that the calling thread went to sleep.
+/// Returns how often the calling thread went to sleep.
 std::uint64_t sleeps() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
@@ -140,8 +140,8 @@ TEST_F(HandOverTest, a_release_wakes_no_thread_that_waits_for_another_key) {
   const double seconds = now() - start;
   for (std::size_t i = 0; i < kSleepers; ++i) dict.unlock("own " + std::to_string(i), &held[i]);
   for (std::thread& thread : threads) thread.join();
-  // One of them listens: it wakes for each pass, and a hundred times a second to look. The others wake by the clock, a
-  // few times a second. That they meet at a mutex is in the slack.
+  // One thread listens: it wakes for each pass, and polls a hundred times a second. The others wake by the clock, a
+  // few times a second. The slack allows for collisions at a mutex.
   const double most = 3.0 * 2 * kPasses + seconds * (200 + 8.0 * kSleepers) + 20.0 * kSleepers;
   RecordProperty("sleeps", std::to_string(after - before));
   RecordProperty("seconds", std::to_string(seconds));
@@ -195,7 +195,8 @@ TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
     other.join();
     return woken;
   };
-  // On a busy machine the signal may come while it holds the mutex of the lot, as all do for a moment; not each time.
+  // On a busy machine the signal may arrive while the thread holds the mutex that all hold for a moment; not each
+  // time.
   EXPECT_TRUE(is_woken() || is_woken() || is_woken());
 }
 

@@ -1,5 +1,6 @@
-// Histograms of waits and holds, and the keys with the most contention: what counts, how exact it is, what it takes,
-// and that no content of its memory harms anybody. A wait and a hold of each kind: spec/contention_spec.lua.
+// Histograms of waits and holds, and the keys with the most contention: what counts, how exact the numbers are, what
+// they cost, and that no content of their memory does harm. spec/contention_spec.lua has a wait and a hold of each
+// kind.
 #include "dict/statistics.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +76,7 @@ TEST(Histogram, each_time_is_in_the_bucket_between_its_bounds_and_its_middle_is_
   EXPECT_TRUE(std::isinf(holdfast_bucket_end(~0U)));
 }
 
-TEST(Histogram, quantiles_are_of_the_times_that_were_counted) {
+TEST(Histogram, quantiles_match_the_counted_times) {
   auto histogram = std::make_unique<holdfast_histogram>();
   EXPECT_EQ(holdfast_quantile(histogram.get(), 0.5), 0);
   for (const std::uint64_t us : {10, 20, 30, 40, 50, 60, 70, 80, 90, 5000}) ++histogram->buckets[bucket_of(us * 1000)];
@@ -93,14 +94,14 @@ TEST(Histogram, quantiles_are_of_the_times_that_were_counted) {
 
 class StatisticsTest : public DictTest {
  protected:
-  /// Until the next hold is measured again, also by a clock that is far behind.
+  /// Waits until the next hold is measured again, even by a clock that is far behind.
   static void rest() { sleep_ms(250); }
-  /// Queues for "key", which another holds by `theirs`.
+  /// Queues for "key", which `theirs` holds.
   void queue(Waiting& waiting, double exptime = 0) {
     ASSERT_EQ(dict.try_lock("key", exptime, &theirs), HOLDFAST_OK);
     ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
   }
-  /// Holds "key" for so long.
+  /// Holds "key" for this time.
   void hold(int ms, double exptime = 0) {
     ASSERT_EQ(dict.try_lock("key", exptime, &mine), HOLDFAST_OK);
     if (ms != 0) sleep_ms(ms);
@@ -111,7 +112,7 @@ class StatisticsTest : public DictTest {
   holdfast_lease theirs{};
 };
 
-TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_has_not_waited) {
+TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_counts_no_wait) {
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_OK);
   std::uint64_t grant = 0;
@@ -121,7 +122,7 @@ TEST_F(StatisticsTest, a_caller_that_gets_the_lock_at_once_or_only_watches_has_n
   EXPECT_TRUE(contention(dict).empty());
 }
 
-TEST_F(StatisticsTest, an_attempt_that_is_refused_counts_unless_it_begins_a_wait) {
+TEST_F(StatisticsTest, a_refused_attempt_counts_unless_it_begins_a_wait) {
   ASSERT_EQ(dict.try_lock("key", 0, &theirs), HOLDFAST_OK);
   for (int i = 0; i < 3; ++i) ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_LOCKED);
   for (int i = 0; i < 5; ++i)
@@ -142,14 +143,14 @@ TEST_F(StatisticsTest, an_attempt_that_is_refused_counts_unless_it_begins_a_wait
 
 // --- holds ---
 
-TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they_are_taken_and_given_back) {
+TEST_F(StatisticsTest, rare_holds_count_one_by_one_however_they_are_taken_and_released) {
   const std::function<void()> ways[] = {
-      [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },   // makes the lock
+      [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },   // creates the lock
       [&] { ASSERT_EQ(dict.try_lock("key", 5, &mine), HOLDFAST_OK); },   // without the mutex
       [&] { ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK); },  // by the coarse clock
       [&] {
         ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK);
-        ASSERT_EQ(dict.explain("key", mine, "why"), HOLDFAST_OK);  // is given back with the mutex
+        ASSERT_EQ(dict.explain("key", mine, "why"), HOLDFAST_OK);  // released with the mutex
       },
       [&] {
         Waiting waiting;
@@ -181,7 +182,7 @@ TEST_F(StatisticsTest, holds_that_come_seldom_count_one_by_one_whatever_way_they
   }
 }
 
-TEST_F(StatisticsTest, of_holds_in_quick_succession_a_sample_counts_for_all) {
+TEST_F(StatisticsTest, a_sample_counts_for_all_holds_in_quick_succession) {
   constexpr int kHolds = 200'000;
   for (int i = 0; i < kHolds; ++i) hold(0, 30);
   // 256 times a number with a standard deviation of 28.
@@ -203,7 +204,7 @@ TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its
   std::uint64_t longs = 0;
   for (std::uint32_t i = 0; i < HOLDFAST_BUCKETS; ++i)
     if (holdfast_bucket_end(i) > 0.6 * kSeconds) longs += found.buckets[i];
-  // A process that does not get the processor holds what it has for longer, too.
+  // A process that does not get the processor holds its lock for longer, too.
   EXPECT_GE(longs, 3U * kLong);
   EXPECT_LE(longs, 3U * kLong + 20);
   EXPECT_GE(found.sum, 0.9 * least);
@@ -227,7 +228,7 @@ TEST_F(StatisticsTest, a_hold_that_was_waited_for_counts_however_short_it_is) {
   }
 }
 
-TEST_F(StatisticsTest, what_ends_otherwise_than_by_its_holder_does_not_count) {
+TEST_F(StatisticsTest, a_hold_that_its_holder_does_not_end_does_not_count) {
   ASSERT_EQ(dict.try_lock("key", 0.02, &theirs), HOLDFAST_OK);
   sleep_ms(150);
   ASSERT_EQ(dict.try_lock("key", 0.02, &mine), HOLDFAST_OK) << "it has expired";
@@ -240,7 +241,7 @@ TEST_F(StatisticsTest, what_ends_otherwise_than_by_its_holder_does_not_count) {
 
 // --- the sample ---
 
-/// Statistics in memory of the test's own, which ends at a page that cannot be touched.
+/// Statistics in the test's own memory, followed by an inaccessible page.
 class PrivateStatistics : public ::testing::Test {
  protected:
   PrivateStatistics()
@@ -269,7 +270,7 @@ class PrivateStatistics : public ::testing::Test {
   Statistics statistics;
 };
 
-TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_place_in_a_pattern) {
+TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_position_in_a_pattern) {
   const std::uint64_t now = platform::monotonic_ns();
   EXPECT_EQ(statistics.since(Since::of(now), 1).bits & Since::kMeasured, Since::kOnce) << "the first";
   for (const std::uint64_t pattern : {2, 3, 8, 64, 256, 1000}) {
@@ -283,7 +284,7 @@ TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_place_i
   EXPECT_FALSE(statistics.since(Since::of(now - 20 * kMs), 1).is_measured()) << "by a clock that is behind";
 }
 
-TEST_F(PrivateStatistics, a_long_hold_counts_once_whether_it_was_drawn_or_not_and_a_short_one_as_it_was_drawn) {
+TEST_F(PrivateStatistics, a_long_hold_counts_once_sampled_or_not_and_a_short_one_by_its_sample) {
   Histogram histogram;
   const auto counts = [&](std::uint64_t ago_ns, std::uint64_t how) {
     statistics.read(HeldKind::lock, TimeKind::held, histogram);
@@ -300,7 +301,7 @@ TEST_F(PrivateStatistics, a_long_hold_counts_once_whether_it_was_drawn_or_not_an
   EXPECT_EQ(counts(2 * tick, Since::kForAll), kDrawnOf);
 }
 
-TEST_F(PrivateStatistics, the_end_of_each_grant_is_looked_at_but_in_a_process_that_makes_millions_in_a_second) {
+TEST_F(PrivateStatistics, the_end_of_each_grant_is_checked_except_in_a_process_with_millions_a_second) {
   const std::uint64_t now = platform::monotonic_ns();
   const auto looked_at = [&](std::uint64_t from, int grants) {
     int count = 0;
@@ -320,7 +321,7 @@ TEST_F(PrivateStatistics, the_end_of_each_grant_is_looked_at_but_in_a_process_th
 
 // --- keys ---
 
-TEST_F(PrivateStatistics, of_20000_keys_the_worst_are_found_and_how_bad_they_are) {
+TEST_F(PrivateStatistics, the_worst_of_20000_keys_are_found_with_their_times) {
   std::mt19937_64 random(seed_of_run());
   constexpr int kKeys = 20'000;
   std::vector<double> weights;
@@ -355,7 +356,7 @@ TEST_F(PrivateStatistics, one_long_wait_is_worse_than_many_refusals) {
   EXPECT_EQ(worst()[1].refused, 1000U);
 }
 
-TEST_F(PrivateStatistics, long_keys_with_the_same_beginning_are_told_apart) {
+TEST_F(PrivateStatistics, long_keys_with_the_same_beginning_are_distinguished) {
   const std::string beginning(100, 'k');
   for (const char* end : {"1", "2"}) wait_for(beginning + end, kMs);
   const std::vector<Contended> found = worst();
@@ -367,7 +368,7 @@ TEST_F(PrivateStatistics, long_keys_with_the_same_beginning_are_told_apart) {
   }
 }
 
-TEST_F(PrivateStatistics, a_record_with_a_text_that_is_not_its_keys_is_not_shown_and_the_key_mends_it) {
+TEST_F(PrivateStatistics, a_record_with_another_keys_text_is_hidden_and_its_key_repairs_it) {
   wait_for("key", kMs);
   auto& fields = *reinterpret_cast<StatisticsFields*>(memory);
   const auto overwrite = [&](auto&& change) {
@@ -391,7 +392,7 @@ TEST_F(PrivateStatistics, a_record_with_a_text_that_is_not_its_keys_is_not_shown
   }
 }
 
-TEST_F(PrivateStatistics, any_content_is_read_and_counted_in) {
+TEST_F(PrivateStatistics, any_content_can_be_read_and_counted_into) {
   std::mt19937_64 random(seed_of_run());
   auto* const words = reinterpret_cast<Word64*>(memory);
   Histogram histogram;
@@ -426,7 +427,7 @@ TEST_F(PrivateStatistics, threads_lose_no_count) {
 
 // --- memory ---
 
-TEST(StatisticsMemory, is_taken_when_something_is_counted_and_never_more_than_there_is) {
+TEST(StatisticsMemory, is_reserved_when_something_is_counted_and_never_more_than_there_is) {
   in_a_world([] {
     Dict dict("d", {.size = HOLDFAST_SIZE_MIN});
     ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
@@ -462,7 +463,7 @@ TEST(StatisticsMemory, is_taken_when_something_is_counted_and_never_more_than_th
 
 class FullStatistics : public InSmallWorld {};
 
-TEST_F(FullStatistics, without_memory_nothing_is_counted_and_all_goes_on) {
+TEST_F(FullStatistics, without_memory_nothing_is_counted_and_all_else_works) {
   in_a_small_world([] {
     Dict dict("d", {.size = 100 << 10});
     holdfast_lease mine{};
@@ -473,7 +474,7 @@ TEST_F(FullStatistics, without_memory_nothing_is_counted_and_all_goes_on) {
     ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
     EXPECT_TRUE(contention(dict).empty());
     EXPECT_EQ(held_for(dict).count, 0U);
-    dict.segment().header().counted_units.store(~0U, kRelaxed);  // it lies: there is nothing
+    dict.segment().header().counted_units.store(~0U, kRelaxed);  // the mark is wrong: there is no memory
     EXPECT_TRUE(contention(dict).empty());
     EXPECT_EQ(held_for(dict).count, 0U);
     empty_it();
@@ -487,7 +488,7 @@ TEST_F(FullStatistics, without_memory_nothing_is_counted_and_all_goes_on) {
 
 // --- calls ---
 
-TEST_F(StatisticsTest, bad_arguments_are_refused_with_a_sentence) {
+TEST_F(StatisticsTest, bad_arguments_are_refused_with_a_message) {
   auto histogram = std::make_unique<holdfast_histogram>();
   const auto refuses = [&](std::size_t size, int held, int time, const std::string& sentence) {
     histogram->struct_size = size;
@@ -506,7 +507,7 @@ TEST_F(StatisticsTest, bad_arguments_are_refused_with_a_sentence) {
   EXPECT_EQ(holdfast_dict_contention(dict.handle, nullptr, sizeof key, 0, &count), HOLDFAST_OK) << "none are wanted";
 }
 
-TEST_F(StatisticsTest, a_caller_with_larger_structs_gets_zeros_in_what_the_library_does_not_know) {
+TEST_F(StatisticsTest, a_caller_with_larger_structs_gets_zeros_in_unknown_fields) {
   struct Larger {
     holdfast_contended known;
     std::uint64_t unknown;

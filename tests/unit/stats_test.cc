@@ -1,4 +1,4 @@
-// Counts of what happens in a dictionary: what each of them counts, and that nobody pays for them.
+// The counts of a dictionary: what each of them counts, and that they cost nothing.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ class StatsTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(StatsTest, entries_are_what_the_chains_hold_but_for_locks_that_nobody_holds) {
+TEST_F(StatsTest, entries_are_those_in_the_chains_without_locks_that_nobody_holds) {
   for (int i = 0; i < 40; ++i) dict.set("k" + std::to_string(i), "v");
   dict.set("k0", "another value of the same key");
   dict.push("list", HOLDFAST_LEFT, "one");
@@ -74,7 +74,7 @@ TEST_F(StatsTest, a_hit_is_a_get_that_finds_something) {
   EXPECT_EQ(dict.stats().hits + dict.stats().misses, 12U) << "only gets count";
 }
 
-TEST_F(StatsTest, a_get_that_asks_again_with_more_room_counts_once) {
+TEST_F(StatsTest, a_get_that_is_repeated_with_a_larger_buffer_counts_once) {
   dict.set("k", "twelve bytes");
   char buffer[12];
   holdfast_value value{};
@@ -128,10 +128,10 @@ TEST_F(StatsTest, a_process_killed_inside_a_change_costs_one_repair) {
   }
 }
 
-/// A change waits while another is at work in the shard: counted, once, with every mutex.
+/// A change waits while another is in progress in the shard. It is counted once, with every mutex.
 class WaitsTest : public ::testing::TestWithParam<holdfast_mutex> {};
 
-TEST_P(WaitsTest, a_change_that_found_another_at_work_is_counted_once) {
+TEST_P(WaitsTest, a_change_that_waited_for_another_is_counted_once) {
   Dict dict(new_name(), {.mutex = GetParam()});
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   for (int i = 0; i < 100; ++i) dict.set("k", "v");
@@ -142,7 +142,7 @@ TEST_P(WaitsTest, a_change_that_found_another_at_work_is_counted_once) {
     sleep_ms(10);
     other.say("go");
   });
-  // Once for each time that it gave up, which it does after a second.
+  // Counted once for each attempt that gave up, which takes a second.
   std::uint64_t waits = 1;
   while (dict.set("k", "w") == HOLDFAST_TIMEOUT) ++waits;
   letting_go.join();
@@ -156,7 +156,7 @@ std::string mutex_name(const ::testing::TestParamInfo<holdfast_mutex>& given) {
 INSTANTIATE_TEST_SUITE_P(mutexes, WaitsTest,
                          ::testing::Values(HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE), mutex_name);
 
-TEST_F(StatsTest, a_count_taken_in_the_middle_of_a_change_is_never_absurd) {
+TEST_F(StatsTest, counts_read_in_the_middle_of_a_change_are_plausible) {
   dict.set("k", "v");
 
   ASSERT_EQ(dict.try_lock("free", 0, &lease), HOLDFAST_OK);

@@ -1,5 +1,5 @@
-// What include/holdfast.h promises to hosts with threads: one handle for all, a parker each, leases that any may use.
-// Says most under ThreadSanitizer: what a lock guards here are plain variables.
+// The promises of include/holdfast.h to hosts with threads: all share one handle, each has a parker, and any thread
+// may use a lease. It shows most under ThreadSanitizer: the locks guard plain variables here.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +25,7 @@ namespace {
 constexpr int kThreads = 4;
 constexpr double kLong = 60;
 
-/// Runs `body(number)` in each of the threads.
+/// Runs `body(number)` in each thread.
 void in_threads(const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) threads.emplace_back(body, i);
@@ -68,9 +68,9 @@ TEST_F(ThreadsTest, a_lock_that_each_thread_waits_for_in_a_call_guards_plain_mem
   });
 }
 
-TEST_F(ThreadsTest, a_mutex_of_which_all_threads_use_one_object_guards_plain_memory) {
+TEST_F(ThreadsTest, a_mutex_object_that_all_threads_share_guards_plain_memory) {
   constexpr int kRounds = 200;
-  constexpr int kTimes = 2;  // more threads than there are slots in one block of the mutex
+  constexpr int kTimes = 2;  // more threads than slots in one block of the mutex
   in_process([] {
     Dict dict("threads");
     holdfast::mutex one(holdfast::dictionary(dict.handle), "lock");
@@ -129,7 +129,7 @@ TEST_F(ThreadsTest, waiters_of_one_parker_may_be_opened_used_and_closed_while_an
   });
 }
 
-TEST_F(ThreadsTest, a_lease_belongs_to_the_process_so_another_thread_may_give_it_back) {
+TEST_F(ThreadsTest, a_lease_belongs_to_the_process_so_another_thread_may_release_it) {
   in_process([] {
     Dict dict("threads");
     holdfast_lease lease{};
@@ -214,7 +214,7 @@ TEST_F(ThreadsTest, threads_may_be_inside_calls_when_the_process_exits) {
   }
 }
 
-#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks of their own, which a child may find taken
+#ifndef HOLDFAST_SANITIZED  // their run-time libraries have locks, which a child may find taken
 TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what_its_parent_opened) {
   constexpr int kForks = 50;
   in_process([] {
@@ -226,7 +226,7 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what
         Waiting waiting;
         holdfast_lease lease{};
         while (!over) {
-          Dict("other " + std::to_string(i));  // not a name: fails, in the registry
+          Dict("other " + std::to_string(i));  // an invalid name: fails in the registry
           Dict again("threads");
           if (waiting.lock(again, "lock", kLong, &lease) == HOLDFAST_OK) again.unlock("lock", &lease);
         }
@@ -237,7 +237,7 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_threads_are_inside_can_use_what
         Waiting waiting;
         if (Dict("threads").handle != dict.handle) return 1;
         if (dict.set("key", "value") != HOLDFAST_OK) return 2;
-        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0 : 3;  // and dies with it
+        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0 : 3;  // and is killed with it
       });
       ASSERT_EQ(child.wait(), 0) << round;
     }
@@ -254,7 +254,7 @@ TEST_F(ThreadsTest, a_child_that_is_forked_while_another_thread_waits_for_the_fi
       std::atomic<bool> begins{false};
       std::thread first([&] {
         begins = true;
-        // At some time of the fork below.
+        // At some time during the fork below.
         const double end = now() + 1e-6 * i;
         while (now() < end) {
         }

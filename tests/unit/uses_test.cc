@@ -1,4 +1,4 @@
-// Counts of uses: bytes beside the arena that reads without a lock may write, so they must lie where nothing else does.
+// Counts of uses: bytes beside the arena that reads without a lock may write, so nothing else may be there.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ TEST(uses, the_counts_of_all_granules_lie_between_the_free_bits_and_the_arena) {
   }
 }
 
-TEST(uses, touching_changes_the_count_and_nothing_else) {
+TEST(uses, touching_changes_only_the_count) {
   for (const std::uint64_t size : {kSizes[0], kSizes[2], kSizes[4]}) {
     PrivateShard one(size);
     const Shard& shard = one.shard();
@@ -42,17 +42,17 @@ TEST(uses, touching_changes_the_count_and_nothing_else) {
   }
 }
 
-TEST(uses, a_count_grows_to_its_most_and_stays) {
+TEST(uses, a_count_grows_to_its_maximum_and_stays) {
   PrivateShard one(65536);
   for (int i = 0; i < 300; ++i) one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), Shard::kUsesMax);
   EXPECT_EQ(one.shard().uses(100 + kGranulesPerUses).load(), 0);
-  one.shard().uses(100).store(200);  // whatever somebody wrote there
+  one.shard().uses(100).store(200);  // whatever was written there
   one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), 200);
 }
 
-TEST(uses, every_kind_of_use_is_counted_and_a_look_at_the_whole_is_not) {
+TEST(uses, every_kind_of_use_is_counted_and_a_walk_is_not) {
   Dict dict("uses");
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   dict.set("k", "v");
@@ -81,7 +81,7 @@ TEST(uses, every_kind_of_use_is_counted_and_a_look_at_the_whole_is_not) {
   EXPECT_FALSE(counts("k", [&] { dict.scan_all(10); }));
   EXPECT_FALSE(counts("k", [&] { dict.stats(); }));
   dict.set("new", "v");
-  EXPECT_EQ(uses_of("new").load(), 0) << "what was only stored was not used yet";
+  EXPECT_EQ(uses_of("new").load(), 0) << "stored entries count as unused";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Waiting in a loop that can wait for a connection of its own making only, through the C ABI.
+// Waiting in a loop that can wait only for a connection that it made itself, through the C ABI.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 using platform::FileDescriptor;
 using Waiting = LoopWaiting;
 
-/// The path that the parker listens at; empty if it does not.
+/// Returns the path that the parker listens at; empty if it does not listen.
 std::string listen_at(Waiting& waiting) {
   std::array<char, HOLDFAST_PATH_MAX> path{};
   return holdfast_parker_listen(waiting.parker(), path.data(), path.size()) == HOLDFAST_OK ? path.data() : "";
@@ -48,7 +48,7 @@ FileDescriptor connected(Waiting& waiting) {
   return end;
 }
 
-/// How many bytes there are to read now; -1 at the end of the connection.
+/// Returns the number of bytes that can be read now; -1 at the end of the connection.
 int bytes(const FileDescriptor& end) {
   std::array<char, 64> some{};
   const ssize_t count = ::recv(end.get(), some.data(), some.size(), MSG_DONTWAIT);
@@ -63,7 +63,7 @@ std::size_t names_in(const std::string& path) {
 
 class WakeThreadConnectionTest : public WakeThreadTest {};
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_collected_yet) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_is_not_collected) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
     for (int round = 0; round < 3; ++round) {
@@ -82,7 +82,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_for_each_wake_up_that_was_not_coll
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_also_when_the_wait_begins_after_the_thread_has_ended) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_even_if_the_wait_begins_after_the_thread_has_ended) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     const FileDescriptor end = connected(waiting);
@@ -92,7 +92,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_also_when_the_wait_begins_after_th
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_for_what_was_not_collected_at_once) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_again_for_wake_ups_that_were_not_collected_at_once) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
     wait_for_three_of_the_dead(dict, waiting.parker());
@@ -106,7 +106,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_for_what_was_not_collected_at_once
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descriptor_is_made_for_that) {
+TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_without_a_new_descriptor) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -128,7 +128,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_comes_when_the_timer_is_due_and_no_descr
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_is_told_by_it) {
+TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_sends_a_byte_over_it) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     Waiting other;
     take("k");
@@ -179,7 +179,7 @@ TEST_F(WakeThreadConnectionTest,
   });
 }
 
-TEST_F(WakeThreadConnectionTest, listening_again_replaces_what_was_and_disconnect_and_free_leave_nothing) {
+TEST_F(WakeThreadConnectionTest, listening_again_replaces_the_old_path_and_disconnect_and_free_leave_nothing) {
   in_process([this] {
     Waiting waiting;
     const std::size_t names = names_in(directory.path());
@@ -209,7 +209,7 @@ TEST_F(WakeThreadConnectionTest, listening_again_replaces_what_was_and_disconnec
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_path_that_a_killed_process_left_goes_when_the_next_world_begins) {
+TEST_F(WakeThreadConnectionTest, a_path_that_a_killed_process_left_is_removed_when_the_next_world_begins) {
   Child killed([](Channel& parent) {
     Waiting waiting;
     parent.say(listen_at(waiting));
@@ -248,7 +248,7 @@ TEST_F(WakeThreadConnectionTest, a_path_that_does_not_fit_is_refused_with_the_re
 
 // --- which loops connect ---
 
-TEST_F(WakeThreadConnectionTest, nobody_to_accept_is_told_and_it_listens_still) {
+TEST_F(WakeThreadConnectionTest, a_missing_connection_is_reported_and_the_parker_still_listens) {
   in_process([] {
     Waiting waiting;
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
@@ -264,7 +264,7 @@ TEST_F(WakeThreadConnectionTest, nobody_to_accept_is_told_and_it_listens_still) 
   });
 }
 
-TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_stand_in_nobodys_way) {
+TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_block_nobody) {
   in_process([] {
     Waiting waiting;
     const std::string path = listen_at(waiting);
@@ -276,7 +276,7 @@ TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_stand_in_nobody
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
     EXPECT_EQ(std::string(holdfast_error()),
               "cannot accept the connection for wake-ups: another process has connected");
-    EXPECT_EQ(stranger.wait(), 0) << "it was told";
+    EXPECT_EQ(stranger.wait(), 0) << "it got the error";
 
     Started faster("connected", [&path](Channel& parent) {
       const FileDescriptor end = connect_to(path);
@@ -320,7 +320,7 @@ TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_liste
 
 // --- what a host does to it ---
 
-TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_connection_what_it_missed) {
+TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_gets_missed_wake_ups_over_the_next_connection) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     FileDescriptor end = connected(waiting);
@@ -336,7 +336,7 @@ TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_hears_by_the_next_co
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_into_what_it_opened_there) {
+TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_in_the_file_it_opened_instead) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -362,16 +362,16 @@ TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_into_wh
   });
 }
 
-// --- bad days ---
+// --- when something fails ---
 
-TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing_stays) {
+TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing_is_left) {
   in_process([this] {
     Waiting waiting;
     const std::size_t names = names_in(directory.path());
     const std::size_t before = descriptors();
     const FileDescriptor end = connect_to(listen_at(waiting));
     ASSERT_TRUE(end);
-    // Of the user that root becomes for a while.
+    // Belongs to the user that root becomes for a while.
     if (::geteuid() == 0) {
       ASSERT_EQ(::chown(directory.path().c_str(), 65534, 0), 0);
     }

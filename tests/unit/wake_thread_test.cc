@@ -22,7 +22,7 @@ using Waiting = LoopWaiting;
 
 // --- the descriptor ---
 
-TEST_F(WakeThreadTest, the_descriptor_is_readable_from_a_release_elsewhere_until_the_wake_up_is_collected) {
+TEST_F(WakeThreadTest, the_descriptor_is_readable_from_a_release_by_another_process_until_the_wake_up_is_collected) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = waiting.fd();
     ASSERT_GE(fd, 0) << holdfast_error();
@@ -50,7 +50,7 @@ TEST_F(WakeThreadTest, the_descriptor_stays_readable_while_there_is_more_to_coll
       ASSERT_TRUE(readable(fd, kLongMs)) << collected;
       std::uint32_t woken = 0;
       collected += holdfast_parker_sleep(parker.get(), 0, &woken, 1);
-      EXPECT_EQ(readable(fd, 0), collected < 3) << "one look finds them all";
+      EXPECT_EQ(readable(fd, 0), collected < 3) << "one check finds them all";
     }
     EXPECT_FALSE(readable(fd, 0));
   });
@@ -69,7 +69,7 @@ TEST_F(WakeThreadTest, the_death_of_a_holder_makes_the_descriptor_readable) {
   });
 }
 
-TEST_F(WakeThreadTest, a_process_that_was_stopped_meanwhile_finds_its_descriptor_readable) {
+TEST_F(WakeThreadTest, a_process_that_was_stopped_finds_its_descriptor_readable) {
   take("k");
   Started waiter("waits", [](Channel& parent) {
     Dict dict("wake");
@@ -143,7 +143,7 @@ TEST_F(WakeThreadTest, loops_of_several_threads_share_one_wake_thread) {
         Waiting waiting;
         for (int round = 0; round < kRounds; ++round) {
           if (waiting.lock(dict, "shared") == HOLDFAST_OK) ++taken;
-          // One that has done its work may still be there for a moment, on its way out.
+          // A thread that has done its work may exist for a moment longer.
           EXPECT_TRUE(eventually([] { return wake_threads().size() <= 1; }));
           waiting.unlock(dict, "shared");
         }
@@ -200,7 +200,7 @@ TEST_F(WakeThreadTest, the_timer_works_without_a_wait_and_longer_than_the_thread
 
 // --- the thread ---
 
-TEST_F(WakeThreadTest, the_thread_is_there_while_somebody_waits_and_soon_after_no_more) {
+TEST_F(WakeThreadTest, the_thread_exists_while_somebody_waits_and_ends_soon_after) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     EXPECT_EQ(wake_threads().size(), 0U);
     take("k");

@@ -1,4 +1,4 @@
-// The wake thread of event loops on bad days: exit, fork, closed descriptors, no descriptors, no threads.
+// The wake thread of event loops under exit, fork, closed descriptors, no descriptors and no threads.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Waiting = LoopWaiting;
 
-TEST_F(WakeThreadTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
+TEST_F(WakeThreadTest, an_exit_while_the_thread_works_is_an_ordinary_exit) {
   Child busy(hold);
   busy.hear();
   busy.say(":k");
@@ -37,7 +37,7 @@ TEST_F(WakeThreadTest, exit_while_the_thread_is_at_work_is_an_ordinary_exit) {
   }
 }
 
-TEST_F(WakeThreadTest, an_exit_handler_that_waits_is_told_that_there_is_no_thread) {
+TEST_F(WakeThreadTest, an_exit_handler_that_waits_gets_an_error_without_a_thread) {
   Child child([](Channel&) -> int {
     static auto waiting = std::make_unique<Waiting>();
     static int result = -2;
@@ -57,7 +57,7 @@ TEST_F(WakeThreadTest, an_exit_handler_that_waits_is_told_that_there_is_no_threa
 
 // --- fork ---
 
-TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_its_own) {
+TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_its_own_descriptor) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     const int fd = waiting.fd();
@@ -91,7 +91,7 @@ TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_a_descriptor_of_it
   });
 }
 
-TEST_F(WakeThreadTest, forks_while_the_thread_is_at_work_leave_children_that_can_wait) {
+TEST_F(WakeThreadTest, children_forked_while_the_thread_works_can_wait) {
   constexpr int kForks = 60;
   in_process([] {
     Dict dict("wake");
@@ -114,13 +114,13 @@ TEST_F(WakeThreadTest, forks_while_the_thread_is_at_work_leave_children_that_can
   });
 }
 
-// --- bad days ---
+// --- when something fails ---
 
-TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_made_anew_and_strangers_are_left_alone) {
+TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_replaced_and_foreign_ones_are_left_alone) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = wait_with_thread(dict, waiting);
     const std::size_t count = descriptors();
-    // All numbers that were ours are now ends of socket pairs of somebody else.
+    // All numbers of our descriptors now name socket pairs of the host.
     for (int number = fd; number < fd + 2; ++number) ASSERT_EQ(::close(number), 0);
     int strangers[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, strangers), 0);
@@ -142,7 +142,7 @@ TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_made_anew_and_strang
   });
 }
 
-TEST_F(WakeThreadTest, without_descriptors_the_host_is_told_and_polls_and_the_next_call_tries_again) {
+TEST_F(WakeThreadTest, without_descriptors_the_host_gets_an_error_and_polls_and_the_next_call_tries_again) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     {
@@ -156,7 +156,7 @@ TEST_F(WakeThreadTest, without_descriptors_the_host_is_told_and_polls_and_the_ne
   });
 }
 
-TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_call_tries_again) {
+TEST_F(WakeThreadTest, without_threads_the_host_gets_an_error_and_polls_and_the_next_call_tries_again) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
@@ -180,7 +180,7 @@ TEST_F(WakeThreadTest, without_threads_the_host_is_told_and_polls_and_the_next_c
   });
 }
 
-TEST_F(WakeThreadTest, a_parker_freed_and_a_host_that_closed_all_descriptors_before) {
+TEST_F(WakeThreadTest, a_parker_can_be_freed_after_the_host_closed_all_descriptors) {
   in_process([] {
     Waiting waiting;
     const int fd = waiting.fd();

@@ -1,4 +1,4 @@
-// Walks over a shard without its mutex: each bucket that is not empty, each entry, and an end whatever they meet.
+// Walks over a shard without its mutex visit each bucket that is not empty and each entry, and always end.
 #include "dict/walk.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class WalkTest : public DictTest {
   void put(int count) {
     for (int i = 0; i < count; ++i) ASSERT_EQ(dict.set("k" + std::to_string(i), "v"), HOLDFAST_OK);
   }
-  /// Those from `from` to `end`, by looking at each.
+  /// Checks each bucket from `from` to `end`.
   std::vector<std::uint32_t> used(std::uint32_t from, std::uint32_t end) {
     std::vector<std::uint32_t> found;
     for (std::uint32_t i = from; i < end; ++i)
@@ -40,7 +40,7 @@ class WalkTest : public DictTest {
   }
 };
 
-TEST_F(WalkTest, the_buckets_in_use_are_given_in_order_and_the_position_is_the_first_that_was_not) {
+TEST_F(WalkTest, the_buckets_in_use_come_in_order_and_the_position_is_the_next_one) {
   const std::uint32_t all = shard().buckets();
   std::uint32_t bucket = 0;
   EXPECT_FALSE(UsedBuckets(shard(), 0, all).next(bucket));
@@ -72,7 +72,7 @@ TEST_F(WalkTest, every_entry_is_visited_once) {
   EXPECT_EQ(keys.size(), 3000U);
 }
 
-TEST_F(WalkTest, a_walk_ends_in_a_cycle_and_counts_what_the_visits_went_over) {
+TEST_F(WalkTest, a_walk_ends_in_a_cycle_and_counts_its_visits) {
   put(1);
   const Position place = place_of("k0");
   place.view.entry->next.store(place.block);
@@ -83,7 +83,7 @@ TEST_F(WalkTest, a_walk_ends_in_a_cycle_and_counts_what_the_visits_went_over) {
   place.view.entry->next.store(0);
 }
 
-TEST_F(WalkTest, a_link_that_makes_no_sense_hides_only_what_is_behind_it) {
+TEST_F(WalkTest, an_invalid_link_hides_only_the_entries_behind_it) {
   put(200);
   const Position place = place_of("k7");
   const std::uint32_t next = place.view.entry->next.load();

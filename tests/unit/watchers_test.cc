@@ -1,4 +1,4 @@
-// Watchers: they wait for the end of a grant, without wanting the lock.
+// Watchers wait for the end of a grant without wanting the lock.
 #include "lock/watchers.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr double kLong = 30;
 const std::string kKey = "key";
 
-/// A parker, with as many watchers as are asked for.
+/// A parker with any number of watchers.
 class Watchers {
  public:
   explicit Watchers(std::size_t count) : waiters_(count), grants_(count), sleep_times_(count) {
@@ -35,20 +35,21 @@ class Watchers {
     sleep_times_[index] = wait.sleep;
     return code;
   }
-  /// How many of them are LOCKED.
+  /// Returns how many of them get LOCKED.
   std::size_t queue(Dict& dict) {
     std::size_t locked = 0;
     for (std::size_t i = 0; i < waiters_.size(); ++i) locked += once(dict, i) == HOLDFAST_LOCKED ? 1 : 0;
     return locked;
   }
   int leave(Dict& dict, std::size_t index = 0) { return dict.leave(kKey, parker_.get(), waiters_[index]); }
-  /// How many are woken by now.
+  /// Returns how many are woken now.
   std::size_t woken() {
     std::vector<std::uint32_t> numbers(waiters_.size() + 1);
     const int count = holdfast_parker_sleep(parker_.get(), 0, numbers.data(), static_cast<int>(numbers.size()));
     return static_cast<std::size_t>(std::max(count, 0));
   }
-  /// As a host does it: how many have gone on when all have, or the time is over. `over`: that have already.
+  /// Runs as a host does. Returns how many have returned when all have, or when the time is over. `over`: those that
+  /// have returned already.
   std::size_t run(Dict& dict, double timeout, std::size_t over = 0) {
     const double end = now() + timeout;
     std::vector<std::uint32_t> numbers(waiters_.size());
@@ -73,7 +74,7 @@ class Watchers {
   std::vector<double> sleep_times_;
 };
 
-/// A process with so many watchers in the queue, until it ends.
+/// A process with this many watchers in the queue, until it ends.
 class WatchingProcess : public Started {
  public:
   WatchingProcess(Dict& dict, std::size_t count)
@@ -103,7 +104,7 @@ class WatchersTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(WatchersTest, what_nobody_holds_is_not_waited_for) {
+TEST_F(WatchersTest, a_free_lock_is_not_waited_for) {
   Watchers one(1);
   EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "no such key";
   lock();
@@ -113,7 +114,7 @@ TEST_F(WatchersTest, what_nobody_holds_is_not_waited_for) {
   EXPECT_EQ(blocks(), 0U);
 }
 
-TEST_F(WatchersTest, a_look_names_the_grant_and_queues_nobody) {
+TEST_F(WatchersTest, a_check_names_the_grant_and_queues_nobody) {
   std::uint64_t grant = 0;
   lock();
   EXPECT_EQ(look(&grant), HOLDFAST_LOCKED);
@@ -128,7 +129,7 @@ TEST_F(WatchersTest, a_look_names_the_grant_and_queues_nobody) {
   unlock();
 }
 
-TEST_F(WatchersTest, a_release_wakes_them_and_takes_them_out) {
+TEST_F(WatchersTest, a_release_wakes_watchers_and_removes_them_from_the_queue) {
   Watchers some(5);
   lock();
   EXPECT_EQ(some.queue(dict), 5U);
@@ -144,7 +145,7 @@ TEST_F(WatchersTest, a_release_wakes_them_and_takes_them_out) {
   unlock();
 }
 
-TEST_F(WatchersTest, a_release_wakes_so_many_and_those_wake_the_rest) {
+TEST_F(WatchersTest, a_release_wakes_some_and_these_wake_the_rest) {
   constexpr std::size_t kMany = 4 * kWokenAtOnce + 3;
   Watchers many(kMany);
   lock();
@@ -162,7 +163,7 @@ TEST_F(WatchersTest, a_release_wakes_so_many_and_those_wake_the_rest) {
   unlock();
 }
 
-TEST_F(WatchersTest, those_of_a_new_grant_stay_when_the_old_ones_are_called) {
+TEST_F(WatchersTest, watchers_of_a_new_grant_stay_when_the_old_ones_are_woken) {
   Watchers old(kWokenAtOnce + 1);
   Watchers fresh(2);
   lock();
@@ -178,7 +179,7 @@ TEST_F(WatchersTest, those_of_a_new_grant_stay_when_the_old_ones_are_called) {
   EXPECT_EQ(fresh.woken(), 2U);
 }
 
-TEST_F(WatchersTest, hundreds_of_one_process_go_on_with_one_release) {
+TEST_F(WatchersTest, one_release_lets_hundreds_in_one_process_continue) {
   constexpr std::size_t kMany = 700;
   Watchers many(kMany);
   lock();
@@ -187,7 +188,7 @@ TEST_F(WatchersTest, hundreds_of_one_process_go_on_with_one_release) {
   EXPECT_EQ(many.run(dict, kLong), kMany);
 }
 
-TEST_F(WatchersTest, a_request_for_the_lock_gets_it_as_if_they_were_not_there) {
+TEST_F(WatchersTest, a_request_for_the_lock_gets_it_as_if_there_were_no_watchers) {
   Watchers some(3);
   Waiting waiter(true);
   holdfast_lease other{};
@@ -216,7 +217,7 @@ TEST_F(WatchersTest, the_end_of_a_lease_ends_the_wait) {
   EXPECT_EQ(blocks(), 0U);
 }
 
-TEST_F(WatchersTest, a_waiter_that_finds_the_lease_over_wakes_them) {
+TEST_F(WatchersTest, a_waiter_that_finds_the_lease_expired_wakes_them) {
   Watchers some(3);
   lock(0.02);
   ASSERT_EQ(some.queue(dict), 3U);
@@ -252,7 +253,7 @@ TEST_F(WatchersTest, a_flush_ends_the_wait) {
   EXPECT_EQ(some.run(dict, kLong), 3U);
 }
 
-TEST_F(WatchersTest, a_lock_that_is_watched_does_not_move_and_one_that_leaves_is_out) {
+TEST_F(WatchersTest, a_watched_lock_does_not_move_and_a_watcher_can_leave) {
   Watchers some(2);
   lock();
   ASSERT_EQ(some.queue(dict), 2U);
@@ -264,7 +265,7 @@ TEST_F(WatchersTest, a_lock_that_is_watched_does_not_move_and_one_that_leaves_is
   EXPECT_EQ(some.woken(), 1U);
 }
 
-TEST_F(WatchersTest, in_permits_those_that_are_held_now_have_to_end) {
+TEST_F(WatchersTest, a_watcher_of_permits_waits_for_the_present_holders) {
   holdfast_lease early{};
   holdfast_lease late{};
   Watchers one(1);
@@ -278,7 +279,7 @@ TEST_F(WatchersTest, in_permits_those_that_are_held_now_have_to_end) {
   ASSERT_EQ(dict.unlock(kKey, &late), HOLDFAST_OK);
 }
 
-TEST_F(WatchersTest, without_room_they_look_from_time_to_time) {
+TEST_F(WatchersTest, without_room_they_poll) {
   Dict small("watched-small", {.size = 12288});
   ASSERT_EQ(small.try_lock(kKey, 0, &lease), HOLDFAST_OK);
   Watchers many(400);
@@ -290,7 +291,7 @@ TEST_F(WatchersTest, without_room_they_look_from_time_to_time) {
   holdfast_remove("watched-small", 13);
 }
 
-TEST_F(WatchersTest, a_dead_holder_is_found_and_all_go_on) {
+TEST_F(WatchersTest, a_dead_holder_is_found_and_all_continue) {
   Resident holder([this] { lock(); });
   Watchers many(2 * kWokenAtOnce);
   ASSERT_EQ(many.queue(dict), 2 * kWokenAtOnce);
@@ -298,7 +299,7 @@ TEST_F(WatchersTest, a_dead_holder_is_found_and_all_go_on) {
   EXPECT_EQ(many.run(dict, kLong), 2 * kWokenAtOnce);
 }
 
-TEST_F(WatchersTest, dead_ones_cost_the_living_nothing_and_their_memory_comes_back) {
+TEST_F(WatchersTest, dead_watchers_cost_the_living_nothing_and_their_memory_comes_back) {
   lock();
   {
     WatchingProcess dying(dict, 2 * kWokenAtOnce);

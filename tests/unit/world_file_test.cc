@@ -69,9 +69,9 @@ class WorldFile : public DirectoryTest {
   }
 };
 
-// --- birth -----------------------------------------------------------------------------------------------
+// --- creation ----------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, a_new_file_is_zero_but_for_its_header_and_what_it_was_initialised_with) {
+TEST_F(WorldFile, a_new_file_is_zero_except_for_its_header_and_its_initial_content) {
   auto created = create_world_file(directory_, kName, plain_file(),
                                    [](std::byte* base) { base[kHeaderBytes + 5] = std::byte{42}; });
   ASSERT_TRUE(created) << created.status().message;
@@ -116,7 +116,7 @@ TEST_F(WorldFile, a_second_one_of_the_same_name_is_refused_and_the_first_stays) 
   }
 }
 
-TEST_F(WorldFile, of_many_creators_at_once_one_wins_and_the_others_attach_to_its_file) {
+TEST_F(WorldFile, one_of_many_concurrent_creators_wins_and_the_others_attach_to_its_file) {
   constexpr int kProcesses = 8;
   for (const Birth birth : {Birth::unnamed, Birth::temporary_name}) {
     std::vector<std::unique_ptr<Child>> children;
@@ -166,7 +166,7 @@ TEST_F(WorldFile, a_creator_that_is_killed_leaves_no_name) {
   EXPECT_EQ(0U, names_in_directory());
 }
 
-TEST_F(WorldFile, too_large_for_the_file_system_says_how_much_is_free) {
+TEST_F(WorldFile, a_size_too_large_for_the_file_system_is_refused_with_the_free_space) {
   NewFile huge = plain_file();
   huge.size = std::uint64_t{1} << 45;
   auto created = create_world_file(directory_, kName, huge, nothing);
@@ -194,7 +194,7 @@ TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
     if (!refused) {
       EXPECT_EQ(Code::no_memory, refused.status().code) << refused.status().message;
     }
-    // 48k fit once: a second one finds 16k free.
+    // 48k fit once: a second file finds 16k free.
     file.size = 48 << 10;
     EXPECT_TRUE(create_world_file(*directory, "fits.dict", file, nothing));
     auto second = create_world_file(*directory, kName, file, nothing);
@@ -220,9 +220,9 @@ TEST_F(WorldFile, the_file_size_limit_of_the_process_is_an_error_and_not_a_signa
   });
 }
 
-// --- judging ---------------------------------------------------------------------------------------------
+// --- judgement --------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, what_others_have_put_there_or_reach_is_refused) {
+TEST_F(WorldFile, files_that_others_own_or_may_write_are_refused) {
   const std::string other = scratch_ / "other";
   const std::string name = path();
   const char* const at = name.c_str();
@@ -277,7 +277,7 @@ TEST_F(WorldFile, a_truncated_one_is_refused_with_both_sizes) {
   expect_refusal(Code::corrupt, "it has 0 bytes");
 }
 
-TEST_F(WorldFile, a_kept_one_of_another_layout_gives_way_once_no_process_has_it) {
+TEST_F(WorldFile, a_kept_file_of_another_layout_is_replaced_once_no_process_has_it) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, persist), std::uint32_t{kKept});
   overwrite(offsetof(FileHeader, layout), kLayoutVersion + 1);
@@ -285,7 +285,7 @@ TEST_F(WorldFile, a_kept_one_of_another_layout_gives_way_once_no_process_has_it)
   EXPECT_FALSE(exists(path()));
 }
 
-TEST_F(WorldFile, an_older_or_newer_layout_that_is_meant_to_stay_is_refused_with_both_numbers) {
+TEST_F(WorldFile, a_persistent_file_of_an_older_or_newer_layout_is_refused_with_both_numbers) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, persist), std::uint32_t{1});
   const std::string ours =
@@ -296,7 +296,7 @@ TEST_F(WorldFile, an_older_or_newer_layout_that_is_meant_to_stay_is_refused_with
   }
 }
 
-TEST_F(WorldFile, another_layout_is_refused_while_somebody_uses_it_and_replaced_afterwards) {
+TEST_F(WorldFile, another_layout_is_refused_while_in_use_and_replaced_afterwards) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, layout), kLayoutVersion - 1);
   Started user("locked", [this](Channel& channel) {
@@ -321,7 +321,7 @@ TEST_F(WorldFile, another_kind_is_refused) {
   expect_refusal(Code::corrupt, "is of an unknown kind, expected a dictionary");
 }
 
-TEST_F(WorldFile, what_a_retirer_left_that_died_half_way_is_finished) {
+TEST_F(WorldFile, a_retirement_that_a_dead_process_left_half_done_is_finished) {
   ASSERT_TRUE(create());
   overwrite(offsetof(FileHeader, retired), std::uint32_t{kRetiredByName});
   EXPECT_EQ(Code::not_found, open().status().code);
@@ -330,7 +330,7 @@ TEST_F(WorldFile, what_a_retirer_left_that_died_half_way_is_finished) {
 
 // --- end -------------------------------------------------------------------------------------------------
 
-TEST_F(WorldFile, retiring_marks_it_for_all_that_have_it_mapped) {
+TEST_F(WorldFile, retiring_marks_the_file_for_all_that_have_it_mapped) {
   auto created = create();
   ASSERT_TRUE(created);
   const auto& header = *reinterpret_cast<FileHeader*>(created->data());
@@ -344,7 +344,7 @@ TEST_F(WorldFile, retiring_marks_it_for_all_that_have_it_mapped) {
   EXPECT_EQ(Code::not_found, retire_world_file(directory_, kName).code);
 }
 
-TEST_F(WorldFile, what_cannot_be_judged_is_removed_all_the_same_and_not_written_to) {
+TEST_F(WorldFile, an_unreadable_file_is_still_removed_and_not_written_to) {
   ASSERT_TRUE(create());
   const std::string target = scratch_ / "target";
   ASSERT_EQ(0, ::rename(path().c_str(), target.c_str()));
@@ -361,25 +361,25 @@ TEST_F(WorldFile, what_cannot_be_judged_is_removed_all_the_same_and_not_written_
 }
 
 TEST_F(WorldFile, retiring_and_creating_at_once_never_loses_a_file_that_was_just_made) {
-  // A file that nobody has marked may be removed by nobody, however many are removing its predecessor.
+  // Nobody may remove a file that nobody has marked, however many processes are removing its predecessor.
   const auto work = [&](Channel&) {
     for (int own = 0; own < 50;) {
       auto created = create();
       if (!created) {
         if (created.status().code != Code::exists) return 1;
-        static_cast<void>(open());  // finishes the removal of a retired one
+        static_cast<void>(open());  // finishes the removal of a retired file
         continue;
       }
       ++own;
-      // Long enough for one that found the directory locked and comes back with an old judgement.
+      // Long enough for a process that found the directory locked and comes back with an old judgement.
       const std::uint64_t until = platform::monotonic_ns() + 2 * kNsPerMs;
       while (platform::monotonic_ns() < until) {
         if (!is_current_file(directory_, kName, created->file())) return 3;
         platform::yield();
       }
       auto& header = *reinterpret_cast<FileHeader*>(created->data());
-      header.retired.store(kRetiredByName);  // as if this process died here: others finish it when they open
-      // Somebody else may have finished it and made a new one, which open() finds.
+      header.retired.store(kRetiredByName);  // as if this process died here: others finish the removal when they open
+      // Another process may have finished it and made a new file, which open() finds.
       if (auto opened = open(); !opened && opened.status().code != Code::not_found) return 2;
     }
     return 0;

@@ -43,7 +43,7 @@ bool create_dictionary(World& world, const std::string& name, bool persist) {
   return static_cast<bool>(create_world_file(world.directory(), name, file, [](std::byte*) {}));
 }
 
-/// Enters, says its token, then obeys: alive T, words N (owner bits), living, create NAME, keep NAME, exit, end.
+/// Enters, reports its token, then obeys: alive T, words N (owner bits), living, create NAME, keep NAME, exit, end.
 int member(Channel& parent) {
   World& world = enter();
   parent.say(text(world.token()));
@@ -70,7 +70,7 @@ int member(Channel& parent) {
   }
 }
 
-/// A process that has entered, and what it says of others.
+/// A process that has entered, and what it reports about others.
 class Member : public Child {
  public:
   Member() : Child(member), token(hear()) {}
@@ -85,7 +85,7 @@ class WorldTest : public testing::Test {
   ScratchDirectory scratch_;
 };
 
-/// What a process says that tries to enter.
+/// Returns what a process reports that tries to enter.
 std::string said_on_entering() {
   Child late([](Channel& parent) {
     const auto world = World::current();
@@ -114,7 +114,7 @@ TEST_F(Liveness, nobody_and_invented_tokens_are_dead) {
   EXPECT_EQ("dead", watcher.ask("owner 2147483647"));
 }
 
-TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_judge) {
+TEST_F(Liveness, a_process_that_closes_all_its_descriptors_is_alive_and_can_still_detect_deaths) {
   Member watcher;
   Child daemon([&](Channel& parent) {
     World& world = enter();
@@ -122,7 +122,7 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_j
     close_all_but(parent);
     parent.say(text(world.token()));
     parent.say(in_words(world.judge(other)));
-    // Its numbers are soon used for other files, which know no locks.
+    // Its numbers are soon used for other files, which have no locks.
     std::vector<platform::FileDescriptor> others;
     close_all_but(parent);
     for (int i = 0; i < 32; ++i) others.emplace_back(::open("/dev/null", O_RDWR));
@@ -137,7 +137,7 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_lives_and_can_still_j
   EXPECT_EQ("alive", watcher.judge(token));
 }
 
-TEST_F(Liveness, a_table_that_is_opened_again_under_the_number_that_the_host_closed_can_still_be_asked) {
+TEST_F(Liveness, a_table_reopened_under_a_number_that_the_host_closed_can_still_be_asked) {
   Child daemon([](Channel& parent) {
     World& world = enter();
     const Token other = std::stoull(parent.hear());
@@ -146,7 +146,7 @@ TEST_F(Liveness, a_table_that_is_opened_again_under_the_number_that_the_host_clo
     const platform::FileId id{.device = table.st_dev, .inode = table.st_ino};
     int number = 3;
     while (!platform::is_file(number, id)) ++number;
-    // All lower numbers are in use but one, for the directory. So the table gets its number again.
+    // All lower numbers except one are in use, and that one goes to the directory. So the table gets its number again.
     std::vector<platform::FileDescriptor> lower;
     while (lower.empty() || lower.back().get() < number) lower.emplace_back(::open("/dev/null", O_RDWR));
     const int for_directory = number - 1;
@@ -164,7 +164,7 @@ TEST_F(Liveness, a_table_that_is_opened_again_under_the_number_that_the_host_clo
   EXPECT_EQ("dead", daemon.hear());
 }
 
-TEST_F(Liveness, when_the_table_cannot_be_asked_that_is_said_and_counted) {
+TEST_F(Liveness, a_table_that_cannot_be_asked_is_reported_and_counted) {
   Child watcher([](Channel& parent) {
     World& world = enter();
     parent.say(text(world.token()));
@@ -233,7 +233,7 @@ TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead)
   Started watcher("ready", [](Channel& parent) {
     World& world = enter();
     parent.say("ready");
-    // Others come and go until slots are used again: with the generation, no token comes twice.
+    // Others enter and leave until slots are used again: thanks to the generation, no token comes twice.
     for (;;) {
       const std::string line = parent.hear();
       if (line.front() == '(') return 0;
@@ -258,7 +258,7 @@ TEST_F(Liveness, a_used_slot_gets_a_new_generation_and_the_old_token_stays_dead)
   for (const std::string& token : seen) EXPECT_EQ("dead", watcher.ask(token));
 }
 
-TEST_F(Liveness, a_slot_tells_people_what_process_it_is) {
+TEST_F(Liveness, a_slot_identifies_its_process_for_people) {
   in_process([] {
     ::setenv("HOLDFAST_WORKER", "3", 1);
     World& world = enter();
@@ -302,7 +302,7 @@ TEST_F(Entering, forks_while_others_enter_never_hang_and_never_share_a_token) {
     std::set<Token> seen{kNobody, world.token()};
     for (int i = 0; i < 100; ++i) {
       Child forked([&](Channel& up) {
-        // Four threads enter, while another forks once more.
+        // Four threads enter while another one keeps forking.
         std::vector<std::thread> threads;
         for (int t = 0; t < 4; ++t) threads.emplace_back([&] { world.token(); });
         Child grandchild([&](Channel& further) {
@@ -339,7 +339,7 @@ TEST_F(Entering, when_all_slots_are_taken_the_error_says_so) {
   Member first;
   const platform::FileDescriptor table(::open((scratch_ / "processes").c_str(), O_RDWR));
   ASSERT_TRUE(table);
-  // As if 1023 other processes lived: what the kernel says is all that counts.
+  // As if 1023 other processes were alive: only the kernel's answer counts.
   std::size_t taken = 0;
   for (std::uint32_t i = 0; i < kSlots; ++i) taken += platform::try_record_lock(table.get(), kSlotLocks + i) == 0;
   ASSERT_EQ(kSlots - 1, taken);
@@ -368,7 +368,7 @@ TEST_F(Entering, a_table_of_another_size_or_layout_is_refused) {
   EXPECT_NE(std::string::npos, said_on_entering().find("has 8192 bytes, expected "));
 }
 
-TEST_F(Entering, a_world_that_was_removed_is_noticed_when_something_is_opened_in_it) {
+TEST_F(Entering, a_removed_world_is_detected_when_a_dictionary_is_opened_in_it) {
   in_process([this] {
     World& world = enter();
     ::unlink((scratch_ / "processes").c_str());
@@ -380,7 +380,7 @@ TEST_F(Entering, a_world_that_was_removed_is_noticed_when_something_is_opened_in
 
 // --- lifetime --------------------------------------------------------------------------------------------
 
-TEST_F(Lifetime, the_first_one_in_an_empty_world_finds_only_what_persists) {
+TEST_F(Lifetime, the_first_process_of_an_empty_world_finds_only_persistent_dictionaries) {
   {
     Member first;
     EXPECT_EQ("created", first.ask("create gone.dict"));
@@ -393,7 +393,7 @@ TEST_F(Lifetime, the_first_one_in_an_empty_world_finds_only_what_persists) {
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
 }
 
-TEST_F(Lifetime, while_one_lives_nothing_is_retired) {
+TEST_F(Lifetime, nothing_is_retired_while_a_process_lives) {
   Member first;
   Member other;
   EXPECT_EQ("created", first.ask("create a.dict"));
@@ -406,7 +406,7 @@ TEST_F(Lifetime, while_one_lives_nothing_is_retired) {
   EXPECT_TRUE(exists(scratch_ / "a.dict"));
 }
 
-TEST_F(Lifetime, the_last_one_that_exits_leaves_only_what_persists) {
+TEST_F(Lifetime, the_last_process_that_exits_leaves_only_persistent_dictionaries) {
   Member first;
   Member second;
   EXPECT_EQ("created", first.ask("create a.dict"));
@@ -420,14 +420,14 @@ TEST_F(Lifetime, the_last_one_that_exits_leaves_only_what_persists) {
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
 }
 
-TEST_F(Lifetime, when_all_exit_at_once_the_last_one_still_tidies_up) {
+TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_at_once) {
   for (int round = 0; round < 20; ++round) {
     std::array<Member, 4> members;
     EXPECT_EQ("created", members[0].ask("create a.dict"));
     const std::uint64_t start = platform::monotonic_ns();
     for (Member& one : members) one.say("exit");
     for (Member& one : members) EXPECT_EQ(0, one.wait());
-    // A process that has to wait for that long, for one that is held up, leaves it to the next that comes.
+    // A process that has waited that long, for another that is held up, leaves the work to the next one that comes.
     if (platform::monotonic_ns() - start >= kNsPerSecond / 5) {
       Member next;
     }
@@ -488,7 +488,7 @@ TEST_F(Lifetime, exec_leaves_the_world) {
 }
 
 TEST_F(Lifetime, last_exits_and_first_entries_never_cross) {
-  // Members that create, check, and exit, in any order: nobody may lose a dictionary while it is in.
+  // Processes create, check and exit in any order: no process may lose a dictionary while it is in the world.
   const auto visit = [this](Channel&) -> int {
     World& world = enter();
     const std::string name = "v" + std::to_string(::getpid()) + ".dict";

@@ -1,4 +1,4 @@
-// The simulator itself: the classic litmus tests, with the verdicts that C++20 (RC11) is known to give.
+// Tests the simulator itself with the classic litmus tests, whose verdicts under C++20 (RC11) are known.
 #include <gtest/gtest.h>
 
 #include "weak/litmus.h"
@@ -29,7 +29,7 @@ struct Litmus {
   void writes(Location at, Order order = kRelaxed) {
     program.thread([=](Thread& t) { t.store(at, 1, order); });
   }
-  /// A thread that stores 1 there, and then here.
+  /// A thread that stores 1 in the first location, then in the second.
   void writes_both(Location first, Location second, Order order) {
     program.thread([=](Thread& t) {
       t.store(first, 1, kRelaxed);
@@ -43,7 +43,7 @@ struct Litmus {
       t.observe(other, t.load(second, kRelaxed));
     });
   }
-  /// A thread that reads one and writes the other.
+  /// A thread that reads one location and writes the other.
   void passes_on(const char* name, Location from, Order load, Location to, Order store) {
     program.thread([=](Thread& t) {
       t.observe(name, t.load(from, load));
@@ -70,7 +70,7 @@ Findings store_buffering(Order store, Order load, Order fence) {
   return litmus.run();
 }
 
-TEST(weak, store_buffering_is_forbidden_by_seq_cst_only) {
+TEST(weak, only_seq_cst_forbids_store_buffering) {
   EXPECT_TRUE(store_buffering(kRelaxed, kRelaxed, kRelaxed).allows("a=0 b=0"));
   EXPECT_TRUE(store_buffering(kRelease, kAcquire, kRelaxed).allows("a=0 b=0"));
   EXPECT_TRUE(store_buffering(kRelaxed, kRelaxed, kAcqRel).allows("a=0 b=0"));
@@ -116,7 +116,7 @@ TEST(weak, a_message_needs_a_release_and_an_acquire) {
   EXPECT_FALSE(loses_message({.store = kRelease, .load = kAcquire}));
 }
 
-TEST(weak, fences_stand_for_release_and_acquire) {
+TEST(weak, fences_can_replace_release_and_acquire) {
   EXPECT_FALSE(loses_message({.store_fence = kRelease, .load_fence = kAcquire}));
   EXPECT_FALSE(loses_message({.store_fence = kRelease, .load = kAcquire}));
   EXPECT_FALSE(loses_message({.store = kRelease, .load_fence = kAcquire}));
@@ -125,7 +125,7 @@ TEST(weak, fences_stand_for_release_and_acquire) {
   EXPECT_TRUE(loses_message({.store_fence = kRelease, .load_fence = kRelease}));
 }
 
-TEST(weak, a_fence_after_the_store_or_before_the_load_says_nothing) {
+TEST(weak, a_fence_after_the_store_or_before_the_load_has_no_effect) {
   Litmus litmus;
   litmus.program.thread([=](Thread& t) {
     t.store(kX, 1, kRelaxed);
@@ -165,13 +165,13 @@ bool loses_message_through(Between between) {
   return litmus.run().allows("data=0 flag=2");
 }
 
-TEST(weak, a_release_sequence_goes_on_through_updates_and_ends_at_stores) {
+TEST(weak, a_release_sequence_continues_through_updates_and_ends_at_stores) {
   EXPECT_FALSE(loses_message_through(Between::foreign_update));
   EXPECT_TRUE(loses_message_through(Between::foreign_store));
   EXPECT_TRUE(loses_message_through(Between::own_store)) << "C++11 had it otherwise, C++20 has not";
 }
 
-// --- load buffering, and what depends on values ---
+// --- load buffering, and dependencies on values ---
 
 TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
   Litmus litmus;
@@ -183,7 +183,7 @@ TEST(weak, load_buffering_and_values_out_of_thin_air_are_forbidden) {
 
 // --- three and four threads ---
 
-/// Two readers of two writers see them in different orders.
+/// Two readers see the stores of two writers in different orders.
 bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
   Litmus litmus;
   litmus.writes(kX, store);
@@ -200,7 +200,7 @@ bool disagrees_on_independent_writes(Order store, Order load, Order fence) {
   return litmus.run().allows("a=1 b=0 c=1 d=0");
 }
 
-TEST(weak, readers_may_disagree_on_independent_writes_but_for_seq_cst) {
+TEST(weak, readers_may_disagree_on_independent_writes_except_with_seq_cst) {
   EXPECT_TRUE(disagrees_on_independent_writes(kRelease, kAcquire, kRelaxed));
   EXPECT_TRUE(disagrees_on_independent_writes(kRelaxed, kRelaxed, kAcqRel));
   EXPECT_FALSE(disagrees_on_independent_writes(kRelaxed, kRelaxed, kSeqCst));
@@ -216,7 +216,7 @@ bool breaks_causality(Order middle_load, Order middle_store, Order load) {
   return litmus.run().allows("a=1 b=1 c=0");
 }
 
-TEST(weak, what_was_seen_is_passed_on_by_release_and_acquire) {
+TEST(weak, release_and_acquire_pass_on_earlier_observations) {
   EXPECT_FALSE(breaks_causality(kRelaxed, kRelease, kAcquire)) << "coherence: the read itself happens before";
   EXPECT_TRUE(breaks_causality(kAcquire, kRelaxed, kAcquire));
   EXPECT_TRUE(breaks_causality(kAcquire, kRelease, kRelaxed));
@@ -257,7 +257,7 @@ TEST(weak, readers_agree_on_the_order_of_one_location) {
   EXPECT_TRUE(litmus.run().allows("a=1 b=2 c=1 d=2"));
 }
 
-/// Both threads write both locations, in opposite order; each location ends with the other's.
+/// Both threads write both locations, in opposite order; each location ends with the value of the other thread.
 bool two_plus_two_writes(Order fence) {
   Litmus litmus;
   const auto writer = [=](Location first, Location second) {
@@ -269,7 +269,7 @@ bool two_plus_two_writes(Order fence) {
   };
   litmus.program.thread(writer(kX, kY));
   litmus.program.thread(writer(kY, kX));
-  // A read that comes back with 1 after 2 was read tells the order of the writes.
+  // A read that returns 1 after 2 was read shows the order of the writes.
   const auto reader = [](Location at, const char* name) {
     return [=](Thread& t) { t.observe(name, t.load(at, kRelaxed) == 2 && t.load(at, kRelaxed) == 1); };
   };
@@ -278,7 +278,7 @@ bool two_plus_two_writes(Order fence) {
   return litmus.run().allows("a=1 b=1");
 }
 
-TEST(weak, writes_of_two_locations_may_end_crosswise_but_for_seq_cst) {
+TEST(weak, writes_of_two_locations_may_end_crosswise_except_with_seq_cst) {
   EXPECT_TRUE(two_plus_two_writes(kRelaxed));
   EXPECT_TRUE(two_plus_two_writes(kAcqRel));
   EXPECT_FALSE(two_plus_two_writes(kSeqCst));
@@ -325,9 +325,9 @@ TEST(weak, a_fence_and_a_read_between_restore_the_order) {  // RWC with fences: 
   EXPECT_FALSE(litmus.run().allows("a=1 b=0 c=0"));
 }
 
-// --- the simulator's own promises ---
+// --- the simulator's own guarantees ---
 
-TEST(weak, a_claim_is_checked_also_if_the_others_never_go_on) {
+TEST(weak, a_claim_is_checked_even_if_the_others_never_continue) {
   Litmus litmus;
   litmus.program.thread([=](Thread& t) {
     t.store(kX, 1, kRelaxed);

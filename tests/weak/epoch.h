@@ -1,4 +1,4 @@
-// The epoch of given-back memory, for the tests of reads without a lock.
+// The epoch of freed memory, for the tests of reads without a lock.
 #pragma once
 
 #include "weak/protocol.h"
@@ -15,14 +15,14 @@ struct EpochOrders : Protocol {
 struct Epoch {
   Location word;
 
-  /// Between a cut and the reuse of what was cut out.
+  /// Advances the epoch between a cut and the reuse of what was cut out.
   void advance(const EpochOrders& how, Thread& t, Value next) const {
     t.store(word, next, how.epoch_store);
     t.fence(how.reuse_fence);
   }
-  /// Before a read.
+  /// Runs before a read.
   Value load(const EpochOrders& how, Thread& t) const { return t.load(word, how.epoch_load); }
-  /// After a read: gives whether it is not torn.
+  /// Runs after a read. Returns whether the read is not torn.
   bool unchanged_since(const EpochOrders& how, Thread& t, Value before) const {
     t.fence(how.check_fence);
     return t.load(word, kRelaxed) == before;

@@ -1,8 +1,9 @@
-// One execution of a small program under the memory model of C++20, built up event by event.
+// One execution of a small program under the memory model of C++20, built event by event.
 //
-// The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11) with the release
-// sequences of C++20: a write, and the updates that read from it in a chain. An execution is a graph: the events of
-// each thread in program order, for each read the write that it reads from, for each location the order of its writes.
+// The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11) with the
+// release sequences of C++20: a write, and the updates that read from it in a chain. An execution is a graph: the
+// events of each thread in program order, for each read the write that it reads from, and for each location the order
+// of its writes.
 //
 //   happens-before   program order, and a release (or a release fence before the write) to an acquire (or an acquire
 //                    fence after the read) that reads from its release sequence; closed under transitivity
@@ -12,9 +13,9 @@
 //   no thin air      an event reads only from events that were added before it
 //
 // The last rule is stronger than C++20 and aarch64, which let a relaxed load be followed by a store that others see
-// first (load buffering). Nothing of ours may rely on it: what is stored after a load goes by a release or an update.
+// first (load buffering). Our code must not rely on it: each store after a load is a release or an update.
 //
-// A graph that breaks one of them is never completed: whatever is added later leaves the contradiction in place.
+// A graph that breaks a rule is never completed: no later event removes the contradiction.
 #pragma once
 
 #include <array>
@@ -30,7 +31,7 @@ using EventSet = std::uint64_t;
 
 inline constexpr std::size_t kEventsMax = 64;
 inline constexpr EventId kNoEvent = 0xFF;
-/// Wrote the initial values, before everything.
+/// The thread that wrote the initial values, before everything else.
 inline constexpr std::uint8_t kInitialThread = 0xFF;
 
 enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
@@ -65,24 +66,24 @@ class Execution {
   Execution(const std::vector<Value>& initial, std::size_t threads);
 
   const std::vector<Event>& events() const noexcept { return events_; }
-  /// The writes of a location in their order.
+  /// Returns the writes of a location in their order.
   const std::vector<EventId>& writes(std::size_t location) const noexcept { return writes_[location]; }
   const std::vector<EventId>& events_of(std::size_t thread) const noexcept { return threads_[thread].events; }
 
   void add_fence(std::uint8_t thread, Order order);
-  /// A read from the write at this place of the order.
+  /// Adds a read from the write at this position of the order.
   void add_read(std::uint8_t thread, std::size_t location, Order order, std::size_t place);
-  /// A write that comes to stand at this place of the order.
+  /// Adds a write at this position of the order.
   void add_write(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
-  /// An update that reads the write at this place and comes right after it.
+  /// Adds an update that reads the write at this position and follows it directly.
   void add_update(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
 
   /// Whether the event that was added last contradicts nothing.
   bool consistent() const;
-  /// The first place of the order from which this thread's next event may read if it does not synchronise.
+  /// Returns the first position of the order from which this thread's next event may read if it does not synchronise.
   std::size_t oldest_readable(std::uint8_t thread, std::size_t location) const noexcept;
 
-  /// The same for two executions with the same graphs, in whatever order they were built.
+  /// A hash that is equal for two executions with the same graph, in whatever order they were built.
   std::array<std::uint64_t, 2> fingerprint() const noexcept;
 
  private:
@@ -90,7 +91,7 @@ class Execution {
     std::vector<EventId> events;
     EventSet before;      // all that happens before its next event
     EventSet acquirable;  // what its next acquire fence acquires
-    EventSet released;    // what its writes give since its last release fence
+    EventSet released;    // what its writes release since its last release fence
   };
 
   Event& append(std::uint8_t thread, Kind kind, Order order);

@@ -1,7 +1,7 @@
-// What threads of one process share is freed behind the last guard that may lead to it (src/sync/epoch.h).
+// Memory that threads of one process share is freed after the last guard that may lead to it (src/sync/epoch.h).
 //
 // A guard is a count by plain stores. Only the scan for guards passes a barrier in all threads: a full fence at some
-// point of each, wherever that may be. So each program here has the barrier of a scan at one point of the reader.
+// point of each thread, wherever that is. So each program here has the barrier of a scan at one point of the reader.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -13,7 +13,7 @@ struct Guarding : Protocol {
   Ordering end{this, "end", kRelease};
   Ordering note_epoch{this, "note_epoch", kAcquire};
   Ordering note_seen{this, "note_seen", kRelease};
-  // Whoever retires something.
+  // A thread that retires memory.
   Precaution replaces_first{this, "replaces_first"};
   Ordering retire{this, "retire", kAcqRel};
   // A scan for guards.
@@ -24,11 +24,11 @@ struct Guarding : Protocol {
   Ordering raise_seen{this, "raise_seen", kRelease};
 };
 
-constexpr Value kFirst = 1;  // what the pointer leads to; 2: what replaces it
+constexpr Value kFirst = 1;  // what the pointer leads to; 2: its replacement
 constexpr Value kUsed = 7;
 constexpr Value kFreed = 99;
 
-/// A barrier of one thread in another.
+/// A barrier that one thread causes in another.
 struct Barrier {
   Location asked;
   Location passed;
@@ -56,7 +56,8 @@ struct Guards {
 
   Barrier barrier(const char* asked, const char* passed) { return {program.location(asked), program.location(passed)}; }
 
-  /// One guard, which may have no end. Runs `point()` between its steps. Whether its end has noted another epoch.
+  /// One guard, which may never end. Runs `point()` between its steps. Returns whether its end has noted another
+  /// epoch.
   template <class Point>
   bool guard(const Guarding& how, Thread& t, Point&& point, bool ends = true) const {
     const auto count = [&] {
@@ -84,7 +85,7 @@ struct Guards {
     return true;
   }
 
-  /// The epoch up to which nothing is kept by the reader; all if it has no guard.
+  /// Returns the epoch up to which the reader keeps nothing; the largest number if it has no guard.
   Value scan(const Guarding& how, Thread& t, const Barrier& all) const {
     const Value now = t.load(epoch, kAcquire);
     if (how.passes_barrier) all.pass(t);
@@ -139,7 +140,7 @@ Program two_guards(const Guarding& how, int where) {
   return guards.program;
 }
 
-// A third thread scans too, for what it retires itself, and raises `seen`.
+// A third thread scans too, for memory that it retires itself, and raises `seen`.
 Program two_scans(const Guarding& how, int first, int second) {
   Guards guards;
   const Barrier one = guards.barrier("asked", "passed");
@@ -169,15 +170,16 @@ Program two_scans(const Guarding& how, int first, int second) {
 std::vector<Program> programs(const Guarding& how) {
   std::vector<Program> all;
   for (int where = 0; where <= 2 * kPoints; ++where) all.push_back(two_guards(how, where));
-  // Where the first guard has its pointer: only there the second scan hands a use on. Elsewhere nothing breaks, either.
+  // At this point the first guard has its pointer: only here the second scan hands a use on. At other points nothing
+  // breaks either.
   constexpr int kHasPointer = 2;
   all.push_back(two_scans(how, kHasPointer, kHasPointer));
   return all;
 }
 
-TEST(weak_guard, nobody_uses_what_was_freed_and_each_part_is_needed) { expect_proof(programs); }
+TEST(weak_guard, nobody_uses_freed_memory_and_each_part_is_needed) { expect_proof(programs); }
 
-TEST(weak_guard, the_sources_say_what_is_modelled) {
+TEST(weak_guard, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/sync/epoch.h", "platform::add_own(record_.depth, 1, std::memory_order_relaxed);"},
       {"src/sync/epoch.h",

@@ -8,7 +8,7 @@ namespace holdfast::weak {
 
 namespace {
 
-/// Ends a thread's run: what comes next is not decided, or the thread goes no further.
+/// Ends a thread's run: its next step is not decided, or the thread stops.
 struct Paused {};
 
 }  // namespace
@@ -75,9 +75,9 @@ std::string Findings::text() const {
   return text.empty() ? "nothing is broken" : text;
 }
 
-/// Goes through all graphs. A store or a fence is added at once, by whichever thread has one: nothing that others add
-/// later depends on its being there earlier. Where all threads are about to read, each of them goes first once, and
-/// graphs that came about in two ways are gone through once.
+/// Explores all graphs. A store or a fence is added at once, by whichever thread has one: no event that others add
+/// later depends on its absence. If all threads are about to read, each of them goes first once. Graphs that can be
+/// built in two ways are explored once.
 class Explorer {
  public:
   explicit Explorer(const Program& program) : program_(program) {}

@@ -1,4 +1,4 @@
-// Small programs, and all that C++20 allows them to do.
+// Small programs, and every execution that C++20 allows.
 //
 //   Program program;
 //   const Location data = program.location("data");
@@ -9,8 +9,8 @@
 //   });
 //   const Findings findings = explore(program);
 //
-// A thread is run again and again, so it must do the same when it reads the same: no state of its own outlives a run.
-// Any thread may be stopped or killed at any step: a claim holds also if the others never go on.
+// A thread runs again and again, so it must do the same whenever it reads the same: no state outlives a run. Any
+// thread may be stopped or killed at any step: a claim holds even if the others never continue.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Location {
 
 class Explorer;
 
-/// What a thread does next.
+/// The next step of a thread.
 struct Step {
   enum class Kind : std::uint8_t { load, store, exchange, add, set_bits, compare_exchange, fence, end };
   Kind kind = Kind::end;
@@ -51,16 +51,16 @@ class Thread {
   Value exchange(Location at, Value value, Order order);
   Value fetch_add(Location at, Value value, Order order);
   Value fetch_or(Location at, Value bits, Order order);
-  /// As std::atomic's: false leaves what was found in `expected`.
+  /// Like std::atomic's: if it returns false, `expected` has the value that was found.
   bool compare_exchange(Location at, Value& expected, Value desired, Order success, Order failure = Order::relaxed);
-  /// A relaxed one is none.
+  /// A relaxed fence has no effect.
   void fence(Order order);
 
-  /// Goes no further unless this is so: a loop that is not worth following, or a death.
+  /// Stops the thread unless this is true: for a loop that need not be followed, or a death.
   void require(bool holds);
-  /// What must hold whenever this point is reached.
+  /// Claims what must hold whenever this point is reached.
   void claim(bool holds, const char* what);
-  /// Adds to the outcome of the execution, by which `Program::finally` judges it.
+  /// Adds to the outcome of the execution, which `Program::finally` judges.
   void observe(const char* name, Value value);
 
  private:
@@ -81,7 +81,7 @@ class Program {
  public:
   Location location(std::string name, Value initial = 0);
   void thread(std::function<void(Thread&)> body) { bodies_.push_back(std::move(body)); }
-  /// What must hold of each complete execution. What a thread did not come to observe is missing.
+  /// Claims what must hold of each complete execution. Observations that a thread did not reach are missing.
   void finally(const char* what, std::function<bool(const Outcome&)> holds);
 
  private:
@@ -94,14 +94,14 @@ class Program {
 };
 
 struct Findings {
-  std::uint64_t executions = 0;               // complete ones, without those that differ in nothing
-  std::uint64_t graphs = 0;                   // parts of executions that were gone through
+  std::uint64_t executions = 0;               // complete ones, counted once if they are equal
+  std::uint64_t graphs = 0;                   // parts of executions that were explored
   std::set<std::string> outcomes;             // "a=1 b=0", by name
   std::map<std::string, std::string> broken;  // claim, an execution that breaks it
 
   bool holds() const noexcept { return broken.empty(); }
   bool allows(const std::string& outcome) const { return outcomes.contains(outcome); }
-  /// The claims that are broken, for people.
+  /// Returns the broken claims as text.
   std::string text() const;
 };
 

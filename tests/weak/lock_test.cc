@@ -5,7 +5,7 @@ namespace holdfast::weak {
 namespace {
 
 struct Granting : Protocol {
-  Ordering quiet_fence{this, "quiet_fence", kRelease};  // lock_quietly, behind the compare-and-swap
+  Ordering quiet_fence{this, "quiet_fence", kRelease};  // try_lock_fast, after the compare-and-swap
   Ordering slow_fence{this, "slow_fence", kRelease};    // LockEntry::grant
   Ordering granted_store{this, "granted_store", kRelease};
   Ordering word_load{this, "word_load", kAcquire};
@@ -20,8 +20,8 @@ struct Granting : Protocol {
 constexpr Value kSlow = 1U << 16;
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 
-/// Process 1 has the lock, with the turn 1. Grant n has the expiry and the task n; the upper half of its number is that
-/// of its block: 0, or 1 from turn 2 on under the mutex.
+/// Process 1 has the lock, with turn 1. Grant n has the expiry and the task n. The upper half of its number is the
+/// number of its block: 0, or 1 from turn 2 on under the mutex.
 struct Entry {
   Program program;
   Location word = program.location("word", word_of(1, 1));
@@ -58,7 +58,7 @@ Program reading(const Granting& how, Entry entry, Value high_of_second) {
   return entry.program;
 }
 
-/// The owner releases the lock, and it or another takes it: without the mutex.
+/// The owner releases the lock, and it or another process takes it: without the mutex.
 Program granting_quietly(const Granting& how, Value next_owner) {
   const Entry entry;
   Entry shared = entry;
@@ -105,9 +105,9 @@ std::vector<Program> programs(const Granting& how) {
   return {granting_quietly(how, 2), granting_quietly(how, 1), granting_under_the_mutex(how)};
 }
 
-TEST(weak_lock, what_is_read_together_is_of_one_grant_and_each_ordering_is_needed) { expect_proof(programs); }
+TEST(weak_lock, words_read_together_belong_to_one_grant_and_each_ordering_is_needed) { expect_proof(programs); }
 
-TEST(weak_lock, the_sources_say_what_is_modelled) {
+TEST(weak_lock, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/dict/lock_word.h",
        "seen.word = load_word_of(lock, kAcquire);\nseen.complete = is_complete(lock, seen.word);"},

@@ -1,6 +1,6 @@
 // The word of a lock, taken and released without the shard's mutex (src/dict/lock_word.h, src/lock/fast_path.cc).
 //
-// What is read of a grant without the mutex is in lock_test.cc.
+// lock_test.cc tests reads of a grant without the mutex.
 #include "weak/epoch.h"
 
 namespace holdfast::weak {
@@ -11,10 +11,10 @@ struct Word : EpochOrders {
     for (const char* part : {"epoch_store", "epoch_load", "check_fence"}) leave_out(part);
   }
 
-  Ordering take{this, "take", kAcquire};  // lock_quietly
+  Ordering take{this, "take", kAcquire};  // try_lock_fast
   Precaution looks_after{this, "looks_after"};
-  Ordering give{this, "give", kRelease};  // unlock_quietly
-  Order word_load = kAcquire;             // Glimpsed::look
+  Ordering give{this, "give", kRelease};  // unlock_fast
+  Order word_load = kAcquire;             // LockRef::load
   Ordering granted_store{this, "granted_store", kRelease};
   Ordering granted_load{this, "granted_load", kAcquire};  // is_complete
   Precaution incomplete_is_held{this, "incomplete_is_held"};
@@ -32,7 +32,7 @@ constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 constexpr Value owner_of(Value word) { return (word & ~kSlow) >> 8; }
 constexpr Value turn_of(Value word) { return word & 0xFF; }
 
-/// A lock that process 1 has, unless it `is_free`, with the turn 1. The expiry of turn n is n.
+/// A lock that process 1 has, unless it `is_free`, with turn 1. The expiry of turn n is n.
 struct Lock {
   explicit Lock(bool is_free = false) : word(program.location("word", word_of(is_free ? 0 : 1, 1))) {}
 
@@ -48,7 +48,7 @@ struct Lock {
     t.store(expiry, turn, kRelaxed);
     t.store(granted, turn, how.granted_store);
   }
-  /// Gives the turn, or goes no further.
+  /// Returns the turn, or stops.
   Value take(const Word& how, Thread& t, Value me) const {
     Value seen = t.load(word, how.word_load);
     t.require(owner_of(seen) == 0 && (seen & kSlow) == 0);
@@ -60,11 +60,11 @@ struct Lock {
     Value mine = word_of(me, turn);
     t.compare_exchange(word, mine, word_of(0, turn), how.give);
   }
-  /// Gives the word as it was found.
+  /// Returns the word that it found.
   Value freeze(const Word& how, Thread& t) const { return t.fetch_or(word, kSlow, how.freeze) & ~kSlow; }
 };
 
-/// Owners one after the other: the first gives up the lock, one takes it under the mutex, one without, in any order.
+/// Several owners in a row: the first gives up the lock, one takes it under the mutex, and one without, in any order.
 Program excluding(const Word& how, bool quietly) {
   const Lock lock;
   Program program = lock.program;
@@ -119,7 +119,8 @@ Program judging(const Word& how) {
   return program;
 }
 
-/// A grant under the mutex is given up by death before its word, after `granted`. The next grant has its turn.
+/// A grant under the mutex is lost to a death before its word is stored, but after `granted`. The next grant has the
+/// same turn.
 Program aborting(const Word& how) {
   const Lock lock(true);
   Program program = lock.program;
@@ -127,7 +128,7 @@ Program aborting(const Word& how) {
     t.require(owner_of(lock.freeze(how, t)) == 0);
     t.store(lock.expiry, 9, kRelaxed);
     t.store(lock.granted, 2, kRelease);
-    // Here it dies. The next owner of the mutex thaws.
+    // The process dies here. The next owner of the mutex calls release_word().
     if (how.aborted_grant_is_dropped) t.store(lock.granted, 1, kRelaxed);
     t.store(lock.word, word_of(0, 1), how.thaw);
     unlock(t, lock.mutex, 1);
@@ -143,8 +144,8 @@ Program aborting(const Word& how) {
   return program;
 }
 
-/// The entry of a free lock is cut from its chain, and its memory used again: for another lock, or for a value that has
-/// the very bits of the word. A process that found the lock before comes late.
+/// The entry of a free lock is cut from its chain, and its memory used again: for another lock, or for a value that
+/// has the same bits as the word. A process that found the lock earlier comes late.
 Program reusing(const Word& how, Value next_content) {
   const Lock lock(true);
   Program program = lock.program;
@@ -178,16 +179,16 @@ TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_or
   expect_proof(programs);
 }
 
-// Between the load and the compare-and-swap a grant may have been given up by death, and the word be the same again: so
-// the latter acquires, and then the load need not.
-TEST(weak_lock_word, what_the_swap_acquires_the_load_before_it_need_not) {
+// Between the load and the compare-and-swap a grant may have been lost to a death, and the word be the same again. So
+// the compare-and-swap acquires, and then the load need not.
+TEST(weak_lock_word, the_load_before_an_acquiring_swap_need_not_acquire) {
   Word word;
   word.word_load = kRelaxed;
   const Findings findings = explore_all(programs(word));
   EXPECT_TRUE(findings.holds()) << findings.text();
 }
 
-TEST(weak_lock_word, the_sources_say_what_is_modelled) {
+TEST(weak_lock_word, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/lock/fast_path.cc",
        "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"fast_path.loaded\");\n"

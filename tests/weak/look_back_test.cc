@@ -1,7 +1,8 @@
-// A reader of a large value that looks back: was the entry that it copied in its chain all the time?
+// A reader of a large value that checks afterwards: was the entry that it copied in its chain all the time?
 //
-// An entry carries the epoch in which it was filled. A copy that ends in another epoch than it began in counts if the
-// entry is reached now, by a walk within one epoch, and was filled before the copy began.
+// An entry carries the epoch in which it was filled. If a copy ends in another epoch than it began in, it counts only
+// under two conditions. The entry can be reached now, by a walk within one epoch, and it was filled before the copy
+// began.
 #include "weak/epoch.h"
 
 namespace holdfast::weak {
@@ -34,7 +35,7 @@ struct LargeValue {
     t.store(second, kNew, kRelaxed);
     t.store(link, 1, how.link_store);
   }
-  /// Adds a read of the value. Gives the whole program.
+  /// Adds a read of the value. Returns the whole program.
   Program read_meanwhile(const LookingBack& how) {
     program.thread([*this, how](Thread& t) {
       const Value began = epoch.load(how, t);
@@ -53,7 +54,7 @@ struct LargeValue {
   }
 };
 
-/// A neighbour changes; then the entry goes, and its block comes back under the same key.
+/// A neighbour changes; then the entry is deleted, and its block comes back under the same key.
 Program replacing(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {
@@ -85,7 +86,7 @@ std::vector<Program> programs(const LookingBack& how) { return {replacing(how), 
 
 TEST(weak_look_back, a_copy_that_is_believed_is_whole_and_each_part_is_needed) { expect_proof(programs); }
 
-TEST(weak_look_back, the_sources_say_what_is_modelled) {
+TEST(weak_look_back, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/dict/guard.h", "std::atomic_thread_fence(kRelease);"},
       {"src/dict/shard.cc", "const std::uint64_t now = header_->reuse_epoch.load(kAcquire);"},

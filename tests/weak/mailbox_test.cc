@@ -30,7 +30,7 @@ struct Slot {
   Location state = program.location("mail_state");
   Location signal = program.location("signal");
 
-  /// notify. Whether the sleeper may have to be woken.
+  /// notify. Returns whether the sleeper may have to be woken.
   bool notify(const Posting& how, Thread& t) const {
     Value word = t.load(signal, kRelaxed);
     while (!t.compare_exchange(signal, word, (word & ~kAsleep) + kOnePost, how.notify)) {
@@ -38,7 +38,7 @@ struct Slot {
     return (word & kAsleep) != 0;
   }
 
-  /// post. Gives whether it found an older letter to the same waiter, and left it at that.
+  /// post. Returns whether it found an older letter to the same waiter and left it there.
   bool deposit(const Posting& how, Thread& t) const {
     t.fence(how.deposit_fence);
     Value found = t.load(entry, kRelaxed);
@@ -47,7 +47,7 @@ struct Slot {
     return older;
   }
 
-  /// collect_mail. Gives whether there was any.
+  /// collect_mail. Returns whether there was any mail.
   bool collect(const Posting& how, Thread& t) const {
     if (t.load(state, kRelaxed) == 0) return false;
     bool any = false;
@@ -59,7 +59,7 @@ struct Slot {
     return any;
   }
 
-  /// sleep_on_mailbox. Gives whether the kernel lets it sleep.
+  /// sleep_on_mailbox. Returns whether the kernel lets it sleep.
   bool sleep(const Posting& how, Thread& t, Value seen) const {
     Value word = t.load(signal, kRelaxed);
     do {
@@ -69,7 +69,7 @@ struct Slot {
   }
 };
 
-/// One letter to a process that looks once and goes to sleep.
+/// One letter to a process that polls once and goes to sleep.
 Program posting_to_a_sleeper(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) {
@@ -90,7 +90,7 @@ Program posting_to_a_sleeper(const Posting& how) {
   return slot.program;
 }
 
-/// A second letter to the same waiter finds the first, which is being collected just then.
+/// A second letter to the same waiter finds the first, which is being collected at that moment.
 Program finding_an_older_letter(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) { slot.deposit(how, t); });
@@ -110,7 +110,7 @@ Program finding_an_older_letter(const Posting& how) {
   return slot.program;
 }
 
-/// The collector of a letter sees what was changed before it was sent, also without the fences.
+/// The collector of a letter sees what was changed before it was sent, even without the fences.
 Program collecting(const Posting& how) {
   Slot slot;
   slot.program.thread([=](Thread& t) {
@@ -124,7 +124,7 @@ Program collecting(const Posting& how) {
   return slot.program;
 }
 
-/// The mail's state is cleared before the entries are read: what arrives meanwhile sets it again.
+/// The mail's state is cleared before the entries are read: mail that arrives in between sets it again.
 Program arriving_while_collected(const Posting& how) {
   Slot slot;
   const Location sent = slot.program.location("letters sent");
@@ -148,7 +148,7 @@ std::vector<Program> programs(const Posting& how) {
 
 TEST(weak_mailbox, no_wake_up_is_lost_and_each_ordering_is_needed) { expect_proof(programs); }
 
-TEST(weak_mailbox, the_sources_say_what_is_modelled) {
+TEST(weak_mailbox, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/sync/mailbox.cc",
        "slot.signal.compare_exchange_weak(word, posts(word) + kOnePost, std::memory_order_release,"},

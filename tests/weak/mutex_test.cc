@@ -16,7 +16,7 @@ struct Locking : Protocol {
 
 constexpr Value kWaiters = 1 << 8;
 
-/// What three processes do, one of which may die: each adds one to what the mutex guards.
+/// The steps of three processes, one of which may die: each adds one to what the mutex guards.
 Program excluding(const Locking& how) {
   Program program;
   const Location word = program.location("word");
@@ -39,7 +39,7 @@ Program excluding(const Locking& how) {
   return program;
 }
 
-/// The owner dies inside. Two processes have judged that, and take over.
+/// The owner dies inside. Two processes have detected that, and take over.
 Program taking_over(const Locking& how) {
   Program program;
   const Location word = program.location("word", 1);
@@ -117,12 +117,12 @@ std::vector<Program> programs(const Locking& how) { return {excluding(how), taki
 
 TEST(weak_mutex, it_excludes_and_loses_no_wake_up_and_each_ordering_is_needed) { expect_proof(programs); }
 
-TEST(weak_mutex, the_sources_say_what_is_modelled) {
+TEST(weak_mutex, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/sync/shmtx.h",
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},
       {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,"},
-      // A process that may have slept keeps the waiters bit of others that sleep: tests/model shows what becomes of
+      // A process that may have slept keeps the waiters bit for others that sleep; tests/model shows what happens to
       // them otherwise.
       {"src/sync/shmtx.cc", "if (take(0, waiters)) return LockResult::acquired;"},
       {"src/sync/shmtx.cc",

@@ -1,8 +1,8 @@
-// What the tests of our own protocols share.
+// Shared by the tests of our own protocols.
 //
-// Each protocol is a struct of the orderings that it uses, as the sources have them, and of its steps. The claims must
-// hold with the orderings of the sources, and break with each that is weakened and each step that is left out. The
-// steps quote the lines of the sources that they stand for, and the quotes must be there: a change of such a line leads
+// Each protocol is a struct of its steps and of the orderings that it uses, as the sources have them. The claims must
+// hold with the orderings of the sources, and break with each ordering that is weakened and each step that is left
+// out. The steps quote the source lines that they stand for, and the quotes must exist: a change of such a line leads
 // here.
 #pragma once
 
@@ -26,15 +26,15 @@ inline constexpr auto kRelease = Order::release;
 inline constexpr auto kAcqRel = Order::acq_rel;
 inline constexpr auto kSeqCst = Order::seq_cst;
 
-/// Takes a free mutex, or goes no further.
+/// Takes a free mutex, or stops.
 void lock(Thread& t, Location mutex, Value me, Order order = kAcquire);
-/// Gives a mutex back, unless it was taken away.
+/// Releases a mutex, unless it was taken away.
 void unlock(Thread& t, Location mutex, Value me, Order order = kRelease);
 
 /// The findings of all programs that exercise a protocol, together.
 Findings explore_all(const std::vector<Program>& programs);
 
-/// Has its parts as members, which add their faults. Orderings that its claims do not need are of the type Order.
+/// Has its parts as members, which add their faults. Orderings that its claims do not need have the type Order.
 class Protocol {
  public:
   struct Fault {
@@ -47,7 +47,7 @@ class Protocol {
   Protocol& operator=(const Protocol&) = delete;
 
   void add(Fault fault) { faults_.push_back(std::move(fault)); }
-  /// A part of a base, of which other claims show that it is needed.
+  /// A part of a base class. Other claims show that it is needed.
   void leave_out(const std::string& part) {
     std::erase_if(faults_, [&](const Fault& fault) { return fault.part == part; });
   }
@@ -83,7 +83,7 @@ class Precaution {
   bool taken_ = true;
 };
 
-/// The claims hold, and some claim no longer does where the protocol has any one of its faults.
+/// Checks that the claims hold, and that each fault of the protocol breaks some claim.
 template <class Rules>
 void expect_proof(std::vector<Program> (*programs)(const Rules&)) {
   const Findings sound = explore_all(programs(Rules{}));
@@ -99,7 +99,7 @@ void expect_proof(std::vector<Program> (*programs)(const Rules&)) {
   std::printf("%llu executions, %zu faults\n", static_cast<unsigned long long>(sound.executions), faults);
 }
 
-/// A line of a source file, spaces aside.
+/// A line of a source file; spaces do not matter.
 struct Quote {
   const char* file;
   const char* line;

@@ -1,4 +1,4 @@
-// What the tests of protocols report.
+// Tests what the tests of protocols report.
 #include "weak/protocol.h"
 
 #include <gtest/gtest-spi.h>

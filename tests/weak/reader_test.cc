@@ -1,4 +1,4 @@
-// Reads without a lock: the epoch of given-back memory (src/dict/shard.cc, arena.cc, repair.cc).
+// Reads without a lock: the epoch of freed memory (src/dict/shard.cc, arena.cc, repair.cc).
 #include "weak/epoch.h"
 
 namespace holdfast::weak {
@@ -29,7 +29,7 @@ struct Chain {
   Location new_value = program.location("new block");
   Location mutex = program.location("mutex", 1);
 
-  /// The holder of the mutex deletes the key and gives the block back.
+  /// The holder of the mutex deletes the key and frees the block.
   void remove(const Reading& how) {
     program.thread([*this, how](Thread& t) {
       t.store(link, 0, how.link_store);
@@ -44,7 +44,7 @@ struct Chain {
     t.fence(how.allocate_fence);
   }
 
-  /// Adds Shard::read of the key, once. Gives the whole program.
+  /// Adds Shard::read of the key, once. Returns the whole program.
   Program read_meanwhile(const Reading& how) {
     program.thread([*this, how](Thread& t) {
       const Value before = epoch.load(how, t);
@@ -60,7 +60,7 @@ struct Chain {
   }
 };
 
-/// set() over an entry: the new block is filled and linked, the old one given back and written over.
+/// set() over an entry: the new block is filled and linked, the old one freed and overwritten.
 Program replacing(const Reading& how) {
   Chain chain;
   chain.program.thread([=](Thread& t) {
@@ -73,7 +73,7 @@ Program replacing(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// One process deletes and gives the block back; another one, next to hold the mutex, takes the block for itself.
+/// One process deletes the key and frees the block; the next holder of the mutex, another process, takes the block.
 Program reusing_by_another_process(const Reading& how) {
   Chain chain;
   chain.remove(how);
@@ -106,14 +106,14 @@ Program reusing_for_the_same_key(const Reading& how) {
   return chain.program;
 }
 
-/// Two entries of a chain: what is changed is the first one's way out.
+/// Two entries of a chain: the link behind the first one is changed.
 struct Walk {
   Program program;
   Epoch epoch{program.location("epoch")};
   Location link = program.location("link", 1);
   Location next = program.location("next of the first", 2);
 
-  /// Adds Shard::read of a key that is in the second. Gives the whole program.
+  /// Adds Shard::read of a key that is in the second. Returns the whole program.
   Program read_meanwhile(const Reading& how, const char* claim) {
     program.thread([*this, how, claim](Thread& t) {
       const Value before = epoch.load(how, t);
@@ -126,7 +126,7 @@ struct Walk {
   }
 };
 
-/// A walk comes by an entry that is deleted; what stands behind it stays.
+/// A walk passes an entry that is deleted; the entry behind it stays.
 Program walking_past_a_deletion(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {
@@ -137,14 +137,14 @@ Program walking_past_a_deletion(const Reading& how) {
   return walk.read_meanwhile(how, "what stands behind a deleted entry is found");
 }
 
-/// A writer is killed between its cut and the new epoch; the process that takes the mutex over repairs, and writes over
-/// the block.
+/// A writer is killed between its cut and the new epoch; the process that takes the mutex over repairs the shard and
+/// overwrites the block.
 Program repairing_after_a_death(const Reading& how) {
   Chain chain;
   const Location slot = chain.program.location("record lock of the slot", 1);
   chain.program.thread([=](Thread& t) {
     t.store(chain.link, 0, how.link_store);
-    t.store(slot, 0, kRelease);  // the kernel orders all that the dead has done
+    t.store(slot, 0, kRelease);  // the kernel orders everything that the dead process did
   });
   chain.program.thread([=](Thread& t) {
     t.require(t.load(slot, kAcquire) == 0);
@@ -154,7 +154,7 @@ Program repairing_after_a_death(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// A repair cuts an entry out: a reader that stands on it goes on to what followed it.
+/// A repair cuts an entry out: a reader at that entry continues with the entry that followed it.
 Program cutting_in_a_repair(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {
@@ -178,7 +178,7 @@ std::vector<Program> programs(const Reading& how) {
 
 TEST(weak_reader, a_read_that_is_not_torn_is_whole_and_each_ordering_is_needed) { expect_proof(programs); }
 
-TEST(weak_reader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three_processes) {
+TEST(weak_reader, the_fence_when_a_block_is_taken_matters_only_with_three_processes) {
   Reading without;
   without.allocate_fence.relax();
   EXPECT_TRUE(explore(replacing(without)).holds());
@@ -186,7 +186,7 @@ TEST(weak_reader, the_fence_where_a_block_is_taken_closes_just_the_case_of_three
   EXPECT_TRUE(explore(reusing_by_another_process({})).holds());
 }
 
-TEST(weak_reader, the_sources_say_what_is_modelled) {
+TEST(weak_reader, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/base/atomic.h", "where.store(value, kRelease);"},
       {"src/dict/arena.cc",

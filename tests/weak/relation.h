@@ -21,7 +21,7 @@ class Relation {
     return both;
   }
 
-  /// One step of this, then one of `next`.
+  /// One step of this relation, then one of `next`.
   Relation then(const Relation& next) const noexcept {
     Relation result;
     for (std::size_t i = 0; i < kEventsMax; ++i)

@@ -1,7 +1,7 @@
-// A mutex with its word overwritten with the name of a process that lives and is not inside.
+// A mutex whose word was overwritten with the name of a live process that is not inside.
 //
-// Each process counts its critical sections: how many it has begun, which numbers the word, and in how many it is now.
-// One that finds the process that the word names in none takes the very word away from it.
+// Each process counts its critical sections: how many it has begun, which is the number in the word, and how many it
+// is in now. A process that finds the process in the word outside of all takes over exactly that word.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -13,7 +13,7 @@ struct Counting : Protocol {
   Order give = kRelease;
   Ordering judge_fence{this, "judge_fence", kAcquire};
   // These two keep the end of the count behind the release of the word. Without them only load buffering goes wrong,
-  // which this model forbids and aarch64 does not.
+  // which this model forbids but aarch64 does not.
   Order end = kRelease;
   Order judge_load = kAcquire;
   Precaution numbered{this, "numbered"};
@@ -75,7 +75,7 @@ Program going_in_with_two_threads(const Counting& how) {
   return mutex.program;
 }
 
-TEST(weak_section, the_sources_say_what_is_modelled) {
+TEST(weak_section, the_sources_contain_the_modelled_lines) {
   expect_quotes({
       {"src/sync/shmtx.h", "sections.store(number, std::memory_order_release);"},
       {"src/sync/shmtx.cc", "sections.fetch_sub(kOneInside, std::memory_order_release);"},
