@@ -1,53 +1,53 @@
--- docs/errors.md, about the command and about clusters: each message that it explains is one of the sources, and each
--- sentence of theirs is explained there.
+-- docs/errors.md explains the messages of the command and of clusters: each message there is in the sources, and each
+-- message in the sources is explained there.
 
 local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
--- What has to be explained.
+-- Sources whose messages must be explained.
 local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc cluster/src/capi/question.cc "
                                .. "cluster/src/gate/cluster_state.cc lua/resty/holdfast/dictionary/gate.lua "
                                .. "cluster/lua/resty/holdfast/cluster/state.lua")
--- Where messages may also come from.
+-- All sources that may contain messages.
 local ALL = shell.output("find src tools/src cluster/src lua cluster/lua -name '*.cc' -o -name '*.h' -o -name '*.lua'")
 
--- Sentences that are no messages: what etcd says, by which it is understood, and results.
+-- Sentences that are not messages: texts of etcd, and results.
 local PASSED_OVER = {
     ["authentication is not enabled"] = true,
     ["messages of the agent"] = true,
     ["etcdserver: no leader"] = true,
     ["the command line"] = true,
 }
--- These only show things: nothing of them is an error.
+-- These files print results, and no errors.
 local RESULTS = {
     ["tools/src/look/top_rows.cc"] = true,
     ["tools/src/serve/families.cc"] = true,
     ["tools/src/serve/metrics.cc"] = true,
 }
--- Beginnings of results, of titles of processes, and of fields of HTTP, in files that have messages as well.
+-- Beginnings of results, process titles and HTTP fields in files that also have messages.
 local SHOWN = {
     ["tools/src/cluster/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
     ["tools/src/cluster/status_command.cc"] = { "more than 1 s", "no dictionary: ", "; half within ",
-                                                "session {} for " },
+                                                "session {} with " },
     ["tools/src/look/doctor_command.cc"] = { "all is well" },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
     ["tools/src/look/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
-    ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ",
-                                   "any key: " },
-    ["tools/src/look/top_view.cc"] = { "it is not held or waited for any more" },
+    ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held", "F1 Help ",
+                                   "Press any key " },
+    ["tools/src/look/top_view.cc"] = { "it is no longer held or waited for" },
     ["tools/src/run/run_command.cc"] = { "holdfast: master " },
     ["tools/src/run/worker.cc"] = { "holdfast: worker " },
-    ["tools/src/inspect/processes.cc"] = { "a process that is " },
+    ["tools/src/inspect/processes.cc"] = { "a dead process", "an unknown process" },
     ["tools/src/serve/reply.cc"] = { "text/plain; ", "application/openmetrics", "Method Not ", "Request Header ",
                                "Content-Security-Policy: " },
     ["cluster/src/service/main.cc"] = { ": waits for the end of the agent" },
 }
--- Mistakes on a command line have one entry together: what is wrong with it they say themselves.
+-- Mistakes on a command line share one entry, because their messages explain themselves.
 local USAGE = {
-    "^bad ", "expected one of ", "^expected a VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
-    "^no file was named", "^an empty name ", "^ after %-c ", "^: the command follows", "^an agent is of ", " given: ",
-    " incompatible$", "takes no value$",
-    "^expected status, ", "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
+    "^bad ", "expected one of ", "^expected either VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
+    "^ after %-c ", "^: the command follows", "^%-%-agent.* needs? ", "^given twice", "^; unlike flock",
+    " cannot be combined", "takes no value$", "^expected status, ", "--batch$", "not supported",
+    "^there is nothing to unlock", "Try \"",
 }
 local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
 
@@ -59,7 +59,7 @@ local function trim(text)
 end
 
 
--- The parts of a message between what differs, of WORDS_MIN words at least.
+-- Returns the constant parts of a message that have at least WORDS_MIN words.
 local function parts(text)
     local found = {}
     local marked = text:gsub("%b{}", "\0"):gsub("%%s", "\0"):gsub("…", "\0")
@@ -73,11 +73,11 @@ local function parts(text)
 end
 
 
--- The page behind what it says of one machine.
+-- The page after its part about one machine.
 local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
 
 
--- The messages of the page: in backticks, in bold or in the first column of a table.
+-- Returns the messages of the page: in backticks, in bold or in the first column of a table.
 local function messages()
     local found = {}
     local text = PAGE:gsub("\n([^\n|])", " %1")
@@ -98,7 +98,7 @@ end
 local MESSAGES = messages()
 
 
--- What the system, TLS, the parser of JSON or etcd says comes from outside.
+-- Messages of the system, of TLS, of the JSON parser and of etcd.
 local FROM_OUTSIDE = { "^SSL", "^OpenSSL ", "^alert ", "^Connection refused", "^etcdserver: ", "^mvcc: ",
                        "^parse error at ", "^could not load PEM client certificate", "^unable to set private key file",
                        "^error setting certificate file" }
@@ -113,7 +113,7 @@ local function finds_one(text, patterns)
 end
 
 
--- All literals of the sources: their text, and the set of those of one word.
+-- Returns all literals of the sources as one text, and as a set.
 local function sources()
     local texts, words = {}, {}
     for path in ALL:gmatch("%S+") do
@@ -127,7 +127,7 @@ local function sources()
 end
 
 
--- Whether the sources say it, in one literal or in several that they put together.
+-- Returns whether the sources contain the part, in one literal or in several that are joined.
 local function is_said(part, text, words)
     if text:find(part, 1, true) or words[part] then
         return true
@@ -145,7 +145,7 @@ local function is_said(part, text, words)
 end
 
 
-it("docs/errors.md has messages that there are", function ()
+it("docs/errors.md explains only messages that exist", function ()
     assert.is_true(#MESSAGES > 180, #MESSAGES)
     local text, words = sources()
     local missing = {}
@@ -170,7 +170,7 @@ local function begins_with_one(text, beginnings)
 end
 
 
--- Whether a literal is what a command prints: lines, columns, JSON.
+-- Returns whether a literal is a result that a command prints: lines, columns, JSON.
 local function is_result(path, literal)
     return RESULTS[path] or literal:find "\n$" or literal:find "\t" or literal:find "%S   +%S" or literal:find "^  "
            or literal:find "^{{" or begins_with_one(literal, SHOWN[path] or {})
@@ -181,7 +181,7 @@ local function is_usage(path, literal)
 end
 
 
--- What `--help` prints, of all commands.
+-- Returns the `--help` of all commands.
 local function helps()
     local _, text = command.run("--help")
     local all = { text }
@@ -199,10 +199,10 @@ describe("docs/errors.md", function ()
     setup(command.set_up)
     teardown(command.tear_down)
 
-    it("explains each sentence of the command, of the agent and about clusters", function ()
+    it("explains each message of the command, of the agent and about clusters", function ()
         local help = helps()
         local page = table.concat(MESSAGES, "\n"):gsub("%s+", " ")
-        -- Doctor gives its advice itself. The page repeats it, beside each finding.
+        -- doctor prints its own advice. The page repeats it next to each finding.
         local advice = PAGE:match("\n## Doctor\n(.-)\n## "):gsub("`", "\""):gsub("%s+", " ")
         local missing = {}
         for path in EXPLAINED:gmatch("%S+") do
@@ -221,7 +221,7 @@ describe("docs/errors.md", function ()
 end)
 
 
-it("docs/errors.md names each call of the system by which a refusal begins", function ()
+it("docs/errors.md names each system call with which a message begins", function ()
     local found = 0
     for path in EXPLAINED:gmatch("%S+") do
         for call in (files.read(path)):gmatch '[( ]"([%w_]+)"%);\n' do

@@ -106,7 +106,7 @@ describe("holdfast doctor", function ()
         ]])
         for _ = 1, 20 do
             for _, finding in ipairs((findings())) do
-                assert.matches("^note: dictionary busy: 1 part of 1 were changed at each look", finding)
+                assert.matches("^note: dictionary busy: 1 part of 1 changed during every check", finding)
             end
         end
     end)
@@ -125,7 +125,7 @@ describe("holdfast doctor", function ()
             assert(command.await(function () return command.read("/proc/" .. pid .. "/stat"):match "%) T" end))
             assert.is_true(finds("^warning: pid " .. pid .. ": %(ready1.lua%) is stopped") >= 1)
             inside = pcall(finds, "^error: dictionary my_dict: 1 part is locked by pid " .. pid
-                           .. " %(ready1.lua%), stopped, which does not go on")
+                           .. " %(ready1.lua%), stopped, which makes no progress")
             command.kill(pid, CONT)
             if inside then
                 break
@@ -158,7 +158,7 @@ describe("holdfast doctor", function ()
             return table.concat(bytes) .. "\1\0\0\0"
         end
         overwrite("my_dict.dict", 4096, word(0))
-        assert.equal(2, finds("^error: dictionary my_dict: 1 part is locked in the name of pid " .. pid))
+        assert.equal(2, finds("^error: dictionary my_dict: 1 part is marked as locked by pid " .. pid))
         overwrite("my_dict.dict", 4096, word(-1))
         assert.equal(1, finds "^warning: dictionary my_dict: 1 part was left locked by a process that died")
         local ended, out = run("doctor", "--repair")
@@ -210,23 +210,23 @@ describe("holdfast doctor", function ()
         ]])
         assert.same({ {}, 0 }, { findings() })
         world.kill(process)
-        assert.equal(0, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
-        assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: my_dict$")
+        assert.equal(0, finds "^note: no process uses this directory, and these dictionaries are left: temporary$")
+        assert.equal(0, finds "^note: 1 dictionary is unused but kept, with %d+K of memory: my_dict$")
         command.write(command.world() .. "/junk.dict", "junk")  -- which no process removes
-        assert.equal(2, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
+        assert.equal(2, finds "^note: no process uses this directory, and these dictionaries are left: temporary$")
     end)
 
     it("takes a dictionary for used, and finds that it was deleted, where only a command has locks in it", function ()
         local script = command.write("open.lua", [[ require("resty.shdict").open("jobs", { size = "64k" }) ]])
         output("run", "--workers", "1", script)
-        assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: jobs$")
+        assert.equal(0, finds "^note: 1 dictionary is unused but kept, with %d+K of memory: jobs$")
         local holder = command.start("lock", "-F", "jobs", "key", "--", "sleep", "3600")
         assert(command.await(function () return command.read("/proc/" .. holder.pid .. "/comm") == "sleep\n" end))
         assert.same({ {}, 0 }, { findings() })
         os.execute(("rm %s/jobs.dict"):format(command.world()))
         local found, code = findings()
-        local lost = "error: %s: a dictionary was deleted or moved while it was in use, and programs that come are "
-                     .. "refused its name; this has locks in it: pid %d (sleep)"
+        local lost = "error: %s: a dictionary was deleted or moved while it was in use, and new programs cannot "
+                     .. "use its name; pid %d (sleep) has locks in it"
         assert.same({ lost:format(command.world(), holder.pid) }, found)
         assert.equal(2, code)
         local ended, _, err = run("lock", "jobs", "key", "--", "true")
@@ -294,12 +294,12 @@ describe("holdfast doctor", function ()
         assert.equal(2, code)
         table.sort(found)
         local wanted = {
-            "^error: copy.dict: is a copy, and not the file that was made here$",
-            "^error: linked.dict: has 2 names: it is refused$",
-            "^error: my_dict.dict: has mode 0644, and was made with 0600: it is refused$",
-            "^error: none.dict: is not a file of holdfast, or was overwritten$",
-            "^error: short.dict: was cut short or overwritten: it has 8192 bytes, and was made with ",
-            "^note: 1 dictionary is kept that no process uses, with %d+K of memory: copy$",
+            "^error: copy.dict: is a copy, not the file that was created here$",
+            "^error: linked.dict: has 2 hard links: programs refuse it$",
+            "^error: my_dict.dict: has mode 0644, but was created with 0600: programs refuse it$",
+            "^error: none.dict: is not a holdfast file, or was overwritten$",
+            "^error: short.dict: was truncated or overwritten: it has 8192 bytes, but was created with ",
+            "^note: 1 dictionary is unused but kept, with %d+K of memory: copy$",
         }
         assert.equal(#wanted, #found, table.concat(found, "\n"))
         for i, pattern in ipairs(wanted) do
@@ -312,7 +312,7 @@ describe("holdfast doctor", function ()
         local names = shell.output("ls " .. command.world()):match "names%-%d%d"
         assert.same({ {}, 0 }, { findings() })
         os.execute(("cd %s && cp %s copy && mv copy %s"):format(command.world(), names, names))
-        assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": is not the file that was made here: "))
+        assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": is not the file that was created here: "))
         os.execute(("rm %s/%s"):format(command.world(), names))
         assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": was deleted or moved: "))
     end)
@@ -322,7 +322,7 @@ describe("holdfast doctor", function ()
         local free = shell.output(("cd %s; for i in 0 1 2 3 4; do [ -e names-0$i ] || echo names-0$i; done | head -1")
                                   :format(command.world()))
         os.execute(("mkdir %s/%s"):format(command.world(), free))
-        assert.equal(2, finds("^error: " .. free:gsub("%-", "%%-") .. ": is not the file that was made here: "))
+        assert.equal(2, finds("^error: " .. free:gsub("%-", "%%-") .. ": is not the file that was created here: "))
     end)
 
     it("finds a dictionary that was deleted while it was in use, and none that was removed in order", function ()
@@ -332,8 +332,8 @@ describe("holdfast doctor", function ()
         assert(shell.succeeds(("HOLDFAST_DIR=%s %s rm --force removed"):format(command.world(), command.program)))
         assert.same({ {}, 0 }, { findings() })
         os.execute(("rm %s/second.dict"):format(command.world()))
-        local found = finds("^error: second%.dict: the file was deleted or moved while it was in use, and programs "
-                            .. "that come are refused its name; these have it open: pid ")
+        local found = finds("^error: second%.dict: the file was deleted or moved while it was in use, and new "
+                            .. "programs cannot use its name; pids .* have it open")
         assert.equal(2, found)
         user:signal_group(command.KILL)
         user:wait()
@@ -345,8 +345,8 @@ describe("holdfast doctor", function ()
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
         ]])
-        local refused = "^error: %s.dict: is of another world, as its table of processes was removed or replaced, "
-                        .. "and programs that come are refused it; .*pid .*" .. world.worker_of(process)
+        local refused = "^error: %s.dict: belongs to a process table that was removed or replaced, "
+                        .. "and new programs cannot open it; .*pids? .*" .. world.worker_of(process)
         os.remove(command.world() .. "/processes")
         assert.equal(2, finds "^error: processes: was deleted or moved while programs used it, and they still do$")
         assert.equal(2, finds(refused:format "my_dict"))
@@ -360,7 +360,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds(refused:format "temporary"))
         assert.matches("temporary\t.*is of another process table", (select(2, run "ls")))
         world.kill(process)
-        assert.equal(1, finds "^warning: my_dict.dict: is of another world, as its table of processes was removed or ")
+        assert.equal(1, finds "^warning: my_dict.dict: belongs to a process table that was removed or replaced; ")
     end)
 
     it("advises what helps against what is no dictionary", function ()
@@ -373,7 +373,7 @@ describe("holdfast doctor", function ()
             advice[finding.subject or ""] = finding.advice
         end
         assert.same({
-            ["folder.dict"] = "move it elsewhere: no command of holdfast removes a directory",
+            ["folder.dict"] = "move it elsewhere: holdfast removes no directories",
             ["junk.dict"] = '"holdfast rm --force junk" removes it',
             ["link.dict"] = '"holdfast rm --force link" removes it',
         }, advice)
@@ -386,9 +386,10 @@ describe("holdfast doctor", function ()
     it("tells once that the table of processes cannot be used", function ()
         keep(MEMBER .. "ready()")
         os.execute("chmod 666 " .. command.world() .. "/processes")
-        assert.same({ { "error: processes: has mode 0666, and was made with 0600: it is refused" }, 2 }, { findings() })
+        assert.same({ { "error: processes: has mode 0666, but was created with 0600: programs refuse it" }, 2 },
+                    { findings() })
         os.execute(("chmod 600 %s/processes && truncate -s 100 %s/processes"):format(command.world(), command.world()))
-        assert.same({ { "error: processes: is not a file of holdfast, or was overwritten" }, 2 }, { findings() })
+        assert.same({ { "error: processes: is not a holdfast file, or was overwritten" }, 2 }, { findings() })
     end)
 
     it("names the processes that keep an upgrade out, and gives the same advice for each file", function ()
@@ -401,9 +402,9 @@ describe("holdfast doctor", function ()
             overwrite(name, 8, "\99\0\0\0")
         end
         local pid = world.worker_of(process)
-        assert.equal(2, finds("^error: processes: has layout 99, and this version uses %d+; these have it open: pid .*"
-                              .. pid))
-        assert.equal(2, finds("^error: my_dict.dict: has layout 99, .*pid .*" .. pid))
+        assert.equal(2, finds("^error: processes: has layout 99, but this version uses %d+; pids .*" .. pid
+                              .. ".* have it open"))
+        assert.equal(2, finds("^error: my_dict.dict: has layout 99, .*pids? .*" .. pid))
         local found = json.decode((select(2, run("doctor", "--json")))).findings
         assert.equal(3, #found)
         for _, finding in ipairs(found) do
@@ -412,8 +413,8 @@ describe("holdfast doctor", function ()
         end
         world.kill(process)
         local nobody = may_look_at_all() and "no process has it open" or
-                       "no process that this user may look at has it open"
-        finds("^warning: processes: has layout 99, and this version uses %d+; " .. nobody .. "$")
+                       "no process that this user may inspect has it open"
+        finds("^warning: processes: has layout 99, but this version uses %d+; " .. nobody .. "$")
     end)
 
     it("names the programs that keep an upgrade out, with one advice for each file", function ()
@@ -424,8 +425,8 @@ describe("holdfast doctor", function ()
         local pid = world.worker_of(process)
         for _, name in ipairs { "my_dict", "kept" } do
             overwrite(name .. ".dict", 8, "\99\0\0\0")
-            assert.equal(2, finds("^error: " .. name .. ".dict: has layout 99, and this version uses %d+; %S+ ha%S+ "
-                                  .. "it open: pid .*" .. pid .. " %(ready1.lua%)"))
+            assert.equal(2, finds("^error: " .. name .. ".dict: has layout 99, but this version uses %d+; pids? .*"
+                                  .. pid .. " %(ready1.lua%).* ha%S+ it open"))
         end
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
         world.kill(process)
@@ -435,9 +436,9 @@ describe("holdfast doctor", function ()
         end
         table.sort(of)
         assert.same({
-            'kept.dict: error: it persists, so no program replaces it: remove it by "holdfast rm --force", or go on '
-            .. "with the other version",
-            "my_dict.dict: warning: once no process has it open, the next one of this version replaces it",
+            'kept.dict: error: it persists, so no program replaces it: remove it with "holdfast rm --force", or keep '
+            .. "using the other version",
+            "my_dict.dict: warning: once no process has it open, the next process of this version replaces it",
         }, of)
         assert.equal("", output("rm", "--force", "kept"))
     end)
@@ -464,13 +465,13 @@ describe("holdfast doctor", function ()
         words[#words + 1] = { HOLDFAST_DIR = "" }
         local ended, out, err = run(unpack(words))
         assert.same({ code = 0 }, ended, err)
-        assert.equal("note\t-\tthere is no world in " .. directory .. ": no process of this user has used one since "
-                     .. "the last boot\tname another directory by --dir, or another user by --user\n", out)
+        assert.equal("note\t-\tno program has used " .. directory .. " since the last boot\t"
+                     .. "choose another directory with --dir, or another user with --user\n", out)
         local named = user and { "doctor", "--user", user, "--dir", directory } or { "doctor", "--dir", directory }
         ended, out = run(unpack(named))
         assert.same({ code = 2 }, ended)
         assert.matches("^error\t%-\tthere is no runtime directory " .. directory:gsub("%-", "%%-")
-                       .. "\tname another one by %-%-dir, or that of another user by %-%-user\n$", out)
+                       .. "\tchoose another directory with %-%-dir, or another user with %-%-user\n$", out)
         assert.is_false(shell.succeeds("test -e " .. directory))
     end)
 
@@ -482,7 +483,7 @@ describe("holdfast doctor", function ()
             end
             ready()
         ]]
-        assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were so far removed to make room$")
+        assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were evicted so far$")
     end)
 
     it("tells when more processes may wait than the kernel tells of deaths", function ()
@@ -499,7 +500,7 @@ describe("holdfast doctor", function ()
             local _, count = run("get", "crowd", "count")
             return tonumber(count) == most + 1
         end))
-        assert.equal(0, finds "^note: %d+ processes are in this world, and a user has %d+ inotify instances: ")
+        assert.equal(0, finds "^note: %d+ processes use this directory, but a user has only %d+ inotify instances: ")
     end)
 
     it("finds that the file system has no room", function ()

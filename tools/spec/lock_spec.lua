@@ -111,9 +111,9 @@ describe("holdfast lock", function()
             world.refused(status, "holdfast: " .. message, "lock", "--user", user, "key", "--", "true")
         end
         refused(64, "no such user", 'there is no user "no such user"')
-        refused(64, "", "an empty name of a user\n")
+        refused(64, "", 'bad user "": expected a name or number\n')
         if shell.output "id -u" ~= "0" then
-            return refused(71, "root", 'only root can become user "root"')
+            return refused(71, "root", 'cannot become user "root": only root can')
         end
         local other = command.world() .. ".nobody"
         assert.equal(0, os.execute(("mkdir -m 700 %s && chown nobody: %s"):format(other, other)))
@@ -339,8 +339,7 @@ describe("holdfast lock has the options of flock:", function()
         local alone = start("lock", "key", "--", "sleep", "600")
         assert(await(function() return attempt("-s") == 1 end))
         local _, _, err = run("lock", "-s", "-n", "key", "--", "true")
-        assert.matches('^holdfast: "key" is shared by pid %d+ .* for [%d.]+ s; another waits to have it alone, and '
-                       .. 'comes first\n$', err)
+        assert.matches('^holdfast: "key" is shared by pid %d+ .* for [%d.]+ s; an exclusive waiter comes first\n$', err)
         first:signal(command.TERM)
         assert.truthy(await(function() return children(alone.pid).sleep end))
     end)
@@ -374,8 +373,8 @@ describe("holdfast lock has the options of flock:", function()
         { {}, "no key was given" },
         { { "key" }, 'no command was given: expected "-- COMMAND" or -c COMMAND' },
         { { "key", "--" }, 'no command was given' },
-        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; a file descriptor in its place, '
-                         .. 'as with flock, is not supported' },
+        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; unlike flock, it '
+                         .. 'accepts no file descriptor' },
         { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
@@ -384,16 +383,16 @@ describe("holdfast lock has the options of flock:", function()
         { { "-w", "nan", "key", "--", "true" }, '--wait: bad time "nan"' },
         { { "--exptime", "", "key", "--", "true" }, '--exptime: bad time ""' },
         { { "-E", "256", "key", "--", "true" }, '--conflict-exit-code: bad status "256": expected 0 to 255' },
-        { { "-s", "-x", "key", "--", "true" }, "-s and -x were given: expected one of them" },
-        { { "-n", "-w", "5", "key", "--", "true" }, "-n and -w were given: expected one of them" },
+        { { "-s", "-x", "key", "--", "true" }, "-s and -x cannot be combined" },
+        { { "-n", "-w", "5", "key", "--", "true" }, "-n and -w cannot be combined" },
         { { "--", "true" }, "no key was given" },
         { { "--", "-key" }, "no command was given" },
         { { "--", "key", "true" }, "no key was given" },
         { { "--", "key" }, "no key was given" },
         { { "--", "dict", "-key", "true" }, "no key was given" },
         { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
-        { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
-        { { "-F", "--exptime", "5", "key", "--", "true" }, "the --no-fork and --exptime options are incompatible" },
+        { { "-F", "-o", "key", "--", "true" }, "--no-fork and --close cannot be combined" },
+        { { "-F", "--exptime", "5", "key", "--", "true" }, "--no-fork and --exptime cannot be combined" },
         { { "-F", "--cluster", "a", "key", "--", "true" },
           "--no-fork is not supported in a cluster: nothing would end the command with the lock" },
         { { "-E", "0x10", "key", "--", "true" }, '--conflict-exit-code: bad status "0x10": expected 0 to 255' },
@@ -406,11 +405,11 @@ describe("holdfast lock has the options of flock:", function()
         { { "dict", "key", "-c", "echo", "stray" }, 'unexpected "stray" after -c COMMAND' },
         { { "dict", "-c", "echo", "key" }, 'unexpected "key" after -c COMMAND' },
         { { "-c", "true", "-c", "false", "key" }, "--command: expected once" },
-        { { "-c", "true", "key", "--", "true" }, '-c and a command after "--" were given: expected one of them' },
-        { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: a text of 128 bytes: expected at most 127" },
-        { { "--agent", "key", "--", "true" }, "an agent is of a cluster: expected --cluster NAME" },
+        { { "-c", "true", "key", "--", "true" }, '-c cannot be combined with a command after "--"' },
+        { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: bad text of 128 bytes: expected at most 127" },
+        { { "--agent", "key", "--", "true" }, "--agent and --agent-config need --cluster NAME" },
         { { "--cluster", "main", "--agent-config", "file", "key", "--", "true" },
-          "--agent-config is for the agent that --agent starts: expected --agent" },
+          "--agent-config needs --agent" },
         { { "--cluster", "a/b", "key", "--", "true" }, 'bad cluster "a/b"' },
         { { "--cluster", "main", "-s", "key", "--", "true" }, "-s is not supported in a cluster" },
     } do
@@ -712,8 +711,8 @@ describe("The lock of a command", function()
     end)
 
     for _, case in ipairs {
-        { "its grant was ended by another process", "release", "commands", "key", "--token" },
-        { "its grant was ended by another process", "run", "--workers", "1", "-e",
+        { "another process ended its grant", "release", "commands", "key", "--token" },
+        { "another process ended its grant", "run", "--workers", "1", "-e",
           "require('resty.shdict').open('commands'):flush_all()" },
         { 'its dictionary "commands" was removed', "rm", "--force", "commands" },
     } do

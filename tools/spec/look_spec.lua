@@ -273,7 +273,7 @@ describe("holdfast locks", function ()
         local ended, found = run("doctor")
         assert.same({ code = 1 }, ended)
         assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
-                       .. "and what started it holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
+                       .. "and its parent command holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
     end)
 
     it("waits for no process that is stopped inside a dictionary", function ()
@@ -354,7 +354,7 @@ describe("To look at a world", function ()
 
     it("as another user is for root: it becomes that user", function ()
         if shell.output "id -u" ~= "0" then
-            refused(2, 'only root can become user "root"', "ls", "--user", "root")
+            refused(2, 'cannot become user "root": only root can', "ls", "--user", "root")
             return
         end
         refused(2, 'holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
@@ -384,7 +384,7 @@ describe("To look at a world", function ()
                                                HOLDFAST_LIB = folder .. "/libholdfast.so" })
         assert(command.await(function () return command.read(directory .. "/ready") or member:wait(0) end))
         assert.is_nil(member.status, member:err())
-        refused(2, " is of user 65534: look into it as that user, by --user 65534", "ls", "--dir", directory)
+        refused(2, " belongs to user 65534; run this with --user 65534", "ls", "--dir", directory)
         local row = rows(output("ls", "--dir", directory, "--user", "nobody"))[1]
         assert.same({ "of_nobody", tostring(member.pid) }, { row[1], row[9] })
         assert.equal("key", rows(output("locks", "--dir", directory, "--user", "65534"))[1][2])

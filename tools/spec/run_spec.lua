@@ -263,7 +263,7 @@ describe("holdfast run", function()
 
         it("is 1 when the output cannot be written", function()
             local line = ('exec "%s" run --workers 1 "%s" > /dev/full'):format(command.program, script('print("x")'))
-            refused(1, "standard output cannot be written", "-c", line, { PROGRAM = "/bin/sh" })
+            refused(1, "cannot write to standard output", "-c", line, { PROGRAM = "/bin/sh" })
         end)
     end)
 
@@ -287,7 +287,7 @@ describe("holdfast run", function()
             process:signal(command.TERM)
             assert.same({ signal = command.TERM }, process:wait())
             assert.is_true(command.now() - before >= 1.5)
-            assert.equal(("holdfast: worker 1 (pid %d) did not end within 1.5 s and is killed\n"):format(pids_of(1)[1]),
+            assert.equal(("holdfast: worker 1 (pid %d) did not end within 1.5 s: killing it\n"):format(pids_of(1)[1]),
                 process:err())
         end)
 
@@ -386,7 +386,7 @@ describe("holdfast run", function()
             local old = pids_of(1)[1]
             command.kill(old, command.KILL)
             assert.truthy(count_files("^ready%.1%.%d+$", 2))
-            assert.equal(("holdfast: worker 1 (pid %d) was killed by signal 9 (Killed); it is started again in 0.1 s\n")
+            assert.equal(("holdfast: worker 1 (pid %d) was killed by signal 9 (Killed); restarting it in 0.1 s\n")
                 :format(old), process:err())
             assert.equal(1, #pids_of(0))
             assert_quits(process, 0)

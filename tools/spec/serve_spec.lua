@@ -315,20 +315,20 @@ describe("holdfast serve", function ()
                                "::1:80", "[::1]", ":80", "[127.0.0.1]:80" } do
             assert.matches('^holdfast: bad address ".*": expected NUMBER:PORT', refusal("--listen", bad))
         end
-        assert.matches("0%.0%.0%.0:0\" is reached from other machines: give a token",
+        assert.matches("other machines can reach \"0%.0%.0%.0:0\": require a token",
                        refusal("--listen", "0.0.0.0:0"))
-        assert.matches("is reached from other machines", refusal("--listen", "[::]:0"))
+        assert.matches("other machines can reach", refusal("--listen", "[::]:0"))
         local file = command.write("token", ("x"):rep(20))
         os.execute("chmod 640 " .. file)
-        assert.matches("is open to others %(mode 0640%): chmod 600 it", refusal("--token-file", file))
+        assert.matches("is open to others %(mode 0640%): run chmod 600 on it", refusal("--token-file", file))
         os.execute("chmod 600 " .. command.write("token", "short"))
         assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
         assert.matches("No such file", refusal("--token-file", "/nowhere/token"))
         -- It served without a token.
-        assert.matches("token%-file: no file was named", refusal("--token-file", ""))
-        assert.matches("token%-file: no file was named", refusal("--token-file="))
+        assert.matches("token%-file: no FILE was given", refusal("--token-file", ""))
+        assert.matches("token%-file: no FILE was given", refusal("--token-file="))
         -- Nobody is told to change the mode of what is no token.
-        assert.matches('token file "/tmp" is no file', refusal("--token-file", "/tmp"))
+        assert.matches('token file "/tmp" is not a regular file', refusal("--token-file", "/tmp"))
         assert.matches("expected one line of 16 to 512", refusal("--token-file", "/etc/passwd"))
         assert.matches("bad number \"65\": expected 0 to 64", refusal("--keys", "65"))
         local _, port = serve()

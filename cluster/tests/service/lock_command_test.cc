@@ -245,7 +245,7 @@ TEST_F(LockCommandTest, a_command_is_told_when_its_machine_has_lost_the_lock) {
   ASSERT_TRUE(eventually([&] { return exists(began); })) << lock.errors();
   other.agent().kill_and_wait();
   EXPECT_EQ(lock.wait(), 76);
-  EXPECT_THAT(lock.errors(), HasSubstr("\"k\" is lost: no agent of the cluster \"main\""));
+  EXPECT_THAT(lock.errors(), HasSubstr("\"k\" was lost: no agent of the cluster \"main\""));
   Lock without(other, {"-n", "k", "--", "true"});
   EXPECT_EQ(without.wait(), 75);
 }
@@ -283,7 +283,7 @@ TEST_F(LockCommandTest, a_dictionary_of_a_cluster_is_one_also_if_that_is_not_sai
   ASSERT_TRUE(eventually([&] { return exists(began); })) << holding.errors();
   end_lease();
   EXPECT_EQ(holding.wait(), 76);
-  EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
+  EXPECT_THAT(holding.errors(), HasSubstr("\"k\" was lost: "));
 }
 
 TEST_F(LockCommandTest, an_agent_that_it_has_started_in_vain_does_not_stay_and_is_heard) {

@@ -30,9 +30,8 @@ bool is_of_another_layout(const WorldSnapshot& snapshot) {
 /// have one.
 Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
   if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
-  return {Severity::note, "",
-          "there is no world in " + snapshot.directory + ": no process of this user has used one since the last boot",
-          "name another directory by --dir, or another user by --user"};
+  return {Severity::note, "", "no program has used " + snapshot.directory + " since the last boot",
+          "choose another directory with --dir, or another user with --user"};
 }
 
 /// Drops a finding about the world if the file that causes it has its own finding.
@@ -60,12 +59,12 @@ void check_waits(WorldSnapshot& snapshot, Findings& findings) {
   for (const WaitLine& line : lines) {
     if (line.what == WaitLine::What::waiter) waiting = &line;
     if (line.what != WaitLine::What::circle || !line.is_of_commands || ++found > kMostFindings) continue;
-    findings.push_back(
-        {Severity::warning, "",
-         fmt::format("commands wait for each other: {} waits for {}, and what started it holds {}",
-                     in_words(snapshot.processes.of(line.waiter->owner)), in_words(*waiting->lock),
-                     in_words(*line.lock)),
-         "end one of them (\"holdfast locks --waiting\" shows all), and take such locks in the same order everywhere"});
+    findings.push_back({Severity::warning, "",
+                        fmt::format("commands wait for each other: {} waits for {}, and its parent command holds {}",
+                                    in_words(snapshot.processes.of(line.waiter->owner)), in_words(*waiting->lock),
+                                    in_words(*line.lock)),
+                        "end one of them (\"holdfast locks --waiting\" shows all), and take these locks in the same "
+                        "order everywhere"});
   }
 }
 

@@ -65,7 +65,7 @@ bool is_unusual(const Process& process) noexcept { return !process.is_there() ||
 const char* comma_after(const Process& process) noexcept { return process.pid != 0 && is_unusual(process) ? "," : ""; }
 
 std::string in_words(const Process& process) {
-  if (process.pid == 0) return process.life == Life::dead ? "a process that is gone" : "a process that is not known";
+  if (process.pid == 0) return process.life == Life::dead ? "a dead process" : "an unknown process";
   std::string text = fmt::format("pid {}", process.shown_pid());
   if (!process.program.empty()) text += fmt::format(" ({})", escaped(process.program));
   if (!process.host.empty()) text += fmt::format(" on {}", escaped(process.host));

@@ -179,7 +179,7 @@ void TopView::open_details() {
 std::vector<std::string> TopView::details() const {
   for (const inspect::LockRates& lock : rates_.locks)
     if (lock.dictionary == chosen_.first && lock.key == chosen_.second) return details_of(now_, lock);
-  return {"it is not held or waited for any more"};
+  return {"it is no longer held or waited for"};
 }
 
 }  // namespace holdfast::cli

@@ -19,7 +19,7 @@ using State = std::unique_ptr<lua_State, CloseState>;
 
 State new_state() {
   State state(luaL_newstate());
-  if (state == nullptr) say("no memory for a Lua state");
+  if (state == nullptr) say("cannot create a Lua state: out of memory");
   return state;
 }
 
@@ -172,7 +172,7 @@ bool run_scheduler(lua_State* state, const std::string& speaker) {
 
 bool flush_output(const std::string& speaker) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
-  say("{}: standard output cannot be written", speaker);
+  say("{}: cannot write to standard output", speaker);
   return false;
 }
 

@@ -87,7 +87,7 @@ TEST_F(Gone, IsNotNamedAmongThoseThatThereAre) {
   EXPECT_TRUE(no_such_dictionary("c").message.ends_with("; there are: \"a\", \"b\""));
   EXPECT_TRUE(no_such_dictionary("a").message.ends_with("; there are: \"b\""));
   remove("b");
-  EXPECT_TRUE(no_such_dictionary("a").message.ends_with(", nor any other"));
+  EXPECT_TRUE(no_such_dictionary("a").message.ends_with(", and no other either"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Worlds of which tools/tests/page/run looks at the graph of which process waits for which, and what must hold in each."""
+"""Programs whose wait graphs tools/tests/page/run checks, and what must hold for each graph."""
 
 LOCKS = """
 local lock = require "resty.lock"

@@ -50,7 +50,7 @@ export function chart(points) {
     svg("line", { class: "grid", x1: left, x2: right, y1: y(part), y2: y(part) }),
     svg("text", { class: "soft", x: left - 6, y: y(part) + 4, "text-anchor": "end" }, `${part * 100} %`)]);
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": "Occupancy and hit ratio over time" }, ...marks,
+    "aria-label": "Memory use and hit ratio over time" }, ...marks,
     svg("path", { class: "used", d: lines(points, point => point.used, x, y) }),
     svg("path", { class: "hits", d: lines(points, point => point.hits, x, y) }),
     svg("text", { class: "soft", x: left, y: height - 10 }, `${seconds(elapsed)} ago`),
@@ -93,7 +93,7 @@ export function heat(columns) {
       const rate = number / column.seconds;
       const x = left + (begin + i) * cell;
       cells.push(svg("rect", { class: `q${shade(rate)}`, x, y, width: cell - 1, height: high - 1 },
-        svg("title", {}, `${label}: ${number} waits, ${+rate.toPrecision(2)} a second`)));
+        svg("title", {}, `${label}: ${number} waits, ${+rate.toPrecision(2)} per second`)));
     });
   }
   const bottom = BOUNDS.length * high + 14;

@@ -39,7 +39,7 @@ function build(locks) {
   const ofTasks = ({ process, tasks }, lock) => node(`tasks ${nameOf(process)}\n${lock.name}`, () => ({
     of: nameOf(process), kind: `process ${process.state}`,
     label: `${tasks} ${tasks === 1 ? "task" : "tasks"} of ${process.pid ?? "?"}`,
-    title: `${processInWords(process)}: other tasks of it wait` }));
+    title: `${processInWords(process)}: other tasks of this process wait` }));
   const holders = new Map(locks.flatMap(lock => lock.holders).filter(one => one.pid_is_here)
     .map(one => [one.pid, one]));
   for (const lock of locks) {
@@ -169,7 +169,7 @@ function draw(nodes, rows) {
   const side = lanes.count > 0 ? 0 : CHANNEL - MARGIN;
   const height = lanes.top + lanes.count * LANE + MARGIN / 2;
   const picture = svg("svg", { viewBox: `${side} 0 ${width - 2 * side} ${height}`, role: "img",
-    "aria-label": "Which process waits for which; the table below says the same" },
+    "aria-label": "Which process waits for which; the table below has the same data" },
     svg("defs", {}, arrow), ...edges, ...boxes);
   picture.style.maxWidth = `${width - 2 * side}px`;
   picture.style.minWidth = `${Math.round((width - 2 * side) * SMALLEST)}px`;

@@ -22,7 +22,7 @@ async function ask(path) {
   const reply = await fetch(path, { headers: token ? { Authorization: `Bearer ${token}` } : {}, credentials: "omit" });
   if (reply.status === 401) {
     find("token-form").hidden = false;
-    throw new Error(token ? "the token is not right" : "a token is needed");
+    throw new Error(token ? "the token is wrong" : "a token is required");
   }
   const json = await reply.json();
   if (!reply.ok) throw new Error(json.error);
@@ -77,7 +77,8 @@ function showTiles(dictionaries, locks, doctor) {
   const waits = columns.get("")?.slice(-1)[0];
   const tiles = [["Dictionaries", count(dictionaries.length)], ["Locks held", count(locks.count)],
     ["Waiters now", count(waiters), waiters > 0 ? "odd" : ""],
-    ["Waits a second", waits ? String(+(waits.counts.reduce((a, b) => a + b, 0) / waits.seconds).toPrecision(2)) : "-"],
+    ["Waits per second",
+      waits ? String(+(waits.counts.reduce((a, b) => a + b, 0) / waits.seconds).toPrecision(2)) : "-"],
     ["Hits, mean", known.length > 0 ? percent(known.reduce((a, b) => a + b, 0) / known.length) : "-"]];
   if (doctor) tiles.push(["Doctor", doctor, doctor === "error" ? "bad" : doctor === "warning" ? "odd" : ""]);
   find("tiles").replaceChildren(...tiles.map(([name, value, kind]) =>
@@ -110,28 +111,28 @@ function dictionaryRow(one) {
   return cells;
 }
 
-// Keep the focus, although the rows are new.
+// Keeps the focus, because the rows are replaced.
 function showDictionaries(dictionaries) {
   const focused = document.activeElement?.dataset?.name;
   const part = find("filter").value.toLowerCase();
   show("dictionary-rows", dictionaries.filter(one => one.name.toLowerCase().includes(part)).map(dictionaryRow),
-    dictionaries.length > 0 ? "none with such a name" : "there are no dictionaries");
+    dictionaries.length > 0 ? "no dictionary matches" : "no dictionaries");
   if (focused !== undefined)
     [...find("dictionary-rows").querySelectorAll("button")].find(one => one.dataset.name === focused)?.focus();
   const kept = points.get(chosen);
   find("chart").hidden = !kept;
   if (kept) find("chart").replaceChildren(chart(kept), html("figcaption", {}, html("strong", {}, chosen),
-    ": occupancy (blue), hits among the reads (orange, dashed)"));
+    ": memory used (blue), hit ratio (orange, dashed)"));
 }
 
-const CIRCLES = { certain: "red: a circle; of processes with one task, none goes on",
-  possible: "yellow: a circle of processes with many tasks, of which others may go on" };
+const CIRCLES = { certain: "red: a deadlock, if each of these processes has one task",
+  possible: "yellow: a possible deadlock; other tasks of these processes may release the locks" };
 
 function showGraphNote() {
   const { graph: found } = shown, note = find("graph-note");
   const isWide = find("graph").scrollWidth > find("graph").clientWidth;
   note.textContent = !found ? "" : [CIRCLES[found.circle] ?? "holder ← lock ← waiter",
-    isWide ? "more of them to the right" : "",
+    isWide ? "scroll right for more" : "",
     found.left > 0 ? `${found.left} more locks are in the table` : ""].filter(text => text).join("; ");
   note.classList.toggle("bad", found?.circle === "certain");
   note.classList.toggle("odd", found?.circle === "possible");
@@ -139,27 +140,27 @@ function showGraphNote() {
 
 function showLocks(locks) {
   const found = graph(locks.locks);
-  find("graph").replaceChildren(found ? found.picture : html("p", { class: "none" }, "Nobody waits."));
+  find("graph").replaceChildren(found ? found.picture : html("p", { class: "none" }, "No process waits."));
   shown.graph = found;
   showGraphNote();
-  show("wait-rows", waitRows(locks.locks).slice(0, ROWS).map(cells => row(cells)), "nobody waits");
+  show("wait-rows", waitRows(locks.locks).slice(0, ROWS).map(cells => row(cells)), "no process waits");
   const held = locks.locks.flatMap(lock => lock.holders.map(holder => [lock, holder]));
   find("held-note").textContent = held.length > ROWS || locks.count > locks.locks.length
-    ? `${Math.min(ROWS, held.length)} of ${count(locks.count)}, waited for by most first` : "";
+    ? `${Math.min(ROWS, held.length)} of ${count(locks.count)}, most waiters first` : "";
   show("held-rows", held.slice(0, ROWS).map(([lock, holder]) => row([lock.key, lock.dictionary,
     lock.kind === holder.share ? lock.kind : `${lock.kind}, ${holder.share}`, processInWords(holder),
     { number: seconds(holder.held) }, { number: count(lock.waiter_count), class: lock.waiter_count > 0 ? "odd" : "" },
-    holder.why ?? ""])), "nothing is held");
+    holder.why ?? ""])), "no locks are held");
 }
 
-// A wait is counted for the hottest locks when it has ended.
+// The hottest locks count a wait when it ends.
 function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
   show("hot-rows", keys.slice(0, HOT).map(one => row([one.key, one.dictionary, { number: count(one.waits) },
     { number: seconds(one.wait_time) }, { number: count(one.timeouts), class: one.timeouts > 0 ? "odd" : "" },
     { number: count(one.refused) }])),
-  dictionaries.some(one => one.lock_waits > 0) ? "no wait has ended yet" : "no lock was waited for");
+  dictionaries.some(one => one.lock_waits > 0) ? "no wait has ended yet" : "no process has waited for a lock");
 }
 
 function showTimes(histograms) {
@@ -176,11 +177,11 @@ function showTimes(histograms) {
     .map(kind => [one, kind, one[kind].waited, one[kind].held]));
   show("time-rows", rows.map(([one, kind, waited, held]) => row([one.name, kind, { number: count(waited.count) },
     ...[waited.median, waited.p99, waited.max, held.median, held.p99].map(time => ({ number: seconds(time) }))])),
-  "nothing was waited for or held");
+  "no locks were waited for or held");
 }
 
 function showDoctor(doctor) {
-  const time = new Date(doctor.time * 1000).toLocaleTimeString();  // may be minutes ago
+  const time = new Date(doctor.time * 1000).toLocaleTimeString();  // may be minutes old
   find("doctor-note").textContent = doctor.status === "ok" ? `all is well, as of ${time}` : `as of ${time}`;
   find("findings").replaceChildren(...doctor.findings.map(one => html("li", {},
     html("p", {}, html("strong", { class: one.severity === "error" ? "bad" : one.severity === "warning" ? "odd" : "" },
@@ -234,7 +235,7 @@ async function turn() {
 find("pause").addEventListener("click", () => {
   paused = !paused;
   find("pause").setAttribute("aria-pressed", String(paused));
-  find("pause").textContent = paused ? "Go on" : "Pause";
+  find("pause").textContent = paused ? "Resume" : "Pause";
   turn();
 });
 find("filter").addEventListener("input", () => showDictionaries(shown.dictionaries));
