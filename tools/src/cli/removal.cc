@@ -44,13 +44,13 @@ std::string living_holder(const std::vector<inspect::Lock>& locks) {
   return {};
 }
 
-/// Returns why nobody may end its locks. Runs in a process that only reads.
+/// Returns why its locks must not be ended. Runs in a process that only reads.
 std::string objection_of_holders(const std::string& name) {
   auto directory = inspect::observe();
   if (!directory) return directory.status().message;
   auto dict = inspect::attach(name);
   if (!dict && dict.status().code == Code::not_found) return {};
-  // As in the library: if the dictionary is not in use, what such a file says about processes means nothing.
+  // As in the library: the processes named in such a file mean nothing if the dictionary is not in use.
   if (!dict && inspect::is_of_another_world(*directory, name)) return {};
   if (!dict) return "cannot list its locks: " + dict.status().message;
   for (inspect::LockScan scan(*dict, name, ""); !scan.done();) {
@@ -63,7 +63,7 @@ std::string objection_of_holders(const std::string& name) {
   return {};
 }
 
-/// Returns the processes that have it open: those of the world, or if there are none, all that are visible.
+/// Returns the processes of the world that have it open; if there are none, any visible process that has it open.
 std::vector<inspect::Opener> users_of(const inspect::Dictionary& dictionary, const inspect::Openers& of_world,
                                       const WorldOptions& world, const std::string& directory,
                                       const inspect::Processes& processes) {

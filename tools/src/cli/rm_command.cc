@@ -21,7 +21,7 @@ namespace holdfast::cli {
 namespace {
 
 /// Removes a dictionary that was not refused. Returns the exit status. `was_there`: the dictionary existed before this
-/// process entered the world, which removes what a world without processes has left.
+/// process entered the world: entering removes dictionaries that dead processes left.
 int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
   // The dictionary that we judged may have been removed and created again by others.
@@ -101,7 +101,7 @@ int run_rm(Arguments& arguments) {
   std::map<std::string, bool> was_there;
   for (const std::string& name : arguments.words()) was_there[name] = is_file_there(name);
   const HolderJudge judge;
-  // Enter before judging any: the first process that enters a world removes what is left there.
+  // Enter first: the first process that enters a world removes the dictionaries that dead processes left there.
   const std::string directory = value_or_fail(inspect::enter());
   int status = exit_status::kYes;
   // Judge one at a time, because each is closed to others while it is judged. Find the processes that use it
@@ -125,7 +125,7 @@ int run_prune(Arguments& arguments) {
   std::set<std::string> were_there;
   for (const std::string& name : arguments.words())
     if (is_file_there(name)) were_there.insert(name);
-  const std::string directory = world.enter();  // removes what a world without processes has left
+  const std::string directory = world.enter();  // removes dictionaries that dead processes left
   const std::vector<std::string> names = value_or_fail(inspect::dictionary_names());
   std::vector<Pruned> pruned;
   bool failed = false;

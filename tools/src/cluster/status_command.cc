@@ -57,7 +57,7 @@ std::uint64_t number(const Answer& answer, const std::string& name) {
   return found == answer.end() ? 0 : std::strtoull(found->second.c_str(), nullptr, 10);
 }
 
-// --- finding it ---
+// --- gathering ---
 
 Agent agent_of(const Expected<Answer>& answer) {
   return answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};

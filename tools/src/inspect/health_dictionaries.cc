@@ -65,7 +65,7 @@ class Examination {
     findings_.push_back({severity, subject(), sentence, advice});
   }
 
-  /// One fault shows in many ways; the finding of the first check describes it best.
+  /// Returns whether an earlier check reported the subject: a fault has many symptoms, and the first describes it best.
   bool is_told(Severity least, const std::string& of) const {
     return std::any_of(findings_.begin(), findings_.end(),
                        [&](const Finding& one) { return one.severity >= least && one.subject == of; });
@@ -124,8 +124,8 @@ class Examination {
       return;
     }
     if (held->keys == 0) return;
-    // A waiter should have got the lock by now. Without a waiter this is normal: `holdfast lock --no-fork` always ends
-    // so.
+    // A waiter should have got the lock by now. Without a waiter this is normal: `holdfast lock --no-fork` always
+    // leaves its lock this way.
     add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
                     held->waited_for != 0 ? fmt::format(", {} of them waited for", held->waited_for) : ""),

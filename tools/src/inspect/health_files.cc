@@ -46,7 +46,7 @@ std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byt
   return those_have(pids) + " locks in it";
 }
 
-/// Describes what uses the file of that byte.
+/// Describes which processes use the file of that byte.
 std::string users(const WorldSnapshot& snapshot, const WorldFile& file, std::uint64_t byte) {
   const auto& pids = snapshot.openers.of(file.inode);
   std::string commands = commands_with_locks(snapshot, byte);
@@ -140,7 +140,7 @@ void check_file(const WorldFile& file, Findings& findings) {
         "remove the other hard links");
 }
 
-/// Checks the name files: if one that was created is missing, nobody knows which names are in use.
+/// Checks the name files: if one is missing or was replaced, programs cannot tell which names are in use.
 void check_name_files(const Names& names, Findings& findings) {
   for (const auto& [number, is_missing] : names.unsound())
     findings.push_back({Severity::error, name_file_name(number),

@@ -25,7 +25,7 @@ void check_places(std::size_t taken, Findings& findings) {
                         "give unrelated programs their own directory (HOLDFAST_DIR)"});
 }
 
-// A process that waits for long takes one of its user's inotify instances (wait/death_watch.h).
+// A process in a long wait takes one of its user's inotify instances (wait/death_watch.h).
 void check_instances(std::size_t living, Findings& findings) {
   std::size_t most = 0;
   if (!(std::ifstream("/proc/sys/fs/inotify/max_user_instances") >> most) || living <= most) return;
@@ -87,7 +87,7 @@ void check_processes(WorldSnapshot& snapshot, Findings& findings) {
                         "run doctor again; until it can tell, their locks stay held"});
   if (!living.empty()) return;
   const std::string left = dictionaries_that_end(snapshot);
-  // A command of `holdfast lock --no-fork` always ends so, and any last process does for a moment.
+  // Not a warning: `holdfast lock --no-fork` always leaves them, and so does any last process for a moment.
   if (!left.empty())
     findings.push_back({Severity::note, "", "no process uses this directory, and these dictionaries are left: " + left,
                         "the next process removes them; so does \"holdfast prune\""});

@@ -87,7 +87,7 @@ Status Processes::read_places() {
   if (code != HOLDFAST_OK) return {static_cast<Code>(code), holdfast_error()};
   found.resize(std::min<std::size_t>(count, found.size()));
   foreign_read_ = false;
-  // If a pid was reused, the process that came last wins.
+  // If a pid was reused, the latest process wins.
   std::sort(found.begin(), found.end(),
             [](const holdfast_process& one, const holdfast_process& other) { return one.entered > other.entered; });
   for (const holdfast_process& process : found) {

@@ -30,7 +30,7 @@ namespace {
 /// How long -n waits for the agent, which needs a round trip, or for a process that is stopped inside the dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
-/// For an answer that needs no store.
+/// How long to wait for an answer that needs no store.
 constexpr double kAskAgentSeconds = 0.5;
 
 struct FreeParker {
@@ -50,7 +50,7 @@ off_t bytes_of(int fd) {
   return ::fstat(fd, &info) == 0 ? info.st_size : 0;
 }
 
-/// Returns whether the dictionary belongs to the requested cluster; otherwise says what is wrong.
+/// Returns whether the dictionary belongs to the requested cluster; if not, prints an error.
 bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   if (options.cluster.empty()) return true;
   holdfast_cluster state{};

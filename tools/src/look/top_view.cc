@@ -93,7 +93,7 @@ void TopView::act(TopKey key, const std::string& typed) {
     case TopKey::enter:
       open_details();
       break;
-    case TopKey::escape:  // does not quit: over a slow line, the start of an arrow key may look like it
+    case TopKey::escape:  // does not quit: on a slow line, the first byte of an arrow key may arrive alone
       filter.clear();
       arrange();
       break;

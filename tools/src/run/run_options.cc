@@ -83,7 +83,7 @@ void add_options(Arguments& arguments, RunOptions& options) {
   arguments.add_flag("--respawn", options.respawn, "Restart a worker when it fails");
 }
 
-/// Returns what is wrong, or an empty string.
+/// Returns an error message, or an empty string.
 std::string read_script(const Arguments& arguments, Script& script) {
   script.arguments = arguments.passed_on();
   if (script.code) {
@@ -98,7 +98,7 @@ std::string read_script(const Arguments& arguments, Script& script) {
   return judge_script(script.path);
 }
 
-/// The same for the combination of options.
+/// Does the same for the combination of options.
 std::string judge(RunOptions& options) {
   const auto environment = environment_declarations();
   if (!environment) return environment.status().message;

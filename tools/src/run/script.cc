@@ -62,7 +62,7 @@ bool open_libraries_without_paths(lua_State* state) {
   return opened;
 }
 
-// The module resty.holdfast.channel, which resty.holdfast.worker looks for: {exiting = function}. It is a C function,
+// The module resty.holdfast.channel, which resty.holdfast.worker requires: {exiting = function}. It is a C function,
 // because LuaJIT may hoist the load of an FFI pointer, volatile or not, out of a loop.
 
 int exiting(lua_State* state) {

@@ -40,7 +40,7 @@ Expected<std::string> read_token(const std::string& path) {
   if (token.size() < kLeast || token.size() > kMost || !is_printable)
     return Status{Code::invalid, fmt::format("{}: expected one line of {} to {} printable characters without blanks",
                                              file, kLeast, kMost)};
-  // Check the mode after the content: nobody is told to change the mode of a file that has no token.
+  // Check the mode after the content, so that no message suggests chmod for a file without a token.
   if ((info.st_mode & kOfOthers) != 0)
     return Status{Code::permission, fmt::format("{} is open to others (mode {:04o}): run chmod 600 on it", file,
                                                 static_cast<unsigned>(info.st_mode & 07777U))};

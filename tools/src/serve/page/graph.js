@@ -66,7 +66,7 @@ function build(locks) {
 }
 
 // Marks the edges of a circle of two processes or more: "certain" if each of them waits once. A process that waits more
-// than once has several tasks, and others may go on. Waits between tasks of one process are ignored.
+// than once has several tasks, and the other tasks may continue. Waits between tasks of one process are ignored.
 function markCircles(nodes, locks) {
   const waits = new Map();
   for (const waiter of locks.flatMap(lock => lock.waiters))
