@@ -1,4 +1,4 @@
--- `holdfast doctor`: it finds each fault, says nothing where there is none, changes nothing, and repairs what can be.
+-- Tests `holdfast doctor`: it finds each fault, reports no false ones, changes nothing, and repairs damage.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -14,7 +14,7 @@ local MEMBER = [[
 ]]
 
 
--- What it finds, as "severity: subject: sentence", and the exit status.
+-- Returns the findings as "severity: subject: sentence", and the exit status.
 local function findings(...)
     local ended, out, err = run("doctor", ...)
     assert.equal("", err)
@@ -40,12 +40,12 @@ local function content(name)
     return assert(command.read(command.world() .. "/" .. name))
 end
 
--- Whether this user may look at what each process has open.
+-- Returns whether this user may see which files each process has open.
 local function may_look_at_all()
     return shell.succeeds 'for p in /proc/[0-9]*; do cat $p/maps >/dev/null 2>&1 || [ ! -d $p ] || exit 1; done'
 end
 
--- Where the text stands in the file for the first time.
+-- Returns the first position of the text in the file.
 local function place_of(name, text)
     return assert(content(name):find(text, 1, true)) - 1
 end
@@ -54,7 +54,7 @@ end
 describe("holdfast doctor", function ()
     command.fixture()
 
-    it("finds nothing where all is well", function ()
+    it("finds nothing if all is well", function ()
         keep(MEMBER .. [[
             assert(keep(require("resty.lock"):new("my_dict", { exptime = 3000 })):lock("key"))
             assert(require("resty.shdict").open("large", { size = "8m" })):set("key", 1)
@@ -67,9 +67,9 @@ describe("holdfast doctor", function ()
                      (world.in_terminal(200, "doctor", "--color=never")))
     end)
 
-    it("finds damage, changes nothing, and repairs it when it is asked to", function ()
+    it("finds damage, changes nothing, and repairs it with --repair", function ()
         keep(MEMBER .. "ready()")
-        -- The length of an entry's key.
+        -- Overwrites the key length of an entry.
         overwrite("my_dict.dict", place_of("my_dict.dict", "key7") - 24, "\255\127")
         local before = content("my_dict.dict")
         assert.equal(2, finds "^error: dictionary my_dict: 1 part of 1 is damaged: memory was overwritten$")
@@ -92,7 +92,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds "^error: dictionary large: 1 part of 16 is damaged")
     end)
 
-    it("takes no change by others for damage", function ()
+    it("does not take changes by others for damage", function ()
         keep(MEMBER .. [[
             local shdict = require "resty.shdict"
             local busy = assert(shdict.open("busy", { size = "1m" }))
@@ -111,7 +111,7 @@ describe("holdfast doctor", function ()
         end
     end)
 
-    it("finds a process that is stopped inside a dictionary, and one that is stopped elsewhere", function ()
+    it("finds a process that is stopped inside a dictionary or elsewhere", function ()
         local process = keep(MEMBER .. [[
             ready()
             while true do
@@ -134,10 +134,10 @@ describe("holdfast doctor", function ()
         assert.is_true(inside)
     end)
 
-    it("finds mutexes that are held by the dead, and by those that are not inside", function ()
+    it("finds mutexes that belong to dead processes, or to processes that are not inside", function ()
         local process = keep(MEMBER .. "ready()")
         local pid = world.worker_of(process)
-        -- The word of the mutex, behind the header page: the bits of an owner, in the slot of the process.
+        -- The word of the mutex follows the header page: an owner is the slot and generation of a process.
         local token
         for slot = 0, 1023 do
             local at = 4096 + slot * 512
@@ -165,7 +165,7 @@ describe("holdfast doctor", function ()
         assert.same({ code = 0 }, ended, out)
     end)
 
-    it("finds what the dead hold, and frees it when it is asked to", function ()
+    it("finds locks of dead processes, and frees them with --repair", function ()
         keep(MEMBER .. "ready()")
         local dead = keep [[
             assert(require("resty.shdict").open("my_dict"))
@@ -180,7 +180,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("locks"))
     end)
 
-    it("finds among very many locks the one that a dead process holds, and frees it", function ()
+    it("finds and frees the one lock of a dead process among very many", function ()
         keep [[
             assert(require("resty.shdict").open("my_dict", { size = "48m" }))
             for i = 1, 101000 do
@@ -189,7 +189,7 @@ describe("holdfast doctor", function ()
             end
             ready()
         ]]
-        -- One of the last that are seen.
+        -- One of the last keys in the scan.
         local key, token = output("locks"):match "my_dict\t(key%d+)\tlock\tlock\t(%d+)\t[^\n]*\n$"
         output("release", "my_dict", key, "--token", token)
         world.kill(keep(([[
@@ -203,7 +203,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("locks", "--prefix", key))
     end)
 
-    it("finds dictionaries that the dead have left", function ()
+    it("finds dictionaries that dead processes left", function ()
         local process = keep(MEMBER .. [[
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
@@ -216,7 +216,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds "^note: no process uses this directory, and these dictionaries are left: temporary$")
     end)
 
-    it("takes a dictionary for used, and finds that it was deleted, where only a command has locks in it", function ()
+    it("counts a dictionary as used if only a command has locks in it, and finds its deleted file", function ()
         local script = command.write("open.lua", [[ require("resty.shdict").open("jobs", { size = "64k" }) ]])
         output("run", "--workers", "1", script)
         assert.equal(0, finds "^note: 1 dictionary is unused but kept, with %d+K of memory: jobs$")
@@ -238,7 +238,7 @@ describe("holdfast doctor", function ()
         assert.same({ code = 0 }, (run("lock", "jobs", "key", "--", "true")))
     end)
 
-    it("warns of what a dead process holds and others wait for", function ()
+    it("warns if others wait for a lock of a dead process", function ()
         local holder = command.start("lock", "-F", "key", "--", "sleep", "3600")
         assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no world yet
         local waiter = command.start("lock", "key", "--", "true")
@@ -254,13 +254,13 @@ describe("holdfast doctor", function ()
         assert.same({ code = 0 }, waiter:wait())
     end)
 
-    it("is content after a command that became the holder of its lock", function ()
+    it("reports nothing after a command ended that held its lock itself", function ()
         assert.same({ code = 0 }, (run("lock", "-F", "key", "--", "true")))
         assert.equal(0, finds "^note: dictionary commands: 1 key is held by dead processes$")
         assert.same({ {}, 0 }, { findings "--repair" })
     end)
 
-    it("is content while commands take their locks, end, and take their dictionary along", function ()
+    it("reports nothing while commands take locks, end, and their dictionary ends with them", function ()
         assert.same({ code = 0 }, (run("lock", "key", "--", "true")))
         local script = command.write("commands.sh", ('for i in $(seq 150); do %s lock key -- true; done')
                                                         :format(command.program))
@@ -281,7 +281,7 @@ describe("holdfast doctor", function ()
         assert.is_true(looks > 0)
     end)
 
-    it("finds files that are none, are cut short, open to others, or copies, and tells each fault once", function ()
+    it("finds foreign, truncated, copied and unprotected files, and reports each fault once", function ()
         keep(MEMBER .. [[
             local shdict = require "resty.shdict"
             assert(shdict.open("short", { size = "64k" }) and shdict.open("linked", { size = "64k" }))
@@ -307,7 +307,7 @@ describe("holdfast doctor", function ()
         end
     end)
 
-    it("finds files of names in use that were deleted or replaced", function ()
+    it("finds name files that were deleted or replaced", function ()
         keep(MEMBER .. "ready()")
         local names = shell.output("ls " .. command.world()):match "names%-%d%d"
         assert.same({ {}, 0 }, { findings() })
@@ -317,7 +317,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": was deleted or moved: "))
     end)
 
-    it("finds a directory in the place of a file of names in use that is still to be made", function ()
+    it("finds a directory where a name file is to be created", function ()
         keep(MEMBER .. "ready()")
         local free = shell.output(("cd %s; for i in 0 1 2 3 4; do [ -e names-0$i ] || echo names-0$i; done | head -1")
                                   :format(command.world()))
@@ -325,7 +325,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds("^error: " .. free:gsub("%-", "%%-") .. ": is not the file that was created here: "))
     end)
 
-    it("finds a dictionary that was deleted while it was in use, and none that was removed in order", function ()
+    it("finds a dictionary that was deleted while in use, but not one that was removed regularly", function ()
         local OPEN = [[ assert(require("resty.shdict").open("second", { size = "64k" })); ready() ]]
         keep(MEMBER .. [[ assert(require("resty.shdict").open("removed", { size = "64k" })) ]] .. OPEN)
         local user = keep(OPEN)
@@ -340,7 +340,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds("^error: /dev/shm/[^:]*: a dictionary was deleted or moved while it was in use"))
     end)
 
-    it("finds that the table of processes was deleted in use, and which dictionaries programs are refused", function ()
+    it("finds that the process table was deleted while in use, and which dictionaries are cut off", function ()
         local process = keep(MEMBER .. [[
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
@@ -363,7 +363,7 @@ describe("holdfast doctor", function ()
         assert.equal(1, finds "^warning: my_dict.dict: belongs to a process table that was removed or replaced; ")
     end)
 
-    it("advises what helps against what is no dictionary", function ()
+    it("advises how to remove files that are not dictionaries", function ()
         keep(MEMBER .. "ready()")
         local directory = command.world()
         command.write(directory .. "/junk.dict", "junk")
@@ -383,7 +383,7 @@ describe("holdfast doctor", function ()
         assert.same({ {}, 0 }, { findings() })
     end)
 
-    it("tells once that the table of processes cannot be used", function ()
+    it("reports once that the process table cannot be used", function ()
         keep(MEMBER .. "ready()")
         os.execute("chmod 666 " .. command.world() .. "/processes")
         assert.same({ { "error: processes: has mode 0666, but was created with 0600: programs refuse it" }, 2 },
@@ -392,7 +392,7 @@ describe("holdfast doctor", function ()
         assert.same({ { "error: processes: is not a holdfast file, or was overwritten" }, 2 }, { findings() })
     end)
 
-    it("names the processes that keep an upgrade out, and gives the same advice for each file", function ()
+    it("names the processes that prevent an upgrade, with the same advice for each file", function ()
         local process = keep(MEMBER .. "ready()")
         world.kill(keep [[
             assert(require("resty.shdict").open("idle", { size = "64k", persist = true }))
@@ -417,7 +417,7 @@ describe("holdfast doctor", function ()
         finds("^warning: processes: has layout 99, but this version uses %d+; " .. nobody .. "$")
     end)
 
-    it("names the programs that keep an upgrade out, with one advice for each file", function ()
+    it("names the programs that prevent an upgrade, with advice for each file", function ()
         local process = keep(MEMBER .. [[
             assert(require("resty.shdict").open("kept", { size = "64k", persist = true }))
             ready()
@@ -443,7 +443,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("rm", "--force", "kept"))
     end)
 
-    it("says how to close a directory of this user that is open to others, apart from what is wrong", function ()
+    it("says how to close a directory that is open to others, apart from the fault", function ()
         os.execute("chmod 777 " .. command.world())
         local ended, out = run("doctor", "--json")
         os.execute("chmod 700 " .. command.world())
@@ -455,11 +455,11 @@ describe("holdfast doctor", function ()
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
 
-    it("is content where no process of this user has used a world yet, unless a directory was named", function ()
+    it("reports only a note if no process has used the default directory, and an error for a named one", function ()
         local user = shell.output "id -u" == "0" and "4242424" or nil
         local directory = "/dev/shm/holdfast-" .. (user or shell.output "id -u")
         if shell.succeeds("test -e " .. directory) then
-            return pending "there is a world"
+            return pending "the directory exists"
         end
         local words = user and { "doctor", "--user", user } or { "doctor" }
         words[#words + 1] = { HOLDFAST_DIR = "" }
@@ -486,7 +486,7 @@ describe("holdfast doctor", function ()
         assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were evicted so far$")
     end)
 
-    it("tells when more processes may wait than the kernel tells of deaths", function ()
+    it("notes that there are more processes than inotify instances", function ()
         local most = tonumber(command.read "/proc/sys/fs/inotify/max_user_instances")
         if most > 200 then
             return pending "too many inotify instances"
@@ -503,7 +503,7 @@ describe("holdfast doctor", function ()
         assert.equal(0, finds "^note: %d+ processes use this directory, but a user has only %d+ inotify instances: ")
     end)
 
-    it("finds that the file system has no room", function ()
+    it("finds that the file system is full", function ()
         local mount = "mkdir -m 700 %s/small && mount -t tmpfs -o size=900k,mode=700 none %s/small 2>/dev/null"
         if not shell.succeeds(mount:format(command.world(), command.world())) then
             return pending "no right to mount"
