@@ -150,8 +150,8 @@ std::vector<std::size_t> needs_of(TopView& view) {
   return needs;
 }
 
-/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are cut. What
-/// nobody needs goes to the growing column, so that numbers are at the right edge.
+/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are cut. Width
+/// that no column needs goes to the growing column, so that numbers are at the right edge.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
   const auto give = [&](std::size_t i, std::size_t most) {

@@ -32,7 +32,7 @@ class Gone : public ::testing::Test {
     for (const char* const name : {"a", "b"}) holdfast_remove(name, 1);
   }
 
-  /// With a lock in it.
+  /// Creates the dictionary, with a lock in it.
   static void open(const std::string& name) {
     const holdfast_options options{1U << 16, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_dict* dict = nullptr;
