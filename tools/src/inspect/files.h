@@ -95,8 +95,8 @@ std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& di
 bool is_of_another_world(const std::string& directory, const std::string& dictionary);
 /// Returns whether no process uses it, and it belongs to an earlier world that did not keep it for the next.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
-/// Returns whether new programs cannot open it, because processes use it that entered by another process table, which
-/// was removed or replaced. `world`: the id in the present table; empty if there is none.
+/// Returns whether new programs cannot open it, because its users entered through another process table, which was
+/// removed or replaced. `world`: the id in the present table; empty if there is none.
 bool is_used_by_another_world(const std::string& directory, const WorldFile& file, const std::string& world);
 /// Returns the dictionaries that processes use although their process table is missing. Empty if there is a table.
 std::vector<std::string> dictionaries_without_table(const std::string& directory);

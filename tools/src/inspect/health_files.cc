@@ -188,7 +188,7 @@ void check_leftovers(const WorldSnapshot& snapshot, Findings& findings) {
     findings.push_back({Severity::note, "",
                         fmt::format("{} unused but kept, with {} of memory: {}",
                                     counted(count, "dictionary is", "dictionaries are"), bytes_in_words(bytes), names),
-                        "\"holdfast rm NAME\" removes one that nobody needs; a reboot removes all"});
+                        "\"holdfast rm NAME\" removes one that is no longer needed; a reboot removes all"});
 }
 
 bool is_ours_to_judge(const WorldFile& file) { return file.name == kProcessTable || !file.dictionary.empty(); }

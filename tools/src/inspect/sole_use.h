@@ -23,7 +23,7 @@ struct SoleUse {
   std::string trouble = {};  // why it is unknown; empty if it is known, or if there is no visible file
 };
 
-/// Tries for some milliseconds: a process that is about to open it may be refused, or end. REQUIRES: this process has
+/// Tries for some milliseconds, because a process that is opening it may be refused or end. REQUIRES: this process has
 /// not opened it.
 SoleUse take_sole_use(const std::string& directory, const std::string& dictionary);
 
