@@ -111,7 +111,7 @@ describe("holdfast", function ()
                                  { "ttl", "values", "held", "0.001" }, { "ttl", "values", "held", "0" } } do
             local code, said = refused(unpack(words))
             assert.equal(1, code)
-            assert.matches('^"held" is held by pid %d+ %(ready1.lua%) for [%d.]+ s$', said)
+            assert.matches('^"held" is held by pid %d+ %(ready1.lua%) for [%d.]+ s; use %-%-force to override$', said)
         end
         assert.equal("true\n", output("get", "values", "held"))
         output("set", "-f", "values", "held", "v")
@@ -126,7 +126,7 @@ describe("holdfast", function ()
         ]]
         local code, said = refused("ttl", "values", "readers", "0.001")
         assert.equal(1, code)
-        assert.matches('^"readers" is held by pid %d+ %(ready2.lua%) for [%d.]+ s$', said)
+        assert.matches('^"readers" is held by pid %d+ %(ready2.lua%) for [%d.]+ s; use %-%-force to override$', said)
         assert.is_true(tonumber((output("ttl", "values", "readers"))) > 500)
         output("ttl", "--force", "values", "readers", "0.001")
         assert(command.await(function () return #world.rows(output("locks", "--prefix", "readers")) == 0 end))

@@ -44,7 +44,7 @@ bool KeyCommand::may_be_held(const std::string& key) const {
   if (!processes) trouble = processes.status().message;
   const holdfast_holder* const holder = processes ? inspect::living_holder(lock, *processes) : nullptr;
   if (holder != nullptr)
-    say("{} is held by {} for {}", quote(key), inspect::in_words(processes->of(holder->owner)),
+    say("{} is held by {} for {}; use --force to override", quote(key), inspect::in_words(processes->of(holder->owner)),
         inspect::duration_in_words(holder->held));
   else if (!trouble.empty())
     say("cannot tell whether {} is held ({}); use --force to override", quote(key), trouble);
