@@ -404,7 +404,7 @@ describe("holdfast lock has the options of flock:", function()
           'unexpected "stray" after -c COMMAND: expected the command as one word, in quotes' },
         { { "dict", "key", "-c", "echo", "stray" }, 'unexpected "stray" after -c COMMAND' },
         { { "dict", "-c", "echo", "key" }, 'unexpected "key" after -c COMMAND' },
-        { { "-c", "true", "-c", "false", "key" }, "--command: expected once" },
+        { { "-c", "true", "-c", "false", "key" }, "--command: given twice; expected once" },
         { { "-c", "true", "key", "--", "true" }, '-c cannot be combined with a command after "--"' },
         { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: bad text of 128 bytes: expected at most 127" },
         { { "--agent", "key", "--", "true" }, "--agent and --agent-config need --cluster NAME" },

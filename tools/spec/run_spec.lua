@@ -362,7 +362,7 @@ describe("holdfast run", function()
             local process = start_ready(2, "until_told() mark('finished' .. id)")
             write("script.lua", "x = = 1\n")
             process:signal(command.HUP)
-            assert.truthy(await(function() return process:err():find("not reloaded", 1, true) end))
+            assert.truthy(await(function() return process:err():find("reload failed", 1, true) end))
             assert.matches("script%.lua:1: unexpected symbol near '='\n", process:err())
             assert.same({}, files("^finished"))
             assert_quits(process, 0)
@@ -398,7 +398,7 @@ describe("holdfast run", function()
             assert.truthy(count_files("^ready%.0%.%d+$", 4))
             assert.is_true(command.now() - before >= 0.1 + 0.2 + 0.4)
             local waits = {}
-            for wait in process:err():gmatch("again in (%S+) s") do
+            for wait in process:err():gmatch("restarting it in (%S+) s") do
                 waits[#waits + 1] = wait
             end
             assert.same({ "0.1", "0.2", "0.4" }, { unpack(waits, 1, 3) })

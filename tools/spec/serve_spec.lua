@@ -313,7 +313,7 @@ describe("holdfast serve", function ()
         end
         for _, bad in ipairs { "9145", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:x", "example.com:80",
                                "::1:80", "[::1]", ":80", "[127.0.0.1]:80" } do
-            assert.matches('^holdfast: bad address ".*": expected NUMBER:PORT', refusal("--listen", bad))
+            assert.matches('^holdfast: bad address ".*": expected IP:PORT', refusal("--listen", bad))
         end
         assert.matches("other machines can reach \"0%.0%.0%.0:0\": require a token",
                        refusal("--listen", "0.0.0.0:0"))

@@ -80,8 +80,8 @@ class LockParser {
     arguments_.add_flag("-x,-e,--exclusive", exclusive_, "Take an exclusive lock (default)");
     arguments_.add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Fail instead of waiting if the lock is held");
     arguments_.add_flag("-o,--close", options_.close,
-                        "Close the descriptors that hold the lock in the command: only the processes of\n"
-                        "holdfast lock hold it");
+                        "Close the lock's descriptors in the command, so that only the processes of\n"
+                        "holdfast lock hold the lock");
     arguments_.add_flag("-F,--no-fork", options_.no_fork,
                         "Run the command without forking: the lock is held until the last process that\n"
                         "inherited it exits");
