@@ -30,7 +30,7 @@ local SHOWN = {
                                                 "session {} with " },
     ["tools/src/look/doctor_command.cc"] = { "all is well" },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
-    ["tools/src/look/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
+    ["tools/src/look/locks_command.cc"] = { " is held by ", " is not held ", " (", ", child of ", ": --json ", "{} {} for {}" },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
     ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held", "F1 Help ",
                                    "Press any key " },

@@ -178,7 +178,7 @@ on each machine. ID is its cluster id, which "holdfast cluster status" and the a
 
 The agent uses the new store after one lease time, when no machine holds a lock of the old one.
 
-Exit status: 0 success; 1 no endpoint reports that store, or most report the known one; 2 error.)",
+Exit status: 0 success; 1 no endpoint names that store, or most name the known one; 2 error.)",
     run_accept};
 
 }  // namespace holdfast::cli

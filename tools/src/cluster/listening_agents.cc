@@ -59,8 +59,8 @@ Expected<Answer> ask(const std::string& cluster, const std::string& packet, doub
   if (socket.get() < 0)
     return Status{Code::unavailable, fmt::format("the agent of cluster {} has just ended", quote(cluster))};
   if (::send(socket.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0)
-    return Status{Code::unavailable,
-                  fmt::format("no agent of cluster {} answers: {}", quote(cluster), std::strerror(errno))};
+    return Status{Code::unavailable, fmt::format("no agent of cluster {} answers in this runtime directory: {}",
+                                                 quote(cluster), std::strerror(errno))};
   return await_answer(socket.release(), seconds);
 }
 

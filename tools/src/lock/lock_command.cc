@@ -275,7 +275,7 @@ class Wrapper {
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
       return fmt::format("{} was lost: {}", key, holdfast_error());
     if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
-      return fmt::format("{} was lost: this machine's session with the store of cluster {} has ended", key,
+      return fmt::format("{} was lost: this machine's session at the store of cluster {} has ended", key,
                          static_cast<const char*>(state.name));
     if (holdfast_now() >= end_) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
     return key + " was taken away: another process ended its grant";

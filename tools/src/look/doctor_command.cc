@@ -62,7 +62,7 @@ void look_at_stores(Findings& findings) {
     const std::string sentence =
         answer->contains("store_cluster")
             ? fmt::format("its agent refuses etcd cluster {}: expected {}", refused, id("store_cluster"))
-            : fmt::format("its agent refuses etcd cluster {}: too few endpoints report it", refused);
+            : fmt::format("its agent refuses etcd cluster {}: too few endpoints name it", refused);
     findings.push_back(
         {Severity::error, "cluster " + cluster, sentence,
          fmt::format("remove the endpoints of other stores from the configuration; if the store was replaced "
