@@ -295,7 +295,8 @@ describe("a lock of two machines", function ()
             local code, out = run_cluster(one, "status")
             assert.equal(1, code)
             assert.equal("jobs: cluster main, no agent, no session\n"
-                         .. '  no agent of cluster "main" answers in this runtime directory: No such file or directory\n', out)
+                         .. '  no agent of cluster "main" answers in this runtime directory: No such file or '
+                         .. "directory\n", out)
             command.start("agent", "main", "--etcd", "http://127.0.0.1:1", { HOLDFAST_DIR = one })
             local reason = "etcd at http://127.0.0.1:1 does not answer: Connection refused\n"
             assert.truthy(command.await(function ()
