@@ -1,9 +1,9 @@
 -- A cache stampede, with a lock and without.
 --
 -- All coroutines of all workers read the same text at the same time and look up each of its words in a shared cache.
--- A word that is not there has to be computed by a slow backend: that is what an entry is like at the moment when it
--- expires, and all want it. With resty.lock one caller goes to the backend and the others wait for its answer; without,
--- each of them goes.
+-- A slow backend computes each word that is not there, as after an entry of a busy cache has expired. It serves four
+-- calls at a time. With resty.lock one caller goes to the backend and the others wait for its answer. Without the lock,
+-- all callers go to the backend and wait for each other there.
 --
 --   holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
 --   luajit examples/stampede.lua                                    (one worker)
@@ -13,6 +13,7 @@ local here = dofile((arg[0]:match("^(.*)/") or ".") .. "/checkout.lua")
 local ffi = require "ffi"
 local report = require "stampede.report"
 local resty_lock = require "resty.lock"
+local resty_semaphore = require "resty.semaphore"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 local trace = require "stampede.trace"
@@ -31,16 +32,25 @@ local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks
 
 -- Keys begin with a pid that all workers of this run know, so that two runs in one world do not share answers.
 local run = (workers > 1 and ffi.C.getppid() or ffi.C.getpid()) .. ":"
+-- Seconds after which a worker gives up waiting for the others.
+local TIMEOUT = 3600
+
 local prefix  -- of the keys of this phase
 local waits   -- seconds that the coroutines of this worker waited for locks
 
 
 -- --- a cache in front of a backend ---------------------------------------------------------------------
 
+-- The connections that all workers share, like a pool of connections to a database.
+local connections = assert(resty_semaphore:new("stampede_locks", { permits = options.connections }))
+local POOL = run .. "connections"
+
 local function backend(word)
     assert(cache:incr(prefix .. "calls", 1, 0))
     assert(cache:incr(prefix .. "calls for:" .. word, 1, 0))
+    assert(connections:wait(POOL, TIMEOUT))
     scheduler.sleep(options.backend_ms / 1000)
+    assert(connections:post(POOL))
     return "all there is to know about " .. word
 end
 
@@ -125,18 +135,17 @@ end
 
 -- Each worker holds a lock of its own from before a phase to its end. A worker that gets all of them knows that all are
 -- done, or dead: the lock of a dead worker is free at once, but its result is missing.
-local PATIENCE = 3600
-local START_PATIENCE = 10
+local START_TIMEOUT = 10
 
 local function take(name)
-    local lock = assert(resty_lock:new("stampede_locks", { exptime = PATIENCE, timeout = PATIENCE }))
+    local lock = assert(resty_lock:new("stampede_locks", { exptime = TIMEOUT, timeout = TIMEOUT }))
     assert(lock:lock(run .. name))
     return lock
 end
 
 local function wait_for_start()
-    local deadline = scheduler.now() + START_PATIENCE
-    local started = assert(locks:incr(run .. "started", 1, 0, PATIENCE))
+    local deadline = scheduler.now() + START_TIMEOUT
+    local started = assert(locks:incr(run .. "started", 1, 0, TIMEOUT))
     while started < workers and scheduler.now() < deadline do
         scheduler.sleep(0.001)
         started = locks:get(run .. "started")
@@ -158,7 +167,7 @@ for i, phase in ipairs(phases) do
     prefix, waits = run .. name .. ":", {}
     local start = scheduler.now()
     replay(name, get)
-    assert(cache:set(prefix .. "waits:" .. id, report.pack(waits), PATIENCE))
+    assert(cache:set(prefix .. "waits:" .. id, report.pack(waits), TIMEOUT))
 
     -- Take the lock of the next phase before giving back that of this one, so that no worker runs ahead.
     local following = phases[i + 1] and take(phases[i + 1][1] .. id)

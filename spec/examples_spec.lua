@@ -44,6 +44,18 @@ describe("examples/stampede.lua", function ()
         assert.is_true(row(out, "requests")[1] > 100 * 25)
     end)
 
+    it("serves as many calls at a time as the backend has connections", function ()
+        local trace = write_trace(20, 20)
+        local function seconds(connections)
+            local ended, out = luajit(STAMPEDE, trace, "--no-lock", "--coroutines", "8", "--connections", connections)
+            assert.same({ code = 0 }, ended)
+            return row(out, "seconds")[1]
+        end
+        -- 8 coroutines, 20 words, 5 ms each: at least 0.8 s one after the other, 0.1 s together.
+        assert.is_true(seconds("1") >= 0.8)
+        assert.is_true(seconds("8") >= 0.1)
+    end)
+
     it("runs without the lock only, on request", function ()
         local ended, out = luajit(STAMPEDE, write_trace(300, 20), "--no-lock")
         assert.same({ code = 0 }, ended)
@@ -70,6 +82,7 @@ describe("examples/stampede.lua", function ()
         { { "--backend-ms" }, "--backend-ms: a number, 0 to 10000, expected, got nothing" },
         { { "--backend-ms", "x" }, '--backend-ms: a number, 0 to 10000, expected, got "x"' },
         { { "--backend-ms", "nan" }, '--backend-ms: a number, 0 to 10000, expected, got "nan"' },
+        { { "--connections", "0" }, '--connections: a number, 1 to 1000, expected, got "0"' },
         { { "--coroutines", "0" }, '--coroutines: a number, 1 to 1000, expected, got "0"' },
         { { "--coroutines", "2.5" }, "--coroutines: a whole number expected, got 2.5" },
         { { "--words", "0" }, '--words: a number, 1 to 1000000, expected, got "0"' },

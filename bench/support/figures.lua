@@ -8,8 +8,7 @@ local report = require "bench.support.report"
 
 local _M = {}
 
--- What README.md shows of `make bench`: the title of a table, the beginning of a row's name, what the document calls it
--- what stands beside it, and how the cells of holdfast, of the other and of the ratio are read.
+-- How the cells of a summary are read.
 local function median(cell)
     local value = cell:match("; (%S+)")
     return value and value .. " ns" or cell
@@ -20,35 +19,30 @@ end
 local function ratio(cell)
     return cell:match("^[%d.]+x") or "-"
 end
+local function without_colon(cell)
+    return (cell:gsub(":", ""))
+end
 local function none()
     return "-"
 end
 
+-- The title of a table; the columns of holdfast, of the other side and of the ratio; and how each of them is read.
 local BESIDE_NGINX = { title = "Side by side", 2, 3, 4, median, median, ratio }
 local BESIDE_MUTEX = { title = "Lock and unlock, beside the system's locks", 2, 3, 4, median, median, ratio }
 local OWN_KEYS = { title = "Keys of their own: lock and unlock", 2, 3, 3, whole, whole, none }
-local PROCESSES = { title = "Between processes", 2, 3, 5, whole, whole, ratio }
-local MEMORY = { title = "Memory, 64 MB full", 2, 3, 3, whole, whole, none }
-local OPENING = { title = "Opening a new dictionary", 2, 6, 6, whole, whole, none }
+local PROCESSES = { title = "Between processes", 2, 3, 5, whole, without_colon, ratio }
 
--- How, beside what, and the rows: a name, or a name and what the document calls it.
+-- The eight rows for README.md, from the results of `make bench`. Each line has a table, the other side, the beginning
+-- of a row's name, and the name in the document.
 local SUMMARY = {
-    { BESIDE_NGINX, "lua-resty-lock", "lock + unlock, same object, alone", "lock + unlock, same object, mixed",
-      "new + lock + unlock, alone", "new + lock + unlock, mixed", "lock of a held key, refused, alone",
-      "lock of a held key, refused, mixed" },
-    { BESIDE_MUTEX, "a robust mutex", { "robust mutex, alone", "lock + unlock, in plain LuaJIT, alone" } },
-    { OWN_KEYS, "lua-resty-lock",
-      { "lock + unlock, 2 processes", "lock + unlock, 2 processes, keys of their own" } },
-    { BESIDE_NGINX, "ngx.shared", "get, one number, alone", "get, one number, mixed", "set, one number, alone",
-      "set, one number, mixed", "set with exptime, one number, alone", "add + delete, one number, alone",
-      "add + delete, one number, mixed", "set, one string of 1 KB, alone", "set, one string of 1 KB, mixed",
-      "get, 100k numbers, alone", "set, 100k numbers, alone" },
-    { PROCESSES, "", { "release to resume, p50", "from release to resume in another process" } },
-    { PROCESSES, "lua-resty-lock", "2 x 50 coroutines, 1 key, 1 ms each, again at once",
-      { "  longest wait", "the longest wait of these coroutines" },
-      { "takeover, 1 waiting, 150 x kill -9, p50", "from kill -9 to the next holder" } },
-    { MEMORY, "ngx.shared", "bytes per entry, 9-byte key, number" },
-    { OPENING, "an empty file", { "1g", "opening a new dictionary of 1 GB" } },
+    { BESIDE_NGINX, "lua-resty-lock", "lock + unlock, same object, alone", "lock and unlock a free key" },
+    { BESIDE_NGINX, "lua-resty-lock", "new + lock + unlock, mixed", "the same with a new lock object, in a program" },
+    { BESIDE_MUTEX, "a robust mutex", "robust mutex, alone", "lock and unlock a free key, in plain LuaJIT" },
+    { OWN_KEYS, "lua-resty-lock", "lock + unlock, 2 processes", "two processes, each with its own key" },
+    { PROCESSES, "", "release to resume, p50", "from the release to the waiter in another process" },
+    { PROCESSES, "lua-resty-lock", "  longest wait", "100 coroutines, one key, held for 1 ms: longest wait" },
+    { PROCESSES, "lua-resty-lock", "takeover, 1 waiting, 150 x kill -9, p50", "from kill -9 to the next holder" },
+    { BESIDE_NGINX, "ngx.shared", "get, one number, alone", "get a number" },
 }
 
 
@@ -101,21 +95,18 @@ end
 
 local function summary(tables, facts, path)
     local rows = {}
-    for _, group in ipairs(SUMMARY) do
-        local how, other = unpack(group)
-        for i = 3, #group do
-            local name, what = unpack(type(group[i]) == "table" and group[i] or { group[i], group[i] })
-            local cells = find_row(tables[how.title], name)
-            if not cells then
-                return nil, ("%s has no row %q in a table %q"):format(path, name, how.title)
-            end
-            local theirs = how[5](cells[how[2]])
-            rows[#rows + 1] = { what, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
-                                how[6](cells[how[3]]) }
+    for _, row in ipairs(SUMMARY) do
+        local how, other, name, what = unpack(row)
+        local cells = find_row(tables[how.title], name)
+        if not cells then
+            return nil, ("%s has no row %q in a table %q"):format(path, name, how.title)
         end
+        local theirs = how[5](cells[how[2]])
+        rows[#rows + 1] = { what, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
+                            how[6](cells[how[3]]) }
     end
     return report.table({ "what", "holdfast", "beside it", "ratio" }, rows)
-        .. ("\nAll of one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path, facts.date,
+        .. ("\nAll from one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path, facts.date,
             facts.CPU, facts["load before"], facts.nginx, facts.peer and ", " .. facts.peer or "")
 end
 

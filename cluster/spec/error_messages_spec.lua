@@ -28,7 +28,6 @@ local SHOWN = {
     ["tools/src/cluster/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
     ["tools/src/cluster/status_command.cc"] = { "more than 1 s", "no dictionary: ", "; half within ",
                                                 "session {} with " },
-    ["tools/src/look/doctor_command.cc"] = { "all is well" },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
     ["tools/src/look/locks_command.cc"] = { " is held by ", " is not held ", " (", ", child of ", ": --json ",
                                             "{} {} for {}" },
@@ -51,6 +50,11 @@ local USAGE = {
     "^there is nothing to unlock", "Try \"",
 }
 local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
+-- Mistakes in the agent's configuration have one entry together, too.
+local CONFIGURED = { "expected ", "^unknown field " }
+local HAS_CONFIGURATION = { "^cluster/src/service/config", "^cluster/src/service/main" }
+-- Doctor prints what to do about each finding, so the page explains only the findings that need more.
+local DOCTORS = { "^tools/src/inspect/health", "^tools/src/look/doctor_command" }
 
 local WORDS_MIN = 3
 
@@ -179,6 +183,7 @@ end
 
 local function is_usage(path, literal)
     return finds_one(path, HAS_USAGE) and finds_one(literal, USAGE)
+           or finds_one(path, HAS_CONFIGURATION) and finds_one(literal, CONFIGURED)
 end
 
 
@@ -203,16 +208,12 @@ describe("docs/errors.md", function ()
     it("explains each message of the command, of the agent and about clusters", function ()
         local help = helps()
         local page = table.concat(MESSAGES, "\n"):gsub("%s+", " ")
-        -- doctor prints its own advice. The page repeats it next to each finding.
-        local advice = PAGE:match("\n## Doctor\n(.-)\n## "):gsub("`", "\""):gsub("%s+", " ")
         local missing = {}
         for path in EXPLAINED:gmatch("%S+") do
-            local is_doctors = path:find "^tools/src/inspect/health" or path == "tools/src/look/doctor_command.cc"
-            local told = is_doctors and page .. advice or page
-            for _, literal in ipairs(literals.of(path)) do
+            for _, literal in ipairs(finds_one(path, DOCTORS) and {} or literals.of(path)) do
                 local passes = is_result(path, literal) or is_usage(path, literal)
                 for _, part in ipairs(passes and {} or parts(literal)) do
-                    local explained = PASSED_OVER[part] or told:find(part, 1, true) or help:find(part, 1, true)
+                    local explained = PASSED_OVER[part] or page:find(part, 1, true) or help:find(part, 1, true)
                     missing[#missing + 1] = not explained and path .. ": " .. part or nil
                 end
             end

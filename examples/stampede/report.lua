@@ -93,8 +93,10 @@ end
 
 -- Whether everything is as it must be.
 function _M.print(results, options, workers)
-    print(("%d coroutines in %d %s read the same text; a word that is not in the cache takes a backend call of %g ms\n")
-        :format(options.coroutines * workers, workers, workers == 1 and "process" or "processes", options.backend_ms))
+    print(("%d coroutines in %d %s read the same text. A word that is not in the cache takes a backend call\n"
+           .. "of %g ms, and the backend serves %d at a time.\n")
+        :format(options.coroutines * workers, workers, workers == 1 and "process" or "processes", options.backend_ms,
+                options.connections))
     local heads = (" "):rep(31)
     for _, result in ipairs(results) do
         heads = heads .. ("%17s"):format(result.name)
@@ -117,8 +119,8 @@ function _M.print(results, options, workers)
             locked.calls, locked.distinct))
         return false
     end
-    print(("\nWith the lock each of the %d words was computed once: %d calls -> %d."):format(locked.distinct,
-        results[2].calls, locked.calls))
+    print(("\nWith the lock each of the %d words was computed once: %d calls -> %d, %.1f s -> %.1f s."):format(
+        locked.distinct, results[2].calls, locked.calls, results[2].seconds, locked.seconds))
     return true
 end
 

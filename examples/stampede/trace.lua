@@ -5,13 +5,15 @@ local worker = require "resty.holdfast.worker"
 local _M = {}
 
 local USAGE = [[
-Usage: stampede.lua [TRACE] [--words N] [--backend-ms N] [--coroutines N] [--no-lock]
+Usage: stampede.lua [TRACE] [--words N] [--backend-ms N] [--connections N]
+                    [--coroutines N] [--no-lock]
 
-  TRACE           a text, which all coroutines read; default: the GPL-3 that Debian ships
-  --words N       so many of its words are read; default: 1000
-  --backend-ms N  milliseconds that the backend takes for a word; default: 5
-  --coroutines N  coroutines in each worker; default: 25
-  --no-lock       only the run without the lock
+  TRACE            the text that all coroutines read; default: the GPL-3 that Debian ships
+  --words N        how many of its words they read; default: 200
+  --backend-ms N   milliseconds that the backend takes for a word; default: 5
+  --connections N  how many calls the backend serves at a time; default: 4
+  --coroutines N   coroutines in each worker; default: 25
+  --no-lock        run without the lock only
 ]]
 
 
@@ -51,13 +53,16 @@ end
 
 
 function _M.read_options(arguments)
-    local options = { backend_ms = 5, coroutines = 25, words = 1000 }
+    local options = { backend_ms = 5, connections = 4, coroutines = 25, words = 200 }
     local i = 1
     while i <= #arguments do
         local argument = arguments[i]
         if argument == "--backend-ms" then
             i = i + 1
             options.backend_ms = read_number(argument, arguments[i], 0, 10000)
+        elseif argument == "--connections" then
+            i = i + 1
+            options.connections = read_count(argument, arguments[i], 1000)
         elseif argument == "--coroutines" then
             i = i + 1
             options.coroutines = read_count(argument, arguments[i], 1000)

@@ -99,6 +99,11 @@ bool is_refused(Dictionary& dictionary, std::string_view key, const Request& req
                             : is_held_for_certain(dictionary, key);
 }
 
+Code refuse(Dictionary& dictionary, std::string_view key, const Request& request) noexcept {
+  if (!request.waits_next) count_refusal(dictionary, key, request.kind);
+  return Code::locked;
+}
+
 }  // namespace
 
 Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
@@ -106,11 +111,14 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
   World& world = dictionary.world();
   const Token self = world.token();
   if (self == kNobody) return Code::system;
+  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found one
+  const bool refused = is_refused(dictionary, key, request, fast, holder);
+  if (refused && !request.blocks && !LateReleases::any()) [[likely]]
+    return refuse(dictionary, key, request);
   BlockedBy blocked_by;
   Code code = Code::locked;
   const Contender contender{self, request, nullptr};
-  const Token holder = std::exchange(lease.owner, kNobody);  // if the fast path has found one
-  if (is_refused(dictionary, key, request, fast, holder)) {
+  if (refused) {
     if (request.blocks && spin(dictionary, key, contender, lease)) return Code::ok;
   } else {
     code = try_past_the_dead(world, self, blocked_by, [&](const TokenSet& dead) noexcept {
@@ -119,7 +127,7 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
   }
   if (code == Code::locked && LateReleases::any() && LateReleases::get().retry())
     return acquire_slowly(dictionary, key, request, Fast::unclear, lease);
-  if (code == Code::locked && !request.waits_next) count_refusal(dictionary, key, request.kind);
+  if (code == Code::locked) refuse(dictionary, key, request);
   return result_of_try(code, blocked_by);
 }
 

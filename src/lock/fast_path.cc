@@ -162,13 +162,12 @@ struct LeaseTimes {
 
 }  // namespace
 
-// REQUIRES: the thread is in no section, and has an EpochGuard from before the segment was found.
-[[gnu::always_inline]] static inline Fast lock_in(Dictionary& dictionary, Segment* segment, std::string_view key,
-                                                  Token self, double exptime, std::uint32_t holder_task,
-                                                  Lease& lease) noexcept {
+// Takes the lock if its word says that it is free. REQUIRES: the thread is in no section, and has an EpochGuard from
+// before the lock was found.
+[[gnu::always_inline]] static inline Fast take(Dictionary& dictionary, const LockRef& found, std::string_view key,
+                                               Token self, double exptime, std::uint32_t holder_task,
+                                               Lease& lease) noexcept {
   enum class Result { taken, undone, taken_over } result = Result::taken;
-  const LockRef found = find(segment, key);
-  if (found.block == 0) return Fast::unclear;
   LockFields& lock = *found.lock;
   std::uint64_t expected = found.word.bits;
   const std::uint32_t turn = found.word.turn() + 1;
@@ -210,12 +209,14 @@ Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, dou
                    Lease& lease) noexcept {
   if (MutexlessSection::is_inside()) return Fast::unclear;
   const EpochGuard inside;
-  return lock_in(dictionary, dictionary.segment(), key, self, exptime, holder_task, lease);
+  const LockRef found = find(dictionary.segment(), key);
+  if (found.block == 0) return Fast::unclear;
+  return take(dictionary, found, key, self, exptime, holder_task, lease);
 }
 
-[[gnu::noinline]] static Fast lock_in_cold(Dictionary& dictionary, Segment* segment, std::string_view key, Token self,
-                                           const Request& request, Lease& lease) noexcept {
-  return lock_in(dictionary, segment, key, self, request.exptime, request.holder_task, lease);
+[[gnu::noinline]] static Fast take_cold(Dictionary& dictionary, const LockRef& found, std::string_view key, Token self,
+                                        const Request& request, Lease& lease) noexcept {
+  return take(dictionary, found, key, self, request.exptime, request.holder_task, lease);
 }
 
 namespace {
@@ -229,11 +230,11 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
   constexpr int kLeastIntervals = 2;  // they may be longer than the budget; no row shows it, as with kSpinBesideTasks
   if (MutexlessSection::is_inside()) return Polled::over;
   const EpochGuard inside;
-  const LockRef found = find_cold(dictionary.segment(), key);
-  if (found.block == 0) return Polled::over;
+  LockRef found = find_cold(dictionary.segment(), key);
   bool may_be_open = !std::exchange(polls.opened, false);  // pause before the mutex is asked again
-  LockWord word = load_word_of(*found.lock);
   for (;; ++polls.intervals) {
+    if (found.block == 0) return Polled::over;
+    const LockWord word = found.word;
     // Do not wait for a holder in this process: it may be a task that waits for this thread.
     if (word.owner() == owner_bits(contender.self)) return Polled::over;
     // A fair request overtakes nobody who waits: it belongs in the queue.
@@ -244,7 +245,8 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
       polls.opened = may_be_open && needs_mutex(*found.lock);
       if (polls.opened) return Polled::open;
     } else if (word.is_free()) {
-      if (lock_in_cold(dictionary, found.segment, key, contender.self, contender.request, lease) == Fast::taken)
+      // At once: what delays this, as another search for the lock, lets its owner be faster.
+      if (take_cold(dictionary, found, key, contender.self, contender.request, lease) == Fast::taken)
         return Polled::taken;
       lease = {};  // the holder's token, if another process was faster
     }
@@ -257,8 +259,8 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     const int interval = is_long ? polls.policy.longest : learned;
     Spin::pause_for(interval);
     polls.left -= interval;
-    const LockWord before = std::exchange(word, load_word_of(*found.lock));
-    if (!is_long) spin_interval.note(word.turn() - before.turn(), interval);
+    if (!found.load(Key(key))) found = find_cold(found.segment, key);
+    if (!is_long) spin_interval.note(found.word.turn() - word.turn(), interval);
   }
 }
 

@@ -1,4 +1,4 @@
-"""Programs whose wait graphs tools/tests/page/run checks, and what must hold for each graph."""
+"""Programs whose wait graphs tools/tests/page/run checks, and the expressions that it evaluates in the page."""
 
 LOCKS = """
 local lock = require "resty.lock"
@@ -12,7 +12,7 @@ local function take(key)
 end
 """
 
-# The third holds what the second waits for, and the second what the first waits for.
+# Each worker but the first waits for a lock of the worker before it.
 CHAIN = LOCKS + """
 take("step " .. worker)
 scheduler.sleep(1)
@@ -21,7 +21,7 @@ scheduler.run()
 while true do scheduler.sleep(1) end
 """
 
-# 20 tasks of one process take three locks by turns, and none waits for ever.
+# 20 tasks of one process take turns with three locks; none waits for ever.
 TASKS = LOCKS + """
 for i = 1, 20 do
     scheduler.spawn(function ()
@@ -39,10 +39,10 @@ end
 scheduler.run()
 """
 
-# As from two lines of cron.
+# As two lines of a crontab would run them.
 COMMANDS = ["sleep 1; exec '{0}' lock jobs mail -- true", "sleep 1; exec '{0}' lock jobs reports -- true"]
 
-# Each worker holds two keys and waits for one of each other worker.
+# Each worker holds two keys, and waits in tasks for both keys of every other worker.
 TANGLE = LOCKS + """
 take("a " .. worker)
 take("b " .. worker)
@@ -56,7 +56,7 @@ end
 scheduler.run()
 """
 
-# Points of edges that are in a box that is not one of their ends, or outside of the picture.
+# Finds points of edges that are inside a box or outside the picture.
 ASTRAY = """(() => {
   const svg = document.querySelector('#graph svg'), view = svg.viewBox.baseVal, found = [];
   const boxes = [...svg.querySelectorAll('g rect')].map(one => one.getBBox());

@@ -40,7 +40,7 @@ export function trend(points, value, name) {
   return svg("svg", { width, height, "aria-hidden": "true" }, svg("path", { class: name, d: path }));
 }
 
-// Draws the occupancy and hit ratio of one dictionary.
+// Draws the used memory and the hit ratio of one dictionary.
 export function chart(points) {
   const width = 1200, height = 190, left = 44, right = 1192, top = 10, bottom = 160;
   const y = part => bottom - part * (bottom - top);
@@ -50,7 +50,7 @@ export function chart(points) {
     svg("line", { class: "grid", x1: left, x2: right, y1: y(part), y2: y(part) }),
     svg("text", { class: "soft", x: left - 6, y: y(part) + 4, "text-anchor": "end" }, `${part * 100} %`)]);
   return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": "Memory use and hit ratio over time" }, ...marks,
+    "aria-label": "Used memory and hit ratio over time" }, ...marks,
     svg("path", { class: "used", d: lines(points, point => point.used, x, y) }),
     svg("path", { class: "hits", d: lines(points, point => point.hits, x, y) }),
     svg("text", { class: "soft", x: left, y: height - 10 }, `${seconds(elapsed)} ago`),
@@ -99,7 +99,7 @@ export function heat(columns) {
   const bottom = BOUNDS.length * high + 14;
   const elapsed = shown.length > 0 ? shown[shown.length - 1].time - shown[0].time + shown[0].seconds : 0;
   return svg("svg", { viewBox: `0 0 ${width} ${bottom + 6}`, role: "img",
-    "aria-label": "Waits by their length, over time; the table below has the numbers" }, ...cells,
+    "aria-label": "Waits by duration, over time; the table below has the numbers" }, ...cells,
     svg("text", { class: "soft", x: left + begin * cell, y: bottom,
       "text-anchor": begin > COLUMNS - 10 ? "end" : "start" }, shown.length > 2 ? `${seconds(elapsed)} ago` : ""),
     svg("text", { class: "soft", x: left + COLUMNS * cell, y: bottom, "text-anchor": "end" }, "now"));

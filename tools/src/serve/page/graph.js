@@ -39,7 +39,7 @@ function build(locks) {
   const ofTasks = ({ process, tasks }, lock) => node(`tasks ${nameOf(process)}\n${lock.name}`, () => ({
     of: nameOf(process), kind: `process ${process.state}`,
     label: `${tasks} ${tasks === 1 ? "task" : "tasks"} of ${process.pid ?? "?"}`,
-    title: `${processInWords(process)}: other tasks of this process wait` }));
+    title: `${processInWords(process)} waits for a lock of its own` }));
   const holders = new Map(locks.flatMap(lock => lock.holders).filter(one => one.pid_is_here)
     .map(one => [one.pid, one]));
   for (const lock of locks) {
@@ -65,9 +65,9 @@ function build(locks) {
   return [...nodes.values()];
 }
 
-// Marks the edges of a circle of two processes or more: "certain" if each of them waits once. A process that waits more
-// than once has several tasks, and the other tasks may continue. Waits between tasks of one process are ignored.
-function markCircles(nodes, locks) {
+// Marks the edges of a cycle of two processes or more: "certain" if each of them waits once. A process that waits more
+// than once has several tasks, and others may proceed. Waits between tasks of one process are ignored.
+function markCycles(nodes, locks) {
   const waits = new Map();
   for (const waiter of locks.flatMap(lock => lock.waiters))
     waits.set(nameOf(waiter), (waits.get(nameOf(waiter)) ?? 0) + 1);
@@ -95,7 +95,7 @@ function markCircles(nodes, locks) {
     const process = edge.kind === "holds" ? edge.to.of : edge.from.of;
     const others = edge.kind === "started" ? [edge.to.of]
       : edge.kind === "holds" ? edge.from.before.map(other => other.from.of) : held(edge.to);
-    if (others.some(other => together(process, other))) edge.circle = isCertain(process) ? "certain" : "possible";
+    if (others.some(other => together(process, other))) edge.cycle = isCertain(process) ? "certain" : "possible";
   }
 }
 
@@ -153,8 +153,8 @@ function draw(nodes, rows) {
   const { columns, width } = measure(nodes);
   const y = node => MARGIN + node.row * DOWN + HIGH / 2;
   const lanes = { count: 0, top: MARGIN + rows * DOWN };
-  const edges = nodes.flatMap(node => node.after).sort((one, other) => (one.circle ? 1 : 0) - (other.circle ? 1 : 0))
-    .map(edge => svg("path", { class: `edge ${edge.kind} ${edge.circle ?? ""}`, "marker-end": "url(#arrow)",
+  const edges = nodes.flatMap(node => node.after).sort((one, other) => (one.cycle ? 1 : 0) - (other.cycle ? 1 : 0))
+    .map(edge => svg("path", { class: `edge ${edge.kind} ${edge.cycle ?? ""}`, "marker-end": "url(#arrow)",
       d: path(edge, columns, y, lanes) }));
   const boxes = nodes.map(node => {
     const { x, wide } = columns[node.column];
@@ -181,11 +181,11 @@ export function graph(locks) {
   const waited = locks.filter(lock => lock.waiter_count > 0);
   if (waited.length === 0) return null;
   const nodes = build(waited.slice(0, LOCKS));
-  markCircles(nodes, waited);
+  markCycles(nodes, waited);
   const picture = draw(nodes, arrange(nodes));
-  const found = new Set(nodes.flatMap(node => node.after).map(edge => edge.circle));
-  const circle = ["certain", "possible"].find(kind => found.has(kind));
-  return { picture, circle, left: Math.max(waited.length - LOCKS, 0) };
+  const found = new Set(nodes.flatMap(node => node.after).map(edge => edge.cycle));
+  const cycle = ["certain", "possible"].find(kind => found.has(kind));
+  return { picture, cycle, left: Math.max(waited.length - LOCKS, 0) };
 }
 
 export function waitRows(locks) {

@@ -22,7 +22,7 @@ async function ask(path) {
   const reply = await fetch(path, { headers: token ? { Authorization: `Bearer ${token}` } : {}, credentials: "omit" });
   if (reply.status === 401) {
     find("token-form").hidden = false;
-    throw new Error(token ? "the token is wrong" : "a token is required");
+    throw new Error(token ? "wrong token" : "a token is required");
   }
   const json = await reply.json();
   if (!reply.ok) throw new Error(json.error);
@@ -79,7 +79,7 @@ function showTiles(dictionaries, locks, doctor) {
     ["Waiters now", count(waiters), waiters > 0 ? "odd" : ""],
     ["Waits per second",
       waits ? String(+(waits.counts.reduce((a, b) => a + b, 0) / waits.seconds).toPrecision(2)) : "-"],
-    ["Hits, mean", known.length > 0 ? percent(known.reduce((a, b) => a + b, 0) / known.length) : "-"]];
+    ["Mean hit ratio", known.length > 0 ? percent(known.reduce((a, b) => a + b, 0) / known.length) : "-"]];
   if (doctor) tiles.push(["Doctor", doctor, doctor === "error" ? "bad" : doctor === "warning" ? "odd" : ""]);
   find("tiles").replaceChildren(...tiles.map(([name, value, kind]) =>
     html("div", { class: kind ?? "" }, html("dt", {}, name), html("dd", {}, value))));
@@ -111,56 +111,56 @@ function dictionaryRow(one) {
   return cells;
 }
 
-// Keeps the focus, because the rows are replaced.
+// Keep the focus, although the rows are new.
 function showDictionaries(dictionaries) {
   const focused = document.activeElement?.dataset?.name;
   const part = find("filter").value.toLowerCase();
   show("dictionary-rows", dictionaries.filter(one => one.name.toLowerCase().includes(part)).map(dictionaryRow),
-    dictionaries.length > 0 ? "no dictionary matches" : "no dictionaries");
+    dictionaries.length > 0 ? "no dictionary matches" : "there are no dictionaries");
   if (focused !== undefined)
     [...find("dictionary-rows").querySelectorAll("button")].find(one => one.dataset.name === focused)?.focus();
   const kept = points.get(chosen);
   find("chart").hidden = !kept;
   if (kept) find("chart").replaceChildren(chart(kept), html("figcaption", {}, html("strong", {}, chosen),
-    ": memory used (blue), hit ratio (orange, dashed)"));
+    ": used memory (blue), hit ratio (orange, dashed)"));
 }
 
-const CIRCLES = { certain: "red: a deadlock, if each of these processes has one task",
-  possible: "yellow: a possible deadlock; other tasks of these processes may release the locks" };
+const CYCLES = { certain: "red: a deadlock, if these processes have only one task each",
+  possible: "yellow: possibly a deadlock; these processes have many tasks, and others may proceed" };
 
 function showGraphNote() {
   const { graph: found } = shown, note = find("graph-note");
   const isWide = find("graph").scrollWidth > find("graph").clientWidth;
-  note.textContent = !found ? "" : [CIRCLES[found.circle] ?? "holder ← lock ← waiter",
-    isWide ? "scroll right for more" : "",
+  note.textContent = !found ? "" : [CYCLES[found.cycle] ?? "holder ← lock ← waiter",
+    isWide ? "scroll to the right for more" : "",
     found.left > 0 ? `${found.left} more locks are in the table` : ""].filter(text => text).join("; ");
-  note.classList.toggle("bad", found?.circle === "certain");
-  note.classList.toggle("odd", found?.circle === "possible");
+  note.classList.toggle("bad", found?.cycle === "certain");
+  note.classList.toggle("odd", found?.cycle === "possible");
 }
 
 function showLocks(locks) {
   const found = graph(locks.locks);
-  find("graph").replaceChildren(found ? found.picture : html("p", { class: "none" }, "No process waits."));
+  find("graph").replaceChildren(found ? found.picture : html("p", { class: "none" }, "No process is waiting."));
   shown.graph = found;
   showGraphNote();
-  show("wait-rows", waitRows(locks.locks).slice(0, ROWS).map(cells => row(cells)), "no process waits");
+  show("wait-rows", waitRows(locks.locks).slice(0, ROWS).map(cells => row(cells)), "no process is waiting");
   const held = locks.locks.flatMap(lock => lock.holders.map(holder => [lock, holder]));
   find("held-note").textContent = held.length > ROWS || locks.count > locks.locks.length
     ? `${Math.min(ROWS, held.length)} of ${count(locks.count)}, most waiters first` : "";
   show("held-rows", held.slice(0, ROWS).map(([lock, holder]) => row([lock.key, lock.dictionary,
     lock.kind === holder.share ? lock.kind : `${lock.kind}, ${holder.share}`, processInWords(holder),
     { number: seconds(holder.held) }, { number: count(lock.waiter_count), class: lock.waiter_count > 0 ? "odd" : "" },
-    holder.why ?? ""])), "no locks are held");
+    holder.why ?? ""])), "no lock is held");
 }
 
-// The hottest locks count a wait when it ends.
+// Contention counts a wait when it has ended.
 function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
   show("hot-rows", keys.slice(0, HOT).map(one => row([one.key, one.dictionary, { number: count(one.waits) },
     { number: seconds(one.wait_time) }, { number: count(one.timeouts), class: one.timeouts > 0 ? "odd" : "" },
     { number: count(one.refused) }])),
-  dictionaries.some(one => one.lock_waits > 0) ? "no wait has ended yet" : "no process has waited for a lock");
+  dictionaries.some(one => one.lock_waits > 0) ? "no wait has ended yet" : "no waits yet");
 }
 
 function showTimes(histograms) {
@@ -177,12 +177,12 @@ function showTimes(histograms) {
     .map(kind => [one, kind, one[kind].waited, one[kind].held]));
   show("time-rows", rows.map(([one, kind, waited, held]) => row([one.name, kind, { number: count(waited.count) },
     ...[waited.median, waited.p99, waited.max, held.median, held.p99].map(time => ({ number: seconds(time) }))])),
-  "no locks were waited for or held");
+  "no lock was held yet");
 }
 
 function showDoctor(doctor) {
   const time = new Date(doctor.time * 1000).toLocaleTimeString();  // may be minutes old
-  find("doctor-note").textContent = doctor.status === "ok" ? `all is well, as of ${time}` : `as of ${time}`;
+  find("doctor-note").textContent = doctor.status === "ok" ? `no problems, as of ${time}` : `as of ${time}`;
   find("findings").replaceChildren(...doctor.findings.map(one => html("li", {},
     html("p", {}, html("strong", { class: one.severity === "error" ? "bad" : one.severity === "warning" ? "odd" : "" },
       `${one.severity}: `), one.subject ? `${one.subject}: ` : "", one.sentence),
@@ -193,7 +193,7 @@ function showDoctor(doctor) {
 
 const shown = { dictionaries: [], doctor: "", graph: null };
 
-async function look() {
+async function refresh() {
   const [dictionaries, locks, histograms, contention] = await Promise.all(
     ["dictionaries", "locks", "histograms", "contention"].map(name => ask(`/api/v1/${name}`)));
   find("token-form").hidden = true;
@@ -220,23 +220,23 @@ async function askDoctor() {
   showDoctor(doctor);
 }
 
-async function turn() {
+async function poll() {
   clearTimeout(timer);
   if (paused) return;
   try {
     if (performance.now() - doctorAt > DOCTOR_PERIOD) askDoctor().catch(() => { doctorAt = -Infinity; });
-    await look();
+    await refresh();
   } catch (error) {
     say(error.message, true);
   }
-  timer = setTimeout(turn, document.hidden ? HIDDEN_PERIOD : PERIOD);
+  timer = setTimeout(poll, document.hidden ? HIDDEN_PERIOD : PERIOD);
 }
 
 find("pause").addEventListener("click", () => {
   paused = !paused;
   find("pause").setAttribute("aria-pressed", String(paused));
   find("pause").textContent = paused ? "Resume" : "Pause";
-  turn();
+  poll();
 });
 find("filter").addEventListener("input", () => showDictionaries(shown.dictionaries));
 find("heat-of").addEventListener("change", () => showTimes(shown.histograms ?? { dictionaries: [] }));
@@ -244,9 +244,9 @@ find("token-form").addEventListener("submit", event => {
   event.preventDefault();
   sessionStorage.setItem("token", find("token").value);
   doctorAt = -Infinity;
-  turn();
+  poll();
 });
 addEventListener("resize", showGraphNote);
-document.addEventListener("visibilitychange", () => { if (!document.hidden) turn(); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); });
 find("legend").replaceChildren(...legend());
-turn();
+poll();
