@@ -63,7 +63,7 @@ describe("holdfast doctor", function ()
         assert.same({ {}, 0 }, { findings() })
         assert.same({ status = "ok", findings = {}, directory = command.world() },
                     json.decode(output("doctor", "--json")))
-        assert.equal("all is well in " .. command.world() .. ": 2 dictionaries\n",
+        assert.equal("no problems in " .. command.world() .. ": 2 dictionaries\n",
                      (world.in_terminal(200, "doctor", "--color=never")))
     end)
 

@@ -123,7 +123,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
     if (!finding.advice.empty()) text += "    " + finding.advice + "\n";
   }
   if (output.columns && status_of(findings) == exit_status::kYes)
-    text += output.styled("all is well", Style::green) +
+    text += output.styled("no problems", Style::green) +
             fmt::format(" in {}: {}\n", inspect::escaped(snapshot.directory),
                         inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"));
   print(text);
