@@ -59,7 +59,7 @@ test-tools: ## those of the command alone
 	@$(compile) --target holdfast_parts tools_tests
 	@HOLDFAST_TEST_SPECS=tools scripts/test $(BUILD) --label-regex unit_tools
 
-test-cluster: ## those of locks over machines alone
+test-cluster: ## those of locks across machines alone
 	@scripts/setup test
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile)
@@ -99,7 +99,7 @@ bench-hosts: ## how soon a waiter goes on in each event loop, and beside lua-res
 	@$(compile) --target holdfast_library
 	@bench/run $(BUILD) --hosts
 
-bench-cluster: ## locks over machines, beside etcd's own lock service and a queue of keys; installs etcd as well
+bench-cluster: ## locks across machines, beside etcd's own lock service and a queue of keys; installs etcd as well
 	@[ -d cluster ] || { echo 'make bench-cluster: it measures the agent of cluster/, and that folder is missing' >&2; exit 1; }
 	@scripts/setup cluster
 	@$(call configure,$(OPTIONAL_PARTS))

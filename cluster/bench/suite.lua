@@ -5,7 +5,7 @@ local daemon = require "cluster.bench.daemon"
 local etcd = require "cluster.bench.etcd"
 
 return {
-    title = "Over machines",
+    title = "Across machines",
     prefix = "cluster-",
     modules = "cluster.bench.",
     results = "cluster/bench/results/",

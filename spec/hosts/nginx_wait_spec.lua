@@ -390,7 +390,7 @@ describe("in a worker of nginx", function ()
         assert.equal("waited", (connection:receive()))
         site.await("the log tells why", function () return here:log():find("broken on purpose", 1, true) end)
         await_no_wake_timer(here)
-        site.await("the log tells that it rests", function () return here:log():find("waiters poll for locks", 1, true) end)
+        site.await("the log says so", function () return here:log():find("waiters poll for locks", 1, true) end)
         waits.sleep(1.2)  -- longer than it rests
         assert(lock:lock("key"))
         connection = waiting(here)

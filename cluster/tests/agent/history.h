@@ -1,5 +1,5 @@
-// Histories of locks over machines, as recorded by programs, by a register that the locks guard, and by the store; and
-// checks of these histories. Each check returns the errors that it found, in words.
+// Histories of locks across machines, as recorded by programs, by a register that the locks guard, and by the store;
+// and checks of these histories. Each check returns the errors that it found, in words.
 //
 // Times are CLOCK_BOOTTIME (ns) of one clock, which all writers read.
 #pragma once

@@ -1,4 +1,4 @@
-/* One lock over several machines: how their agents get it from a store, pass it on and lose it.
+/* One lock across several machines: how their agents get it from a store, pass it on and lose it.
 
    The store has the key of the lock, a queue with one entry per waiting lease, and a bell per lease: a key that only
    the machine with that lease watches. Each transaction is one step of the store; its request and its answer travel,

@@ -1,4 +1,4 @@
-// Locks over machines, with agents that are killed, suspended and replaced (cluster/docs/cluster.md).
+// Locks across machines, with agents that are killed, suspended and replaced (cluster/docs/cluster.md).
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Long tests of locks over machines: partitions, a slow disk, a stale leader, and everything at once for a while.
+// Long tests of locks across machines: partitions, a slow disk, a stale leader, and everything at once for a while.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
@@ -328,7 +328,7 @@ class Soak {
 int soak(const Settings& settings) { return Soak(settings).run(); }
 
 int run(int argc, char** argv) {
-  CLI::App app("Long tests of locks over machines");
+  CLI::App app("Long tests of locks across machines");
   Settings settings;
   app.add_option("--seed", settings.seed, "repeats the random choices of a run; its processes race all the same");
   std::function<int(const Settings&)> chosen;
