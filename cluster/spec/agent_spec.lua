@@ -57,7 +57,7 @@ describe("holdfast agent", function ()
                 { '--ttl: bad time "5s": expected whole seconds', "main", "--ttl", "5s" },
                 { '--ttl: bad time "": expected whole seconds', "--ttl=", "main" },
                 { "--ttl: no SECONDS was given", "main", "--ttl" },
-                { "--config: no file was named", "--config=", "main", "--etcd", "http://127.0.0.1:1" },
+                { "--config: no FILE was given", "--config=", "main", "--etcd", "http://127.0.0.1:1" },
                 { "--etcd: no endpoints: expected URLs", "--etcd=", "main" },
                 { 'unknown option "--frob"; accepted: --help, ', "main", "--frob" },
                 { 'unexpected "other"', "main", "other", "--etcd", "http://127.0.0.1:1" },
@@ -320,7 +320,7 @@ describe("holdfast agent", function ()
                 say(lock:trylock("other"))
             ]], { env = { HOLDFAST_DIR = machine } })))
             local _, found = run("doctor", { HOLDFAST_DIR = machine })
-            local finding = "error\tdictionary jobs\tbelongs to the cluster main, and no new lock of it can be had: "
+            local finding = "error\tdictionary jobs\tbelongs to cluster main, which grants no new locks: "
                             .. 'the agent of cluster "main" takes no new locks: it is draining\t'
             assert.truthy(found:find(finding, 1, true), found)
             assert.is_nil(agent:wait(0.1))

@@ -267,8 +267,8 @@ describe("a lock of two machines", function ()
             text = select(2, command.run("locks", "--waiting", { HOLDFAST_DIR = two }))
             return text:find "waits for"
         end), text)
-        assert.matches('^jobs key is held by nobody of this machine: "holdfast cluster holders" tells which machine '
-                       .. "has it\n", text)
+        assert.matches('^jobs key is not held on this machine: "holdfast cluster holders" shows which machine '
+                       .. "holds it\n", text)
         here 'return lock:unlock()'
         waits:expect "has it"
     end)
@@ -283,7 +283,7 @@ describe("a lock of two machines", function ()
             assert.truthy(command.await(function ()
                 local code, out = run_cluster(one, "status")
                 return code == 0
-                       and out:match "^jobs: cluster main, agent %d+, session 1 for [%d.]+ s more, machine %x+\n"
+                       and out:match "^jobs: cluster main, agent %d+, session 1 with [%d.]+ s left, machine %x+\n"
                        and out:find("\nmore: cluster main, agent ", 1, true) and not out:find("plain", 1, true)
                        and select(2, out:gsub("requests", "")) == 1
             end), select(2, run_cluster(one, "status")))
@@ -310,23 +310,21 @@ describe("a lock of two machines", function ()
             assert.truthy(command.await(function ()
                 code, out, err = run_cluster(two, "status")
                 return code == 1 and out:find(reason, 1, true)
-                       and err == 'holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the '
-                                  .. "first program that opens one makes it\n"
+                       and err == 'holdfast: no dictionary here belongs to a cluster yet; an agent runs for "main"\n'
             end), out)
             code, out, err = run_cluster(two, "status", "--dir", "/nonexistent")
             assert.same({ 2, "" }, { code, out })
             assert.matches("^holdfast: there is no runtime directory /nonexistent; ", err)
             code, out, err = run_cluster(two, "status", "jobs")
             assert.same({ 2, "" }, { code, out })
-            assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. ", nor any other\n", err)
+            assert.equal('holdfast: there is no dictionary "jobs" in ' .. two .. ", and no other either\n", err)
         end)
 
         it("status shows an agent that listens before there is a dictionary", function ()
             etcd.agent(one, "--etcd", server.url, "--namespace", space)
             local code, out, err = run_cluster(one, "status")
             assert.matches("^no dictionary: cluster main\n  agent: up for ", out)
-            assert.equal('holdfast: no dictionary here belongs to a cluster; an agent listens for "main": the first '
-                         .. "program that opens one makes it\n", err)
+            assert.equal('holdfast: no dictionary here belongs to a cluster yet; an agent runs for "main"\n', err)
             assert.equal(0, code)
             code, out = run_cluster(one, "status", "--json")
             local told = json.decode(out)

@@ -1,5 +1,5 @@
--- docs/errors.md, about the command and clusters: each message that it explains is in the sources, and it explains each
--- message of the sources.
+-- docs/errors.md explains the messages of the command and of clusters: each message there is in the sources, and each
+-- message in the sources is explained there.
 
 local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
@@ -7,46 +7,47 @@ local command, files, literals, shell = require "spec.support" ("command", "file
 local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc cluster/src/capi/question.cc "
                                .. "cluster/src/gate/cluster_state.cc lua/resty/holdfast/dictionary/gate.lua "
                                .. "cluster/lua/resty/holdfast/cluster/state.lua")
--- All sources of messages.
+-- All sources that may contain messages.
 local ALL = shell.output("find src tools/src cluster/src lua cluster/lua -name '*.cc' -o -name '*.h' -o -name '*.lua'")
 
--- Texts that are no messages: texts of etcd that the client recognizes, and results.
+-- Sentences that are not messages: texts of etcd, and results.
 local PASSED_OVER = {
     ["authentication is not enabled"] = true,
     ["messages of the agent"] = true,
     ["etcdserver: no leader"] = true,
     ["the command line"] = true,
 }
--- Files that print only results, no errors.
+-- These files print results, and no errors.
 local RESULTS = {
     ["tools/src/look/top_rows.cc"] = true,
     ["tools/src/serve/families.cc"] = true,
     ["tools/src/serve/metrics.cc"] = true,
 }
--- Beginnings of results, process titles and HTTP fields, in files that have messages as well.
+-- Beginnings of results, process titles and HTTP fields in files that also have messages.
 local SHOWN = {
     ["tools/src/cluster/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
     ["tools/src/cluster/status_command.cc"] = { "more than 1 s", "no dictionary: ", "; half within ",
-                                                "session {} for " },
+                                                "session {} with " },
     ["tools/src/lock/lock_guard.cc"] = { "holdfast: guard of " },
-    ["tools/src/look/locks_command.cc"] = { " is held by ", " (", ", child of ", ": --json ", "{} {} for {}" },
+    ["tools/src/look/locks_command.cc"] = { " is held by ", " is not held ", " (", ", child of ", ": --json ",
+                                            "{} {} for {}" },
     ["tools/src/look/ls_command.cc"] = { "lock reserved ms" },
-    ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "nothing is held", "F1 Help ",
-                                   "any key: " },
-    ["tools/src/look/top_view.cc"] = { "it is not held or waited for any more" },
+    ["tools/src/look/top_screen.cc"] = { "CONT: ", "LOCKS: ", "~LOCKS: ", "P50, P99: ", "no locks are held", "F1 Help ",
+                                   "Press any key " },
+    ["tools/src/look/top_view.cc"] = { "it is no longer held or waited for" },
     ["tools/src/run/run_command.cc"] = { "holdfast: master " },
     ["tools/src/run/worker.cc"] = { "holdfast: worker " },
-    ["tools/src/inspect/processes.cc"] = { "a process that is " },
+    ["tools/src/inspect/processes.cc"] = { "a dead process", "an unknown process" },
     ["tools/src/serve/reply.cc"] = { "text/plain; ", "application/openmetrics", "Method Not ", "Request Header ",
                                "Content-Security-Policy: " },
     ["cluster/src/service/main.cc"] = { ": waiting until the other agent" },
 }
--- Mistakes on a command line share one entry, because the messages explain themselves.
+-- Mistakes on a command line share one entry, because their messages explain themselves.
 local USAGE = {
-    "^bad ", "expected one of ", "^expected a VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
-    "^no file was named", "^an empty name ", "^ after %-c ", "^: the command follows", "^an agent is of ", " given: ",
-    " incompatible$", "takes no value$",
-    "^expected status, ", "--batch$", "not supported", "^there is nothing to unlock", "^a text of ", "Try \"",
+    "^bad ", "expected one of ", "^expected either VALUE", "^: expected seconds, ", "^unknown ", "^no .*given",
+    "^ after %-c ", "^: the command follows", "^%-%-agent.* needs? ", "^given twice", "^; unlike flock",
+    " cannot be combined", "takes no value$", "^expected status, ", "--batch$", "not supported",
+    "^there is nothing to unlock", "Try \"",
 }
 local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
 -- Mistakes in the agent's configuration have one entry together, too.
@@ -81,7 +82,7 @@ end
 local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
 
 
--- Returns the messages of the page, which are in backticks, in bold or in the first column of a table.
+-- Returns the messages of the page: in backticks, in bold or in the first column of a table.
 local function messages()
     local found = {}
     local text = PAGE:gsub("\n([^\n|])", " %1")
@@ -117,7 +118,7 @@ local function finds_one(text, patterns)
 end
 
 
--- Returns the text of all literals of the sources, and the set of single words.
+-- Returns all literals of the sources as one text, and as a set.
 local function sources()
     local texts, words = {}, {}
     for path in ALL:gmatch("%S+") do
@@ -131,7 +132,7 @@ local function sources()
 end
 
 
--- Returns whether the sources have the text, in one literal or in several that they join.
+-- Returns whether the sources contain the part, in one literal or in several that are joined.
 local function is_said(part, text, words)
     if text:find(part, 1, true) or words[part] then
         return true
@@ -149,7 +150,7 @@ local function is_said(part, text, words)
 end
 
 
-it("docs/errors.md has only existing messages", function ()
+it("docs/errors.md explains only messages that exist", function ()
     assert.is_true(#MESSAGES > 180, #MESSAGES)
     local text, words = sources()
     local missing = {}
@@ -174,7 +175,7 @@ local function begins_with_one(text, beginnings)
 end
 
 
--- Returns whether a literal is output of a command: lines, columns, JSON.
+-- Returns whether a literal is a result that a command prints: lines, columns, JSON.
 local function is_result(path, literal)
     return RESULTS[path] or literal:find "\n$" or literal:find "\t" or literal:find "%S   +%S" or literal:find "^  "
            or literal:find "^{{" or begins_with_one(literal, SHOWN[path] or {})
@@ -186,7 +187,7 @@ local function is_usage(path, literal)
 end
 
 
--- Returns the output of `--help` of all commands.
+-- Returns the `--help` of all commands.
 local function helps()
     local _, text = command.run("--help")
     local all = { text }
@@ -222,7 +223,7 @@ describe("docs/errors.md", function ()
 end)
 
 
-it("docs/errors.md names each system call with which a refusal begins", function ()
+it("docs/errors.md names each system call with which a message begins", function ()
     local found = 0
     for path in EXPLAINED:gmatch("%S+") do
         for call in (files.read(path)):gmatch '[( ]"([%w_]+)"%);\n' do

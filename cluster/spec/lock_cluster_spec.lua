@@ -143,10 +143,10 @@ describe("holdfast lock in a cluster", function()
         local key = space .. "/l/commands.main/odd"
         server:ctl("put " .. key .. " byhand")
         local _, out = run("cluster", "holders", "commands.main", "odd")
-        assert.matches("^odd: held by no machine: its key at the store has no lease; revision %d+\n$", out)
+        assert.matches("^odd: held by no machine: its key in the store has no lease; revision %d+\n$", out)
         local ended, _, err = run(lock("-n", "odd", "--", "true"))
         assert.same({ code = 1 }, ended)
-        assert.equal('holdfast: "odd" is held by no machine: its key at the store has no lease; see '
+        assert.equal('holdfast: "odd" is held by no machine: its key in the store has no lease; see '
                      .. '"holdfast cluster holders"\n', err)
         assert.same({ code = 0 }, (run("cluster", "break", "commands.main", "odd",
                                        "--revision", out:match("revision (%d+)"))))

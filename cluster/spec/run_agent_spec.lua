@@ -89,7 +89,7 @@ describe("holdfast run --agent", function ()
         local first = agent_of(master)
         command.kill(first, command.KILL)
         has_said(master, "the agent of cluster main (pid " .. first .. ") was killed by signal 9 (Killed); "
-                         .. "it is started again in 0.1 s")
+                         .. "restarting it in 0.1 s")
         assert.truthy(await(function () return select(2, said(master):gsub("has lease", "")) == 2 end), said(master))
         assert.are_not.equal(first, agent_of(master))
         finishes(master)
@@ -148,8 +148,8 @@ describe("holdfast run --agent", function ()
 
     for _, case in ipairs {
         { '--agent: bad cluster "a/b": expected 1 to 63', "--agent", "a/b" },
-        { "--agent-config and 0 clusters were given: expected one, by --agent CLUSTER", "--agent-config", "file" },
-        { "--agent-config and 2 clusters were given: expected one, by --agent CLUSTER",
+        { "--agent-config needs exactly one --agent CLUSTER, but 0 were given", "--agent-config", "file" },
+        { "--agent-config needs exactly one --agent CLUSTER, but 2 were given",
           "--agent", "a", "--agent", "b", "--agent-config", "file" },
         { "--agent: no CLUSTER was given", "--agent" },
     } do

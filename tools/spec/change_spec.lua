@@ -1,4 +1,4 @@
--- `holdfast release`, `rm` and `prune`: changes of a world that other processes use.
+-- Tests `holdfast release`, `rm` and `prune`: changes to a runtime directory that other processes use.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -15,7 +15,7 @@ local HOLDER = [[
 describe("holdfast release", function ()
     command.fixture()
 
-    it("ends the grant that has the token, and the next waiter has the lock", function ()
+    it("ends the grant with the token, and the next waiter gets the lock", function ()
         keep(HOLDER .. "ready()")
         local waiter = command.start("lock", "my_locks", "key", "--", "echo", "mine")
         assert(command.await(function () return rows(output("locks"))[1][12] == "1" end))
@@ -26,17 +26,17 @@ describe("holdfast release", function ()
         assert.equal("", output("locks"))
     end)
 
-    it("ends no other grant: it names the holder, and does nothing", function ()
+    it("ends no other grant, but names the holder", function ()
         local process = keep(HOLDER .. "ready()")
         local token = tonumber(rows(output("locks"))[1][5])
         for _, other in ipairs { token - 1, token + 1 } do
             local err = refused(1, "", "release", "my_locks", "key", "-t", ("%d"):format(other))
-            assert.matches(('^holdfast: "key" is not held with token %d, but with token %d by pid %d '
-                            .. '%%(ready1.lua%%) for [%%d.]+ s: nothing was done\n$'):format(
+            assert.matches(('^holdfast: cannot release "key" with token %d: it is held with token %d by pid %d '
+                            .. '%%(ready1.lua%%) for [%%d.]+ s\n$'):format(
                                 other, token, world.worker_of(process)), err)
         end
         assert.equal(1, #rows(output("locks")))
-        refused(1, 'holdfast: "free" is not held: nothing was done\n', "release", "my_locks", "free", "-t", "1")
+        refused(1, 'holdfast: cannot release "free": it is not held\n', "release", "my_locks", "free", "-t", "1")
     end)
 
     it("ends one of several grants of permits", function ()
@@ -55,7 +55,7 @@ describe("holdfast release", function ()
     end)
 
     for _, case in ipairs {
-        { { "my_locks", "key" }, 'no --token was given: "holdfast locks" tells it' },
+        { { "my_locks", "key" }, 'no --token was given: "holdfast locks" shows it' },
         { { "my_locks", "key", "--token", "0" }, '--token: bad token "0": expected a number above 0' },
         { { "my_locks", "key", "--token", "-1" }, '--token: bad token "-1"' },
         { { "my_locks", "--token", "1" }, "no KEY was given" },
@@ -80,17 +80,17 @@ describe("holdfast rm", function ()
 
     local function is_refused(name, why)
         assert.matches('^holdfast: dictionary "' .. name .. '" was not removed: ' .. why
-                       .. "; %-%-force removes it all the same\n$", refused(1, "", "rm", name))
+                       .. "; use %-%-force to override\n$", refused(1, "", "rm", name))
     end
 
-    it("removes what nobody uses", function ()
+    it("removes a dictionary that no process uses", function ()
         world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
         assert.equal("", output("rm", "kept"))
         assert.equal("other", rows(output("ls"))[1][1])
     end)
 
-    it("refuses what another process has open, unless it is forced", function ()
+    it("refuses if another process has the dictionary open, except with --force", function ()
         local process = keep(PERSISTENT:format("used") .. [[
             ready()
             while dict:get("key") do
@@ -105,39 +105,39 @@ describe("holdfast rm", function ()
         assert.equal("nil\tremoved\n", (process:out():gsub("dictionary not found", "removed")))
     end)
 
-    it("refuses where it may not see what processes have open, unless it is forced", function ()
+    it("refuses if it may not see which files processes have open, except with --force", function ()
         keep(PERSISTENT:format("used") .. [[
             local ffi = require "ffi"
             ffi.cdef "int prctl(int, ...);"
             assert(ffi.C.prctl(4, ffi.cast("long", 0)) == 0)  -- PR_SET_DUMPABLE: /proc/self is closed to its own user
             ready()
         ]])
-        -- Root may look at all without this.
+        -- Without this, root may inspect all processes.
         local command_line = { "--bounding-set=-all", command.program, "rm", "used",
                                { PROGRAM = shell.output "command -v setpriv" } }
         if shell.output "id -u" ~= "0" then
             command_line = { "rm", "used" }
         end
-        refused(1, 'holdfast: dictionary "used" was not removed: it cannot be told whether a process has it open, '
-                   .. "as this user may not look at all of them; --force removes it all the same\n",
+        refused(1, 'holdfast: dictionary "used" was not removed: cannot tell whether a process has it open: '
+                   .. "this user may not inspect all processes; use --force to override\n",
                 unpack(command_line))
         assert.equal("used", rows(output("ls"))[1][1])
         assert.equal("", output("rm", "--force", "used"))
     end)
 
-    it("refuses where processes of the world are not seen from here, as of another container", function ()
+    it("refuses if a process of the runtime directory is not visible, as in another container", function ()
         local unshare = "unshare --pid --fork --mount-proc "
         if not shell.succeeds(unshare .. "true 2>/dev/null") then
             return pending "no right to make a pid namespace"
         end
         keep(PERSISTENT:format("used") .. "ready()")
         local err = refused(1, "", "-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
-        assert.matches('^holdfast: dictionary "used" was not removed: it cannot be told whether pid %d+ %([%w.]+%).* '
-                       .. "has it open, which is in another pid namespace; %-%-force removes it all the same\n$", err)
+        assert.matches('^holdfast: dictionary "used" was not removed: cannot tell whether pid %d+ %([%w.]+%).* '
+                       .. "has it open: it is in another pid namespace; use %-%-force to override\n$", err)
         assert.equal("used", rows(output("ls"))[1][1])
     end)
 
-    it("refuses while a process holds a lock in it, however many the dead have left", function ()
+    it("refuses while a process holds a lock in the dictionary, among many locks of dead processes", function ()
         local dead = keep [[
             local dict = assert(require("resty.shdict").open("used", { size = "8m" }))
             local lock = require "resty.lock"
@@ -158,8 +158,9 @@ describe("holdfast rm", function ()
         assert.equal("other", rows(output("ls"))[1][1])
     end)
 
-    -- In a world without processes the first that enters clears what is left, and what was judged is not what is there.
-    it("takes no lock from one that has come while it judged", function ()
+    -- The first process that enters an unused runtime directory removes its dictionaries. So a dictionary may be
+    -- replaced after it was checked.
+    it("takes no lock from a process that came during the check", function ()
         for round = 1, 4 do
             local dead = keep [[
                 for i = 1, 60 do
@@ -180,26 +181,26 @@ describe("holdfast rm", function ()
         end
     end)
 
-    it("refuses where its locks cannot be listed", function ()
+    it("refuses if it cannot list the locks", function ()
         world.hold("used", "key")
         local file = command.world() .. "/used.dict"
         os.execute("chmod 0640 " .. file)
-        is_refused("used", "its locks cannot be listed: .*/used.dict has mode 0640, but it was created with 0600")
+        is_refused("used", "cannot list its locks: .*/used.dict has mode 0640, it was created with 0600")
         os.execute(("chmod 0600 %s && ln %s %s/link"):format(file, file, command.world()))
-        is_refused("used", "its locks cannot be listed: .*/used.dict has 2 names.*")
+        is_refused("used", "cannot list its locks: .*/used.dict has 2 names.*")
         os.execute(("rm %s/link && mv %s %s.real && ln -s %s.real %s"):format(command.world(), file, file, file, file))
-        is_refused("used", "it cannot be told whether a process has it open: .*/used.dict is not a regular file")
+        is_refused("used", "cannot tell whether a process has it open: .*/used.dict is not a regular file")
         os.execute(("mv %s.real %s"):format(file, file))
         is_refused("used", 'pid %d+ %(sh%) holds "key" in it')
     end)
 
-    it("refuses where one of its locks cannot be looked at", function ()
+    it("refuses if it cannot read one of the locks", function ()
         world.hold("used", "key")
         world.damage_lock("used", "key")
-        is_refused("used", 'it cannot be told whether "key" is held: .+')
+        is_refused("used", 'cannot tell whether "key" is held %(.+%)')
     end)
 
-    it("refuses what a forked child reads that has no place in the world", function ()
+    it("refuses if a forked child without a process slot reads the dictionary", function ()
         local script = command.write("parent.lua", ([[
             local dict = assert(require("resty.shdict").open("used", { size = "64k", persist = true }))
             dict:set("key", "value")
@@ -223,7 +224,7 @@ describe("holdfast rm", function ()
         assert(command.await(function () return not command.alive(tonumber(child)) end))
     end)
 
-    it("removes those that it may of several, and says which not", function ()
+    it("removes the unused ones of several dictionaries, and names the others", function ()
         world.hold("used", "key")
         world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))
@@ -231,7 +232,7 @@ describe("holdfast rm", function ()
         assert.is_nil(command.read(command.world() .. "/kept.dict"))
     end)
 
-    it("names the dictionaries that there are where one is not", function ()
+    it("names the existing dictionaries if one does not exist", function ()
         keep(HOLDER .. "ready()")
         local none = 'holdfast: there is no dictionary "none" in %s; there are: "my_locks"\n'
         refused(2, none:format(command.world()), "rm", "none")
@@ -243,7 +244,7 @@ end)
 describe("holdfast prune", function ()
     command.fixture()
 
-    it("frees what has expired, and what the dead hold", function ()
+    it("frees expired values and locks of dead processes", function ()
         keep [[
             local dict = assert(require("resty.shdict").open("my_locks", { size = "256k" }))
             for i = 1, 500 do
@@ -267,7 +268,7 @@ describe("holdfast prune", function ()
                     json.decode(output("prune", "--json", "my_locks")).dictionaries)
     end)
 
-    it("ends what a world without processes has left", function ()
+    it("removes the dictionaries that dead processes left", function ()
         local process = keep(HOLDER .. [[
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
@@ -279,7 +280,7 @@ describe("holdfast prune", function ()
         assert.same({ 1, "my_locks" }, { #left, left[1][1] })
     end)
 
-    it("says which dictionary is not there", function ()
+    it("names a dictionary that does not exist", function ()
         keep(HOLDER .. "ready()")
         local ended, out, err = run("prune", "my_locks", "none")
         assert.same({ code = 2 }, ended)

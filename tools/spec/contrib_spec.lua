@@ -1,10 +1,10 @@
--- tools/share: what is for other programs suits them.
+-- Tests the files for other programs in tools/share.
 
 local command, files, fixture, shell, systemd =
     require "spec.support" ("command", "files", "fixture", "shell", "systemd")
 
 
-describe("The units of systemd", function ()
+describe("The systemd units", function ()
     command.fixture()
 
     for unit, instance in pairs { ["holdfast-serve"] = "root", ["holdfast-run"] = "mail" } do
@@ -13,7 +13,7 @@ describe("The units of systemd", function ()
         end)
     end
 
-    it("are all in docs/operations.md, and find the command wherever it is installed", function ()
+    it("are described in docs/operations.md, and find the installed command", function ()
         local manual = files.read "docs/operations.md"
         for path in shell.output("ls tools/share/*.service"):gmatch "[^\n]+" do
             assert.truthy(manual:find("| `" .. path:match "([%w-]+@)[^/]*$", 1, true), path)
@@ -35,7 +35,7 @@ describe("The dashboard and the alerts", function ()
         assert.same({ code = 0 }, ended, out .. err)
     end)
 
-    it("ask for metrics that the manual describes", function ()
+    it("use only metrics that the manual describes", function ()
         local manual = files.read "docs/resty.holdfast.prometheus.md"
         for _, path in ipairs { DASHBOARD, ALERTS } do
             for name in files.read(path):gmatch("holdfast_[%w_]+") do

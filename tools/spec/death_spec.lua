@@ -1,8 +1,8 @@
--- What becomes of a key when a worker of `holdfast run` is gone that held it or waited for it.
+-- Tests what happens to a key when a worker of `holdfast run` dies that held it or waited for it.
 
 local command, primitives = require "spec.support" ("command", "primitives")
 
--- make(): an object of which the lease does not end while a claim lasts.
+-- make() returns an object whose lease does not expire while a claim lasts.
 local MAKE = [[
     local function make() return new { exptime = 3600, timeout = 15 } end
 ]]
@@ -14,7 +14,7 @@ for _, name in ipairs(primitives.names) do
     describe("death of a worker of holdfast run and " .. name .. ":", function ()
         command.fixture()
 
-        -- Each worker that gets the key leaves a file; the first keeps it.
+        -- Each worker that gets the key creates a file; the first worker keeps the key.
         local SCRIPT = [[
             local ffi = require "ffi"
             ffi.cdef "int getpid(void);"
@@ -43,7 +43,7 @@ for _, name in ipairs(primitives.names) do
         end
 
         for workers = 1, 3 do
-            it("with kill -9, the one started in its place gets it too, of " .. workers, function ()
+            it("after kill -9 its replacement also gets the key, with " .. workers, function ()
                 local file = command.write("script.lua", primitive
                                            .. SCRIPT:gsub("FOLDER", function () return command.path("") end))
                 local master = command.start("run", "--respawn", "--workers", tostring(workers), "--dict",

@@ -1,4 +1,4 @@
--- `holdfast doctor`: it finds each fault, says nothing where there is none, changes nothing, and repairs what can be.
+-- Tests `holdfast doctor`: it finds each fault, reports no false ones, changes nothing, and repairs damage.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -14,7 +14,7 @@ local MEMBER = [[
 ]]
 
 
--- What it finds, as "severity: subject: sentence", and the exit status.
+-- Returns the findings as "severity: subject: sentence", and the exit status.
 local function findings(...)
     local ended, out, err = run("doctor", ...)
     assert.equal("", err)
@@ -40,12 +40,12 @@ local function content(name)
     return assert(command.read(command.world() .. "/" .. name))
 end
 
--- Whether this user may look at what each process has open.
+-- Returns whether this user may see which files each process has open.
 local function may_look_at_all()
     return shell.succeeds 'for p in /proc/[0-9]*; do cat $p/maps >/dev/null 2>&1 || [ ! -d $p ] || exit 1; done'
 end
 
--- Where the text stands in the file for the first time.
+-- Returns the first position of the text in the file.
 local function place_of(name, text)
     return assert(content(name):find(text, 1, true)) - 1
 end
@@ -54,7 +54,7 @@ end
 describe("holdfast doctor", function ()
     command.fixture()
 
-    it("finds nothing where all is well", function ()
+    it("finds nothing if all is well", function ()
         keep(MEMBER .. [[
             assert(keep(require("resty.lock"):new("my_dict", { exptime = 3000 })):lock("key"))
             assert(require("resty.shdict").open("large", { size = "8m" })):set("key", 1)
@@ -63,13 +63,13 @@ describe("holdfast doctor", function ()
         assert.same({ {}, 0 }, { findings() })
         assert.same({ status = "ok", findings = {}, directory = command.world() },
                     json.decode(output("doctor", "--json")))
-        assert.equal("all is well in " .. command.world() .. ": 2 dictionaries\n",
+        assert.equal("no problems in " .. command.world() .. ": 2 dictionaries\n",
                      (world.in_terminal(200, "doctor", "--color=never")))
     end)
 
-    it("finds damage, changes nothing, and repairs it when it is asked to", function ()
+    it("finds damage, changes nothing, and repairs it with --repair", function ()
         keep(MEMBER .. "ready()")
-        -- The length of an entry's key.
+        -- Overwrites the key length of an entry.
         overwrite("my_dict.dict", place_of("my_dict.dict", "key7") - 24, "\255\127")
         local before = content("my_dict.dict")
         assert.equal(2, finds "^error: dictionary my_dict: 1 part of 1 is damaged: memory was overwritten$")
@@ -92,7 +92,7 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds "^error: dictionary large: 1 part of 16 is damaged")
     end)
 
-    it("takes no change by others for damage", function ()
+    it("does not take changes by others for damage", function ()
         keep(MEMBER .. [[
             local shdict = require "resty.shdict"
             local busy = assert(shdict.open("busy", { size = "1m" }))
@@ -106,12 +106,12 @@ describe("holdfast doctor", function ()
         ]])
         for _ = 1, 20 do
             for _, finding in ipairs((findings())) do
-                assert.matches("^note: dictionary busy: 1 part of 1 were changed at each look", finding)
+                assert.matches("^note: dictionary busy: 1 part of 1 changed during every check", finding)
             end
         end
     end)
 
-    it("finds a process that is stopped inside a dictionary, and one that is stopped elsewhere", function ()
+    it("finds a process that is stopped inside a dictionary or elsewhere", function ()
         local process = keep(MEMBER .. [[
             ready()
             while true do
@@ -125,7 +125,7 @@ describe("holdfast doctor", function ()
             assert(command.await(function () return command.read("/proc/" .. pid .. "/stat"):match "%) T" end))
             assert.is_true(finds("^warning: pid " .. pid .. ": %(ready1.lua%) is stopped") >= 1)
             inside = pcall(finds, "^error: dictionary my_dict: 1 part is locked by pid " .. pid
-                           .. " %(ready1.lua%), stopped, which does not go on")
+                           .. " %(ready1.lua%), stopped, which makes no progress")
             command.kill(pid, CONT)
             if inside then
                 break
@@ -134,10 +134,10 @@ describe("holdfast doctor", function ()
         assert.is_true(inside)
     end)
 
-    it("finds mutexes that are held by the dead, and by those that are not inside", function ()
+    it("finds mutexes that belong to dead processes, or to processes that are not inside", function ()
         local process = keep(MEMBER .. "ready()")
         local pid = world.worker_of(process)
-        -- The word of the mutex, behind the header page: the bits of an owner, in the slot of the process.
+        -- The word of the mutex follows the header page: an owner is the slot and generation of a process.
         local token
         for slot = 0, 1023 do
             local at = 4096 + slot * 512
@@ -158,14 +158,14 @@ describe("holdfast doctor", function ()
             return table.concat(bytes) .. "\1\0\0\0"
         end
         overwrite("my_dict.dict", 4096, word(0))
-        assert.equal(2, finds("^error: dictionary my_dict: 1 part is locked in the name of pid " .. pid))
+        assert.equal(2, finds("^error: dictionary my_dict: 1 part is marked as locked by pid " .. pid))
         overwrite("my_dict.dict", 4096, word(-1))
         assert.equal(1, finds "^warning: dictionary my_dict: 1 part was left locked by a process that died")
         local ended, out = run("doctor", "--repair")
         assert.same({ code = 0 }, ended, out)
     end)
 
-    it("finds what the dead hold, and frees it when it is asked to", function ()
+    it("finds locks of dead processes, and frees them with --repair", function ()
         keep(MEMBER .. "ready()")
         local dead = keep [[
             assert(require("resty.shdict").open("my_dict"))
@@ -180,7 +180,7 @@ describe("holdfast doctor", function ()
         assert.equal("", output("locks"))
     end)
 
-    it("finds among very many locks the one that a dead process holds, and frees it", function ()
+    it("finds and frees the one lock of a dead process among very many", function ()
         keep [[
             assert(require("resty.shdict").open("my_dict", { size = "48m" }))
             for i = 1, 101000 do
@@ -189,7 +189,7 @@ describe("holdfast doctor", function ()
             end
             ready()
         ]]
-        -- One of the last that are seen.
+        -- One of the last keys in the scan.
         local key, token = output("locks"):match "my_dict\t(key%d+)\tlock\tlock\t(%d+)\t[^\n]*\n$"
         output("release", "my_dict", key, "--token", token)
         world.kill(keep(([[
@@ -203,30 +203,30 @@ describe("holdfast doctor", function ()
         assert.equal("", output("locks", "--prefix", key))
     end)
 
-    it("finds dictionaries that the dead have left", function ()
+    it("finds dictionaries that dead processes left", function ()
         local process = keep(MEMBER .. [[
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
         ]])
         assert.same({ {}, 0 }, { findings() })
         world.kill(process)
-        assert.equal(0, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
-        assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: my_dict$")
+        assert.equal(0, finds "^note: no process uses this directory, and these dictionaries are left: temporary$")
+        assert.equal(0, finds "^note: 1 dictionary is unused but kept, with %d+K of memory: my_dict$")
         command.write(command.world() .. "/junk.dict", "junk")  -- which no process removes
-        assert.equal(2, finds "^note: no process is in this world, and these dictionaries are left: temporary$")
+        assert.equal(2, finds "^note: no process uses this directory, and these dictionaries are left: temporary$")
     end)
 
-    it("takes a dictionary for used, and finds that it was deleted, where only a command has locks in it", function ()
+    it("counts a dictionary as used if only a command has locks in it, and finds its deleted file", function ()
         local script = command.write("open.lua", [[ require("resty.shdict").open("jobs", { size = "64k" }) ]])
         output("run", "--workers", "1", script)
-        assert.equal(0, finds "^note: 1 dictionary is kept that no process uses, with %d+K of memory: jobs$")
+        assert.equal(0, finds "^note: 1 dictionary is unused but kept, with %d+K of memory: jobs$")
         local holder = command.start("lock", "-F", "jobs", "key", "--", "sleep", "3600")
         assert(command.await(function () return command.read("/proc/" .. holder.pid .. "/comm") == "sleep\n" end))
         assert.same({ {}, 0 }, { findings() })
         os.execute(("rm %s/jobs.dict"):format(command.world()))
         local found, code = findings()
-        local lost = "error: %s: a dictionary was deleted or moved while it was in use, and programs that come are "
-                     .. "refused its name; this has locks in it: pid %d (sleep)"
+        local lost = "error: %s: a dictionary was deleted or moved while it was in use, and new programs cannot "
+                     .. "use its name; pid %d (sleep) has locks in it"
         assert.same({ lost:format(command.world(), holder.pid) }, found)
         assert.equal(2, code)
         local ended, _, err = run("lock", "jobs", "key", "--", "true")
@@ -238,7 +238,7 @@ describe("holdfast doctor", function ()
         assert.same({ code = 0 }, (run("lock", "jobs", "key", "--", "true")))
     end)
 
-    it("warns of what a dead process holds and others wait for", function ()
+    it("warns if others wait for a lock of a dead process", function ()
         local holder = command.start("lock", "-F", "key", "--", "sleep", "3600")
         assert(command.await(function () return select(2, run("locks")):find "\tkey\t" end))  -- or no world yet
         local waiter = command.start("lock", "key", "--", "true")
@@ -254,13 +254,13 @@ describe("holdfast doctor", function ()
         assert.same({ code = 0 }, waiter:wait())
     end)
 
-    it("is content after a command that became the holder of its lock", function ()
+    it("reports nothing after a command ended that held its lock itself", function ()
         assert.same({ code = 0 }, (run("lock", "-F", "key", "--", "true")))
         assert.equal(0, finds "^note: dictionary commands: 1 key is held by dead processes$")
         assert.same({ {}, 0 }, { findings "--repair" })
     end)
 
-    it("is content while commands take their locks, end, and take their dictionary along", function ()
+    it("reports nothing while commands take locks, end, and their dictionary ends with them", function ()
         assert.same({ code = 0 }, (run("lock", "key", "--", "true")))
         local script = command.write("commands.sh", ('for i in $(seq 150); do %s lock key -- true; done')
                                                         :format(command.program))
@@ -281,7 +281,7 @@ describe("holdfast doctor", function ()
         assert.is_true(looks > 0)
     end)
 
-    it("finds files that are none, are cut short, open to others, or copies, and tells each fault once", function ()
+    it("finds foreign, truncated, copied and unprotected files, and reports each fault once", function ()
         keep(MEMBER .. [[
             local shdict = require "resty.shdict"
             assert(shdict.open("short", { size = "64k" }) and shdict.open("linked", { size = "64k" }))
@@ -294,12 +294,12 @@ describe("holdfast doctor", function ()
         assert.equal(2, code)
         table.sort(found)
         local wanted = {
-            "^error: copy.dict: is a copy, and not the file that was made here$",
-            "^error: linked.dict: has 2 names: it is refused$",
-            "^error: my_dict.dict: has mode 0644, and was made with 0600: it is refused$",
-            "^error: none.dict: is not a file of holdfast, or was overwritten$",
-            "^error: short.dict: was cut short or overwritten: it has 8192 bytes, and was made with ",
-            "^note: 1 dictionary is kept that no process uses, with %d+K of memory: copy$",
+            "^error: copy.dict: is a copy, not the file that was created here$",
+            "^error: linked.dict: has 2 hard links: programs refuse it$",
+            "^error: my_dict.dict: has mode 0644, but was created with 0600: programs refuse it$",
+            "^error: none.dict: is not a holdfast file, or was overwritten$",
+            "^error: short.dict: was truncated or overwritten: it has 8192 bytes, but was created with ",
+            "^note: 1 dictionary is unused but kept, with %d+K of memory: copy$",
         }
         assert.equal(#wanted, #found, table.concat(found, "\n"))
         for i, pattern in ipairs(wanted) do
@@ -307,46 +307,46 @@ describe("holdfast doctor", function ()
         end
     end)
 
-    it("finds files of names in use that were deleted or replaced", function ()
+    it("finds name files that were deleted or replaced", function ()
         keep(MEMBER .. "ready()")
         local names = shell.output("ls " .. command.world()):match "names%-%d%d"
         assert.same({ {}, 0 }, { findings() })
         os.execute(("cd %s && cp %s copy && mv copy %s"):format(command.world(), names, names))
-        assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": is not the file that was made here: "))
+        assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": is not the file that was created here: "))
         os.execute(("rm %s/%s"):format(command.world(), names))
         assert.equal(2, finds("^error: " .. names:gsub("%-", "%%-") .. ": was deleted or moved: "))
     end)
 
-    it("finds a directory in the place of a file of names in use that is still to be made", function ()
+    it("finds a directory where a name file is to be created", function ()
         keep(MEMBER .. "ready()")
         local free = shell.output(("cd %s; for i in 0 1 2 3 4; do [ -e names-0$i ] || echo names-0$i; done | head -1")
                                   :format(command.world()))
         os.execute(("mkdir %s/%s"):format(command.world(), free))
-        assert.equal(2, finds("^error: " .. free:gsub("%-", "%%-") .. ": is not the file that was made here: "))
+        assert.equal(2, finds("^error: " .. free:gsub("%-", "%%-") .. ": is not the file that was created here: "))
     end)
 
-    it("finds a dictionary that was deleted while it was in use, and none that was removed in order", function ()
+    it("finds a dictionary that was deleted while in use, but not one that was removed regularly", function ()
         local OPEN = [[ assert(require("resty.shdict").open("second", { size = "64k" })); ready() ]]
         keep(MEMBER .. [[ assert(require("resty.shdict").open("removed", { size = "64k" })) ]] .. OPEN)
         local user = keep(OPEN)
         assert(shell.succeeds(("HOLDFAST_DIR=%s %s rm --force removed"):format(command.world(), command.program)))
         assert.same({ {}, 0 }, { findings() })
         os.execute(("rm %s/second.dict"):format(command.world()))
-        local found = finds("^error: second%.dict: the file was deleted or moved while it was in use, and programs "
-                            .. "that come are refused its name; these have it open: pid ")
+        local found = finds("^error: second%.dict: the file was deleted or moved while it was in use, and new "
+                            .. "programs cannot use its name; pids .* have it open")
         assert.equal(2, found)
         user:signal_group(command.KILL)
         user:wait()
         assert.equal(2, finds("^error: /dev/shm/[^:]*: a dictionary was deleted or moved while it was in use"))
     end)
 
-    it("finds that the table of processes was deleted in use, and which dictionaries programs are refused", function ()
+    it("finds that the process table was deleted while in use, and which dictionaries are cut off", function ()
         local process = keep(MEMBER .. [[
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
             ready()
         ]])
-        local refused = "^error: %s.dict: is of another world, as its table of processes was removed or replaced, "
-                        .. "and programs that come are refused it; .*pid .*" .. world.worker_of(process)
+        local refused = "^error: %s.dict: belongs to a process table that was removed or replaced, "
+                        .. "and new programs cannot open it; .*pids? .*" .. world.worker_of(process)
         os.remove(command.world() .. "/processes")
         assert.equal(2, finds "^error: processes: was deleted or moved while programs used it, and they still do$")
         assert.equal(2, finds(refused:format "my_dict"))
@@ -360,10 +360,10 @@ describe("holdfast doctor", function ()
         assert.equal(2, finds(refused:format "temporary"))
         assert.matches("temporary\t.*belongs to another process table", (select(2, run "ls")))
         world.kill(process)
-        assert.equal(1, finds "^warning: my_dict.dict: is of another world, as its table of processes was removed or ")
+        assert.equal(1, finds "^warning: my_dict.dict: belongs to a process table that was removed or replaced; ")
     end)
 
-    it("advises what helps against what is no dictionary", function ()
+    it("advises how to remove files that are not dictionaries", function ()
         keep(MEMBER .. "ready()")
         local directory = command.world()
         command.write(directory .. "/junk.dict", "junk")
@@ -373,7 +373,7 @@ describe("holdfast doctor", function ()
             advice[finding.subject or ""] = finding.advice
         end
         assert.same({
-            ["folder.dict"] = "move it elsewhere: no command of holdfast removes a directory",
+            ["folder.dict"] = "move it elsewhere: holdfast removes no directories",
             ["junk.dict"] = '"holdfast rm --force junk" removes it',
             ["link.dict"] = '"holdfast rm --force link" removes it',
         }, advice)
@@ -383,15 +383,16 @@ describe("holdfast doctor", function ()
         assert.same({ {}, 0 }, { findings() })
     end)
 
-    it("tells once that the table of processes cannot be used", function ()
+    it("reports once that the process table cannot be used", function ()
         keep(MEMBER .. "ready()")
         os.execute("chmod 666 " .. command.world() .. "/processes")
-        assert.same({ { "error: processes: has mode 0666, and was made with 0600: it is refused" }, 2 }, { findings() })
+        assert.same({ { "error: processes: has mode 0666, but was created with 0600: programs refuse it" }, 2 },
+                    { findings() })
         os.execute(("chmod 600 %s/processes && truncate -s 100 %s/processes"):format(command.world(), command.world()))
-        assert.same({ { "error: processes: is not a file of holdfast, or was overwritten" }, 2 }, { findings() })
+        assert.same({ { "error: processes: is not a holdfast file, or was overwritten" }, 2 }, { findings() })
     end)
 
-    it("names the processes that keep an upgrade out, and gives the same advice for each file", function ()
+    it("names the processes that prevent an upgrade, with the same advice for each file", function ()
         local process = keep(MEMBER .. "ready()")
         world.kill(keep [[
             assert(require("resty.shdict").open("idle", { size = "64k", persist = true }))
@@ -401,9 +402,9 @@ describe("holdfast doctor", function ()
             overwrite(name, 8, "\99\0\0\0")
         end
         local pid = world.worker_of(process)
-        assert.equal(2, finds("^error: processes: has layout 99, and this version uses %d+; these have it open: pid .*"
-                              .. pid))
-        assert.equal(2, finds("^error: my_dict.dict: has layout 99, .*pid .*" .. pid))
+        assert.equal(2, finds("^error: processes: has layout 99, but this version uses %d+; pids .*" .. pid
+                              .. ".* have it open"))
+        assert.equal(2, finds("^error: my_dict.dict: has layout 99, .*pids? .*" .. pid))
         local found = json.decode((select(2, run("doctor", "--json")))).findings
         assert.equal(3, #found)
         for _, finding in ipairs(found) do
@@ -412,11 +413,11 @@ describe("holdfast doctor", function ()
         end
         world.kill(process)
         local nobody = may_look_at_all() and "no process has it open" or
-                       "no process that this user may look at has it open"
-        finds("^warning: processes: has layout 99, and this version uses %d+; " .. nobody .. "$")
+                       "no process that this user may inspect has it open"
+        finds("^warning: processes: has layout 99, but this version uses %d+; " .. nobody .. "$")
     end)
 
-    it("names the programs that keep an upgrade out, with one advice for each file", function ()
+    it("names the programs that prevent an upgrade, with advice for each file", function ()
         local process = keep(MEMBER .. [[
             assert(require("resty.shdict").open("kept", { size = "64k", persist = true }))
             ready()
@@ -424,8 +425,8 @@ describe("holdfast doctor", function ()
         local pid = world.worker_of(process)
         for _, name in ipairs { "my_dict", "kept" } do
             overwrite(name .. ".dict", 8, "\99\0\0\0")
-            assert.equal(2, finds("^error: " .. name .. ".dict: has layout 99, and this version uses %d+; %S+ ha%S+ "
-                                  .. "it open: pid .*" .. pid .. " %(ready1.lua%)"))
+            assert.equal(2, finds("^error: " .. name .. ".dict: has layout 99, but this version uses %d+; pids? .*"
+                                  .. pid .. " %(ready1.lua%).* ha%S+ it open"))
         end
         keep "assert(require('resty.shdict').open('other', { size = '64k' })); ready()"
         world.kill(process)
@@ -435,14 +436,14 @@ describe("holdfast doctor", function ()
         end
         table.sort(of)
         assert.same({
-            'kept.dict: error: it persists, so no program replaces it: remove it by "holdfast rm --force", or go on '
-            .. "with the other version",
-            "my_dict.dict: warning: once no process has it open, the next one of this version replaces it",
+            'kept.dict: error: it persists, so no program replaces it: remove it with "holdfast rm --force", or keep '
+            .. "using the other version",
+            "my_dict.dict: warning: once no process has it open, the next process of this version replaces it",
         }, of)
         assert.equal("", output("rm", "--force", "kept"))
     end)
 
-    it("says how to close a directory of this user that is open to others, apart from what is wrong", function ()
+    it("says how to close a directory that is open to others, apart from the fault", function ()
         os.execute("chmod 777 " .. command.world())
         local ended, out = run("doctor", "--json")
         os.execute("chmod 700 " .. command.world())
@@ -454,23 +455,23 @@ describe("holdfast doctor", function ()
         assert.equal(advice, finding.advice:sub(1, #advice))
     end)
 
-    it("is content where no process of this user has used a world yet, unless a directory was named", function ()
+    it("reports only a note if no process has used the default directory, and an error for a named one", function ()
         local user = shell.output "id -u" == "0" and "4242424" or nil
         local directory = "/dev/shm/holdfast-" .. (user or shell.output "id -u")
         if shell.succeeds("test -e " .. directory) then
-            return pending "there is a world"
+            return pending "the directory exists"
         end
         local words = user and { "doctor", "--user", user } or { "doctor" }
         words[#words + 1] = { HOLDFAST_DIR = "" }
         local ended, out, err = run(unpack(words))
         assert.same({ code = 0 }, ended, err)
-        assert.equal("note\t-\tthere is no world in " .. directory .. ": no process of this user has used one since "
-                     .. "the last boot\tname another directory by --dir, or another user by --user\n", out)
+        assert.equal("note\t-\tno program has used " .. directory .. " since the last boot\t"
+                     .. "choose another directory with --dir, or another user with --user\n", out)
         local named = user and { "doctor", "--user", user, "--dir", directory } or { "doctor", "--dir", directory }
         ended, out = run(unpack(named))
         assert.same({ code = 2 }, ended)
         assert.matches("^error\t%-\tthere is no runtime directory " .. directory:gsub("%-", "%%-")
-                       .. "\tname another one by %-%-dir, or that of another user by %-%-user\n$", out)
+                       .. "\tchoose another directory with %-%-dir, or another user with %-%-user\n$", out)
         assert.is_false(shell.succeeds("test -e " .. directory))
     end)
 
@@ -482,10 +483,10 @@ describe("holdfast doctor", function ()
             end
             ready()
         ]]
-        assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were so far removed to make room$")
+        assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were evicted so far$")
     end)
 
-    it("tells when more processes may wait than the kernel tells of deaths", function ()
+    it("notes that there are more processes than inotify instances", function ()
         local most = tonumber(command.read "/proc/sys/fs/inotify/max_user_instances")
         if most > 200 then
             return pending "too many inotify instances"
@@ -499,10 +500,10 @@ describe("holdfast doctor", function ()
             local _, count = run("get", "crowd", "count")
             return tonumber(count) == most + 1
         end))
-        assert.equal(0, finds "^note: %d+ processes are in this world, and a user has %d+ inotify instances: ")
+        assert.equal(0, finds "^note: %d+ processes use this directory, but a user has only %d+ inotify instances: ")
     end)
 
-    it("finds that the file system has no room", function ()
+    it("finds that the file system is full", function ()
         local mount = "mkdir -m 700 %s/small && mount -t tmpfs -o size=900k,mode=700 none %s/small 2>/dev/null"
         if not shell.succeeds(mount:format(command.world(), command.world())) then
             return pending "no right to mount"

@@ -1,4 +1,4 @@
--- examples/http_cache.lua: a server that lives in the scheduler, asked by real clients.
+-- Tests examples/http_cache.lua, a server that runs in the scheduler, with real clients.
 
 local command, http, world = require "spec.support" ("command", "http", "tools/world")
 
@@ -37,7 +37,7 @@ describe("examples/http_cache.lua", function ()
         command.tear_down()
     end)
 
-    it("fetches each page once for all clients and workers, and serves other pages meanwhile", function ()
+    it("fetches each page once for all clients and workers, and serves other pages while waiting", function ()
         start(0.5)
         local connections = {}
         for i = 1, 40 do
@@ -61,7 +61,7 @@ describe("examples/http_cache.lua", function ()
         assert.equal("", server:err())
     end)
 
-    it("says what the server behind says, and refuses what is no GET", function ()
+    it("passes on errors of the backend, and accepts only GET", function ()
         start(0)
         backend:signal(command.KILL)
         assert.truthy(backend:wait())
@@ -73,7 +73,7 @@ describe("examples/http_cache.lua", function ()
         assert.equal("", server:err())
     end)
 
-    it("after TERM answers what it has begun and ends; so after QUIT", function ()
+    it("finishes pending requests after TERM or QUIT, then ends", function ()
         for _, signal in ipairs { command.TERM, command.QUIT } do
             start(1)
             local connection = http.connect(port)

@@ -1,4 +1,4 @@
--- examples/stampede.lua in the workers of `holdfast run`.
+-- Tests examples/stampede.lua in workers of `holdfast run`.
 
 local command, row, write_trace = require "spec.support" ("command", "rows", "trace")
 
@@ -27,7 +27,7 @@ describe("examples/stampede.lua", function ()
         assert.truthy(out:find(all, 1, true), out)
     end)
 
-    it("leaves nothing of a run for the next one in the same world", function ()
+    it("leaves nothing behind for the next run in the same directory", function ()
         local keeper = command.start("luajit", "-e", [[
             local shdict = require "resty.shdict"
             local cache = shdict.open("stampede_cache", { size = "4m" })
@@ -69,7 +69,7 @@ describe("examples/stampede.lua", function ()
         assert.truthy(process:err():find("stampede: worker %d ended before its requests were answered"), process:err())
     end)
 
-    it("says a mistake once, whatever the number of workers", function ()
+    it("reports a mistake once, whatever the number of workers", function ()
         local ended, _, err = run_workers(3, STAMPEDE, "--fast")
         assert.same({ code = 1 }, ended)
         assert.equal(1, select(2, err:gsub("unknown option", "")))

@@ -1,5 +1,5 @@
--- `holdfast lock`: the options of flock(1), its exit statuses, and for how long the lock is held, whatever becomes of
--- the processes. Where the options are those of flock, what util-linux tests of flock holds here.
+-- Tests `holdfast lock`: its options, its exit statuses, and how long it holds the lock, whatever happens to the
+-- processes. The tests of util-linux for flock also hold here for the options of flock(1).
 
 local command, expect, shell, typing, world =
     require "spec.support" ("command", "expect", "shell", "tools/typing", "tools/world")
@@ -9,7 +9,7 @@ local await, read, run, start, write = command.await, command.read, command.run,
 local STOP, CONT, TSTP, USR1 = 19, 18, 20, 10
 
 
--- The words of all the lists.
+-- Joins lists of words.
 local function joined(...)
     local all = {}
     for _, list in ipairs { ... } do
@@ -21,8 +21,8 @@ local function joined(...)
 end
 
 
--- Starts the command with a lock on "key", and waits until what it runs has written its process id: first of all, or
--- where the script says READY.
+-- Starts a script with a lock on "key", and waits until the script has written its process id: at its start, or where
+-- it says READY.
 local function hold(script, ...)
     local arguments = { ... }
     local options = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
@@ -35,7 +35,7 @@ local function hold(script, ...)
 end
 
 
--- The status of an attempt: 0 if the lock was free.
+-- Returns the status of an attempt: 0 if the lock was free.
 local function attempt(...)
     return run(joined({ "lock", "-q", "-n", ... }, { "key", "--", "true" })).code
 end
@@ -45,7 +45,7 @@ local function is_free()
 end
 
 
--- The processes of which that one is the parent, by their names.
+-- Returns the child processes of that process, by name.
 local function children(pid)
     local found = {}
     for child in (read(("/proc/%d/task/%d/children"):format(pid, pid)) or ""):gmatch("%d+") do
@@ -62,7 +62,7 @@ local function guard_of(process)
 end
 
 
--- The name of a process, once it has become what it is.
+-- Returns the name of a process after its exec.
 local function state_of(pid)
     return (read("/proc/" .. pid .. "/stat") or "X) X"):match("%) (%a)")
 end
@@ -75,7 +75,7 @@ end
 describe("holdfast lock", function()
     command.fixture()
 
-    it("runs the command, and has its status", function()
+    it("runs the command, and exits with its status", function()
         local ended, out, err = run("lock", "key", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
         assert.same({ code = 7 }, ended)
         assert.equal("out\n", out)
@@ -85,7 +85,7 @@ describe("holdfast lock", function()
         assert.same({ code = 128 + 9 }, (run("lock", "key", "--", "sh", "-c", "kill -KILL $$")))
     end)
 
-    it("--dir names the world, for the command as well", function()
+    it("--dir sets the runtime directory, also for the command", function()
         local other = command.world() .. "/other"
         assert.equal(0, os.execute("mkdir -m 700 " .. other))
         local _, out = run("lock", "--dir", other, "key", "--", "sh", "-c", "echo $HOLDFAST_DIR; exec " ..
@@ -95,7 +95,7 @@ describe("holdfast lock", function()
         assert.same({ code = 0 }, (run("lock", "-n", "--dir", other, "key", "--", "true")))
     end)
 
-    it("a relative directory is the same one for the command, wherever that goes", function()
+    it("a relative directory stays the same for a command that changes its working directory", function()
         local inner = ([[cd / && %s lock -n -q key -- true; echo "$? $HOLDFAST_DIR"]]):format(command.program)
         local place, name = command.world():match("^(.*)/([^/]+)$")
         for _, case in ipairs { { name, "" }, { "./" .. name, "--dir ./" .. name } } do
@@ -106,14 +106,14 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("--user is for root: the lock is in that user's world, and the command runs as that user", function()
+    it("--user needs root: it uses that user's runtime directory, and runs the command as that user", function()
         local function refused(status, user, message)
             world.refused(status, "holdfast: " .. message, "lock", "--user", user, "key", "--", "true")
         end
         refused(64, "no such user", 'there is no user "no such user"')
-        refused(64, "", "an empty name of a user\n")
+        refused(64, "", 'bad user "": expected a name or number\n')
         if shell.output "id -u" ~= "0" then
-            return refused(71, "root", 'only root can become user "root"')
+            return refused(71, "root", 'cannot become user "root": only root can')
         end
         local other = command.world() .. ".nobody"
         assert.equal(0, os.execute(("mkdir -m 700 %s && chown nobody: %s"):format(other, other)))
@@ -124,7 +124,7 @@ describe("holdfast lock", function()
         assert.equal("65534\n65534\n65534\n65534\n", out)
     end)
 
-    it("takes any key as it is", function()
+    it("accepts any key unchanged", function()
         for _, key in ipairs { "a b/ü", "[a,b]", "[1]", "{x}", '"q"', "a=b", "%%", "\\n" } do
             local holder = world.hold(key)
             assert.same({ code = 9 }, (run("lock", "-n", "-q", "-E", "9", key, "--", "true")), key)
@@ -136,14 +136,14 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("takes the last of an option that is given twice, as flock does", function()
+    it("uses the last value of an option that is given twice, as flock does", function()
         local _, pid = hold("exec sleep 600", "--why", "first", "--why", "second", "-E", "3", "-E", "4")
         local err = world.refused(4, "", "lock", "-w", "600", "--wait", "0.1", "-E", "3", "-E", "4", "key", "--",
                                   "true")
         assert.matches(("is held by pid %d .*: \"second\"; waited for 0.1 s\n$"):format(pid), err)
     end)
 
-    it("gives its arguments and its input to the command as they are", function()
+    it("passes arguments and input to the command unchanged", function()
         local _, out = run("lock", "key", "--", "printf", "[%s]", "a b", "", "--", "-n", "*")
         assert.equal("[a b][][--][-n][*]", out)
         local _, piped = run("-c", "printf 'a line\n' | " .. command.program .. " lock key -- cat",
@@ -151,7 +151,7 @@ describe("holdfast lock", function()
         assert.equal("a line\n", piped)
     end)
 
-    it("runs a line of the shell with -c", function()
+    it("runs a shell command with -c", function()
         local _, out = run("lock", "key", "-c", "echo $((1 + 2)) | cat; exit 3", { SHELL = "/bin/sh" })
         assert.equal("3\n", out)
         local script = write("shell", "#!/bin/sh\necho \"shell $1 $2\"\n")
@@ -159,7 +159,7 @@ describe("holdfast lock", function()
         assert.equal("shell -c a b\n", select(2, run("lock", "-c", "a b", "key", { SHELL = script })))
     end)
 
-    it("tells the command its fencing number, which grows", function()
+    it("gives the command its fencing number, which grows", function()
         local last = 0
         for _ = 1, 3 do
             local _, out = run("lock", "key", "--", "sh", "-c", "echo $HOLDFAST_TOKEN")
@@ -168,7 +168,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("is held by the command in the eyes of all others", function()
+    it("shows the command as the holder to all others", function()
         local _, pid = hold("exec sleep 600", "--why", "weekly full", "my_locks")
         local _, out = run("run", "--workers", "1", "-e", [[
             local holder = require("resty.shdict").open("my_locks"):holder("key")
@@ -178,7 +178,7 @@ describe("holdfast lock", function()
         assert.equal(("%d\tsh\tweekly full\ttrue\nnil\theld\n"):format(pid), out)
     end)
 
-    it("is not run where the status of a refusal is that of success", function()
+    it("does not run the command if -E makes the status of a refusal 0", function()
         hold("exec sleep 600")
         local ran = command.path "ran"
         for _, how in ipairs { { "-n" }, { "-w", "0.2" }, { "-n", "-s" }, { "-n", "-F" }, { "-w", "0.2", "-F" } } do
@@ -188,7 +188,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("counts what was refused as refused, and as a wait only what waited", function()
+    it("counts refusals as refusals, and only waits as waits", function()
         for _, option in ipairs { "-x", "-s" } do
             hold("exec sleep 600", option)
             assert.equal(1, attempt())
@@ -205,7 +205,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("takes a key that begins with a dash behind dashes, and a dictionary, too, between two pairs", function()
+    it("accepts a key that begins with a dash after --, and a dictionary with it between two --", function()
         world.hold("-n", "--why=", "--", "-k")
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "commands", "-k", "--", "true")))
@@ -219,7 +219,7 @@ describe("holdfast lock", function()
         assert.truthy(listed:find("commands", 1, true), listed)
     end)
 
-    it("names the holder where it is refused", function()
+    it("names the holder when it is refused", function()
         local _, pid = hold("exec sleep 600", "--why", "weekly full")
         local err = world.refused(1, "", "lock", "-n", "key", "--", "echo", "ran")
         local said = ('^holdfast: "key" is held by pid %d %%(sh%%) for [%%d.]+ m?i?n?s?: "weekly full"\n$'):format(pid)
@@ -229,7 +229,7 @@ describe("holdfast lock", function()
         assert.same({ { code = 1 }, "", "" }, { run("lock", "-n", "-q", "key", "--", "true") })
     end)
 
-    it("says that a holder has ended, where what it left running holds the lock", function()
+    it("says that the holder has ended if processes that it left running hold the lock", function()
         local left = command.path("left")
         assert.same({ code = 0 }, (run("lock", "-F", "key", "--", "sh", "-c", "sleep 600 & echo $! >'" .. left .. "'")))
         local _, _, err = run("lock", "-n", "key", "--", "true")
@@ -239,7 +239,7 @@ describe("holdfast lock", function()
         assert(await(is_free))
     end)
 
-    it("says that a holder is stopped", function()
+    it("says that the holder is stopped", function()
         local _, pid = hold("exec sleep 600")
         command.kill(pid, STOP)
         await_state(pid, "T")
@@ -250,7 +250,7 @@ describe("holdfast lock", function()
         assert(await(function() return select(2, run("locks", "--waiting")):find(held, 1, true) end))
     end)
 
-    it("shows the name of a holder without what would move a terminal", function()
+    it("shows the name of a holder without control characters", function()
         local program = write("\27[2J\nx", "#!/bin/sh\nexec sleep 600\n")
         assert.equal(0, os.execute("chmod +x '" .. program .. "'"))
         local holder = start("lock", "key", "--", program)
@@ -259,7 +259,7 @@ describe("holdfast lock", function()
         assert.matches('^holdfast: "key" is held by pid %d+ %(\\x1B%[2J\\x0Ax%) for [%d.]+ s\n$', err)
     end)
 
-    it("takes no lock from the caller of resty.lock, who takes none from it", function()
+    it("and resty.lock exclude each other", function()
         local script = write("script.lua", [[
             local shdict, resty_lock = require "resty.shdict", require "resty.lock"
             assert(shdict.open("my_locks", { size = "64k" }))
@@ -275,7 +275,7 @@ describe("holdfast lock", function()
         assert.equal(tostring(9 * 256) .. "\n0\n", out)
     end)
 
-    it("leaves nothing behind: no holder, no process, no dictionary", function()
+    it("leaves no holder, no process and no dictionary behind", function()
         local keeper = start("run", "--workers", "1", "--dict", "my_locks=64k", "-e",
                              "while true do require('resty.holdfast.scheduler').sleep(0.01) end")
         assert(await(function() return read(command.world() .. "/my_locks.dict") end))
@@ -296,11 +296,11 @@ describe("holdfast lock", function()
 end)
 
 
--- What util-linux asks of flock: a lock that one has for a while, and what the options make of it meanwhile.
+-- As in the tests of util-linux for flock: one process holds the lock for a while, and others try the options.
 describe("holdfast lock has the options of flock:", function()
     command.fixture()
 
-    it("--nonblock, --no-fork, --shared, --exclusive, --timeout beside a shared lock", function()
+    it("--nonblock, --no-fork, --shared, --exclusive, --timeout during a shared lock", function()
         local done = command.path("done")
         local holder = hold("until [ -e '" .. done .. "' ]; do sleep 0.01; done; echo Unlocking", "--shared")
         for _, options in ipairs { { "--nonblock" }, { "--nb" }, { "--nonblocking" }, { "-n" }, { "-w", "0" },
@@ -324,7 +324,7 @@ describe("holdfast lock has the options of flock:", function()
         assert.equal("Unlocking\n", holder:out())
     end)
 
-    it("a shared one waits for an exclusive one", function()
+    it("a shared lock waits for an exclusive one", function()
         local holder = hold("exec sleep 600")
         assert.equal(1, attempt("-s"))
         local waiter = start("lock", "-s", "key", "--", "echo", "shared")
@@ -334,18 +334,17 @@ describe("holdfast lock has the options of flock:", function()
         assert.same({ code = 0 }, waiter:wait())
     end)
 
-    it("one that waits to have it alone keeps later ones that share it out", function()
+    it("an exclusive waiter keeps later shared ones out", function()
         local first = hold("exec sleep 600", "-s")
         local alone = start("lock", "key", "--", "sleep", "600")
         assert(await(function() return attempt("-s") == 1 end))
         local _, _, err = run("lock", "-s", "-n", "key", "--", "true")
-        assert.matches('^holdfast: "key" is shared by pid %d+ .* for [%d.]+ s; another waits to have it alone, and '
-                       .. 'comes first\n$', err)
+        assert.matches('^holdfast: "key" is shared by pid %d+ .* for [%d.]+ s; an exclusive waiter comes first\n$', err)
         first:signal(command.TERM)
         assert.truthy(await(function() return children(alone.pid).sleep end))
     end)
 
-    it("what was shared or had alone by processes that were killed is free", function()
+    it("locks of killed processes are free, shared or exclusive", function()
         for _, options in ipairs { { "-s", "-x" }, { "-s", "-s" }, { "-x", "-x" }, { "-x", "-s" } } do
             local held, tried = unpack(options)
             local process, pid = hold("exec sleep 600", held)
@@ -356,13 +355,13 @@ describe("holdfast lock has the options of flock:", function()
         end
     end)
 
-    it("--verbose tells what is done", function()
+    it("--verbose prints the wait and the command", function()
         local _, out, err = run("lock", "--verbose", "key", "--", "echo", "ran")
         assert.equal("ran\n", out)
         assert.matches("^holdfast: getting lock took %d+%.%d%d%d%d%d%d seconds\nholdfast: executing echo\n$", err)
     end)
 
-    it("a command that cannot be run gives 69, and the lock back", function()
+    it("a command that cannot be run has status 69, and releases the lock", function()
         for _, options in ipairs { "-x", "-F" } do
             local err = world.refused(69, "", "lock", options, "key", "--", "/no/such/program")
             assert.equal('holdfast: cannot run "/no/such/program": No such file or directory\n', err)
@@ -374,8 +373,8 @@ describe("holdfast lock has the options of flock:", function()
         { {}, "no key was given" },
         { { "key" }, 'no command was given: expected "-- COMMAND" or -c COMMAND' },
         { { "key", "--" }, 'no command was given' },
-        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; a file descriptor in its place, '
-                         .. 'as with flock, is not supported' },
+        { { "-n", "9" }, 'no command was given: expected "-- COMMAND" or -c COMMAND; unlike flock, it '
+                         .. 'accepts no file descriptor' },
         { { "dict", "key", "more", "--", "true" }, 'unexpected "more": the command follows "--"' },
         { { "", "--", "true" }, "bad key of 0 bytes: expected 1 to 65535" },
         { { "-z", "key", "--", "true" }, 'unknown option "-z"' },
@@ -384,16 +383,16 @@ describe("holdfast lock has the options of flock:", function()
         { { "-w", "nan", "key", "--", "true" }, '--wait: bad time "nan"' },
         { { "--exptime", "", "key", "--", "true" }, '--exptime: bad time ""' },
         { { "-E", "256", "key", "--", "true" }, '--conflict-exit-code: bad status "256": expected 0 to 255' },
-        { { "-s", "-x", "key", "--", "true" }, "-s and -x were given: expected one of them" },
-        { { "-n", "-w", "5", "key", "--", "true" }, "-n and -w were given: expected one of them" },
+        { { "-s", "-x", "key", "--", "true" }, "-s and -x cannot be combined" },
+        { { "-n", "-w", "5", "key", "--", "true" }, "-n and -w cannot be combined" },
         { { "--", "true" }, "no key was given" },
         { { "--", "-key" }, "no command was given" },
         { { "--", "key", "true" }, "no key was given" },
         { { "--", "key" }, "no key was given" },
         { { "--", "dict", "-key", "true" }, "no key was given" },
         { { "-u", "key", "--", "true" }, "there is nothing to unlock: the lock ends with the command" },
-        { { "-F", "-o", "key", "--", "true" }, "the --no-fork and --close options are incompatible" },
-        { { "-F", "--exptime", "5", "key", "--", "true" }, "the --no-fork and --exptime options are incompatible" },
+        { { "-F", "-o", "key", "--", "true" }, "--no-fork and --close cannot be combined" },
+        { { "-F", "--exptime", "5", "key", "--", "true" }, "--no-fork and --exptime cannot be combined" },
         { { "-F", "--cluster", "a", "key", "--", "true" },
           "--no-fork is not supported in a cluster: nothing would end the command with the lock" },
         { { "-E", "0x10", "key", "--", "true" }, '--conflict-exit-code: bad status "0x10": expected 0 to 255' },
@@ -405,28 +404,28 @@ describe("holdfast lock has the options of flock:", function()
           'unexpected "stray" after -c COMMAND: expected the command as one word, in quotes' },
         { { "dict", "key", "-c", "echo", "stray" }, 'unexpected "stray" after -c COMMAND' },
         { { "dict", "-c", "echo", "key" }, 'unexpected "key" after -c COMMAND' },
-        { { "-c", "true", "-c", "false", "key" }, "--command: expected once" },
-        { { "-c", "true", "key", "--", "true" }, '-c and a command after "--" were given: expected one of them' },
-        { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: a text of 128 bytes: expected at most 127" },
-        { { "--agent", "key", "--", "true" }, "an agent is of a cluster: expected --cluster NAME" },
+        { { "-c", "true", "-c", "false", "key" }, "--command: given twice; expected once" },
+        { { "-c", "true", "key", "--", "true" }, '-c cannot be combined with a command after "--"' },
+        { { "--why", ("x"):rep(128), "key", "--", "true" }, "--why: bad text of 128 bytes: expected at most 127" },
+        { { "--agent", "key", "--", "true" }, "--agent and --agent-config need --cluster NAME" },
         { { "--cluster", "main", "--agent-config", "file", "key", "--", "true" },
-          "--agent-config is for the agent that --agent starts: expected --agent" },
+          "--agent-config needs --agent" },
         { { "--cluster", "a/b", "key", "--", "true" }, 'bad cluster "a/b"' },
         { { "--cluster", "main", "-s", "key", "--", "true" }, "-s is not supported in a cluster" },
     } do
-        it("a wrong command line gives 64: " .. table.concat(case[1], " "), function()
+        it("a wrong command line has status 64: " .. table.concat(case[1], " "), function()
             local err = world.refused(64, "holdfast: " .. case[2], "lock", unpack(case[1]))
             assert.truthy(err:find('Try "holdfast lock --help".', 1, true), err)
         end)
     end
 
-    it("a dictionary that cannot be had gives 73", function()
+    it("a dictionary that cannot be opened has status 73", function()
         local by_option = world.refused(73, "/proc/x", "lock", "--dir", "/proc/x", "key", "--", "true")
         assert.matches("^holdfast: ", by_option)
         world.refused(73, by_option, "lock", "key", "--", "true", { HOLDFAST_DIR = "/proc/x" })
     end)
 
-    it("--version and -V tell the version", function()
+    it("--version and -V print the version", function()
         for _, option in ipairs { "--version", "-V" } do
             local ended, out = run("lock", option)
             assert.same({ code = 0 }, ended)
@@ -434,7 +433,7 @@ describe("holdfast lock has the options of flock:", function()
         end
     end)
 
-    it("--help tells all of this", function()
+    it("--help explains all of this", function()
         local ended, out, err = run("lock", "--help")
         assert.same({ code = 0 }, ended)
         assert.equal("", err)
@@ -449,14 +448,14 @@ end)
 describe("The lock of a command", function()
     command.fixture()
 
-    -- What is deleted by hand would be made anew, with nobody in it.
+    -- Other processes would create deleted files again, without this holder.
     for _, case in ipairs {
         { "processes", "--exclusive" }, { "processes", "--exclusive", "killed" }, { "processes", "--no-fork" },
         { "commands.dict", "--exclusive" }, { "commands.dict", "--exclusive", "killed" },
         { "commands.dict", "--no-fork" },
     } do
         local file, option, killed = unpack(case)
-        it(("keeps others out though %s is deleted, with %s %s"):format(file, option, killed or ""), function()
+        it(("keeps others out although %s is deleted, with %s %s"):format(file, option, killed or ""), function()
             os.execute("mkfifo '" .. command.path("go") .. "'")
             local left = command.path("left")
             local script = "sleep 600 & echo $! >'%s'; READY; read -r line <'%s'"
@@ -484,7 +483,7 @@ describe("The lock of a command", function()
     end
 
     for _, killed in ipairs { "holdfast lock", "the guard", "both" } do
-        it("stays when they are killed, and ends with the command: " .. killed, function()
+        it("lasts when these are killed, and ends with the command: " .. killed, function()
             local process, pid = hold("exec sleep 600")
             local guard = guard_of(process)
             if killed ~= "holdfast lock" then
@@ -520,7 +519,7 @@ describe("The lock of a command", function()
         return waits
     end
 
-    it("is waited for in the dictionary that takes the place of a removed one", function()
+    it("is waited for in the dictionary that replaces a removed one", function()
         hold("exec sleep 600")
         local waits = start_waiting("-w", "60", "key", "--", "echo", "ran")
         assert.same({ code = 0 }, (run("rm", "--force", "commands")))
@@ -531,7 +530,7 @@ describe("The lock of a command", function()
 
     for _, file in ipairs { "processes", "commands.dict" } do
         for _, option in ipairs { "--exclusive", "--no-fork" } do
-            it(("is waited for no longer when %s is cut short, with %s"):format(file, option), function()
+            it(("is no longer waited for when %s is truncated, with %s"):format(file, option), function()
                 hold("exec sleep 600")
                 local waits = start_waiting(option, "-w", "60", "key", "--", "true")
                 os.execute(("truncate -s 5000 %s/%s"):format(command.world(), file))
@@ -542,8 +541,8 @@ describe("The lock of a command", function()
         end
     end
 
-    -- Waits for the lock, with holdfast lock stopped before it is free; gives also the process that waits. False where
-    -- the time that it waits has passed before.
+    -- Starts `holdfast lock` and stops it before the lock is free. Returns it and the waiting child; false if the wait
+    -- timed out before.
     local function start_stopped(...)
         local waits = start("lock", ...)
         local child
@@ -556,8 +555,8 @@ describe("The lock of a command", function()
         return not waits.status and waits, child
     end
 
-    -- Stopped, it starts no guard, and the command must not begin without; so it must not have the lock either.
-    it("is not had while holdfast lock is stopped, but when it goes on", function()
+    -- A stopped `holdfast lock` starts no guard. The command must not start without one, so it must not get the lock.
+    it("is not taken while holdfast lock is stopped, but when it continues", function()
         local _, pid = hold("exec sleep 600")
         local ran = command.path "ran"
         local waits = start_stopped("key", "--", "touch", ran)
@@ -577,7 +576,7 @@ describe("The lock of a command", function()
         assert(await(is_free))
     end)
 
-    it("is not had while holdfast lock is stopped, and its time passes", function()
+    it("is not taken while holdfast lock is stopped, and the wait times out", function()
         local _, pid = hold("exec sleep 600")
         local waits
         expect.in_time(function()
@@ -591,7 +590,7 @@ describe("The lock of a command", function()
         assert.same({ code = 1 }, waits:wait(), waits:err())
     end)
 
-    it("does not run the command without a guard where holdfast lock is stopped and killed", function()
+    it("does not run the command without a guard if holdfast lock is stopped and killed", function()
         for _, option in ipairs { "--close", "--exclusive" } do
             local _, pid = hold("exec sleep 600")
             local ran = command.path "ran"
@@ -605,7 +604,7 @@ describe("The lock of a command", function()
         end
     end)
 
-    it("stays while the command is stopped", function()
+    it("lasts while the command is stopped", function()
         local process, pid = hold("exec sleep 600")
         command.kill(pid, STOP)
         await_state(pid, "T")
@@ -616,7 +615,7 @@ describe("The lock of a command", function()
     end)
 
     for _, case in ipairs { { "at its end", "" }, { "after holdfast lock was killed", "KILL" } } do
-        it("does not stay with what the command leaves running, " .. case[1], function()
+        it("is not kept by processes that the command leaves running, " .. case[1], function()
             local left = command.path("left")
             os.execute("mkfifo '" .. command.path("go") .. "'")
             local script = "sleep 600 & echo $! >'%s'; read -r line <'%s'"
@@ -637,7 +636,7 @@ describe("The lock of a command", function()
         end)
     end
 
-    it("stays when the command closes all descriptors", function()
+    it("lasts when the command closes all descriptors", function()
         local script = [[
             import os
             os.closerange(3, 4096)
@@ -661,7 +660,7 @@ describe("The lock of a command", function()
         end
     end)
 
-    it("gives the command no file of the world but empty ones, to read only", function()
+    it("gives the command only empty read-only files of the runtime directory", function()
         local process, pid = hold("exec sleep 600")
         local program = [[
             cd /proc/%d/fd || exit
@@ -684,7 +683,7 @@ describe("The lock of a command", function()
         process:wait()
     end)
 
-    it("is taken for a command where standard input, output and error are closed", function()
+    it("is taken if standard input, output and error are closed", function()
         local ran = command.path "ran"
         local line = ([[exec %s lock key -- sh -c 'echo on >"%s"; exit 7' <&- >&- 2>&-]]):format(command.program, ran)
         local process = start("-c", line, { PROGRAM = "/bin/sh" })
@@ -692,7 +691,7 @@ describe("The lock of a command", function()
         assert.equal("on\n", read(ran))
     end)
 
-    it("with --close is not in the command's hands; with --no-fork in nothing else's", function()
+    it("with --close is not held by the command; with --no-fork only by the command", function()
         local closed, pid = hold("ls -l /proc/$$/fd >'" .. command.path("fds") .. "'; READY; exec sleep 600", "--close")
         local guard = guard_of(closed)
         assert.falsy(read("fds"):find(command.world(), 1, true))
@@ -712,12 +711,12 @@ describe("The lock of a command", function()
     end)
 
     for _, case in ipairs {
-        { "its grant was ended by another process", "release", "commands", "key", "--token" },
-        { "its grant was ended by another process", "run", "--workers", "1", "-e",
+        { "another process ended its grant", "release", "commands", "key", "--token" },
+        { "another process ended its grant", "run", "--workers", "1", "-e",
           "require('resty.shdict').open('commands'):flush_all()" },
         { 'its dictionary "commands" was removed', "rm", "--force", "commands" },
     } do
-        it("that others have taken away while the command ran is told, with status 76: " .. case[2], function()
+        it("that others took away while the command ran is reported with status 76: " .. case[2], function()
             local words = { unpack(case, 2) }
             for _, exptime in ipairs { "0", "600" } do
                 local process, pid = hold("exec sleep 600", "--exptime", exptime)
@@ -733,7 +732,7 @@ describe("The lock of a command", function()
         end)
     end
 
-    it("that is lost is told whatever the status of the command is", function()
+    it("that is lost is reported whatever the status of the command is", function()
         for _, status in ipairs { 69, 71 } do
             local process, pid = hold("trap 'exit " .. status .. "' TERM; while :; do sleep 0.01; done")
             assert.same({ code = 0 }, (run("rm", "--force", "commands")))
@@ -743,7 +742,7 @@ describe("The lock of a command", function()
         assert.same({ code = 71 }, (run("lock", "key", "--", "sh", "-c", "exit 71")))
     end)
 
-    it("that is lost ends the command though nobody reads what is said", function()
+    it("that is lost ends the command although nobody reads the message", function()
         local told, ended = command.path "told", command.path "ended"
         local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'trap "touch %s; exit" TERM; echo on;
             while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
@@ -753,7 +752,7 @@ describe("The lock of a command", function()
         assert.truthy(read(told))
     end)
 
-    it("ends after its exptime, and the command by TERM", function()
+    it("ends after its exptime, and the command gets TERM", function()
         local process = hold("trap 'echo told; exit 5' TERM; while :; do sleep 0.01; done", "--exptime", "0.2")
         assert.same({ code = 76 }, process:wait())
         assert.equal("told\n", process:out())
@@ -761,7 +760,7 @@ describe("The lock of a command", function()
         assert.same({ code = 4 }, (run("lock", "--exptime", "600", "key", "--", "sh", "-c", "exit 4")))
     end)
 
-    it("goes from one to the next: of a hundred no two have it at a time", function()
+    it("passes from one to the next: no two of a hundred commands hold it at once", function()
         local script = write("section", [[
             #!/bin/sh
             mkdir "$1/inside" || { echo "two at a time" >>"$1/faults"; exit 1; }
@@ -778,7 +777,7 @@ describe("The lock of a command", function()
             end
         end
         for i, process in ipairs(processes) do
-            local ended = assert(process:wait(), "waits for ever")
+            local ended = assert(process:wait(), "waits forever")
             assert.same(i % 25 == 1 and ended or { code = 0 }, ended, process:err())
         end
         assert.is_nil(read("faults"))
@@ -804,7 +803,7 @@ describe("Signals to holdfast lock", function()
         end)
     end
 
-    it("end it as they end the command", function()
+    it("end holdfast lock as they end the command", function()
         for _, number in ipairs { command.TERM, command.HUP, USR1 } do
             local process = hold("exec sleep 600")
             process:signal(number)
@@ -813,8 +812,8 @@ describe("Signals to holdfast lock", function()
         end
     end)
 
-    it("leave the command its own PIPE, as it was found", function()
-        -- A library that an earlier spec has loaded may ignore it in this process.
+    it("leave PIPE for the command as it was", function()
+        -- A library that an earlier spec loaded may ignore PIPE in this process.
         local process = start("--default-signal=PIPE", command.program, "lock", "key", "--", "sh", "-c",
                               "kill -PIPE $$; exit 5", { PROGRAM = "/usr/bin/env" })
         assert.same({ code = 128 + 13 }, process:wait())
@@ -823,7 +822,7 @@ describe("Signals to holdfast lock", function()
         assert.same({ code = 5 }, process:wait())
     end)
 
-    it("that were ignored are ignored by the command, and not passed on", function()
+    it("that were ignored stay ignored by the command, and are not passed on", function()
         local process = start("-c", "trap '' HUP; exec " .. command.program
                                     .. " lock key -- sh -c 'kill -HUP $$; kill -HUP $PPID; echo on'",
                               { PROGRAM = "/bin/sh" })
@@ -844,9 +843,9 @@ describe("Signals to holdfast lock", function()
         end
     end)
 
-    -- A group of its own, of which the parent is in another one, as of a job; and a session of its own, as of a
-    -- service, which no leader of a group may have: it joins another group first. (Its parent's may be of another
-    -- namespace of pids, and have no number here.)
+    -- setpgid: a process group of its own, as for a job. setsid: a session of its own, as for a service. A group leader
+    -- cannot create a session, so it joins another group first. (The group of its parent may be in another pid
+    -- namespace, and have no number here.)
     for _, group in ipairs { "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])",
                              "import os, signal, sys; other = os.fork() or signal.pause(); os.setpgid(other, other); "
                              .. "os.setpgid(0, other); os.kill(other, 9); os.waitpid(other, 0); os.setsid(); "
@@ -887,7 +886,7 @@ end)
 describe("In a terminal holdfast lock", function()
     command.fixture()
 
-    it("is a job: it is stopped and continued with the command, and ends by what is typed", function()
+    it("is a job: it stops and continues with the command, and ends by typed keys", function()
         typing [[
             say(program + " lock key -- sh -c 'echo is\" \"on; exec sleep 600'\n")
             until("is on")
@@ -909,7 +908,7 @@ describe("In a terminal holdfast lock", function()
         ]]
     end)
 
-    it("tells the command that the terminal has hung up, though it leads the session itself", function()
+    it("passes a hang-up on to the command if it is the session leader", function()
         typing(([[
             say("exit\n")
             os.waitpid(pid, 0)
@@ -923,7 +922,7 @@ describe("In a terminal holdfast lock", function()
         assert.equal("told\n", await(function() return read(command.path "told") end))
     end)
 
-    it("gives a key that is typed to the command once, and goes on if that does", function()
+    it("passes a typed key to the command once, and continues if the command does", function()
         typing [[
             say(program + " lock key -- sh -c 'trap \"echo in\\\"\\\"terrupted\" INT; echo is\" \"on; "
                        "read line; read line; echo $line' \n")

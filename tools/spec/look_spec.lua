@@ -1,5 +1,5 @@
--- `holdfast ls`, `stat` and `locks`: what there is in a world, for people and for programs; and that looking changes
--- nothing and waits for nobody.
+-- Tests `holdfast ls`, `stat` and `locks`: what they print for people and for programs. They change nothing, and wait
+-- for no process.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -14,7 +14,7 @@ local MEMBERS = [[
     for i = 1, 100 do cache:get("key" .. i) end
 ]]
 
--- Holds three keys in three ways, one of them with an end and a reason.
+-- Holds three keys as lock, rwlock and semaphore, one with an exptime and a reason.
 local HOLDERS = [[
     local shdict = require "resty.shdict"
     local dict = assert(shdict.open("my_locks", { size = "64k" }))
@@ -46,14 +46,14 @@ describe("holdfast ls", function ()
         assert.equal("-", cache[10])
     end)
 
-    it("prints only those that are named, and names those that there are where one is not", function ()
+    it("prints only named dictionaries, and lists the existing ones if one does not exist", function ()
         keep(MEMBERS .. "ready()")
         assert.equal(1, #rows(output("ls", "cache")))
         local none = 'holdfast: there is no dictionary "none" in %s; there are: "a b\\x09\\/", "cache"\n'
         refused(2, none:format(command.world()), "ls", "cache", "none")
     end)
 
-    it("gives a terminal JSON and tables without a byte that it could obey or hide", function ()
+    it("sends no control characters to a terminal, in JSON and in tables", function ()
         local name = "a\194\155\226\128\174\127\243\160\129\129b"
         keep(([[
             local name = %q
@@ -74,7 +74,7 @@ describe("holdfast ls", function ()
         assert.equal(name, json.decode(output("ls", "--json")).dictionaries[1].name)
     end)
 
-    it("gives a terminal columns and colours", function ()
+    it("prints columns and colours on a terminal", function ()
         keep(MEMBERS .. "ready()")
         local out = world.in_terminal(100, "ls", { NO_COLOR = "1" })
         local head, first, second = out:match "^(.-)\n(.-)\n(.-)\n$"
@@ -90,7 +90,7 @@ describe("holdfast ls", function ()
         end
     end)
 
-    it("gives programs JSON with the fields of the manual", function ()
+    it("prints JSON with the fields of the manual for programs", function ()
         local process = keep(MEMBERS .. "ready()")
         local object = json.decode(output("ls", "--json"))
         assert.equal(command.world(), object.directory)
@@ -107,7 +107,7 @@ describe("holdfast ls", function ()
         end
     end)
 
-    it("counts processes that hold a lock or wait for one, also those that have the dictionary not open", function ()
+    it("counts processes that hold or wait for a lock, even if they do not have the dictionary open", function ()
         local holder = world.hold("my_locks", "key")
         local pid = rows(output("locks"))[1][6]
         assert.equal(pid, rows(output("ls", "-p"))[1][9])
@@ -128,7 +128,7 @@ describe("holdfast ls", function ()
         assert.same({ code = 0 }, waiter:wait())
     end)
 
-    it("has a second field for a name that is no UTF-8", function ()
+    it("has a second field for a name that is not UTF-8", function ()
         keep [[
             assert(require("resty.shdict").open("\255name", { size = "64k" }))
             ready()
@@ -138,7 +138,7 @@ describe("holdfast ls", function ()
         assert.equal("FF6E616D65", dictionary.name_hex)
     end)
 
-    it("says what is wrong with a dictionary that cannot be looked at, and lists the others", function ()
+    it("says why a dictionary cannot be read, and lists the others", function ()
         keep(MEMBERS .. "ready()")
         command.write(command.world() .. "/broken.dict", ("x"):rep(8192))
         os.execute("chmod 600 " .. command.world() .. "/broken.dict")
@@ -156,7 +156,7 @@ end)
 describe("holdfast stat", function ()
     command.fixture()
 
-    it("prints every count that stats has, and the processes that have the dictionary open", function ()
+    it("prints every count of stats, and the processes that have the dictionary open", function ()
         local process = keep(MEMBERS .. "ready()")
         local said = {}
         for _, row in ipairs(rows(output("stat", "cache"))) do
@@ -176,7 +176,7 @@ describe("holdfast stat", function ()
         end
     end)
 
-    it("wants one name of a dictionary", function ()
+    it("expects one dictionary name", function ()
         for _, case in ipairs { { {}, "no NAME was given" }, { { "a", "b" }, 'unexpected "b"' } } do
             refused(2, ("holdfast: %s\nTry \"holdfast stat --help\".\n"):format(case[2]), "stat", unpack(case[1]))
         end
@@ -187,7 +187,7 @@ end)
 describe("holdfast locks", function ()
     command.fixture()
 
-    it("prints a line for each holder, with what it is and why it holds", function ()
+    it("prints a line for each holder, with its process and its reason", function ()
         local process = keep(HOLDERS .. "ready()")
         local pid = tostring(world.worker_of(process))
         local found = {}
@@ -210,7 +210,7 @@ describe("holdfast locks", function ()
         assert.equal(2, #rows(output("locks", "--max", "2")))
     end)
 
-    it("tells holders that are stopped, and those that are dead", function ()
+    it("shows which holders are stopped or dead", function ()
         local process = keep(HOLDERS .. "ready()")
         local pid = world.worker_of(process)
         command.kill(pid, 19)
@@ -222,7 +222,7 @@ describe("holdfast locks", function ()
         assert.equal("dead", json.decode(output("locks", "--json")).locks[1].holders[1].state)
     end)
 
-    it("shows who waits for whom as a tree", function ()
+    it("shows which process waits for which as a tree", function ()
         world.hold("my_locks", "outer", "--why", "a reason")
         local second = command.start("lock", "my_locks", "inner", "--", command.program, "lock", "my_locks", "outer",
                                      "--", "true")
@@ -249,7 +249,7 @@ describe("holdfast locks", function ()
         assert.equal(tonumber(holder), waiting[2].waiters[1].child_of)
     end)
 
-    it("shows commands inside of commands that wait for each other as a circle, and so does the doctor", function ()
+    it("shows nested commands that wait for each other as a deadlock, and so does doctor", function ()
         for i, keys in ipairs { { "a", "b" }, { "b", "a" } } do
             local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.02; done; '%s' lock my_locks %s -- true"):format(
                 command.path("has" .. i), command.path "go", command.program, keys[2])
@@ -273,7 +273,7 @@ describe("holdfast locks", function ()
         local ended, found = run("doctor")
         assert.same({ code = 1 }, ended)
         assert.matches("\ncommands wait for each other: pid %d+ %(true%) waits for my_locks b, "
-                       .. "and what started it holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
+                       .. "and its parent command holds my_locks a", "\n" .. found:gsub("warning\t%-?\t?", ""))
     end)
 
     it("waits for no process that is stopped inside a dictionary", function ()
@@ -286,7 +286,7 @@ describe("holdfast locks", function ()
             end
         ]]
         local pid = world.worker_of(process)
-        -- Stopped somewhere in the loop, which is mostly inside.
+        -- Stops it somewhere in the loop, which is mostly inside the dictionary.
         for _ = 1, 20 do
             command.kill(pid, 19)
             local begin = command.now()
@@ -299,14 +299,14 @@ describe("holdfast locks", function ()
 end)
 
 
-describe("To look at a world", function ()
+describe("Reading a runtime directory", function ()
     command.fixture()
 
     local LOOKS = { { "ls" }, { "ls", "-p" }, { "stat", "my_locks" }, { "locks" }, { "locks", "--waiting" },
                     { "get", "my_locks", "value" }, { "keys", "my_locks" }, { "ttl", "my_locks", "value" },
                     { "doctor" } }
 
-    it("changes nothing, also where only the dead have been", function ()
+    it("changes nothing, even if all its processes are dead", function ()
         local process = keep(HOLDERS .. [[ dict:set("value", 1); ready() ]])
         world.kill(process)
         local before = listing()
@@ -320,7 +320,7 @@ describe("To look at a world", function ()
         assert.matches("my_locks", output("ls"))  -- it is kept
     end)
 
-    it("says where there is none, and makes none", function ()
+    it("says that there is none, and creates none", function ()
         for _, words in ipairs(LOOKS) do
             local ended, out, err = run(unpack(words))
             assert.same({ code = 2 }, ended)
@@ -338,13 +338,13 @@ describe("To look at a world", function ()
         assert.is_nil(command.read(missing .. "/processes"))
     end)
 
-    it("takes the directory from --dir", function ()
+    it("uses the directory of --dir", function ()
         keep(MEMBERS .. "ready()")
         local directory = command.world()
         assert.equal(2, #rows(output("ls", "--dir", directory, { HOLDFAST_DIR = "/nowhere" })))
     end)
 
-    it("refuses a world that has another layout, and says so", function ()
+    it("refuses one with another layout, and says so", function ()
         keep(MEMBERS .. "ready()")
         world.overwrite("processes", 8, "\99\0\0\0")
         for _, name in ipairs { "ls", "locks" } do
@@ -352,18 +352,18 @@ describe("To look at a world", function ()
         end
     end)
 
-    it("as another user is for root: it becomes that user", function ()
+    it("as another user needs root, and switches to that user", function ()
         if shell.output "id -u" ~= "0" then
-            refused(2, 'only root can become user "root"', "ls", "--user", "root")
+            refused(2, 'cannot become user "root": only root can', "ls", "--user", "root")
             return
         end
         refused(2, 'holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
                 "ls", "--user", "no such user")
         refused(2, 'there is no user "4294967296"', "ls", "--user", "4294967296")
-        -- One that has no name here, as that of a container.
+        -- A user without a name here, as in a container.
         local err = select(3, run("ls", "--user", "4294967294"))
         assert.is_nil(err:find("there is no user", 1, true), err)
-        -- A world of nobody, with a process that has given up root, so that only root may look at what it has open.
+        -- A directory of user nobody, with a process that has given up root, so that only root may see its open files.
         local folder = shell.output "mktemp -d /var/tmp/holdfast-spec.XXXXXX"
         local directory = command.world() .. ".nobody"
         os.execute(("chmod 755 %s && cp -r lua %s && cp %s %s && chmod -R a+rX %s"):format(
@@ -384,7 +384,7 @@ describe("To look at a world", function ()
                                                HOLDFAST_LIB = folder .. "/libholdfast.so" })
         assert(command.await(function () return command.read(directory .. "/ready") or member:wait(0) end))
         assert.is_nil(member.status, member:err())
-        refused(2, " is of user 65534: look into it as that user, by --user 65534", "ls", "--dir", directory)
+        refused(2, " belongs to user 65534; run this with --user 65534", "ls", "--dir", directory)
         local row = rows(output("ls", "--dir", directory, "--user", "nobody"))[1]
         assert.same({ "of_nobody", tostring(member.pid) }, { row[1], row[9] })
         assert.equal("key", rows(output("locks", "--dir", directory, "--user", "65534"))[1][2])

@@ -1,5 +1,4 @@
--- The manual of the holdfast command: tools/docs/holdfast.md, the page for man(1) that is made from it, --help, and
--- completion.
+-- Tests the manual of the holdfast command, tools/docs/holdfast.md: its man page, --help, and completion.
 
 local command, files, offered, shell, world =
     require "spec.support" ("command", "files", "tools/completion", "shell", "tools/world")
@@ -8,7 +7,7 @@ local output = world.output
 
 local MANUAL = "tools/docs/holdfast.md"
 
--- Their options are described in sections of their own.
+-- Commands whose options are described in their own sections.
 local ELSEWHERE = { lock = true, run = true }
 
 
@@ -20,7 +19,7 @@ local function commands()
     return names
 end
 
--- The long options that --help of a command tells of.
+-- Returns the long options in the --help of a command.
 local function options(name)
     local names = {}
     for option in output(name, "--help"):gmatch "%-%-[%l-]+" do
@@ -33,7 +32,7 @@ end
 describe("The manual of the command", function ()
     command.fixture()
 
-    it("names every command and every option of those that look at a world or change it", function ()
+    it("names every command, and every option of those that read or change a runtime directory", function ()
         local manual = files.read(MANUAL)
         assert.is_true(#commands() >= 17)
         for _, name in ipairs(commands()) do
@@ -46,7 +45,7 @@ describe("The manual of the command", function ()
         end
     end)
 
-    it("is what man(1) shows, without faults", function ()
+    it("makes a man page without faults", function ()
         local page = os.tmpname()
         finally(function () os.remove(page) end)
         assert.equal("", shell.output("scripts/man-page 2>&1 " .. page))
@@ -74,7 +73,7 @@ describe("Completion in bash", function ()
         assert.same({ lock = true, locks = true }, offered "loc")
     end)
 
-    it("offers the options that --help tells of", function ()
+    it("offers the options of --help", function ()
         for _, name in ipairs(commands()) do
             if name ~= "agent" then
                 local found = offered(name, "--")
@@ -98,7 +97,7 @@ describe("Completion in bash", function ()
         assert.same({ wait = true, waiters = true, waits = true }, offered("top", "-s", "wait"))
     end)
 
-    it("offers the dictionaries and keys of the world that the line is about", function ()
+    it("offers the dictionaries and keys of the runtime directory on the command line", function ()
         world.keep [[
             local shdict = require "resty.shdict"
             local dict = assert(shdict.open("my_locks", { size = "64k" }))

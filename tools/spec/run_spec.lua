@@ -5,7 +5,7 @@ local command, shell, world = require "spec.support" ("command", "shell", "tools
 local await, files, path, read, write = command.await, command.files, command.path, command.read, command.write
 local refused = world.refused
 
--- What the scripts of this spec have in common. mark(name) leaves a file that tells the spec where a worker is.
+-- The common part of the scripts. mark(name) creates a file that shows how far a worker has come.
 local PRELUDE = [[
 local ffi = require "ffi"
 local worker = require "resty.holdfast.worker"
@@ -28,7 +28,7 @@ local function script(body, name)
     return write(name or "script.lua", text)
 end
 
--- Runs a script in `count` workers to the end: the results of command.run.
+-- Runs a script in `count` workers to the end. Returns the results of command.run.
 local function run_script(count, body)
     return command.run("run", "--workers", tostring(count), script(body))
 end
@@ -37,7 +37,7 @@ local function count_files(pattern, count)
     return await(function() return #files(pattern) >= count end)
 end
 
--- Starts `count` workers of a script that calls mark("ready.<id>.<pid>") and waits for all of these.
+-- Starts `count` workers of a script that calls mark("ready.<id>.<pid>"), and waits for all of them.
 local function start_ready(count, body, ...)
     local arguments = { "run", "--workers", tostring(count), ... }
     arguments[#arguments + 1] = script('mark("ready." .. id .. "." .. pid)\n' .. body)
@@ -46,13 +46,13 @@ local function start_ready(count, body, ...)
     return process
 end
 
--- Told by QUIT, the command ends with this status.
+-- Sends QUIT, and checks the exit status.
 local function assert_quits(process, code)
     process:signal(command.QUIT)
     assert.same({ code = code }, process:wait())
 end
 
--- Process ids of the workers of that number, oldest name first.
+-- Returns the process ids of all workers with that number, sorted by name.
 local function pids_of(number)
     local pids = {}
     for _, name in ipairs(files("^ready%." .. number .. "%.%d+$")) do
@@ -70,7 +70,7 @@ describe("holdfast run", function()
     command.fixture()
 
     describe("workers", function()
-        it("each see their number and how many there are", function()
+        it("each know their number and how many there are", function()
             local ended, out = run_script(3, 'print(id .. " of " .. worker.count())')
             assert.same({ code = 0 }, ended)
             for i = 0, 2 do
@@ -79,19 +79,19 @@ describe("holdfast run", function()
             assert.equal(3 * #"0 of 3\n", #out)
         end)
 
-        it("are as many as there are processors unless told otherwise", function()
+        it("are as many as there are processors by default", function()
             local _, out = command.run("run", script('if id == 0 then print(worker.count()) end'))
             assert.equal(shell.output "nproc" .. "\n", out)
         end)
 
-        it("get everything behind the script as it was typed", function()
+        it("get all arguments after the script unchanged", function()
             local body = 'for i = 0, #arg do io.write("<", arg[i], ">") end io.write(select("#", ...), ...)'
             local file = script(body)
             local _, out = command.run("run", "--workers", "1", file, "--workers", "9", "[a,b]", "", "--", "-h")
             assert.equal("<" .. file .. "><--workers><9><[a,b]><><--><-h>6--workers9[a,b]---h", out)
         end)
 
-        it("run a script with a dash at the beginning of its name, behind --", function()
+        it("run a script whose name begins with a dash after --", function()
             local file = script("print(#arg, ...)", "-x.lua")
             local wanted = { code = 0 }
             local ended, out = command.run("run", "--workers=1", "--", file, "--")
@@ -99,7 +99,7 @@ describe("holdfast run", function()
             assert.equal("1\t--\n", out)
         end)
 
-        it("run the code of -e, each a line of one script, with its arguments behind --", function()
+        it("run the code of -e, each as a line of one script, with its arguments after --", function()
             for _, case in ipairs {
                 { { "-e", "print(arg[0], #arg, ...)" }, "nil\t0\n" },
                 { { "-e", "print(arg[0], #arg, ...)", "--", "a", "-b", "--" }, "nil\t3\ta\t-b\t--\n" },
@@ -114,14 +114,14 @@ describe("holdfast run", function()
             end
         end)
 
-        it("with -e say where an error comes from, and start nothing that does not compile", function()
+        it("with -e report where an error is, and do not start if the code does not compile", function()
             local err = refused(1, "", "run", "--workers", "1", "-e", "local a", "-e", "error 'no luck'")
             assert.matches("^holdfast: worker 0 %(pid %d+%): %-e:2: no luck\nstack traceback:", err)
             err = refused(1, "", "run", "--workers", "3", "-e", "x x")
             assert.equal("holdfast: -e:1: '=' expected near 'x'\n", err)
         end)
 
-        it("with -e are started anew by HUP", function()
+        it("with -e are restarted by HUP", function()
             local process = command.start("run", "--workers", "1", "-e", ([[
                 local worker = require "resty.holdfast.worker"
                 print "began"
@@ -135,7 +135,7 @@ describe("holdfast run", function()
             assert_quits(process, 0)
         end)
 
-        it("find the modules of the command's own tree behind those of LUA_PATH", function()
+        it("find the modules of the command's own tree after those of LUA_PATH", function()
             write("mine.lua", "return 'mine'")
             local file = script('print(require "mine", package.path:find(os.getenv("LUA_PATH"), 1, true))')
             local ended, out, err = command.run("run", "--workers", "1", file, { LUA_PATH = path("?.lua") })
@@ -143,7 +143,7 @@ describe("holdfast run", function()
             assert.equal("mine\t1\t" .. #path("?.lua") .. "\n", out)
         end)
 
-        it("start programs with the signals ignored that were ignored for the command", function()
+        it("start programs with the same signals ignored as the command", function()
             local grep = "grep -e SigBlk: -e SigIgn: /proc/self/status"
             local file = script('os.execute("' .. grep .. '")')
             for _, ignored in ipairs { "", "--ignore-signal=HUP ", "--ignore-signal=INT,QUIT " } do
@@ -151,7 +151,7 @@ describe("holdfast run", function()
                 local run = env .. command.program .. " run --workers 1 " .. file
                 local _, wanted = command.run("-c", env .. grep, { PROGRAM = "/bin/sh" })
                 local _, out = command.run("-c", run, { PROGRAM = "/bin/sh" })
-                -- Without the signals of the C library (32, 33), which it ignores in what it starts.
+                -- Except the signals of the C library (32, 33), which it ignores in child processes.
                 local function of_programs(text)
                     return (text:gsub("%x+(%x%x%x%x%x%x%x)", "%1"))
                 end
@@ -159,7 +159,7 @@ describe("holdfast run", function()
             end
         end)
 
-        it("live on when the file of a dictionary is cut short, and make it anew", function()
+        it("survive the truncation of a dictionary file, and create the dictionary again", function()
             local process = start_ready(2, [[
                 local shdict = require "resty.shdict"
                 local dict = assert(shdict.open("cut" .. id, { size = "100k" }))
@@ -181,14 +181,14 @@ describe("holdfast run", function()
             end
         end)
 
-        it("see the declared dictionaries; an option wins over the environment", function()
+        it("see the declared dictionaries; options take precedence over the environment", function()
             local file = script('print(os.getenv("HOLDFAST_DICTS"))')
             local _, out, err = command.run("run", "--workers", "1", "--dict", "a=1m", "--dict", "b=64K", file,
                 { HOLDFAST_DICTS = "c=20480,a=2m" })
             assert.equal("a=1048576,b=65536,c=20480\n", out, err)
         end)
 
-        it("see dictionaries that take values as large as declared", function()
+        it("see dictionaries with the declared largest value", function()
             local file = script([[
                 local pages = require("resty.shdict").shared.pages
                 print(pages:largest_value() >= 40 * 1048576, (pages:set("k", ("x"):rep(40 * 1048576))))
@@ -203,7 +203,7 @@ describe("holdfast run", function()
             assert.matches('dictionary "pages": bad largest value 83886080 .* a size of %d+ is enough', err)
         end)
 
-        it("see declared dictionaries of any name", function()
+        it("see declared dictionaries with any name", function()
             local file = script([[
                 local shared = require("resty.shdict").shared
                 for _, name in ipairs { "my:cache", "a,b=c", "100%", "caf\195\169" } do
@@ -219,7 +219,7 @@ describe("holdfast run", function()
     end)
 
     describe("exit status", function()
-        it("is 1 when one worker fails, and the others go on", function()
+        it("is 1 when one worker fails, and the others continue", function()
             local ended, _, err = run_script(3, 'if id == 1 then os.exit(7) end sleep(0.3) mark("finished." .. id)')
             assert.same({ code = 1 }, ended)
             assert.same({ "finished.0", "finished.2" }, files("^finished%.%d$"))
@@ -246,7 +246,7 @@ describe("holdfast run", function()
             assert.matches("worker 1 %(pid %d+%): mine\n", err)
         end)
 
-        it("is 1 when the script does not compile, which is said once", function()
+        it("is 1 when the script does not compile, which is reported once", function()
             local err = refused(1, "", "run", "--workers", "4", write("broken.lua", "x = = 1\n"))
             assert.matches("^holdfast: %S+broken%.lua:1: unexpected symbol near '='\n$", err)
         end)
@@ -263,13 +263,13 @@ describe("holdfast run", function()
 
         it("is 1 when the output cannot be written", function()
             local line = ('exec "%s" run --workers 1 "%s" > /dev/full'):format(command.program, script('print("x")'))
-            refused(1, "standard output cannot be written", "-c", line, { PROGRAM = "/bin/sh" })
+            refused(1, "cannot write to standard output", "-c", line, { PROGRAM = "/bin/sh" })
         end)
     end)
 
-    describe("stopped by TERM or INT", function()
+    describe("on TERM or INT", function()
         for name, number in pairs({ TERM = command.TERM, INT = command.INT }) do
-            it("ends the workers and then itself by that signal: " .. name, function()
+            it("ends the workers, then dies of that signal: " .. name, function()
                 local process = start_ready(2, "for_ever()")
                 process:signal(number)
                 assert.same({ signal = number }, process:wait())
@@ -279,7 +279,7 @@ describe("holdfast run", function()
             end)
         end
 
-        it("kills a worker that ignores TERM when the time of grace is over", function()
+        it("kills a worker that ignores TERM after the grace period", function()
             local process = start_ready(2, "if id == 1 then ignore_term() end mark('deaf' .. id) for_ever()",
                 "--grace", "1.5")
             assert.truthy(count_files("^deaf", 2))
@@ -287,16 +287,16 @@ describe("holdfast run", function()
             process:signal(command.TERM)
             assert.same({ signal = command.TERM }, process:wait())
             assert.is_true(command.now() - before >= 1.5)
-            assert.equal(("holdfast: worker 1 (pid %d) did not end within 1.5 s and is killed\n"):format(pids_of(1)[1]),
+            assert.equal(("holdfast: worker 1 (pid %d) did not end within 1.5 s: killing it\n"):format(pids_of(1)[1]),
                 process:err())
         end)
 
-        it("kills at once when asked a second time", function()
+        it("kills at once on a second signal", function()
             local process = start_ready(1, "ignore_term() mark('deaf') for_ever()", "--grace", "3600")
             assert.truthy(count_files("^deaf", 1))
             process:signal(command.TERM)
             assert.is_nil(process:wait(0.2))
-            -- Again and again: a process that has not seen the first takes two for one.
+            -- Send it repeatedly: two signals are one for a process that has not handled the first.
             local ended = await(function()
                 process:signal(command.TERM)
                 return process:wait(0.2)
@@ -304,7 +304,7 @@ describe("holdfast run", function()
             assert.same({ signal = command.TERM }, ended)
         end)
 
-        it("takes an INT of the terminal once: the workers leave it to the master", function()
+        it("handles an INT of the terminal once: the workers leave it to the master", function()
             local process = start_ready(2, "ignore_term() mark('deaf' .. id) for_ever()", "--grace", "0.4")
             assert.truthy(count_files("^deaf", 2))
             local before = command.now()
@@ -314,9 +314,9 @@ describe("holdfast run", function()
         end)
     end)
 
-    describe("asked to QUIT", function()
+    describe("on QUIT", function()
         for method, what in pairs { signal = "a signal", signal_group = "the terminal, which tells all" } do
-            it("lets the workers finish what they do, told by " .. what, function()
+            it("lets the workers finish, which learn of it by " .. what, function()
                 local process = start_ready(2, "until_told() sleep(0.2) mark('finished' .. id)")
                 process[method](process, command.QUIT)
                 assert.same({ code = 0 }, process:wait())
@@ -332,13 +332,13 @@ describe("holdfast run", function()
             assert.same({ signal = command.TERM }, process:wait())
         end)
 
-        it("starts no worker again", function()
+        it("restarts no worker", function()
             local process = start_ready(1, "until_told() os.exit(3)", "--respawn")
             assert_quits(process, 1)
             assert.equal(1, #pids_of(0))
         end)
 
-        it("shows it to a compiled loop", function()
+        it("is noticed by a compiled loop", function()
             local process = start_ready(1, "local n = 0 while not worker.exiting() do n = n + 1 end mark('finished')")
             command.sleep(0.1)  -- long enough for the loop to be compiled
             assert_quits(process, 0)
@@ -346,8 +346,8 @@ describe("holdfast run", function()
         end)
     end)
 
-    describe("told to reload by HUP", function()
-        it("starts the script as it is now in new workers and lets the old ones finish", function()
+    describe("on HUP", function()
+        it("starts the current script in new workers, and lets the old ones finish", function()
             local process = start_ready(2, "until_told() sleep(0.2) mark('old' .. id)")
             script("mark('new' .. id) until_told()")
             process:signal(command.HUP)
@@ -358,18 +358,18 @@ describe("holdfast run", function()
             assert.equal("", process:err())
         end)
 
-        it("goes on as before when the script does not compile any more", function()
+        it("keeps the old workers when the script no longer compiles", function()
             local process = start_ready(2, "until_told() mark('finished' .. id)")
             write("script.lua", "x = = 1\n")
             process:signal(command.HUP)
-            assert.truthy(await(function() return process:err():find("not reloaded", 1, true) end))
+            assert.truthy(await(function() return process:err():find("reload failed", 1, true) end))
             assert.matches("script%.lua:1: unexpected symbol near '='\n", process:err())
             assert.same({}, files("^finished"))
             assert_quits(process, 0)
             assert.same({ "finished0", "finished1" }, files("^finished"))
         end)
 
-        it("can be told so again and again", function()
+        it("can reload again and again", function()
             local process = start_ready(1, "until_told()")
             for round = 2, 5 do
                 process:signal(command.HUP)
@@ -381,31 +381,31 @@ describe("holdfast run", function()
     end)
 
     describe("with --respawn", function()
-        it("starts a worker that was killed again, under the same number", function()
+        it("restarts a killed worker with the same number", function()
             local process = start_ready(2, "until_told()", "--respawn")
             local old = pids_of(1)[1]
             command.kill(old, command.KILL)
             assert.truthy(count_files("^ready%.1%.%d+$", 2))
-            assert.equal(("holdfast: worker 1 (pid %d) was killed by signal 9 (Killed); it is started again in 0.1 s\n")
+            assert.equal(("holdfast: worker 1 (pid %d) was killed by signal 9 (Killed); restarting it in 0.1 s\n")
                 :format(old), process:err())
             assert.equal(1, #pids_of(0))
             assert_quits(process, 0)
         end)
 
-        it("waits twice as long each time for a worker that fails at once", function()
+        it("doubles the delay each time a worker fails at once", function()
             local before = command.now()
             local process = start_ready(1, "os.exit(1)", "--respawn")
             assert.truthy(count_files("^ready%.0%.%d+$", 4))
             assert.is_true(command.now() - before >= 0.1 + 0.2 + 0.4)
             local waits = {}
-            for wait in process:err():gmatch("again in (%S+) s") do
+            for wait in process:err():gmatch("restarting it in (%S+) s") do
                 waits[#waits + 1] = wait
             end
             assert.same({ "0.1", "0.2", "0.4" }, { unpack(waits, 1, 3) })
             assert_quits(process, 1)
         end)
 
-        it("lets a worker that succeeded rest", function()
+        it("does not restart a worker that succeeded", function()
             local process = start_ready(2, "if id == 0 then return end until_told()", "--respawn")
             assert.is_nil(process:wait(0.3))
             assert.equal(1, #pids_of(0))
@@ -416,14 +416,14 @@ describe("holdfast run", function()
     describe("with the scheduler", function()
         local TASKS = 'local scheduler = require "resty.holdfast.scheduler" '
 
-        it("runs the tasks that the script has left", function()
+        it("runs the tasks that the script left", function()
             local ended, out, err = run_script(1, TASKS .. [[print("begin")
                 scheduler.spawn(function() scheduler.sleep(0.05) print("done") end) print("end")]])
             assert.same({ code = 0 }, ended, err)
             assert.equal("begin\nend\ndone\n", out)
         end)
 
-        it("fails when a task fails, and the other tasks go on", function()
+        it("fails when a task fails, and the other tasks continue", function()
             local ended, out, err = run_script(1, TASKS .. [[scheduler.spawn(error, "no luck")
                 scheduler.spawn(function() scheduler.sleep(0.05) print("done") end)]])
             assert.same({ code = 1 }, ended)
@@ -444,7 +444,7 @@ describe("holdfast run", function()
             assert.is_true(tonumber(read("finished")) >= 0.5)
         end)
 
-        it("ends a wait for the stop at once after QUIT, in a task and in the main chunk", function()
+        it("ends a wait for the stop at once on QUIT, in a task and in the main chunk", function()
             local process = start_ready(2, TASKS .. [[
                 local function wait() mark("begun" .. id) assert(scheduler.stopping(3600)) mark("told" .. id) end
                 if id == 0 then scheduler.spawn(wait) else wait() end]])
@@ -475,23 +475,23 @@ describe("holdfast run", function()
             assert.truthy(count_files("^sum%.2$", 1), process:err())
         end)
 
-        it("of another size than in the world end the run before it begins", function()
+        it("with another size than the existing ones end the run before it starts", function()
             start_ready(1, "until_told()", "--dict", "counts=64k")
             local err = refused(1, "", "run", "--dict", "counts=128k", script("print('ran')"))
             assert.matches('^holdfast: dictionary "counts": .*65536.*131072', err)
         end)
 
-        it("larger than the memory end the run before it begins, and the message says what is free", function()
+        it("larger than the free memory end the run before it starts, and the message says how much is free", function()
             local err = refused(1, "", "run", "--dict", "counts=1000g", script("print('ran')"))
             assert.matches('^holdfast: dictionary "counts": .* %d+ bytes are free', err)
         end)
 
-        it("need a world that this user owns", function()
+        it("need a runtime directory that this user owns", function()
             os.execute("chmod 777 " .. command.world())
             refused(1, "holdfast: runtime directory " .. command.world(), "run", script("print('ran')"))
         end)
 
-        it("are in the world of another user where HOLDFAST_OWNER names that user", function()
+        it("may be in the directory of another user if HOLDFAST_OWNER names that user", function()
             if shell.output("id -u") ~= "0" then
                 pending("only root can give a directory away")
             end
@@ -507,7 +507,7 @@ describe("holdfast run", function()
     end)
 
     describe("master", function()
-        -- Its first workers, `count` of them, end when it is killed.
+        -- Its first `count` workers end when it is killed.
         local function assert_leaves_none(process, count)
             process:signal(command.KILL)
             assert.same({ signal = command.KILL }, process:wait())
@@ -522,7 +522,7 @@ describe("holdfast run", function()
             assert_leaves_none(process, 3)
         end)
 
-        it("leaves none behind when a child of a worker lives on with the worker's descriptors", function()
+        it("leaves none behind when a child of a worker survives with the worker's descriptors", function()
             local process = start_ready(2, [[
                 if id == 0 then ignore_term() elseif ffi.C.fork() == 0 then mark("child") for_ever() end
                 mark("set" .. id)
@@ -531,9 +531,9 @@ describe("holdfast run", function()
             assert_leaves_none(process, 2)
         end)
 
-        it("uses no processor time while nothing happens", function()
+        it("uses no processor time when idle", function()
             local process = start_ready(1, "while not worker.exiting() do sleep(0.05) end")
-            -- It may have something left to do when its worker is ready.
+            -- It may still be busy when its worker is ready.
             assert.truthy(await(function()
                 local before = cpu_ticks(process.pid)
                 command.sleep(1)
@@ -541,7 +541,7 @@ describe("holdfast run", function()
             end, 5))
         end)
 
-        it("works where its parent has CHLD ignored", function()
+        it("works if its parent ignores CHLD", function()
             local line = ('trap "" CHLD; exec "%s" run --workers 2 "%s"'):format(command.program,
                 script("if id == 1 then os.exit(4) end"))
             local err = refused(1, "", "-c", line, { PROGRAM = "/bin/bash" })
@@ -551,7 +551,7 @@ describe("holdfast run", function()
 end)
 
 describe("resty.holdfast.worker", function()
-    it("is worker 0 of 1 outside of holdfast run, and never asked to end", function()
+    it("is worker 0 of 1 outside of holdfast run, and exiting() is false", function()
         local worker = require "resty.holdfast.worker"
         assert.same({ 0, 1, false }, { worker.id(), worker.count(), worker.exiting() })
     end)

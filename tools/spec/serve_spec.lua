@@ -1,5 +1,5 @@
--- `holdfast serve`: its metrics are those of the Lua module, its JSON is that of the other commands, it refuses what it
--- should, and nothing that others do, or leave undone, keeps it from answering.
+-- Tests `holdfast serve`: its metrics are the same as the Lua module's, its JSON is the same as the other commands', it
+-- refuses bad requests, and neither clients nor stopped processes keep it from answering.
 
 local command, http, json, server, shell, world =
     require "spec.support" ("command", "http", "tools/json", "tools/server", "shell", "tools/world")
@@ -22,20 +22,20 @@ local MEMBERS = [[
 ]]
 
 
--- The same of JSON, which has to come.
+-- Does the same for JSON; the request must succeed.
 local function api(port, path)
     local body, status = get(port, "/api/v1/" .. path)
     assert.equal(200, status, body)
     return json.decode(body)
 end
 
--- The port of a server in a world with those members.
+-- Returns the port of a server in a runtime directory with those processes.
 local function serve_members(...)
     keep(MEMBERS .. "ready()")
     return (select(2, serve(...)))
 end
 
--- How many dictionaries programs are refused, as a server tells that has looked at nothing before.
+-- Returns how many dictionaries cannot be opened, according to a new server.
 local function refused()
     local process, port = serve()
     local body = get(port, "/metrics")
@@ -63,7 +63,7 @@ describe("holdfast serve", function ()
         command.tear_down()
     end)
 
-    it("has the metrics that the Lua module has, with the same values", function ()
+    it("has the same metrics as the Lua module, with the same values", function ()
         keep(MEMBERS .. ([[
             local file = io.open("%s", "w")
             file:write((assert(require("resty.holdfast.prometheus").metrics())))
@@ -79,7 +79,7 @@ describe("holdfast serve", function ()
         assert.truthy(body:find('holdfast_locks_held{dictionary="cache",kind="lock"} 1\n', 1, true))
     end)
 
-    it("counts the dictionaries that programs are refused: overwritten, or deleted while in use", function ()
+    it("counts the dictionaries that cannot be opened: overwritten, or deleted while in use", function ()
         keep(MEMBERS .. "ready()")
         assert.equal(0, refused())
         os.execute(("rm %s/cache.dict"):format(command.world()))
@@ -88,7 +88,7 @@ describe("holdfast serve", function ()
         assert.equal(2, refused())
     end)
 
-    it("counts the dictionaries in use whose table of processes was deleted", function ()
+    it("counts the dictionaries in use whose process table was deleted", function ()
         keep [[
             assert(require("resty.shdict").open("cache", { size = "64k" }))
             assert(require("resty.shdict").open("temporary", { size = "64k", persist = false }))
@@ -132,7 +132,7 @@ describe("holdfast serve", function ()
         assert.same({ { code = 0 }, "", "" }, { ended, out, err })
     end)
 
-    it("adds long keys up that begin with the same 72 bytes: no series comes twice", function ()
+    it("adds up long keys that begin with the same 72 bytes, so that no series appears twice", function ()
         keep [[
             local resty_lock = require "resty.lock"
             assert(require("resty.shdict").open("cache", { size = "64k" }))
@@ -158,7 +158,7 @@ describe("holdfast serve", function ()
         assert.is_true(seen["holdfast_key_wait_seconds_total" .. labels] >= 0.03)
     end)
 
-    it("counts no waiters that are dead", function ()
+    it("does not count dead waiters", function ()
         keep [[
             assert(require("resty.shdict").open("cache", { size = "64k" }))
             assert(keep(require("resty.lock"):new("cache", { exptime = 3000 })):lock("key"))
@@ -179,7 +179,7 @@ describe("holdfast serve", function ()
         assert.truthy(await(function () return shows(1) end))
     end)
 
-    it("has them as OpenMetrics for a request that accepts that", function ()
+    it("serves OpenMetrics to a request that accepts it", function ()
         local port = serve_members()
         local body, _, head = get(port, "/metrics", "-H", "Accept: application/openmetrics-text;version=1.0.0")
         assert.matches("\r\nContent%-Type: application/openmetrics%-text; version=1%.0%.0; charset=utf%-8\r\n", head)
@@ -187,7 +187,7 @@ describe("holdfast serve", function ()
         assert.truthy(body:find("# TYPE holdfast_dictionary_hits counter\n", 1, true))
     end)
 
-    it("has the objects of ls, stat, locks and doctor", function ()
+    it("serves the objects of ls, stat, locks and doctor", function ()
         local port = serve_members()
         local found, wanted = api(port, "dictionaries"), json.decode(output("ls", "--json"))
         assert.equal(wanted.directory, found.directory)
@@ -208,7 +208,7 @@ describe("holdfast serve", function ()
         assert.same(json.decode(output("doctor", "--json")).findings, api(port, "doctor").findings)
     end)
 
-    it("tells how long locks were waited for, and which keys had contention", function ()
+    it("serves lock wait times and contended keys", function ()
         local port = serve_members()
         local waited
         for _, dictionary in ipairs(api(port, "histograms").dictionaries) do
@@ -221,7 +221,7 @@ describe("holdfast serve", function ()
                     { key.dictionary, key.key, key.key_hex, key.waits, key.timeouts })
     end)
 
-    it("has a page that runs only what is its own, and shows text as text", function ()
+    it("has a page that runs only its own scripts, and shows text as text", function ()
         local _, port = serve()
         local body, status, head = get(port, "/")
         assert.equal(200, status)
@@ -251,7 +251,7 @@ describe("holdfast serve", function ()
         end
     end)
 
-    it("refuses other methods, other names of this machine, other paths, and what is no request", function ()
+    it("refuses other methods, hosts and paths, and invalid requests", function ()
         local _, port = serve()
         local _, status, head = get(port, "/metrics", "-X", "POST", "-d", ("x"):rep(20000))
         assert.equal(405, status)
@@ -273,14 +273,14 @@ describe("holdfast serve", function ()
         assert.equal(431, status_of(port, "GET /" .. ("x"):rep(9000)))
     end)
 
-    it("serves a target that names the server, as a client of a proxy sends it", function ()
+    it("accepts a target with the server's name, as clients send it to a proxy", function ()
         local port = serve_members()
         local asked = "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n"
         for _, target in ipairs { "http://localhost:9145/metrics", "HTTP://127.0.0.1/metrics", "http://localhost",
                                   "http://[::1]:9145?query", "http://localhost/api/v1/locks?query" } do
             assert.equal(200, status_of(port, asked:format(target, "localhost")), target)
         end
-        -- What the target names counts.
+        -- The host in the target takes precedence.
         assert.equal(403, status_of(port, asked:format("http://evil.example/metrics", "localhost")))
         assert.equal(404, status_of(port, asked:format("http://localhost/none", "localhost")))
         for _, target in ipairs { "http:///metrics", "http://", "https://localhost/", "localhost/", "*" } do
@@ -288,7 +288,7 @@ describe("holdfast serve", function ()
         end
     end)
 
-    it("wants the token of --token-file for all but the page", function ()
+    it("requires the token of --token-file for everything except the page", function ()
         local token = command.write("token", ("0123456789abcdef"):rep(2) .. "\n")
         os.execute("chmod 600 " .. token)
         local port = serve_members("--token-file", token)
@@ -307,28 +307,28 @@ describe("holdfast serve", function ()
         assert.equal(403, (select(2, get(port, "/metrics", "-H", secret, "-H", "Host: evil.example"))))
     end)
 
-    it("refuses addresses and token files that are not right, in a sentence", function ()
+    it("refuses bad addresses and token files, with a reason", function ()
         local function refusal(...)
             return world.refused(2, "", "serve", ...)
         end
         for _, bad in ipairs { "9145", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:x", "example.com:80",
                                "::1:80", "[::1]", ":80", "[127.0.0.1]:80" } do
-            assert.matches('^holdfast: bad address ".*": expected NUMBER:PORT', refusal("--listen", bad))
+            assert.matches('^holdfast: bad address ".*": expected IP:PORT', refusal("--listen", bad))
         end
-        assert.matches("0%.0%.0%.0:0\" is reached from other machines: give a token",
+        assert.matches("other machines can reach \"0%.0%.0%.0:0\": require a token",
                        refusal("--listen", "0.0.0.0:0"))
-        assert.matches("is reached from other machines", refusal("--listen", "[::]:0"))
+        assert.matches("other machines can reach", refusal("--listen", "[::]:0"))
         local file = command.write("token", ("x"):rep(20))
         os.execute("chmod 640 " .. file)
-        assert.matches("is open to others %(mode 0640%): chmod 600 it", refusal("--token-file", file))
+        assert.matches("is open to others %(mode 0640%): run chmod 600 on it", refusal("--token-file", file))
         os.execute("chmod 600 " .. command.write("token", "short"))
         assert.matches("expected one line of 16 to 512 printable", refusal("--token-file", file))
         assert.matches("No such file", refusal("--token-file", "/nowhere/token"))
-        -- It served without a token.
-        assert.matches("token%-file: no file was named", refusal("--token-file", ""))
-        assert.matches("token%-file: no file was named", refusal("--token-file="))
-        -- Nobody is told to change the mode of what is no token.
-        assert.matches('token file "/tmp" is no file', refusal("--token-file", "/tmp"))
+        -- A regression: it served without a token.
+        assert.matches("token%-file: no FILE was given", refusal("--token-file", ""))
+        assert.matches("token%-file: no FILE was given", refusal("--token-file="))
+        -- Must not suggest chmod for a file that is not a token.
+        assert.matches('token file "/tmp" is not a regular file', refusal("--token-file", "/tmp"))
         assert.matches("expected one line of 16 to 512", refusal("--token-file", "/etc/passwd"))
         assert.matches("bad number \"65\": expected 0 to 64", refusal("--keys", "65"))
         local _, port = serve()
@@ -336,17 +336,17 @@ describe("holdfast serve", function ()
                        refusal("--listen", "127.0.0.1:" .. port))
     end)
 
-    it("answers while 200 connections are silent, and more than it has places for", function ()
+    it("answers while 200 connections are silent, and while there are more than it has slots for", function ()
         local port = serve_members()
         for _ = 1, 7 do
-            for _ = 1, 50 do  -- no more than wait to be accepted
+            for _ = 1, 50 do  -- the listen queue has room for no more
                 http.connect(port)
             end
             assert.equal(200, (select(2, get(port, "/metrics"))))
         end
     end)
 
-    it("keeps one copy of a long document for 250 readers that do not read, and cuts documents and keys", function ()
+    it("keeps one copy of a long document for 250 idle readers, and cuts documents and keys", function ()
         keep [[
             local resty_lock = require "resty.lock"
             assert(require("resty.shdict").open("cache", { size = "32m" }))
@@ -388,7 +388,7 @@ sys.stdin.read()
         assert.equal(200, (select(2, get(port, "/metrics"))))
     end)
 
-    it("ends at once, with 0, by TERM and INT, while a client is silent and another waits", function ()
+    it("exits with 0 at once on TERM and INT, while a client is silent and another waits", function ()
         keep(MEMBERS .. "ready()")
         for _, signal in ipairs { command.TERM, command.INT } do
             local process, port = serve()
@@ -399,7 +399,7 @@ sys.stdin.read()
         end
     end)
 
-    it("sees a world that comes later, dictionaries that are made anew, and one that ends", function ()
+    it("sees a runtime directory that is created later, dictionaries that are created again, and its end", function ()
         local _, port = serve()
         local body, status = get(port, "/metrics")
         assert.equal(503, status)
@@ -424,7 +424,7 @@ sys.stdin.read()
         assert.is_true(has(131072))
     end)
 
-    it("takes no place in the world, and makes nothing in it", function ()
+    it("takes no process slot, and creates no files", function ()
         local process = keep(MEMBERS .. "ready()")
         local _, port = serve()
         get(port, "/metrics")
@@ -435,7 +435,7 @@ sys.stdin.read()
         end
     end)
 
-    it("is not kept by processes that are stopped at any point", function ()
+    it("is not blocked by processes that are stopped at any point", function ()
         local process = keep [[
             local dict = assert(require("resty.shdict").open("busy", { size = "64k" }))
             ready()
@@ -455,7 +455,7 @@ sys.stdin.read()
         end
     end)
 
-    it("looks once for all requests of a second", function ()
+    it("reads the runtime directory once for all requests of a second", function ()
         local port = serve_members()
         local times, count = {}, 0
         local begin = command.now()

@@ -1,10 +1,10 @@
--- What ps shows of master and workers, and what others see of the program that holds a lock.
+-- Tests what ps shows for master and workers, and which program name others see for the holder of a lock.
 
 local command = require "spec.support.command"
 
 local await, read, write = command.await, command.read, command.write
 
--- What ps has to go by: the words of the command line, of which the title is one, and zero bytes behind it.
+-- Returns what ps reads: the words of the command line. The title is one word, followed by zero bytes.
 local function title_of(pid)
     return (read("/proc/" .. pid .. "/cmdline"):gsub("%z+$", ""))
 end
@@ -15,7 +15,7 @@ local function program_of(pid)
 end
 
 
--- Starts workers that say their numbers and process ids, and live until they are told to end.
+-- Starts workers that print their numbers and process ids, and run until they are stopped.
 local WAIT = [[
     local worker = require "resty.holdfast.worker"
     print(worker.id() .. " " .. io.open("/proc/self/stat"):read("*n"))
@@ -52,19 +52,19 @@ describe("In the list of processes", function()
         assert.same({ code = 0 }, process:wait())
     end)
 
-    it("the programs that a worker starts have names of their own", function()
+    it("the programs that a worker starts keep their own names", function()
         local script = write("script.lua", [[os.execute "cat /proc/self/comm /proc/self/cmdline"]])
         local _, out = command.run("run", "--workers", "1", script)
         assert.equal("cat\ncat\0/proc/self/comm\0/proc/self/cmdline\0", out)
     end)
 
-    it("a worker of -e shows that", function()
+    it("a worker of -e shows -e as the script", function()
         local _, pids = start(1, "-e", WAIT)
         assert.equal("holdfast: worker 0/1 -e", title_of(pids[0]))
         assert.equal("holdfast", program_of(pids[0]))
     end)
 
-    it("a title is cut where there is no room for it", function()
+    it("a title is cut if there is no room for it", function()
         local script = write("s.lua", WAIT)
         local shell = "cd " .. command.path("") .. " && exec env -i HOLDFAST_DIR=" .. command.world()
                       .. " bash -c 'exec -a h " .. command.program .. " run --workers=1 s.lua' "
@@ -75,7 +75,7 @@ describe("In the list of processes", function()
         assert.truthy(script)
     end)
 
-    it("a title costs no worker its environment, its arguments or what it gives to its programs", function()
+    it("a title changes neither the environment nor the arguments of a worker and its programs", function()
         local script = write("script.lua", [[
             print(os.getenv "FIRST", os.getenv "LAST", ...)
             os.execute "echo $FIRST $LAST $HOLDFAST_WORKER"
@@ -106,7 +106,7 @@ describe("The program of a holder", function()
         return out
     end
 
-    it("is the script, in a worker and with luajit, as much of it as 15 bytes", function()
+    it("is the script, cut to 15 bytes, in a worker and with luajit", function()
         local script, long = write("hold.lua", HOLD), write("a_long_name_of_a_script.lua", HOLD)
         for path, name in pairs { [script] = "hold.lua\n", [long] = "a_long_name_of_\n" } do
             local _, out, err = command.run("run", "--workers", "1", path)
@@ -115,14 +115,14 @@ describe("The program of a holder", function()
         end
     end)
 
-    it("is the interpreter where there is no script", function()
+    it("is the interpreter if there is no script", function()
         assert.equal("luajit\n", luajit("-e", HOLD))
         assert.equal("luajit\n", luajit("-e", "arg = setmetatable({}, { __index = error }) " .. HOLD))
         local _, out = command.run("run", "--workers", "1", "-e", HOLD)
         assert.equal("holdfast\n", out)
     end)
 
-    it("is what the process has named itself first", function()
+    it("is the first name that the process gave itself", function()
         local script = write("hold.lua", [[
             local ffi = require "ffi"
             ffi.cdef "int holdfast_name_program(const char *name, size_t length);"
@@ -134,7 +134,7 @@ describe("The program of a holder", function()
         assert.equal("the first name \n", luajit(script))
     end)
 
-    it("leaves the name that the kernel has for a process of luajit alone", function()
+    it("does not change the kernel's name for a luajit process", function()
         local script = write("comm.lua", HOLD .. 'io.write(io.open("/proc/self/comm"):read("*a"))')
         assert.equal("comm.lua\nluajit\n", luajit(script))
     end)

@@ -1,4 +1,4 @@
--- `holdfast top`: a world as it lives, as text and on a terminal; and that it waits for nobody.
+-- Tests `holdfast top`: as text and on a terminal, and that it waits for no process.
 
 local command, json, typing, world =
     require "spec.support" ("command", "tools/json", "tools/typing", "tools/world")
@@ -7,7 +7,7 @@ local keep, output, rows = world.keep, world.output, world.rows
 
 local STOP, CONTINUE = 19, 18
 
--- Waits for a key in the folder of the test, does something, and says so.
+-- Waits for a file in the folder of the test, does something, and reports it.
 local STEPS = [[
     local shdict = require "resty.shdict"
     local sleep = require("resty.holdfast.scheduler").sleep
@@ -26,7 +26,7 @@ local function member(code, ...)
     return keep(STEPS:format(command.path "") .. code, ...)
 end
 
--- The lines of batch output that begin with the word, without it.
+-- Returns the lines of batch output that begin with the word, without it.
 local function those(kind, text)
     local found = {}
     for _, row in ipairs(rows(text)) do
@@ -37,7 +37,7 @@ local function those(kind, text)
     return found
 end
 
--- One field of each row, in a line.
+-- Returns one field of each row, joined in a line.
 local function fields(column, found)
     local list = {}
     for i, row in ipairs(found) do
@@ -46,8 +46,8 @@ local function fields(column, found)
     return table.concat(list, " ")
 end
 
--- What was done between the looks of holdfast top, in all the intervals from before act() until after it: rows of the
--- kind with that name, each with the seconds of its interval as "seconds".
+-- Returns the rows of that kind and name from all intervals of `holdfast top` that act() overlaps, each with the length
+-- of its interval as "seconds".
 local function look_around(act)
     local process = command.start("top", "--batch", "--delay", "0.2")
     local function looks()
@@ -73,7 +73,7 @@ local function look_around(act)
     end
 end
 
--- How many there were in all, of what the column has the rate of.
+-- Returns the total count over all rows, from the rates in the column.
 local function total(column, found)
     local sum = 0
     for _, row in ipairs(found) do
@@ -87,7 +87,7 @@ local function go()
     assert(command.await(function () return command.read "did" end))
 end
 
--- Three keys, of which two are waited for; "slow" by two.
+-- Three keys: one waiter for one, and two waiters for "slow".
 local function contend()
     member [[
         local lock = require "resty.lock"
@@ -120,14 +120,14 @@ local function contend()
 end
 
 
-describe("holdfast top --batch beside locks that are waited for", function ()
+describe("holdfast top --batch with contended locks", function ()
     setup(function ()
         command.set_up()
         contend()
     end)
     teardown(command.tear_down)
 
-    it("has the same as JSON, an object for each look", function ()
+    it("prints the same as JSON, an object for each refresh", function ()
         local looks = {}
         for line in output("top", "--batch", "-n2", "-d0.1", "--json"):gmatch "[^\n]+" do
             looks[#looks + 1] = json.decode(line)
@@ -150,7 +150,7 @@ describe("holdfast top --batch beside locks that are waited for", function ()
         assert.is_true(looks[1].interval >= 0.1 and looks[1].processes >= 1 and looks[1].room_free > 0)
     end)
 
-    it("has locks with holder and waiters, those with the most waiters first", function ()
+    it("prints locks with holder and waiters, those with most waiters first", function ()
         local found = those("lock", output("top", "--batch", "-n1", "-d0.1"))
         assert.equal("slow other alone", fields(2, found))
         local slow = found[1]
@@ -162,7 +162,7 @@ describe("holdfast top --batch beside locks that are waited for", function ()
         assert.equal("-", found[3][9])
     end)
 
-    it("sorts by any column, and shows only what has the text", function ()
+    it("sorts by any column, and filters rows by a text", function ()
         local function top(...)
             return output("top", "--batch", "-n1", "-d0.1", ...)
         end
@@ -177,7 +177,7 @@ describe("holdfast top --batch beside locks that are waited for", function ()
         assert.equal("slow other", fields(2, those("lock", top("busy"))))
     end)
 
-    it("prints as often as it was told, and titles for people", function ()
+    it("refreshes COUNT times, and prints titles for people", function ()
         assert.equal(3, #those("world", output("top", "-n", "3", "-d", "0.1")))
         local text = output("top", "-n", "1", "-d", "0.1", "--color=always")
         assert.truthy(text:find("DICTIONARY", 1, true))
@@ -189,7 +189,7 @@ end)
 describe("holdfast top --batch", function ()
     command.fixture()
 
-    it("has the rates of what was done between two looks, and nothing of what was done before", function ()
+    it("shows rates of the last interval only", function ()
         member [[
             local dict = assert(shdict.open("counted", { size = "1m" }))
             assert(shdict.open("idle", { size = "64k" }))
@@ -215,7 +215,7 @@ describe("holdfast top --batch", function ()
         end
     end)
 
-    it("has the waits that ended between two looks, with their length", function ()
+    it("shows the waits that ended in the last interval, with their length", function ()
         member [[
             local lock = require "resty.lock"
             assert(shdict.open("waits", { size = "64k" }))
@@ -238,7 +238,7 @@ describe("holdfast top --batch", function ()
         assert.is_near(3, total(10, locks), 0.1)
     end)
 
-    it("takes a dictionary that was removed and made again for another one", function ()
+    it("treats a dictionary that was removed and created again as a new one", function ()
         member [[
             local dict = assert(shdict.open("again", { size = "64k" }))
             for _ = 1, 500 do dict:get("x") end
@@ -257,7 +257,7 @@ describe("holdfast top --batch", function ()
         assert.is_near(700, total(6, found), 5)
     end)
 
-    it("refuses what it cannot take, and says what it can", function ()
+    it("refuses bad options, and says what it accepts", function ()
         member [[ assert(shdict.open("there", { size = "64k" })) ready() ]]
         for _, case in ipairs {
             { { "--delay", "0" }, 'bad time "0": expected seconds, 0.1 to 3600, as in 0.5' },
@@ -266,14 +266,14 @@ describe("holdfast top --batch", function ()
             { { "--sort", "age" }, 'bad column "age": expected one of dictionary, key, kind, holder, held, waiters' },
             { { "-n", "0" }, 'bad number "0": expected 1 or more' },
             { { "none" }, 'there is no dictionary "none" in ' .. command.world() .. '; there are: "there"' },
-            { { "--color", "blue" }, 'bad word "blue": expected always, never or auto' },
+            { { "--color", "blue" }, 'bad value "blue": expected always, never or auto' },
             { { "--dir", command.world() .. "/no" }, "there is no runtime directory" },
         } do
             world.refused(2, case[2], "top", "--batch", unpack(case[1]))
         end
     end)
 
-    it("waits for no process that is stopped inside a dictionary, and takes no place in the world", function ()
+    it("waits for no process that is stopped inside a dictionary, and takes no process slot", function ()
         local process = member [[
             local dict = assert(shdict.open("stopped", { size = "64k" }))
             assert(keep(require("resty.lock"):new("stopped", { exptime = 3000 })):lock("key"))
@@ -295,7 +295,7 @@ describe("holdfast top --batch", function ()
 end)
 
 
--- A terminal that remembers what is on it: as much of xterm as ncurses uses, with every other byte an error.
+-- A terminal emulator for the part of xterm that ncurses uses; any other byte is an error.
 local TERMINAL = [[
 import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
 program = sys.argv[1]
@@ -438,14 +438,14 @@ local function play(script)
 end
 
 
-describe("On a terminal holdfast top beside locks that are waited for", function ()
+describe("On a terminal holdfast top with contended locks", function ()
     setup(function ()
         command.set_up()
         contend()
     end)
     teardown(command.tear_down)
 
-    it("shows a head, titles and rows at 80x24, and its keys do what they say", function ()
+    it("shows a head, titles and rows at 80x24, and its keys work", function ()
         play [[
         t = Terminal(24, 80)
         t.until("3 keys held")
@@ -534,7 +534,7 @@ describe("On a terminal holdfast top beside locks that are waited for", function
         ]]
     end)
 
-    it("gives the terminal back as it was after q, Ctrl-C, INT, TERM and HUP, and while it is stopped", function ()
+    it("restores the terminal after q, Ctrl-C, INT, TERM and HUP, and while it is stopped", function ()
         play [[
         for act, status in (lambda t: t.type("q"), 0), (lambda t: t.type("\x03"), 0), \
                 (lambda t: t.process.send_signal(signal.SIGINT), 0), \
@@ -571,7 +571,7 @@ describe("On a terminal holdfast top beside locks that are waited for", function
         ]]
     end)
 
-    it("stops by Ctrl-Z in a shell, and goes on", function ()
+    it("stops on Ctrl-Z in a shell, and continues", function ()
         typing [[
         say(program + " top -d 0.2\n")
         until("slow")
@@ -591,7 +591,7 @@ describe("On a terminal holdfast top beside locks that are waited for", function
         ]]
     end)
 
-    it("has colours unless NO_COLOR or the terminal is against it", function ()
+    it("has colours unless NO_COLOR is set or the terminal has none", function ()
         play [[
         def colours(**environment):
             t = Terminal(24, 80, **environment)
@@ -619,7 +619,7 @@ end)
 describe("On a terminal holdfast top", function ()
     command.fixture()
 
-    -- Holds a hundred keys, of which that expression makes the name of number i.
+    -- Holds a hundred keys; the expression is the name of key i.
     local function hold_many(key)
         local code = ([[
             local locks = {}
@@ -633,7 +633,7 @@ describe("On a terminal holdfast top", function ()
         member(code)
     end
 
-    it("shows keys, holders and times whole at 80 columns, and says which number is an estimate", function ()
+    it("shows keys, holders and times in full at 80 columns, and marks estimates", function ()
         member [[
             local lock = require "resty.lock"
             local scheduler = require "resty.holdfast.scheduler"
@@ -666,7 +666,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("moves by arrows, pages, home and end through more rows than there is room for", function ()
+    it("scrolls by arrows, pages, home and end", function ()
         hold_many "('key%03d'):format(i)"
         play [[
         t = Terminal(24, 80, "--sort", "key")
@@ -699,7 +699,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("is ended by TERM while its terminal takes a part of a drawing and no more", function ()
+    it("ends on TERM while its terminal has accepted only part of a drawing", function ()
         hold_many "('%03d'):format(i):rep(60)"
         play [[
         t = Terminal(100, 250)
@@ -717,7 +717,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("never sends a byte of a name raw, and keeps columns with wide characters", function ()
+    it("never sends unprintable bytes of a name, and aligns columns with wide characters", function ()
         member [[
             assert(shdict.open("odd\27]0;x\7", { size = "64k" }))
             local locks = {}
@@ -746,7 +746,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("goes on when a dictionary is removed and made again, and when a process stops inside of one", function ()
+    it("continues when a dictionary is removed and created again, and when a process stops inside one", function ()
         contend()
         local process = member [[
             local dict = assert(shdict.open("stopped", { size = "64k" }))

@@ -1,23 +1,23 @@
--- The options of the holdfast command, and what it says where they are wrong.
+-- Tests the options of the holdfast command, and its messages for wrong command lines.
 
 local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
 
--- The first of the commands; those of clusters are there where cluster/ is.
+-- The first commands. Those for clusters exist only with the folder cluster/.
 local FIRST = io.open "cluster/README.md" and "agent, cluster, del, doctor, " or "del, doctor, "
 
--- Arguments, and what the message must name: what was given and what is accepted.
+-- Arguments, and the message: it names what was given and what is accepted.
 local REFUSED = {
     { {}, "no command was given; accepted: " .. FIRST },
     { { "" }, 'unknown command ""; accepted: ' .. FIRST },
     { { "walk" }, 'unknown command "walk"; accepted: ' .. FIRST },
     { { "cluster status" }, 'unknown command "cluster status"; accepted: ' .. FIRST },
     { { "--walk" }, 'unknown option "--walk"; accepted: --help, --version' },
-    { { "run" }, "no script was given, and no -e" },
-    { { "run", "--" }, "no script was given, and no -e" },
+    { { "run" }, "no SCRIPT and no -e was given" },
+    { { "run", "--" }, "no SCRIPT and no -e was given" },
     { { "run", "-e" }, "-e: no CODE was given" },
-    { { "run", "-e", "print(1)", "SCRIPT" }, "-e and the script" },
+    { { "run", "-e", "print(1)", "SCRIPT" }, "-e cannot be combined with the script" },
     { { "run", "-e", "print(1)", "a.lua" },
-        '-e and the script "a.lua" were given: expected one of them; arguments of -e follow "--"' },
+        '-e cannot be combined with the script "a.lua"; arguments of -e follow "--"' },
     { { "run", "SCRIPT.lua", "-e", "print(1)" }, 'cannot read the script "SCRIPT.lua"' },
     { { "run", "--fast", "SCRIPT" },
         'unknown option "--fast"; accepted: --help, -e, --workers, --dict, --agent, --agent-config, --grace, '
@@ -26,7 +26,7 @@ local REFUSED = {
     { { "run", "--workers" }, "--workers: no N was given" },
     { { "run", "--workers=", "SCRIPT" }, '--workers: bad number ""' },
     { { "run", "--respawn=1", "SCRIPT" }, 'unexpected "--respawn=1": --respawn takes no value' },
-    { { "run", "--agent-config=", "SCRIPT" }, "--agent-config: no file was named" },
+    { { "run", "--agent-config=", "SCRIPT" }, "--agent-config: no FILE was given" },
     { { "--version=1" }, 'unexpected "--version=1": --version takes no value' },
     { { "run", "--workers", "0", "SCRIPT" }, '--workers: bad number "0": expected 1 to 1023' },
     { { "run", "--workers", "1024", "SCRIPT" },
@@ -76,7 +76,7 @@ describe("The command line", function()
 
     for _, case in ipairs(REFUSED) do
         local arguments, wanted = case[1], case[2]
-        it("refused: holdfast " .. table.concat(arguments, " "), function()
+        it("refuses: holdfast " .. table.concat(arguments, " "), function()
             local script = command.write("script.lua", "print('ran')")
             local given = {}
             for i, argument in ipairs(arguments) do
@@ -111,7 +111,7 @@ describe("The command line", function()
         end)
     end
 
-    it("may have an empty value in the same word, which is no other than one in the next", function()
+    it("may have an empty value in the same word or in the next, with the same meaning", function()
         for _, line in ipairs {
             "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
             "ls --dir", "ls --user", "ls --color", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
@@ -132,7 +132,7 @@ describe("The command line", function()
         end
     end)
 
-    it("explains itself on standard output", function()
+    it("prints help on standard output", function()
         for _, arguments in ipairs({ { "--help" }, { "-h" } }) do
             local ended, out, err = command.run(unpack(arguments))
             assert.same({ code = 0 }, ended)
@@ -149,7 +149,7 @@ describe("The command line", function()
         end
     end)
 
-    it("explains run, with every option, the signals and the exit status", function()
+    it("prints help for run, with every option, the signals and the exit status", function()
         local ended, out, err = command.run("run", "--help")
         assert.same({ code = 0 }, ended)
         assert.equal("", err)
@@ -160,20 +160,20 @@ describe("The command line", function()
         end
     end)
 
-    it("tells the version", function()
+    it("prints the version", function()
         local ended, out = command.run("--version")
         assert.same({ code = 0 }, ended)
         assert.matches("^holdfast %d+%.%d+%.%d+\n$", out)
     end)
 
-    it("fails if what was asked for cannot be written", function()
+    it("fails if the output cannot be written", function()
         for _, asked in ipairs { "--help", "--version", "run --help", "lock --help", "ls --help" } do
             local out = shell.output(('"%s" %s 2>&1 >/dev/full || echo failed'):format(command.program, asked))
             assert.equal("holdfast: cannot write the result: No space left on device\nfailed", out, asked)
         end
     end)
 
-    it("does what the manual shows", function()
+    it("prints the output that the manual shows", function()
         local manual = assert(io.open("tools/docs/holdfast.md")):read("*a")
         local source = manual:match("file: count.lua %-%->\n```lua\n(.-)```")
         local line = manual:match("```sh\nholdfast (.-)\n```")

@@ -1,10 +1,10 @@
--- `holdfast get`, `set`, `incr`, `del`, `ttl`, `keys`: values for scripts.
+-- Tests `holdfast get`, `set`, `incr`, `del`, `ttl` and `keys`.
 
 local command, json, world = require "spec.support" ("command", "tools/json", "tools/world")
 
 local output, run = world.output, command.run
 
--- The status, and what is said of it.
+-- Returns the exit status and the message.
 local function refused(...)
     local ended, out, err = run(...)
     assert.equal("", out)
@@ -43,7 +43,7 @@ describe("holdfast", function ()
         assert.equal("\n", output("get", "values", "empty"))
     end)
 
-    it("takes and prints any bytes", function ()
+    it("accepts and prints any bytes", function ()
         output("set", "-e", "values", "k\\x00\\\\", "\\x00\\xFF\\x0A")
         assert.equal("\0\255\n\n", output("get", "-e", "values", "k\\x00\\\\"))
         local all = "\0\1\2\10\13\127\128\255\\"
@@ -55,23 +55,23 @@ describe("holdfast", function ()
         assert.equal("0001020A0D7F80FF5C", object.value_hex)
     end)
 
-    it("shows a terminal nothing that moves its cursor", function ()
+    it("sends no control characters to a terminal", function ()
         output("set", "-e", "values", "k", "\\x1B[2Ja\\x09b\\x0A\\x07")
         assert.equal("\\x1B[2Ja\tb\n\\x07\n", (world.in_terminal(80, "get", "values", "k")))
         assert.equal("\27[2Ja\tb\n\7\n", (world.in_terminal(80, "get", "--raw", "values", "k")))
     end)
 
-    it("keeps what a condition demands", function ()
+    it("obeys --add, --replace and --safe", function ()
         assert.same({ 1, 'there is no key "k"' }, { refused("set", "-r", "values", "k", "v") })
         output("set", "--add", "values", "k", "v", "--flags", "7", "--exptime", "1000")
-        assert.same({ 1, 'there is a value under "k"' }, { refused("set", "-a", "values", "k", "w") })
+        assert.same({ 1, 'key "k" already exists' }, { refused("set", "-a", "values", "k", "w") })
         output("set", "--replace", "values", "k", "x")
         output("set", "--safe", "values", "k", "y", "--flags", "9")
         local object = json.decode(output("get", "values", "k", "--json"))
         assert.same({ "y", 9 }, { object.value, object.flags })
     end)
 
-    it("counts", function ()
+    it("increments numbers", function ()
         assert.same({ 1, 'there is no key "n"' }, { refused("incr", "values", "n") })
         assert.equal("6\n", output("incr", "values", "n", "--init", "5", "--init-ttl", "1000"))
         assert.equal("4\n", output("incr", "values", "n", "-2"))
@@ -84,7 +84,7 @@ describe("holdfast", function ()
         assert.same({ 2, 'the value of "s" is not a number' }, { refused("incr", "values", "s") })
     end)
 
-    it("tells and sets how long a key lives", function ()
+    it("prints and sets the time to live of a key", function ()
         output("set", "values", "k", "v")
         assert.equal("never\n", output("ttl", "values", "k"))
         output("ttl", "values", "k", "1000")
@@ -96,7 +96,7 @@ describe("holdfast", function ()
         assert.same({ 1, 'there is no key "none"' }, { refused("ttl", "values", "none", "5") })
     end)
 
-    it("deletes keys, and says which of them were not there", function ()
+    it("deletes keys, and names missing ones", function ()
         for _, key in ipairs { "a", "b", "c" } do
             output("set", "values", key, "v")
         end
@@ -106,19 +106,19 @@ describe("holdfast", function ()
         output("del", "-f", "values", "a")
     end)
 
-    it("spares locks that are held, unless it is forced", function ()
+    it("refuses to end held locks, except with --force", function ()
         for _, words in ipairs { { "set", "values", "held", "v" }, { "del", "values", "held" },
                                  { "ttl", "values", "held", "0.001" }, { "ttl", "values", "held", "0" } } do
             local code, said = refused(unpack(words))
             assert.equal(1, code)
-            assert.matches('^"held" is held by pid %d+ %(ready1.lua%) for [%d.]+ s$', said)
+            assert.matches('^"held" is held by pid %d+ %(ready1.lua%) for [%d.]+ s; use %-%-force to override$', said)
         end
         assert.equal("true\n", output("get", "values", "held"))
         output("set", "-f", "values", "held", "v")
         assert.equal("v\n", output("get", "values", "held"))
     end)
 
-    it("spares a rwlock that is held, unless it is forced to end it", function ()
+    it("refuses to end a held rwlock, except with --force", function ()
         world.keep [[
             assert(require("resty.shdict").open("values"))
             assert(keep(require("resty.rwlock"):new("values", { exptime = 600 })):rdlock("readers"))
@@ -126,25 +126,25 @@ describe("holdfast", function ()
         ]]
         local code, said = refused("ttl", "values", "readers", "0.001")
         assert.equal(1, code)
-        assert.matches('^"readers" is held by pid %d+ %(ready2.lua%) for [%d.]+ s$', said)
+        assert.matches('^"readers" is held by pid %d+ %(ready2.lua%) for [%d.]+ s; use %-%-force to override$', said)
         assert.is_true(tonumber((output("ttl", "values", "readers"))) > 500)
         output("ttl", "--force", "values", "readers", "0.001")
         assert(command.await(function () return #world.rows(output("locks", "--prefix", "readers")) == 0 end))
     end)
 
-    it("spares a lock that cannot be looked at, and says why", function ()
+    it("refuses to end a lock that it cannot read, and says why", function ()
         world.damage_lock("values", "held")
         for _, words in ipairs { { "set", "values", "held", "v" }, { "del", "values", "held" },
                                  { "ttl", "values", "held", "1" } } do
             local code, said = refused(unpack(words))
             assert.equal(1, code)
-            assert.matches('^it cannot be told whether "held" is held: .+; %-%-force does it all the same$', said)
+            assert.matches('^cannot tell whether "held" is held %(.+%); use %-%-force to override$', said)
         end
         output("del", "-f", "values", "held")
         assert.same({ 1, 'there is no key "held"' }, { refused("get", "values", "held") })
     end)
 
-    it("prints the keys, safely or as they are", function ()
+    it("prints the keys, escaped or unchanged", function ()
         output("set", "-e", "values", "new\\x0Aline", "v")
         local lines = {}
         for line in output("keys", "values"):gmatch "[^\n]+" do
@@ -175,16 +175,17 @@ describe("holdfast", function ()
         assert.equal(30000, count)
     end)
 
-    it("says what it cannot print", function ()
+    it("says why it cannot print a value", function ()
         assert.same({ 1, 'there is no key "none"' }, { refused("get", "values", "none") })
-        assert.same({ 2, '"list" is a list of 1 element, which only push and pop reach' },
+        assert.same({ 2, 'cannot print "list": it is a list of 1 element; use lpop or rpop in Lua' },
                     { refused("get", "values", "list") })
-        assert.same({ 2, '"table" is a table of Lua; --raw prints its bytes' }, { refused("get", "values", "table") })
+        assert.same({ 2, 'cannot print "table": it is a Lua table; use --raw to print its bytes' },
+                    { refused("get", "values", "table") })
         assert.is_true(#output("get", "--raw", "values", "table") > 1)
         assert.equal("table", json.decode(output("get", "--json", "values", "table")).type)
     end)
 
-    it("makes no dictionary", function ()
+    it("creates no dictionary", function ()
         for _, words in ipairs { { "get", "none", "k" }, { "set", "none", "k", "v" }, { "incr", "none", "k" },
                                  { "del", "none", "k" }, { "ttl", "none", "k" }, { "keys", "none" } } do
             local code, said = refused(unpack(words))
@@ -205,10 +206,10 @@ describe("holdfast", function ()
         { { "get", "values", long }, "bad key of 65536 bytes: expected 1 to 65535" },
         { { "get", "-e", "values", "a\\x0" }, 'bad escape in "a\\x0": expected \\xHH or \\\\' },
         { { "get", "--fast", "values", "a" }, 'unknown option "--fast"; accepted: --help, --dir, --user, --json' },
-        { { "get", "values", "a", "--color", "blue" }, '--color: bad word "blue": expected always, never or auto' },
-        { { "set", "values", "a" }, "expected a VALUE or --stdin, and not both" },
-        { { "set", "values", "a", "b", "--stdin" }, "expected a VALUE or --stdin, and not both" },
-        { { "set", "values", "a", "b", "--add", "--replace" }, "--replace was given with --add or --safe" },
+        { { "get", "values", "a", "--color", "blue" }, '--color: bad value "blue": expected always, never or auto' },
+        { { "set", "values", "a" }, "expected either VALUE or --stdin" },
+        { { "set", "values", "a", "b", "--stdin" }, "expected either VALUE or --stdin" },
+        { { "set", "values", "a", "b", "--add", "--replace" }, "--replace cannot be combined with --add or --safe" },
         { { "set", "values", "a", "b", "-t", "list" }, '--type: bad type "list": expected string, number or boolean' },
         { { "set", "values", "a", "b", "-t", "number" },
           'bad number "b": expected a finite decimal number, as in 7, -2.5 or 1e6' },
@@ -225,7 +226,7 @@ describe("holdfast", function ()
         { { "incr", "values", "a", "1", "--init", "inf" }, '--init: bad number "inf": expected a finite' },
         { { "incr", "values", "a", "--init", "" }, '--init: bad number ""' },
         { { "ttl", "values", "a", "nan" }, 'bad time "nan": expected seconds' },
-        -- As of a variable of a shell that is not set: it is not as if nothing was given.
+        -- An empty argument, as from an unset shell variable, is not the same as no argument.
         { { "ttl", "values", "a", "" }, 'bad time "": expected seconds' },
         { { "incr", "values", "a", "" }, 'bad number ""' },
         { { "get", "--dir", "", "values", "a" }, '--dir: bad directory "": expected a path' },

@@ -283,7 +283,7 @@ TEST_F(LockCommandTest, a_dictionary_of_a_cluster_needs_no_option) {
   ASSERT_TRUE(eventually([&] { return exists(began); })) << holding.errors();
   end_lease();
   EXPECT_EQ(holding.wait(), 76);
-  EXPECT_THAT(holding.errors(), HasSubstr("\"k\" is lost: "));
+  EXPECT_THAT(holding.errors(), HasSubstr("\"k\" was lost: "));
 }
 
 TEST_F(LockCommandTest, an_agent_that_it_started_without_success_ends_and_its_messages_are_shown) {

@@ -53,7 +53,7 @@ TEST(StoreIdentity, a_wiped_member_that_was_started_alone_is_not_the_store_of_a_
   EXPECT_TRUE(eventually([&] { return a.has_said("etcd at " + proxies[0].url() + kStranger); })) << a.said();
   EXPECT_EQ(a.lock("k", 2 * kShort), 0U) << a.said();
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
-  EXPECT_THAT(run_command(a, "doctor"), Pair(HasSubstr("cluster main\tits agent refuses cluster "), 2));
+  EXPECT_THAT(run_command(a, "doctor"), Pair(HasSubstr("cluster main\tits agent refuses etcd cluster "), 2));
 
   // Nor does an agent accept it that is started again, even without the saved id.
   a.agent().kill_and_wait();
@@ -90,16 +90,16 @@ TEST(StoreIdentity, the_only_etcd_is_refused_after_it_was_created_again_until_a_
   EXPECT_THAT(status, HasSubstr("; cluster " + known + "; cluster "));
   const std::string refused = id_behind(status.substr(0, status.rfind(" is refused")), "; cluster ");
   EXPECT_THAT(run_command(a, "doctor"),
-              Pair(::testing::AllOf(HasSubstr("its agent refuses cluster " + refused + " of etcd: expected " + known),
+              Pair(::testing::AllOf(HasSubstr("its agent refuses etcd cluster " + refused + ": expected " + known),
                                     HasSubstr("holdfast cluster accept-new-store main " + refused)),
                    2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main 1234"),
               Pair(HasSubstr("main: no endpoint names that store"), 1));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main xyz"), Pair(HasSubstr("bad ID \"xyz\""), 2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store other 1234"),
-              Pair(HasSubstr("no agent of cluster \"other\" listens in "), 2));
+              Pair(HasSubstr("no agent of cluster \"other\" runs in "), 2));
   EXPECT_THAT(run_command(a, "cluster accept-new-store main " + refused),
-              Pair(StartsWith("main: the store is cluster " + refused + " of etcd from now on"), 0));
+              Pair(StartsWith("main: accepted etcd cluster " + refused + " as the store"), 0));
   EXPECT_NE(a.lock("k"), 0U) << a.said();
   EXPECT_EQ(again->count(std::string(kSpace) + "/l/"), 1U);
   a.restart_agent();

@@ -1,4 +1,4 @@
--- What the completion of bash offers for the last word of a line, as a set.
+-- Returns what bash completion offers for the last word of a line, as a set.
 
 local command, world = require "spec.support" ("command", "tools/world")
 

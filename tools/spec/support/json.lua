@@ -1,4 +1,4 @@
--- JSON as the holdfast command prints it.
+-- Decodes JSON as the holdfast command prints it.
 
 local dkjson = require "dkjson"
 

@@ -1,11 +1,11 @@
--- `holdfast serve`, and requests to it.
+-- Starts `holdfast serve`, and sends requests to it.
 
 local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
 
 local _M = {}
 
 
--- Starts the server, and gives the process and its port.
+-- Starts the server. Returns the process and its port.
 function _M.serve(...)
     local process = command.start("serve", "--listen", "127.0.0.1:0", ...)
     local port = command.await(function ()
@@ -16,7 +16,7 @@ function _M.serve(...)
 end
 
 
--- What a request gets: body, status, and the whole head. Options are those of curl.
+-- Sends a request. Returns body, status, and the whole head. Options: as for curl.
 function _M.get(port, path, ...)
     local words = { "-s", "-i", "-m", "30", "--noproxy", "*", "--path-as-is",
                     ("http://127.0.0.1:%d%s"):format(port, path), ... }

@@ -1,5 +1,5 @@
--- Types into a shell that has jobs, in a terminal of its own. The script is lines of Python: until(text) waits until
--- the terminal has shown the text, say(keys) types; `program` is the command.
+-- Types into a shell with job control, in its own terminal. The script is Python: until(text) waits until the terminal
+-- shows the text, say(keys) types; `program` is the command.
 
 local command, world = require "spec.support" ("command", "tools/world")
 

@@ -1,4 +1,4 @@
--- A world to look at: processes that hold, wait and stay, and the holdfast command beside them.
+-- Fills a runtime directory with processes that hold locks, wait and stay, and runs the holdfast command there.
 
 local assert = require "luassert"
 local command = require "spec.support.command"
@@ -8,8 +8,8 @@ local await, run, start = command.await, command.run, command.start
 local _M = {}
 
 
--- Starts a process that runs the code and stays, until the test ends it. Returns once the code has called ready().
--- That collects garbage: a lock is released then, unless its object is referenced or was given to keep(object), which
+-- Starts a process that runs the code and stays until the test ends. Returns once the code has called ready(). That
+-- collects garbage: a lock is released then, unless its object is referenced or was passed to keep(object), which
 -- returns it.
 function _M.keep(code, ...)
     local name = ("ready%d"):format(#command.files("^ready%d+$") + 1)
@@ -35,15 +35,14 @@ function _M.keep(code, ...)
 end
 
 
--- The pid of the only worker of what keep() started.
+-- Returns the pid of the only worker of a process from keep().
 function _M.worker_of(process)
     local children = command.read(("/proc/%d/task/%d/children"):format(process.pid, process.pid))
     return assert(tonumber(children:match "%d+"))
 end
 
 
--- Starts `holdfast lock` with these words before "--", and returns once the command that it runs holds the lock. The
--- command runs on.
+-- Starts `holdfast lock` with these words before "--". Returns once its command, which keeps running, holds the lock.
 function _M.hold(...)
     local words = { "lock", ... }
     for _, word in ipairs { "--", "sh", "-c", "echo on; exec sleep 600" } do
@@ -56,7 +55,7 @@ function _M.hold(...)
 end
 
 
--- Kills it, and returns the pid of its only worker once that is dead.
+-- Kills the process. Returns the pid of its only worker once that is dead.
 function _M.kill(process)
     local pid = _M.worker_of(process)
     process:signal(command.KILL)
@@ -65,7 +64,7 @@ function _M.kill(process)
 end
 
 
--- Writes the bytes at that place into a file of the world.
+-- Writes the bytes at that position into a file of the runtime directory.
 function _M.overwrite(name, at, bytes)
     local file = assert(io.open(command.world() .. "/" .. name, "r+"))
     file:seek("set", at)
@@ -74,7 +73,7 @@ function _M.overwrite(name, at, bytes)
 end
 
 
--- Makes the lock of the key one that cannot be looked at.
+-- Damages the lock of the key so that it cannot be read.
 function _M.damage_lock(dictionary, key)
     local text = command.read(command.world() .. "/" .. dictionary .. ".dict")
     local at = assert(text:find(key .. ("\0"):rep(8 - #key), 1, true)) - 1
@@ -82,7 +81,7 @@ function _M.damage_lock(dictionary, key)
 end
 
 
--- What a command prints; it must succeed.
+-- Returns the output of a command, which must succeed.
 function _M.output(...)
     local ended, out, err = run(...)
     assert.same({ code = 0 }, ended, err .. out)
@@ -90,7 +89,7 @@ function _M.output(...)
 end
 
 
--- That a command ends with this status, and prints nothing but a message that has the text. Returns the message.
+-- Checks that a command ends with this status, and prints only a message with the text. Returns the message.
 function _M.refused(status, text, ...)
     local ended, out, err = run(...)
     assert.same({ { code = status }, "" }, { ended, out }, err)
@@ -99,7 +98,7 @@ function _M.refused(status, text, ...)
 end
 
 
--- The fields of each line.
+-- Returns the fields of each line.
 function _M.rows(text)
     local rows = {}
     for line in text:gmatch "([^\n]*)\n" do
@@ -113,7 +112,7 @@ function _M.rows(text)
 end
 
 
--- A command in a terminal of its own, `columns` wide: what it shows, and its exit status.
+-- Runs a command in its own terminal, `columns` wide. Returns what it shows, and its exit status.
 function _M.in_terminal(columns, ...)
     local script = command.write("terminal.py", [[
 import fcntl, os, pty, struct, sys, termios

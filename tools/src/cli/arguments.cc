@@ -58,7 +58,7 @@ void Arguments::add_value(const char* names, const char* type, const char* text,
 void Arguments::add_file(const char* names, const char* text, std::string& path) {
   add_value(names, "FILE", text, [&path](const std::string& given) {
     path = given;
-    return std::string(given.empty() ? "no file was named" : "");
+    return std::string(given.empty() ? "no FILE was given" : "");
   });
 }
 

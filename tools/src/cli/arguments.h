@@ -5,8 +5,8 @@
 // the last one counts. A negative number is a word, and so is everything after "--". `run` and `lock` pass words on to
 // another program: those are never options.
 //
-// We tried a library, CLI11. It took half of the command's compile time, and undoing its rules for "--", "[a,b]" and
-// "--flag=1" took more lines than these rules.
+// Why not CLI11: it took half of the command's compile time, and working around its rules for "--", "[a,b]" and
+// "--flag=1" took more lines than this parser.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The commands. Each is one object at the end of the file that implements it, with all its help texts. It is declared
-// here and has a row in commands.cc. `holdfast --help`, its own --help and bash completion follow from these.
+// The table of commands. Each command is one object, with all its help texts, at the end of the file that implements
+// it. It is declared here and has a row in commands.cc. All help texts and bash completion are made from these objects.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct Subcommand {
   /// command ends early: after --help, a wrong command line, or a world that cannot be read.
   int (*run)(Arguments& arguments);
   int usage_status = exit_status::kTrouble;  // for a wrong command line
-  const char* program = "holdfast";          // its program, as messages and the version show it
+  const char* program = "holdfast";          // the name in messages and in the version
 };
 
 // Grouped by file.

@@ -94,7 +94,7 @@ inspect::Json to_json(const KeyCommand& command, const std::string& key, const V
 [[noreturn]] void refuse_list(holdfast_dict* dict, const std::string& key) {
   std::uint32_t length = 0;
   holdfast_llen(dict, key.data(), key.size(), &length);
-  fail("{} is a list of {}, which only push and pop reach", quote(key),
+  fail("cannot print {}: it is a list of {}; use lpop or rpop in Lua", quote(key),
        inspect::counted(length, "element", "elements"));
 }
 
@@ -103,7 +103,7 @@ int run_get(Arguments& arguments) {
   bool bare = false;
   bool raw = false;
   arguments.add_flag("-n,--no-newline", bare, "Print no newline after the value");
-  arguments.add_flag("-r,--raw", raw, "Print the stored bytes unchanged, also on a terminal; allows Lua tables");
+  arguments.add_flag("-r,--raw", raw, "Print the stored bytes unchanged, even on a terminal; also prints Lua tables");
   arguments.parse(2, 2, {"NAME", "KEY"});
   const std::string key = command.key();
   const Value got = get(command.open(KeyCommand::Does::look), key);
@@ -114,7 +114,7 @@ int run_get(Arguments& arguments) {
   if (command.world().json()) {
     print_json(to_json(command, key, got), output);
   } else if (got.value.type == HOLDFAST_TABLE && !raw) {
-    fail("{} is a table of Lua; --raw prints its bytes", quote(key));
+    fail("cannot print {}: it is a Lua table; use --raw to print its bytes", quote(key));
   } else {
     print(in_words(got, output.columns && !raw) + (bare ? "" : "\n"));
   }
@@ -159,7 +159,7 @@ int run_keys(Arguments& arguments) {
 int run_ttl(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::something);
   bool force = false;
-  arguments.add_flag("-f,--force", force, "With SECONDS: also end a lock that is held");
+  arguments.add_flag("-f,--force", force, "With SECONDS: change KEY even if it is a held lock, which ends the lock");
   arguments.parse(2, 3, {"NAME", "KEY", "SECONDS"});
   const bool sets = arguments.words().size() > 2;
   double wanted = 0;
@@ -207,7 +207,7 @@ const Subcommand kTtl{"ttl",
                       "Print or set a key's time to live",
                       "NAME KEY [SECONDS]",
                       "Print or set a key's time to live.",
-                      R"(Prints the seconds that are left, or "never". With SECONDS, sets them; 0 means never.
+                      R"(Prints the seconds left, or "never". With SECONDS, sets the time to live; 0 means never.
 
 Exit status: 0 success; 1 no such key, or with SECONDS the key is a held lock; 2 error.)",
                       run_ttl};

@@ -14,7 +14,7 @@ namespace holdfast::cli {
 
 KeyCommand::KeyCommand(Arguments& arguments, WorldOptions::Prints prints)
     : arguments_(arguments), world_(arguments, prints) {
-  arguments.add_flag("-e,--escaped", escaped_, "Read escapes in KEY and VALUE: \\xHH is a byte, \\\\ is \\");
+  arguments.add_flag("-e,--escaped", escaped_, "Interpret escapes in KEY and VALUE: \\xHH is a byte, \\\\ is \\");
 }
 
 holdfast_dict* KeyCommand::open(Does does) {
@@ -44,10 +44,10 @@ bool KeyCommand::may_be_held(const std::string& key) const {
   if (!processes) trouble = processes.status().message;
   const holdfast_holder* const holder = processes ? inspect::living_holder(lock, *processes) : nullptr;
   if (holder != nullptr)
-    say("{} is held by {} for {}", quote(key), inspect::in_words(processes->of(holder->owner)),
+    say("{} is held by {} for {}; use --force to override", quote(key), inspect::in_words(processes->of(holder->owner)),
         inspect::duration_in_words(holder->held));
   else if (!trouble.empty())
-    say("it cannot be told whether {} is held: {}; --force does it all the same", quote(key), trouble);
+    say("cannot tell whether {} is held ({}); use --force to override", quote(key), trouble);
   return holder != nullptr || !trouble.empty();
 }
 

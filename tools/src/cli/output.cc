@@ -38,7 +38,7 @@ std::string read_color(const std::string& when, Color& color) {
   if (when == "never") color = Color::never;
   if (when == "auto") color = Color::automatic;
   const bool known = when == "always" || when == "never" || when == "auto";
-  return known ? std::string() : fmt::format("bad word {}: expected always, never or auto", quote(when));
+  return known ? std::string() : fmt::format("bad value {}: expected always, never or auto", quote(when));
 }
 
 Output output_for(Color color) {

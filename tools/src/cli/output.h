@@ -9,7 +9,7 @@
 namespace holdfast::cli {
 
 enum class Color { automatic, always, never };
-/// Returns what is wrong with the word, or an empty string.
+/// Returns an error message for a bad word, or an empty string.
 std::string read_color(const std::string& when, Color& color);
 
 enum class Style { plain, bold, dim, red, yellow, green };

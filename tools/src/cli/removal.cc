@@ -39,31 +39,31 @@ std::string living_holder(const std::vector<inspect::Lock>& locks) {
     if (const holdfast_holder* const holder = inspect::living_holder(lock, *processes))
       return fmt::format("{} holds {} in it", inspect::in_words(processes->of(holder->owner)), quote(lock.key));
     if (const std::string trouble = inspect::trouble_of_holders(lock); !trouble.empty())
-      return fmt::format("it cannot be told whether {} is held: {}", quote(lock.key), trouble);
+      return fmt::format("cannot tell whether {} is held ({})", quote(lock.key), trouble);
   }
   return {};
 }
 
-/// Returns why nobody may end its locks. Runs in a process that only reads.
+/// Returns why its locks must not be ended. Runs in a process that only reads.
 std::string objection_of_holders(const std::string& name) {
   auto directory = inspect::observe();
   if (!directory) return directory.status().message;
   auto dict = inspect::attach(name);
   if (!dict && dict.status().code == Code::not_found) return {};
-  // As in the library: if the dictionary is not in use, what such a file says about processes means nothing.
+  // As in the library: the processes named in such a file mean nothing if the dictionary is not in use.
   if (!dict && inspect::is_of_another_world(*directory, name)) return {};
-  if (!dict) return "its locks cannot be listed: " + dict.status().message;
+  if (!dict) return "cannot list its locks: " + dict.status().message;
   for (inspect::LockScan scan(*dict, name, ""); !scan.done();) {
     std::vector<inspect::Lock> locks;
     const Status looked = scan.next(inspect::Which::all, SIZE_MAX, locks);
     if (looked.code == Code::removed) return {};
-    if (!looked.ok()) return "its locks cannot be listed: " + looked.message;
+    if (!looked.ok()) return "cannot list its locks: " + looked.message;
     if (std::string living = living_holder(locks); !living.empty()) return living;
   }
   return {};
 }
 
-/// Returns the processes that have it open: those of the world, or if there are none, all that are visible.
+/// Returns the processes of the world that have it open; if there are none, any visible process that has it open.
 std::vector<inspect::Opener> users_of(const inspect::Dictionary& dictionary, const inspect::Openers& of_world,
                                       const WorldOptions& world, const std::string& directory,
                                       const inspect::Processes& processes) {
@@ -100,7 +100,7 @@ HolderJudge::~HolderJudge() {
 }
 
 std::string HolderJudge::objection(const std::string& name) const {
-  constexpr const char* kFailed = "the look at its locks did not come to its end";
+  constexpr const char* kFailed = "the process that checks its locks has died";
   std::array<char, kAnswerMost> text{};
   if (child_ <= 0 || ::send(channel_.get(), name.data(), name.size(), MSG_NOSIGNAL) < 0) return kFailed;
   ssize_t size = 0;
@@ -112,7 +112,7 @@ std::string HolderJudge::objection(const std::string& name) const {
 Candidate judge_removal(const std::string& name, const HolderJudge& judge) {
   Candidate candidate{.name = name, .use = inspect::take_sole_use(inspect::directory_to_be(), name)};
   if (!candidate.use.trouble.empty())
-    candidate.objection = "it cannot be told whether a process has it open: " + candidate.use.trouble;
+    candidate.objection = "cannot tell whether a process has it open: " + candidate.use.trouble;
   else if (!candidate.use.is_used)
     candidate.objection = judge.objection(name);
   return candidate;
@@ -133,14 +133,13 @@ std::string use_in_words(const WorldOptions& world, const std::string& directory
   const std::vector<const inspect::Process*> living = processes->living();
   const auto is_unseen = [](const inspect::Process* process) { return process->pid_here == 0; };
   if (const auto unseen = std::find_if(living.begin(), living.end(), is_unseen); unseen != living.end())
-    return fmt::format("it cannot be told whether {} has it open, which is in another pid namespace",
+    return fmt::format("cannot tell whether {} has it open: it is in another pid namespace",
                        inspect::in_words(**unseen));
-  if (!of_world.complete())
-    return "it cannot be told whether a process has it open, as this user may not look at all of them";
+  if (!of_world.complete()) return "cannot tell whether a process has it open: this user may not inspect all processes";
   // A command of `holdfast lock` uses the dictionary, but has not mapped it. (So does the judge, which is asked when
   // all others are known.)
   const std::string objection = judge.objection(name);
-  return objection.empty() ? "a process that is not seen from here has it open" : objection;
+  return objection.empty() ? "a process that is not visible from here has it open" : objection;
 }
 
 }  // namespace holdfast::cli

@@ -31,8 +31,8 @@ class HolderJudge {
   pid_t child_ = 0;
 };
 
-/// If there is no objection and nobody uses the dictionary, nobody can start to use it while `use` is held. If `use` is
-/// not held, there is no such dictionary. REQUIRES: this process has entered the world, and has not opened the
+/// If there is no objection and no process uses the dictionary, none can start to use it while `use` is held. If `use`
+/// is not held, the dictionary does not exist. REQUIRES: this process has entered the world, and has not opened the
 /// dictionary.
 Candidate judge_removal(const std::string& name, const HolderJudge& judge);
 

@@ -21,7 +21,7 @@ namespace holdfast::cli {
 namespace {
 
 /// Removes a dictionary that was not refused. Returns the exit status. `was_there`: the dictionary existed before this
-/// process entered the world, which removes what a world without processes has left.
+/// process entered the world: entering removes dictionaries that dead processes left.
 int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
   // The dictionary that we judged may have been removed and created again by others.
@@ -36,7 +36,7 @@ int refuse(const WorldOptions& world, const std::string& directory, const Candid
            const HolderJudge& judge) {
   const std::string why =
       candidate.use.is_used ? use_in_words(world, directory, candidate.name, judge) : candidate.objection;
-  return say_no("dictionary {} was not removed: {}; --force removes it all the same", quote_name(candidate.name), why);
+  return say_no("dictionary {} was not removed: {}; use --force to override", quote_name(candidate.name), why);
 }
 
 bool is_file_there(const std::string& name) {
@@ -101,7 +101,7 @@ int run_rm(Arguments& arguments) {
   std::map<std::string, bool> was_there;
   for (const std::string& name : arguments.words()) was_there[name] = is_file_there(name);
   const HolderJudge judge;
-  // Enter before judging any: the first process that enters a world removes what is left there.
+  // Enter first: the first process that enters a world removes the dictionaries that dead processes left there.
   const std::string directory = value_or_fail(inspect::enter());
   int status = exit_status::kYes;
   // Judge one at a time, because each is closed to others while it is judged. Find the processes that use it
@@ -125,7 +125,7 @@ int run_prune(Arguments& arguments) {
   std::set<std::string> were_there;
   for (const std::string& name : arguments.words())
     if (is_file_there(name)) were_there.insert(name);
-  const std::string directory = world.enter();  // removes what a world without processes has left
+  const std::string directory = world.enter();  // removes dictionaries that dead processes left
   const std::vector<std::string> names = value_or_fail(inspect::dictionary_names());
   std::vector<Pruned> pruned;
   bool failed = false;
@@ -153,21 +153,20 @@ const Subcommand kRm{"rm",
                      "Remove dictionaries",
                      "NAME...",
                      "Remove dictionaries, with the locks in them.",
-                     R"(A dictionary is not removed while another process has it open or holds a lock in it, or may do
-so, because these locks would be lost. With --force it is removed, and those processes get an
-error. The next dictionary with its name is a new one.
+                     R"(rm refuses if another process has the dictionary open or holds a lock in it, or if it cannot
+find out, because the locks would be lost. With --force it removes the dictionary, and those
+processes get an error. The next dictionary with this name is a new one.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
                      run_rm};
 
 const Subcommand kPrune{"prune",
-                        "Free what has expired or was left by dead processes",
+                        "Free expired values and locks of dead processes",
                         "[NAME...]",
-                        "Free what has expired or was left by dead processes.",
-                        R"(Without NAME, all dictionaries are pruned. Such memory is also freed automatically when it is
-needed. prune finds and repairs damage, too.
-Other processes wait for a few milliseconds per MB in the meantime. If no process uses the
-runtime directory, its dictionaries are removed, unless they are persistent.)",
+                        "Free expired values and locks of dead processes.",
+                        R"(Without NAME, prunes all dictionaries. Holdfast also frees this memory automatically when it
+needs room. prune also repairs damage. Other processes wait for a few milliseconds per MB.
+If no process uses the runtime directory, prune removes all dictionaries that are not persistent.)",
                         run_prune};
 
 }  // namespace holdfast::cli

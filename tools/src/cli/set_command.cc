@@ -78,17 +78,17 @@ void declare(Arguments& arguments, SetOptions& options) {
                        {.what = "flags", .most = std::numeric_limits<std::uint32_t>::max()});
   arguments.add_flag("-a,--add", options.add, "Store only if the key has no value");
   arguments.add_flag("-r,--replace", options.replace, "Store only if the key has a value");
-  arguments.add_flag("--safe", options.safe, "Evict no other value to make room");
+  arguments.add_flag("--safe", options.safe, "Fail instead of evicting other values to make room");
   arguments.add_flag("--stdin", options.from_input, "Read the value from standard input");
-  arguments.add_flag("-f,--force", options.force, "Also overwrite, and so end, a lock that is held");
+  arguments.add_flag("-f,--force", options.force, "Store even if KEY is a held lock, which ends the lock");
 }
 
 /// Reads the value from the command line or from standard input.
 void read_value_of(const Arguments& arguments, const KeyCommand& command, SetOptions& options) {
   const bool typed = arguments.words().size() == 3;
-  if (typed == options.from_input) arguments.refuse("expected a VALUE or --stdin, and not both");
+  if (typed == options.from_input) arguments.refuse("expected either VALUE or --stdin");
   if (options.replace && (options.add || options.safe))
-    arguments.refuse("--replace was given with --add or --safe: expected one of them");
+    arguments.refuse("--replace cannot be combined with --add or --safe");
   const auto text = typed ? command.plain(arguments.word(2)) : inspect::read_whole("/dev/stdin");
   if (!text) fail("cannot read standard input");
   if (const std::string wrong = read_value(*text, options.value); !wrong.empty()) arguments.refuse(wrong);
@@ -107,17 +107,17 @@ int run_set(Arguments& arguments) {
   const Stored& value = options.value;
   const int code = holdfast_store(dict, options.op(), key.data(), key.size(), value.type, value.bytes.data(),
                                   value.bytes.size(), value.number, options.exptime, options.flags, &forcible);
-  if (code == HOLDFAST_EXISTS) return say_no("there is a value under {}", quote(key));
+  if (code == HOLDFAST_EXISTS) return say_no("key {} already exists", quote(key));
   if (code == HOLDFAST_NOT_FOUND) return say_no("there is no key {}", quote(key));
   if (code != HOLDFAST_OK) fail_by(code);
-  if (forcible != 0) say("other values were removed to make room");
+  if (forcible != 0) say("other values were evicted to make room");
   return exit_status::kYes;
 }
 
 int run_del(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::nothing);
   bool force = false;
-  arguments.add_flag("-f,--force", force, "Also end held locks, and ignore missing keys");
+  arguments.add_flag("-f,--force", force, "Delete held locks, too, and ignore missing keys");
   arguments.parse(2, HOLDFAST_KEY_MAX, {"NAME", "KEY"});
   holdfast_dict* const dict = command.open(KeyCommand::Does::change);
   int status = exit_status::kYes;
@@ -175,7 +175,7 @@ const Subcommand kSet{"set",
                       "Store a value",
                       "NAME KEY VALUE",
                       "Store a value.",
-                      R"(With --stdin instead of VALUE, the value is read from standard input.
+                      R"(With --stdin instead of VALUE, reads the value from standard input.
 
 Exit status: 0 success; 1 the key has a value (--add) or has none (--replace), or is a held
 lock; 2 error.)",
@@ -191,8 +191,8 @@ const Subcommand kDel{"del",
 const Subcommand kIncr{"incr",
                        "Increment a number",
                        "NAME KEY [BY]",
-                       "Add BY, by default 1, to a number, and print the sum.",
-                       R"(Exit status: 0 success; 1 no such key, without --init; 2 error.)",
+                       "Add BY (default: 1) to a number, and print the sum.",
+                       R"(Exit status: 0 success; 1 no such key and no --init; 2 error.)",
                        run_incr};
 
 }  // namespace holdfast::cli

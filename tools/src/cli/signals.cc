@@ -63,7 +63,7 @@ void SignalQueue::become_worker() {
   for (const int signal : kLeftToMaster)
     set_disposition(signal, sigismember(&ignored_, signal) == 1 ? SIG_IGN : do_nothing);
   sigaction(SIGPIPE, &old_pipe_, nullptr);
-  // Unblock last: signals that came since the fork must meet the dispositions above.
+  // Unblock last, so that signals received since the fork get the dispositions above.
   sigset_t mask = old_mask_;
   for (const int signal : kHandled) sigdelset(&mask, signal);
   sigprocmask(SIG_SETMASK, &mask, nullptr);

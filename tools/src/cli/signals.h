@@ -33,7 +33,7 @@ class SignalQueue {
   Descriptor descriptor_;
   sigset_t old_mask_;
   struct sigaction old_pipe_ {};
-  sigset_t ignored_;  // those that were ignored when the program started
+  sigset_t ignored_;  // signals that were ignored when the program started
 };
 
 /// Ends this process by that signal, so that its parent sees the reason. Async-signal-safe.

@@ -46,7 +46,7 @@ bool take_groups(const User& user) {
 }  // namespace
 
 std::string check_user(const std::string& name) {
-  if (name.empty()) return "an empty name of a user";
+  if (name.empty()) return "bad user \"\": expected a name or number";
   if (find_user(name)) return {};
   return fmt::format("there is no user {}: expected a name, or a number from 0 to 4294967294", quote(name));
 }
@@ -56,7 +56,8 @@ std::string become_user(const std::string& name, const std::function<void(uid_t)
   if (name.empty() || !user) return check_user(name);
   const uid_t uid = user->uid;
   if (::geteuid() == uid) return {};
-  if (::geteuid() != 0) return fmt::format("only root can become user {}; this is user {}", quote(name), ::geteuid());
+  if (::geteuid() != 0)
+    return fmt::format("cannot become user {}: only root can, and this is user {}", quote(name), ::geteuid());
   if (before) before(uid);
   if (!take_groups(*user) || ::setresuid(uid, uid, uid) != 0)
     return fmt::format("cannot become user {}: {}", quote(name), std::strerror(errno));

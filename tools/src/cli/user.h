@@ -1,4 +1,4 @@
-// Switches to another user than the one that started the command.
+// Switches the process to another user.
 #pragma once
 
 #include <sys/types.h>

@@ -30,7 +30,7 @@ WorldOptions::WorldOptions(Arguments& arguments, Prints prints) {
                       });
   if (prints == Prints::nothing) return;
   arguments.add_flag("--json", json_, "Print JSON");
-  arguments.add_value("--color", "WHEN", "Print columns and colours: always, never, or auto: on a terminal (default)",
+  arguments.add_value("--color", "WHEN", "Print columns and colours: always, never, or auto (default): on a terminal",
                       [this](const std::string& when) { return read_color(when, color_); });
 }
 

@@ -1,4 +1,4 @@
-// Options of all commands that read or change a world: which world, as which user, and how to print.
+// Options of all commands that read or change a runtime directory: which directory, as which user, and how to print.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class WorldOptions {
   /// Lets root check which files processes have open before it switches users: afterwards it cannot see processes that
   /// have changed their own user, such as nginx's workers. Call it before apply().
   void want_openers() noexcept { wants_openers_ = true; }
-  /// Returns what was seen then; otherwise checks these processes now, for at most so long.
+  /// Returns the result of that check; if there was none, checks these processes now, for at most `seconds`.
   inspect::Openers openers(const std::string& directory, const std::vector<std::uint32_t>& pids, double seconds) const;
 
  private:

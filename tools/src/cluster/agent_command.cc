@@ -19,7 +19,7 @@ int run_agent(Arguments& arguments) { return become_agent(arguments.given()); }
 
 }  // namespace
 
-const Subcommand kAgent{"agent", "Run the agent that gets a cluster's locks for this machine", "", "", "", run_agent};
+const Subcommand kAgent{"agent", "Run this machine's agent for a cluster", "", "", "", run_agent};
 
 std::string agent_program() {
   std::error_code error;
@@ -28,7 +28,7 @@ std::string agent_program() {
 }
 
 std::string why_no_agent(int error) {
-  return fmt::format("cannot run {}: {}; it is built where libcurl and nlohmann-json are installed", agent_program(),
+  return fmt::format("cannot run {}: {}; building it needs libcurl and nlohmann-json", agent_program(),
                      std::strerror(error));
 }
 

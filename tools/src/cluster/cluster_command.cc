@@ -63,7 +63,7 @@ std::string in_words(const std::string& key, Answer& answer) {
   const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
   // The key was put into the store by hand.
   if (answer["machine"].empty())
-    return fmt::format("{}: held by no machine: its key at the store has no lease; revision {}\n",
+    return fmt::format("{}: held by no machine: its key in the store has no lease; revision {}\n",
                        inspect::escaped(key), text("revision"));
   std::string line = fmt::format("{}: held by {}", inspect::escaped(key),
                                  answer["host"].empty() ? "an unknown host" : "host " + text("host"));
@@ -91,11 +91,11 @@ int run_break(Arguments& arguments) {
   arguments.add_number("--revision", "N", "Break only the grant with this revision; required", revision,
                        {.what = "revision", .least = 1, .most = kRevisionMax});
   arguments.parse(2, 2, {"DICTIONARY", "KEY"});
-  if (revision == 0) arguments.refuse("no --revision was given: \"holdfast cluster holders\" tells it");
+  if (revision == 0) arguments.refuse("no --revision was given: \"holdfast cluster holders\" shows it");
   const std::string key = command.key();
   Answer answer = value_or_fail(ask_agent(command.open(KeyCommand::Does::look), HOLDFAST_ASK_BREAK, key, revision));
   if (answer["code"] != "yes") return say_no("{}: {}", inspect::escaped(key), answer["sentence"]);
-  print(fmt::format("{}: the grant of revision {} is broken\n", inspect::escaped(key), revision));
+  print(fmt::format("{}: broke the grant with revision {}\n", inspect::escaped(key), revision));
   return exit_status::kYes;
 }
 
@@ -116,13 +116,13 @@ int run_accept(Arguments& arguments) {
   const auto id = store_id(arguments.word(1));
   if (!id)
     arguments.refuse(
-        fmt::format("bad ID {}: expected up to 16 hexadecimal digits, as \"holdfast cluster status\" shows",
+        fmt::format("bad ID {}: expected up to 16 hexadecimal digits, as \"holdfast cluster status\" shows it",
                     quote(arguments.word(1))));
   world.apply();
   Answer answer = value_or_fail(accept_store(cluster, *id));
   const std::string sentence = answer["sentence"];
   if (answer["code"] != "yes") return say_no("{}: {}", cluster, sentence);
-  print(fmt::format("{}: the store is cluster {:016x} of etcd from now on{}\n", cluster, *id,
+  print(fmt::format("{}: accepted etcd cluster {:016x} as the store{}\n", cluster, *id,
                     sentence.empty() ? "" : ": " + sentence));
   return exit_status::kYes;
 }
@@ -137,14 +137,13 @@ int run_cluster(Arguments& arguments) {
 
 }  // namespace
 
-const Subcommand kCluster{
-    "cluster",       "Show and repair the locks of a cluster",
-    "SUBCOMMAND",    "Show and repair the locks of a cluster, by the dictionaries of this machine.",
-    R"(Subcommands:
+const Subcommand kCluster{"cluster",       "Show and repair the locks of a cluster",
+                          "SUBCOMMAND",    "Show and repair the locks of a cluster, from this machine.",
+                          R"(Subcommands:
   status            Show whether this machine can get locks of a cluster
   holders           Show which machine holds a lock, according to the store
   break             Take a lock away from the machine that holds it
-  accept-new-store  Accept a store that has replaced the known one
+  accept-new-store  Accept a new store instead of the known one
 
 Run "holdfast cluster SUBCOMMAND --help" for help on one of them.)", run_cluster};
 
@@ -152,7 +151,7 @@ const Subcommand kHolders{"cluster holders",
                           "Show which machine holds a lock, according to the store",
                           "DICTIONARY KEY",
                           "Show which machine holds a lock, according to the store.",
-                          R"(Prints host, process, reason, time of the grant, machine and revision; or "free".
+                          R"(Prints the host, process, reason, time of the grant, machine and revision; or "free".
 
 Exit status: 0 success; 2 error: no answer.)",
                           run_holders};
@@ -162,20 +161,20 @@ const Subcommand kBreak{"cluster break",
                         "DICTIONARY KEY --revision N",
                         "Take a lock away from the machine that holds it.",
                         R"("holdfast cluster holders" shows the revision of the grant. Later grants are not affected.
-Programs of one machine pass the lock on without the store: whichever has it when the grant is
-broken loses it.
+Programs on one machine pass a lock on without asking the store: the program that holds it at
+that moment loses it.
 
 Exit status: 0 success; 1 the lock has no grant with that revision; 2 error.)",
                         run_break};
 
 const Subcommand kAcceptNewStore{
     "cluster accept-new-store",
-    "Accept a store that has replaced the known one",
+    "Accept a new store instead of the known one",
     "CLUSTER ID",
-    "Accept a store that has replaced the known one.",
-    R"(An agent refuses an etcd whose cluster id differs from the one it knows, because two stores would
-each grant every lock. If you replaced the store on purpose, accept the new one on each machine.
-ID is its cluster id, as "holdfast cluster status" and the agent's log show it.
+    "Accept a new store instead of the known one.",
+    R"(An agent refuses an etcd cluster with another cluster id than the one it knows, because two
+stores could grant the same lock twice. If you replaced the store on purpose, accept the new one
+on each machine. ID is its cluster id, which "holdfast cluster status" and the agent's log show.
 
 The agent uses the new store after one lease time, when no machine holds a lock of the old one.
 

@@ -57,10 +57,10 @@ namespace {
 Expected<Answer> ask(const std::string& cluster, const std::string& packet, double seconds) {
   Descriptor socket = connect(cluster);
   if (socket.get() < 0)
-    return Status{Code::unavailable, fmt::format("the agent of cluster {} has ended just now", quote(cluster))};
+    return Status{Code::unavailable, fmt::format("the agent of cluster {} has just ended", quote(cluster))};
   if (::send(socket.get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0)
-    return Status{Code::unavailable, fmt::format("no agent of cluster {} answers in this world: {}", quote(cluster),
-                                                 std::strerror(errno))};
+    return Status{Code::unavailable, fmt::format("no agent of cluster {} answers in this runtime directory: {}",
+                                                 quote(cluster), std::strerror(errno))};
   return await_answer(socket.release(), seconds);
 }
 
@@ -73,8 +73,8 @@ Expected<Answer> ask_listening_agent(const std::string& cluster, double seconds)
 Expected<Answer> accept_store(const std::string& cluster, std::uint64_t id) {
   const std::vector<std::string> there = listening_agents();
   if (std::find(there.begin(), there.end(), cluster) == there.end())
-    return Status{Code::unavailable, fmt::format("no agent of cluster {} listens in {}: start it", quote(cluster),
-                                                 inspect::directory_to_be())};
+    return Status{Code::unavailable, fmt::format("no agent of cluster {} runs in {}: start holdfast-agent",
+                                                 quote(cluster), inspect::directory_to_be())};
   return ask(cluster, question("accept", id), kAnswerSeconds);
 }
 

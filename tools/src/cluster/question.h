@@ -15,7 +15,7 @@ inline constexpr double kAnswerSeconds = 5;
 /// The fields of an answer, by name.
 using Answer = std::map<std::string, std::string>;
 
-/// Asks the agent about the key, and waits so many seconds for its answer. An error has a message for people.
+/// Asks the agent about the key, and waits at most `seconds` for its answer. An error has a message for the user.
 Expected<Answer> ask_agent(holdfast_dict* dict, holdfast_question question, const std::string& key,
                            std::uint64_t revision, double seconds = kAnswerSeconds);
 

@@ -57,7 +57,7 @@ std::uint64_t number(const Answer& answer, const std::string& name) {
   return found == answer.end() ? 0 : std::strtoull(found->second.c_str(), nullptr, 10);
 }
 
-// --- finding it ---
+// --- gathering ---
 
 Agent agent_of(const Expected<Answer>& answer) {
   return answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};
@@ -115,8 +115,7 @@ void say_that_there_is_none(const Overview& overview) {
   std::vector<std::string> clusters;
   for (const auto& [cluster, agent] : overview.agents) clusters.push_back(quote(cluster));
   if (clusters.empty()) return say("no dictionary here belongs to a cluster");
-  say("no dictionary here belongs to a cluster; an agent listens for {}: the first program that opens one makes it",
-      fmt::join(clusters, ", "));
+  say("no dictionary here belongs to a cluster yet; an agent runs for {}", fmt::join(clusters, ", "));
 }
 
 /// Returns whether locks are available: of each dictionary, and of each agent without a dictionary.
@@ -163,25 +162,25 @@ double queued_ms(const Answer& answer) {
 std::string agent_in_words(const Answer& answer) {
   std::string text;
   const auto of = [&](const char* name) { return number(answer, name); };
-  text += fmt::format("  agent: up for {}; locks here {}, waited for {}; sessions lost {}",
+  text += fmt::format("  agent: up for {}; locks held {}, waited for {}; sessions lost {}",
                       inspect::duration_in_words(static_cast<double>(of("up_ms")) / 1e3), of("locks_here"),
                       of("locks_wanted"), of("sessions_lost"));
   // All agents with the same namespace share their locks.
   if (const auto space = answer.find("namespace"); space != answer.end())
     text += fmt::format("; namespace {}", inspect::escaped(space->second));
   text += '\n';
-  text += fmt::format("  got: {} by the answer, {} by the bell, {} by looking; broken {}\n", of("grants_by_answer"),
-                      of("grants_by_bell"), of("grants_by_look"), of("grants_broken"));
-  text += fmt::format("  given: {} to machines that waited, {} back\n", of("hand_overs"), of("returns"));
-  text += fmt::format("  store: requests {}, refused {}, without an answer {}", of("requests"), of("requests_refused"),
+  text += fmt::format("  acquired: {} at once, {} after a notification, {} by polling; broken {}\n",
+                      of("grants_by_answer"), of("grants_by_bell"), of("grants_by_look"), of("grants_broken"));
+  text += fmt::format("  released: {} to waiting machines, {} unused\n", of("hand_overs"), of("returns"));
+  text += fmt::format("  store: requests {}, refused {}, unanswered {}", of("requests"), of("requests_refused"),
                       of("requests_unanswered"));
   if (of("latency_count") > 0)
     text += fmt::format("; half within {}, 99 % within {}", time_within(answer, 0.5), time_within(answer, 0.99));
   if (const double queued = queued_ms(answer); queued >= kQueuedMs)
-    text += fmt::format("; {:.0f} ms in the agent's own queue before", queued);
+    text += fmt::format("; {:.0f} ms in the agent's queue before that", queued);
   if (of("store_cluster") != 0) text += fmt::format("; cluster {:016x}", of("store_cluster"));
   if (of("store_refused") != 0) text += fmt::format("; cluster {:016x} is refused", of("store_refused"));
-  text += fmt::format("\n  bell: rings {}, dead {} times\n", of("bells"), of("dead_bells"));
+  text += fmt::format("\n  notifications: {} received, {} minutes without one\n", of("bells"), of("dead_bells"));
   return text;
 }
 
@@ -199,7 +198,7 @@ std::string in_words(const Overview& overview) {
     const holdfast_cluster& state = member.state;
     const std::string cluster = cluster_of(member);
     const std::string agent = state.agent != 0 ? fmt::format("agent {}", state.agent) : "no agent";
-    const std::string session = state.seconds > 0 ? fmt::format("session {} for {:.1f} s more, machine {:016x}",
+    const std::string session = state.seconds > 0 ? fmt::format("session {} with {:.1f} s left, machine {:016x}",
                                                                 state.epoch, state.seconds, state.machine)
                                                   : "no session";
     text += fmt::format("{}: cluster {}, {}, {}\n", inspect::escaped(member.dictionary), cluster, agent, session);
@@ -286,11 +285,10 @@ const Subcommand kClusterStatus{
     "[DICTIONARY]",
     "Show whether this machine can get locks of a cluster.",
     R"(For DICTIONARY, or for every dictionary that belongs to a cluster, prints the cluster, its agent
-on this machine, how long the machine's session lasts, and the agent's counters.
+on this machine, how long the machine's session lasts, and the agent's counters. Also shows
+agents whose clusters have no dictionary here yet.
 
-A running agent is also shown before its cluster has a dictionary here.
-
-Exit status: 0 success; 1 locks of one of them are unavailable, or there is neither a dictionary
+Exit status: 0 success; 1 locks of a cluster are unavailable, or there is neither a dictionary
 nor an agent; 2 error.)",
     run_status};
 

@@ -1,5 +1,5 @@
-// Finds commands that wait for commands. A waiting process may be a descendant of a process that holds a lock and goes
-// on only when its child ends, as in "holdfast lock a -- sh -c '...; holdfast lock b -- ...'".
+// Finds commands that wait for commands. A waiting process may be a descendant of a process that holds a lock and
+// continues only when its child ends, as in "holdfast lock a -- sh -c '...; holdfast lock b -- ...'".
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The files of a runtime directory from outside: what their headers and the file system say about them. Opens none as a
-// dictionary, takes no lock and changes nothing, whatever the files contain.
+// Reads the files of a runtime directory from outside: their headers and their status in the file system. Opens none as
+// a dictionary, takes no lock and changes nothing, whatever the files contain.
 #pragma once
 
 #include <sys/types.h>
@@ -61,7 +61,7 @@ const char* life_in_words(const WorldFile& file) noexcept;
 /// Returns whether a process has it open, or uses it over exec; true if unknown.
 bool is_in_use(const std::string& directory, const WorldFile& file);
 
-/// A file by which a program uses a dictionary over exec (world/kept_file.h).
+/// A file that keeps a dictionary in use over exec (world/kept_file.h).
 struct KeptUse {
   std::uint64_t byte = 0;   // name_byte() of world/name_use.h
   std::uint64_t inode = 0;  // of the file that records the use; 0 if it cannot be read
@@ -87,7 +87,7 @@ WorldFile read_file(const std::string& directory, const std::string& name, Read 
 WorldFile read_dictionary_file(const std::string& directory, const std::string& dictionary, Read what = Read::header);
 /// Reads all files, sorted by name. Omits files that are not published yet (.new-*) or kept over exec (hold-*, use-*).
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
-/// Returns the dictionaries for which there are files, sorted. Opens none: some may not be dictionaries of this world.
+/// Returns the names of all dictionary files, sorted. Opens none: some may not be dictionaries of this world.
 Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);
 /// Returns what the process table records about each name file: note_of_name_file() (world/name_file.h), or any value.
 std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory);
@@ -95,8 +95,8 @@ std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& di
 bool is_of_another_world(const std::string& directory, const std::string& dictionary);
 /// Returns whether no process uses it, and it belongs to an earlier world that did not keep it for the next.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
-/// Returns whether new programs cannot open it, because processes use it that entered by another process table, which
-/// was removed or replaced. `world`: the id in the present table; empty if there is none.
+/// Returns whether new programs cannot open it, because its users entered through another process table, which was
+/// removed or replaced. `world`: the id in the present table; empty if there is none.
 bool is_used_by_another_world(const std::string& directory, const WorldFile& file, const std::string& world);
 /// Returns the dictionaries that processes use although their process table is missing. Empty if there is a table.
 std::vector<std::string> dictionaries_without_table(const std::string& directory);

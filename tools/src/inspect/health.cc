@@ -19,20 +19,19 @@ constexpr std::size_t kMostFindings = 10;
 
 std::string in_words(const Lock& lock) { return escaped(lock.dictionary) + " " + escaped(lock.key); }
 
-/// Then the check of files reports it, with the processes that use it.
+/// Returns true if the check of files reports the trouble, with the processes that use the table.
 bool is_of_another_layout(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [](const WorldFile& file) {
     return file.kind == WorldFile::Kind::processes && !file.has_our_layout();
   });
 }
 
-/// Before the first process, the user's directory has no world, which is no problem. A directory that was named should
-/// have one.
+/// Reports a missing world: a note for the user's default directory, which no process may have used yet; an error for
+/// a directory that the user named.
 Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
   if (why.code != Code::not_found || !is_default_directory()) return finding_of(Severity::error, "", why.message);
-  return {Severity::note, "",
-          "there is no world in " + snapshot.directory + ": no process of this user has used one since the last boot",
-          "name another directory by --dir, or another user by --user"};
+  return {Severity::note, "", "no program has used " + snapshot.directory + " since the last boot",
+          "choose another directory with --dir, or another user with --user"};
 }
 
 /// Drops a finding about the world if the file that causes it has its own finding.
@@ -45,8 +44,8 @@ void drop_what_files_tell(const WorldSnapshot& snapshot, Findings& findings) {
     std::erase_if(findings, [&](const Finding& one) { return one.subject.empty() && one.sentence.starts_with(begin); });
 }
 
-// Reports a deadlock only if each command waits for the end of a command that it started: processes with many tasks may
-// go on.
+// Reports a deadlock only if each command waits for the end of a command that it started: other tasks of a process with
+// many tasks may continue.
 void check_waits(WorldSnapshot& snapshot, Findings& findings) {
   std::vector<Lock> locks;
   for (const Dictionary& dictionary : snapshot.dictionaries)
@@ -60,12 +59,12 @@ void check_waits(WorldSnapshot& snapshot, Findings& findings) {
   for (const WaitLine& line : lines) {
     if (line.what == WaitLine::What::waiter) waiting = &line;
     if (line.what != WaitLine::What::circle || !line.is_of_commands || ++found > kMostFindings) continue;
-    findings.push_back(
-        {Severity::warning, "",
-         fmt::format("commands wait for each other: {} waits for {}, and what started it holds {}",
-                     in_words(snapshot.processes.of(line.waiter->owner)), in_words(*waiting->lock),
-                     in_words(*line.lock)),
-         "end one of them (\"holdfast locks --waiting\" shows all), and take such locks in the same order everywhere"});
+    findings.push_back({Severity::warning, "",
+                        fmt::format("commands wait for each other: {} waits for {}, and its parent command holds {}",
+                                    in_words(snapshot.processes.of(line.waiter->owner)), in_words(*waiting->lock),
+                                    in_words(*line.lock)),
+                        "end one of them (\"holdfast locks --waiting\" shows all), and take these locks in the same "
+                        "order everywhere"});
   }
 }
 
@@ -83,7 +82,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, Findings& findings) {
     return snapshot;
   }
   auto dictionaries = look_at_dictionaries(snapshot.directory, {});
-  auto processes = Processes::read();  // read afterwards: what these processes made was not left by others
+  auto processes = Processes::read();  // read last, so that dictionaries of new processes are not reported as leftovers
   if (!processes || !dictionaries) {
     const Status& why = processes ? dictionaries.status() : processes.status();
     findings.push_back(finding_of(Severity::error, "", why.message));

@@ -13,7 +13,7 @@
 
 namespace holdfast::inspect {
 
-/// warning: it works, and somebody should check it. error: something does not work, or was lost.
+/// warning: everything works, but needs attention. error: something does not work, or was lost.
 enum class Severity { note, warning, error };
 /// "note", "warning", "error".
 const char* severity_in_words(Severity severity) noexcept;
@@ -60,7 +60,7 @@ void check_processes(WorldSnapshot& snapshot, Findings& findings);
 // health_dictionaries.cc: checks damage, mutexes, locks of dead processes, fill level and cluster.
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings);
 
-/// Returns whether holdfast_flush_expired would repair something: damage, or what dead processes hold.
+/// Returns whether holdfast_flush_expired would repair something: damage, or locks of dead processes.
 bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot);
 
 }  // namespace holdfast::inspect

@@ -14,7 +14,7 @@ namespace holdfast::inspect {
 namespace {
 
 constexpr double kFull = 0.95;  // of the space for values
-constexpr const char* kRepair = "\"holdfast doctor --repair\" puts it in order";
+constexpr const char* kRepair = "\"holdfast doctor --repair\" repairs it";
 
 struct HeldByDead {
   std::size_t keys = 0;
@@ -65,7 +65,7 @@ class Examination {
     findings_.push_back({severity, subject(), sentence, advice});
   }
 
-  /// One fault shows in many ways; the finding of the first check describes it best.
+  /// Returns whether an earlier check reported the subject: a fault has many symptoms, and the first describes it best.
   bool is_told(Severity least, const std::string& of) const {
     return std::any_of(findings_.begin(), findings_.end(),
                        [&](const Finding& one) { return one.severity >= least && one.subject == of; });
@@ -91,7 +91,7 @@ class Examination {
         health_.uncertain - std::min(health_.uncertain, health_.held + health_.held_by_dead + health_.held_by_idle);
     if (busy != 0)
       add(Severity::note,
-          fmt::format("{} of {} were changed at each look, so that damage would not be seen", parts(busy),
+          fmt::format("{} of {} changed during every check, so damage there would go unnoticed", parts(busy),
                       health_.used),
           "");
   }
@@ -105,30 +105,31 @@ class Examination {
           std::string("the next change repairs it; ") + kRepair);
     if (health_.held_by_idle != 0)
       add(Severity::error,
-          fmt::format("{} is locked in the name of {}, which is not inside: memory was overwritten",
+          fmt::format("{} is marked as locked by {}, which has not locked it: memory was overwritten",
                       parts(health_.held_by_idle), in_words(holder)),
           std::string("the next change repairs it; ") + kRepair);
     if (health_.held != 0)
       add(Severity::error,
-          fmt::format("{} is locked by {}, which does not go on: changes there end with \"timeout\"",
+          fmt::format("{} is locked by {}, which makes no progress: changes there fail with \"timeout\"",
                       parts(health_.held), in_words(holder)),
-          holder.life == Life::stopped ? "continue it (kill -CONT), or end it" : "look at that process; end it");
+          holder.life == Life::stopped ? "continue it (kill -CONT), or end it"
+                                       : "find out what that process does, or end it");
   }
 
   void look_for_the_dead() {
     auto held = find_held_by_dead(dictionary_, snapshot_);
     if (!held) {
       if (!is_told(Severity::warning, subject()))
-        add(Severity::error, "its locks cannot be listed: " + held.status().message, kRepair);
+        add(Severity::error, "cannot list its locks: " + held.status().message, kRepair);
       return;
     }
     if (held->keys == 0) return;
-    // A waiter should have got the lock by now. Without a waiter this is normal: `holdfast lock --no-fork` always ends
-    // so.
+    // A waiter should have got the lock by now. Without a waiter this is normal: `holdfast lock --no-fork` always
+    // leaves its lock this way.
     add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
                     held->waited_for != 0 ? fmt::format(", {} of them waited for", held->waited_for) : ""),
-        "the next to ask for one gets it; \"holdfast prune\" frees them all");
+        "the next process that asks for one gets it; \"holdfast prune\" frees them all");
   }
 
   void look_at_counts() {
@@ -136,12 +137,11 @@ class Examination {
     const auto used = static_cast<double>(counts.bytes_used);
     if (used > kFull * (used + static_cast<double>(counts.bytes_free)) && counts.evictions != 0)
       add(Severity::warning,
-          fmt::format("is full: {} so far removed to make room",
-                      counted(counts.evictions, "live entry was", "live entries were")),
+          fmt::format("is full: {} evicted so far", counted(counts.evictions, "live entry was", "live entries were")),
           "make it larger, or give values an exptime");
     if (counts.repairs != 0)
       add(Severity::note,
-          fmt::format("was repaired {} since it was made: a process died in the middle of a change, or "
+          fmt::format("was repaired {} since it was created: a process died in the middle of a change, or "
                       "memory was overwritten",
                       counted(counts.repairs, "time", "times")),
           "");
@@ -155,17 +155,17 @@ class Examination {
     const std::string cluster = escaped(dictionary_.cluster);
     if (state.agent == 0)
       return add(Severity::error,
-                 fmt::format("belongs to the cluster {}, and has no agent: no lock of it can be had", cluster),
+                 fmt::format("belongs to cluster {}, which has no agent here: its locks are unavailable", cluster),
                  "restart holdfast-agent");
-    constexpr const char* kLook = "look at the log of the agent, and at the store";
+    constexpr const char* kLook = "check the agent's log and the store";
     if (state.seconds <= 0)
       return add(
           Severity::error,
-          fmt::format("belongs to the cluster {}, and has no session at the store: no lock of it can be had", cluster),
+          fmt::format("belongs to cluster {}, whose agent has no session at the store: its locks are unavailable",
+                      cluster),
           kLook);
     // This machine keeps the locks that it has while its session lasts.
-    add(Severity::error, fmt::format("belongs to the cluster {}, and no new lock of it can be had: {}", cluster, why),
-        kLook);
+    add(Severity::error, fmt::format("belongs to cluster {}, which grants no new locks: {}", cluster, why), kLook);
   }
 
   const Dictionary& dictionary_;

@@ -31,24 +31,28 @@ std::string named(const std::vector<std::uint32_t>& pids) {
   return text;
 }
 
+/// Returns "pid 4711 (nginx) has", "pids 4711 (nginx), 4712 (nginx) have".
+std::string those_have(const std::vector<std::uint32_t>& pids) {
+  const bool is_one = pids.size() == 1;
+  return fmt::format("{} {} {}", is_one ? "pid" : "pids", named(pids), is_one ? "has" : "have");
+}
+
 /// Returns the commands that hold locks over exec in the file of that byte: they do not have it open.
 std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byte) {
   const auto uses = read_kept_uses(snapshot.directory, byte);
   if (!uses || uses->empty()) return {};
   const std::vector<std::uint32_t> pids = pids_that_keep(snapshot.directory, *uses, all_pids(), kLookAtDescriptors);
-  if (pids.empty()) return "a command that is not seen from here has locks in it";
-  return fmt::format("{} locks in it: pid {}", pids.size() == 1 ? "this has" : "these have", named(pids));
+  if (pids.empty()) return "a command that is not visible from here has locks in it";
+  return those_have(pids) + " locks in it";
 }
 
-/// Describes what uses the file of that byte.
+/// Describes which processes use the file of that byte.
 std::string users(const WorldSnapshot& snapshot, const WorldFile& file, std::uint64_t byte) {
   const auto& pids = snapshot.openers.of(file.inode);
   std::string commands = commands_with_locks(snapshot, byte);
-  if (!pids.empty())
-    return fmt::format("{} it open: pid {}{}{}", pids.size() == 1 ? "this has" : "these have", named(pids),
-                       commands.empty() ? "" : "; ", commands);
+  if (!pids.empty()) return fmt::format("{} it open{}{}", those_have(pids), commands.empty() ? "" : "; ", commands);
   if (!commands.empty()) return commands;
-  return snapshot.openers.complete() ? "no process has it open" : "no process that this user may look at has it open";
+  return snapshot.openers.complete() ? "no process has it open" : "no process that this user may inspect has it open";
 }
 
 std::string users(const WorldSnapshot& snapshot, const WorldFile& file) {
@@ -65,29 +69,30 @@ bool is_kept_by_another_version(const WorldSnapshot& snapshot) {
 
 Finding other_layout(const WorldSnapshot& snapshot, const WorldFile& file) {
   const std::string what =
-      fmt::format("has layout {}, and this version uses {}; {}", file.layout, our_layout(), users(snapshot, file));
+      fmt::format("has layout {}, but this version uses {}; {}", file.layout, our_layout(), users(snapshot, file));
   const bool is_used = !snapshot.openers.of(file.inode).empty();
   if (is_used || is_kept_by_another_version(snapshot))
     return {
         is_used ? Severity::error : Severity::warning, file.name, what,
         "programs of this version cannot use it until the processes of the other version have ended: end or upgrade "
-        "them, or use another directory beside it"};
+        "them, or use another directory"};
   if (file.persist == kPersistent && file.kind == WorldFile::Kind::dictionary)
     return {Severity::error, file.name, what,
-            "it persists, so no program replaces it: remove it by \"holdfast rm --force\", or go on with the other "
+            "it persists, so no program replaces it: remove it with \"holdfast rm --force\", or keep using the other "
             "version"};
-  return {Severity::warning, file.name, what, "once no process has it open, the next one of this version replaces it"};
+  return {Severity::warning, file.name, what,
+          "once no process has it open, the next process of this version replaces it"};
 }
 
-constexpr const char* kStartAgain = "end these processes, or start them again together";
+constexpr const char* kStartAgain = "end these processes, or restart them together";
 
 /// `world`: the id in the process table; empty if the table is missing.
 void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std::string& world, Findings& findings) {
   if (file.world == world) return;
-  const std::string sentence = "is of another world, as its table of processes was removed or replaced";
+  const std::string sentence = "belongs to a process table that was removed or replaced";
   if (is_used_by_another_world(snapshot.directory, file, world))
     findings.push_back({Severity::error, file.name,
-                        sentence + ", and programs that come are refused it; " + users(snapshot, file), kStartAgain});
+                        sentence + ", and new programs cannot open it; " + users(snapshot, file), kStartAgain});
   else if (!world.empty())
     findings.push_back({Severity::warning, file.name, sentence + "; " + users(snapshot, file),
                         file.persist != kTemporary ? "the next process that opens it takes it over"
@@ -99,13 +104,13 @@ void check_missing_table(const WorldSnapshot& snapshot, Findings& findings) {
   if (!dictionaries_without_table(snapshot.directory).empty())
     findings.push_back({Severity::error, kProcessTable,
                         "was deleted or moved while programs used it, and they still do",
-                        "end the processes that have dictionaries open, or start them again together"});
+                        "end the processes that have dictionaries open, or restart them together"});
 }
 
 /// Says how to remove a file that holdfast did not create, or can no longer read.
 std::string how_to_remove(const WorldFile& file) {
   if (file.name == kProcessTable) return "end all processes that use the directory, and remove this file";
-  if (file.is_directory) return "move it elsewhere: no command of holdfast removes a directory";
+  if (file.is_directory) return "move it elsewhere: holdfast removes no directories";
   return fmt::format("\"holdfast rm --force {}\" removes it", escaped(file.dictionary));
 }
 
@@ -115,31 +120,34 @@ void check_file(const WorldFile& file, Findings& findings) {
     findings.push_back({severity, file.name, sentence, advice});
   };
   if (file.retired) {
-    add(Severity::note, "was removed, and a process died before its name was gone", "the next process removes it");
+    add(Severity::note, "was removed, but its file is still there because a process died",
+        "the next process deletes it");
     return;
   }
   if (file.made_bytes != 0 && file.bytes != file.made_bytes)
     add(Severity::error,
-        fmt::format("was cut short or overwritten: it has {} bytes, and was made with {}", file.bytes, file.made_bytes),
-        "what was in it is lost: " + how_to_remove(file));
+        fmt::format("was truncated or overwritten: it has {} bytes, but was created with {}", file.bytes,
+                    file.made_bytes),
+        "its contents are lost: " + how_to_remove(file));
   if (file.made_inode != file.inode)
-    add(Severity::error, "is a copy, and not the file that was made here", how_to_remove(file));
+    add(Severity::error, "is a copy, not the file that was created here", how_to_remove(file));
   if ((file.mode & ~file.made_mode) != 0)
     add(Severity::error,
-        fmt::format("has mode {:04o}, and was made with {:04o}: it is refused", file.mode, file.made_mode),
-        "take the permissions back by chmod");
+        fmt::format("has mode {:04o}, but was created with {:04o}: programs refuse it", file.mode, file.made_mode),
+        "restore the mode with chmod");
   if (file.links > 1)
-    add(Severity::error, fmt::format("has {} names: it is refused", file.links), "remove the other hard links");
+    add(Severity::error, fmt::format("has {} hard links: programs refuse it", file.links),
+        "remove the other hard links");
 }
 
-/// Checks the name files: if one that was created is missing, nobody knows which names are in use.
+/// Checks the name files: if one is missing or was replaced, programs cannot tell which names are in use.
 void check_name_files(const Names& names, Findings& findings) {
   for (const auto& [number, is_missing] : names.unsound())
     findings.push_back({Severity::error, name_file_name(number),
-                        fmt::format("{}: dictionaries of some names cannot be opened",
-                                    is_missing ? "was deleted or moved" : "is not the file that was made here"),
-                        is_missing ? "end all processes that use the directory; the next one makes it again"
-                                   : "end all processes that use the directory, and remove what has this name"});
+                        fmt::format("{}: some dictionaries cannot be opened",
+                                    is_missing ? "was deleted or moved" : "is not the file that was created here"),
+                        is_missing ? "end all processes that use the directory; the next one creates it again"
+                                   : "end all processes that use the directory, and remove this file"});
 }
 
 /// Returns the name of a file that was deleted while mapped, if a process that did not create it has it open.
@@ -155,10 +163,10 @@ void check_lost_names(const WorldSnapshot& snapshot, const Names& names, Finding
     file.inode = byte % (std::uint64_t{1} << kNameInodeBits);
     file.name = deleted_name(snapshot, byte);
     findings.push_back({Severity::error, file.name.empty() ? snapshot.directory : file.name,
-                        fmt::format("{} was deleted or moved while it was in use, and programs that come are refused "
-                                    "its name; {}",
+                        fmt::format("{} was deleted or moved while it was in use, and new programs cannot use its "
+                                    "name; {}",
                                     file.name.empty() ? "a dictionary" : "the file", users(snapshot, file, byte)),
-                        "end these processes, or start them again together"});
+                        "end these processes, or restart them together"});
   }
 }
 
@@ -178,9 +186,9 @@ void check_leftovers(const WorldSnapshot& snapshot, Findings& findings) {
   }
   if (count != 0)
     findings.push_back({Severity::note, "",
-                        fmt::format("{} kept that no process uses, with {} of memory: {}",
+                        fmt::format("{} unused but kept, with {} of memory: {}",
                                     counted(count, "dictionary is", "dictionaries are"), bytes_in_words(bytes), names),
-                        "\"holdfast rm NAME\" removes one that nobody needs; the restart of the machine removes all"});
+                        "\"holdfast rm NAME\" removes one that is no longer needed; a reboot removes all"});
 }
 
 bool is_ours_to_judge(const WorldFile& file) { return file.name == kProcessTable || !file.dictionary.empty(); }
@@ -202,10 +210,11 @@ void check_files(const WorldSnapshot& snapshot, Findings& findings) {
     if (!file.trouble.empty())
       findings.push_back({Severity::error, file.name, "cannot be read: " + file.trouble, ""});
     else if (!file.is_regular)
-      findings.push_back({Severity::error, file.name, "is not a regular file: it is refused", how_to_remove(file)});
+      findings.push_back(
+          {Severity::error, file.name, "is not a regular file: programs refuse it", how_to_remove(file)});
     else if (!file.is_holdfast)
       findings.push_back(
-          {Severity::error, file.name, "is not a file of holdfast, or was overwritten", how_to_remove(file)});
+          {Severity::error, file.name, "is not a holdfast file, or was overwritten", how_to_remove(file)});
     else if (!file.has_our_layout())
       findings.push_back(other_layout(snapshot, file));
     else
@@ -232,17 +241,17 @@ void check_room(const WorldSnapshot& snapshot, Findings& findings) {
       promised += file.bytes - file.bytes_taken;
   const std::string room = fmt::format("the file system of {} has {} of {} free", snapshot.directory,
                                        bytes_in_words(free), bytes_in_words(all));
-  constexpr const char* kAdvice = "make the file system larger (size= of tmpfs), or dictionaries smaller";
+  constexpr const char* kAdvice = "enlarge the file system (size= of tmpfs), or use smaller dictionaries";
   if (free < kVeryLittle)
     findings.push_back({Severity::error, "", room + ": changes that need memory fail", kAdvice});
   else if (free < promised)
     findings.push_back({Severity::warning, "",
-                        fmt::format("{}, and the dictionaries may take {} more", room, bytes_in_words(promised)),
+                        fmt::format("{}, but the dictionaries may take {} more", room, bytes_in_words(promised)),
                         kAdvice});
   else if (static_cast<double>(free) < kLittle * static_cast<double>(all))
     findings.push_back({Severity::warning, "", room, kAdvice});
   if (system.f_files != 0 && system.f_ffree == 0)
-    findings.push_back({Severity::error, "", "the file system has no inode left", "raise nr_inodes= of tmpfs"});
+    findings.push_back({Severity::error, "", "the file system has no free inodes", "raise nr_inodes= of tmpfs"});
 }
 
 }  // namespace holdfast::inspect

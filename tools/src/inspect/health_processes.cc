@@ -16,21 +16,22 @@ constexpr std::size_t kPlaces = HOLDFAST_PROCESSES_MAX;
 
 void check_places(std::size_t taken, Findings& findings) {
   if (taken >= kPlaces)
-    findings.push_back({Severity::error, "",
-                        fmt::format("all {} places of processes are taken: no other can enter", kPlaces),
-                        "end some, or give programs that share nothing a directory of their own (HOLDFAST_DIR)"});
+    findings.push_back(
+        {Severity::error, "",
+         fmt::format("all {} process slots are taken: no further process can use the directory", kPlaces),
+         "end some processes, or give unrelated programs their own directory (HOLDFAST_DIR)"});
   else if (static_cast<double>(taken) >= kNearlyAll * static_cast<double>(kPlaces))
-    findings.push_back({Severity::warning, "", fmt::format("{} of {} places of processes are taken", taken, kPlaces),
-                        "give programs that share nothing a directory of their own (HOLDFAST_DIR)"});
+    findings.push_back({Severity::warning, "", fmt::format("{} of {} process slots are taken", taken, kPlaces),
+                        "give unrelated programs their own directory (HOLDFAST_DIR)"});
 }
 
-// A process that waits for long takes one of its user's inotify instances (wait/death_watch.h).
+// A process in a long wait takes one of its user's inotify instances (wait/death_watch.h).
 void check_instances(std::size_t living, Findings& findings) {
   std::size_t most = 0;
   if (!(std::ifstream("/proc/sys/fs/inotify/max_user_instances") >> most) || living <= most) return;
   findings.push_back({Severity::note, "",
-                      fmt::format("{} processes are in this world, and a user has {} inotify instances: where more "
-                                  "wait at once, the others look for deaths all the time",
+                      fmt::format("{} processes use this directory, but a user has only {} inotify instances: waiters "
+                                  "without one must poll for dead holders",
                                   living, most),
                       "raise fs.inotify.max_user_instances (sysctl)"});
 }
@@ -42,16 +43,17 @@ void check_counts(const WorldSnapshot& snapshot, Findings& findings) {
   if (first == snapshot.dictionaries.end()) return;
   const holdfast_stats& counts = first->counts;
   if (counts.lives_unknown != 0)
-    findings.push_back({Severity::warning, "",
-                        fmt::format("{} could not be told whether a process lives: nothing is taken over then",
-                                    counted(counts.lives_unknown, "time it", "times it")),
-                        "processes may lack descriptors, or have lost the directory by chroot or another user"});
+    findings.push_back(
+        {Severity::warning, "",
+         fmt::format("processes failed {} to tell whether another process is alive: its locks were not taken over",
+                     counted(counts.lives_unknown, "time", "times")),
+         "processes may have no free descriptors, or no access to the directory after chroot or setuid"});
   if (counts.words_mended != 0)
     findings.push_back(
         {Severity::warning, "",
-         fmt::format("{} overwritten, and put right", counted(counts.words_mended, "word of the table of processes was",
-                                                              "words of the table of processes were")),
-         "a program writes where it must not: run it under a memory checker"});
+         fmt::format("{} overwritten, and repaired",
+                     counted(counts.words_mended, "word of the process table was", "words of the process table were")),
+         "a program writes to memory that it does not own: run it under a memory checker"});
 }
 
 std::string dictionaries_that_end(const WorldSnapshot& snapshot) {
@@ -71,24 +73,24 @@ void check_processes(WorldSnapshot& snapshot, Findings& findings) {
   check_counts(snapshot, findings);
   for (const Process* const process : living) {
     if (process->life == Life::stopped)
-      findings.push_back({Severity::warning, fmt::format("pid {}", process->shown_pid()),
-                          fmt::format("({}) is stopped, by a signal or a debugger: what it holds stays held",
-                                      escaped(process->program)),
-                          "continue it (kill -CONT), or end it"});
+      findings.push_back(
+          {Severity::warning, fmt::format("pid {}", process->shown_pid()),
+           fmt::format("({}) is stopped, by a signal or a debugger: it keeps its locks", escaped(process->program)),
+           "continue it (kill -CONT), or end it"});
   }
   const auto unknown = std::count_if(living.begin(), living.end(),
                                      [](const Process* process) { return process->life == Life::unknown; });
   if (unknown != 0)
     findings.push_back({Severity::warning, "",
-                        fmt::format("of {} it cannot be told whether they live",
-                                    counted(static_cast<std::uint64_t>(unknown), "process", "processes")),
-                        "look again; if it stays so, locks that they held stay held"});
+                        fmt::format("cannot tell whether {} alive",
+                                    counted(static_cast<std::uint64_t>(unknown), "process is", "processes are")),
+                        "run doctor again; until it can tell, their locks stay held"});
   if (!living.empty()) return;
   const std::string left = dictionaries_that_end(snapshot);
-  // A command of `holdfast lock --no-fork` always ends so, and any last process does for a moment.
+  // Not a warning: `holdfast lock --no-fork` always leaves them, and so does any last process for a moment.
   if (!left.empty())
-    findings.push_back({Severity::note, "", "no process is in this world, and these dictionaries are left: " + left,
-                        "the next process that enters removes them; so does \"holdfast prune\""});
+    findings.push_back({Severity::note, "", "no process uses this directory, and these dictionaries are left: " + left,
+                        "the next process removes them; so does \"holdfast prune\""});
 }
 
 }  // namespace holdfast::inspect

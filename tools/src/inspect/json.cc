@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kIndent = 2;
 
-/// Returns the time so many seconds ago, as RFC 3339 in UTC.
+/// Returns the time `seconds` ago, as RFC 3339 in UTC.
 std::string time_ago(double seconds) {
   const auto then = static_cast<std::time_t>(static_cast<double>(std::time(nullptr)) - seconds);
   std::tm parts{};

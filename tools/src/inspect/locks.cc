@@ -131,7 +131,7 @@ const holdfast_holder* living_holder(const Lock& lock, Processes& processes) {
 
 std::string trouble_of_holders(const Lock& lock) {
   if (!lock.trouble.empty() || lock.holders.size() >= lock.holder_count) return lock.trouble;
-  return fmt::format("of {} holders only {} were looked at", lock.holder_count, lock.holders.size());
+  return fmt::format("only {} of {} holders were checked", lock.holders.size(), lock.holder_count);
 }
 
 void drop_dead_waiters(std::vector<Lock>& locks, Processes& processes) {

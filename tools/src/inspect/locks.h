@@ -17,10 +17,10 @@ struct Lock {
   std::string dictionary;
   std::string key;
   std::string trouble;  // why its holder is unknown; empty if it is known
-  /// Those that have held it longest, at most kHoldersShown. Empty if the key only has waiters.
+  /// The holders that have held it longest, at most kHoldersShown. Empty if the key only has waiters.
   std::vector<holdfast_holder> holders;
   std::uint32_t holder_count = 0;
-  /// In queue order, then those that only watch; at most kWaitersShown.
+  /// The waiters in queue order, then processes that only watch; at most kWaitersShown.
   std::vector<holdfast_waiter> waiters;
   std::uint32_t waiter_count = 0;
 
@@ -37,8 +37,8 @@ std::string token_in_words(const holdfast_holder& holder);
 
 enum class Which { all, waited_for };
 
-/// Adds the dictionary's locks whose keys begin with `prefix`, until there are `max` in all. Returns an error if a part
-/// of it cannot be read, and keeps what was found; after `removed` nothing is kept.
+/// Adds the dictionary's locks whose keys begin with `prefix`, until there are `max` in all. If a part of it cannot be
+/// read, returns an error and keeps the locks found so far, except after `removed`.
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
                     std::vector<Lock>& locks);
 /// Does the same for an open dictionary.

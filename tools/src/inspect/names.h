@@ -15,11 +15,11 @@ namespace holdfast::inspect {
 
 class Names {
  public:
-  /// `files`: those of the directory. Checks twice before it reports: a file that is being created has a lock and no
-  /// name yet.
+  /// `files`: all files of the directory. Checks twice before it reports a lost name, because a file that is being
+  /// created has a lock and no name yet.
   static Names read(const std::string& directory, const std::vector<WorldFile>& files);
 
-  /// Returns name files that were created, and are missing or something else now: number, and whether it is missing.
+  /// Returns the numbers of the name files that are missing (true) or were replaced (false).
   const std::map<std::size_t, bool>& unsound() const noexcept { return unsound_; }
   /// Returns the bytes of names in use whose files no longer have a name, although they were not removed regularly.
   const std::vector<std::uint64_t>& lost() const noexcept { return lost_; }
@@ -34,8 +34,8 @@ class Names {
   std::vector<std::uint64_t> lost_;
 };
 
-/// Counts the dictionaries that new programs cannot open: those with that trouble, those with unusable names, those in
-/// use that lost their name, and those in use whose process table is missing. `troubled`: names of the first.
+/// Counts the dictionaries that new programs cannot open: the `troubled` ones, dictionaries with unusable names, and
+/// dictionaries in use that have lost their name or whose process table is missing.
 std::size_t count_refused(const std::string& directory, const std::vector<std::string>& troubled);
 
 }  // namespace holdfast::inspect

@@ -13,7 +13,7 @@ namespace holdfast::inspect {
 
 class Openers {
  public:
-  /// Reads these processes, for about so many seconds. `directory`: the runtime directory.
+  /// Reads these processes, for about `seconds`. `directory`: the runtime directory.
   static Openers read(const std::string& directory, const std::vector<std::uint32_t>& pids, double seconds);
 
   /// Returns the sorted pids that have that file mapped.
@@ -35,8 +35,7 @@ class Openers {
   bool in_time_ = true;
 };
 
-/// Returns the sorted pids among these that have such a file of the directory open. Takes at most about so many
-/// seconds.
+/// Returns the sorted pids among these that have such a file of the directory open. Takes at most about `seconds`.
 std::vector<std::uint32_t> pids_that_keep(const std::string& directory, const std::vector<KeptUse>& uses,
                                           const std::vector<std::uint32_t>& pids, double seconds);
 

@@ -65,7 +65,7 @@ bool is_unusual(const Process& process) noexcept { return !process.is_there() ||
 const char* comma_after(const Process& process) noexcept { return process.pid != 0 && is_unusual(process) ? "," : ""; }
 
 std::string in_words(const Process& process) {
-  if (process.pid == 0) return process.life == Life::dead ? "a process that is gone" : "a process that is not known";
+  if (process.pid == 0) return process.life == Life::dead ? "a dead process" : "an unknown process";
   std::string text = fmt::format("pid {}", process.shown_pid());
   if (!process.program.empty()) text += fmt::format(" ({})", escaped(process.program));
   if (!process.host.empty()) text += fmt::format(" on {}", escaped(process.host));
@@ -87,7 +87,7 @@ Status Processes::read_places() {
   if (code != HOLDFAST_OK) return {static_cast<Code>(code), holdfast_error()};
   found.resize(std::min<std::size_t>(count, found.size()));
   foreign_read_ = false;
-  // If a pid was reused, the process that came last wins.
+  // If a pid was reused, the latest process wins.
   std::sort(found.begin(), found.end(),
             [](const holdfast_process& one, const holdfast_process& other) { return one.entered > other.entered; });
   for (const holdfast_process& process : found) {

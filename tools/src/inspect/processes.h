@@ -19,7 +19,7 @@
 
 namespace holdfast::inspect {
 
-/// stopped: alive, but suspended by a signal or a debugger. ended: gone, while others keep what it held, for example
+/// stopped: alive, but suspended by a signal or a debugger. ended: gone, but others still hold its locks, such as
 /// processes that a command of `holdfast lock --no-fork` left running.
 enum class Life { alive, stopped, dead, unknown, ended };
 /// "alive", "stopped", "dead", "unknown", "ended".

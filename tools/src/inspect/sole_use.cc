@@ -56,7 +56,7 @@ SoleUse take_sole_use(const std::string& directory, const std::string& dictionar
     fd.reset();
     ::usleep(kPauseMicroseconds);
   }
-  if (!use.is_used) use.trouble = "it is removed and made anew all the time";
+  if (!use.is_used) use.trouble = "it keeps being removed and created again";
   return use;
 }
 

@@ -75,7 +75,7 @@ class Forest {
     std::uint64_t holder = 0;     // the lock is shown below one of its waits; 0: it is a root
     std::size_t last_direct = 0;  // the last step up to here that is below a wait of the holder itself
     std::size_t waiters = 0;      // shown so far
-    Owners owners;                // those that wait by the last shown waiter, whose locks come next
+    Owners owners;                // owners that the last shown waiter stands for; their locks come next
     std::size_t owner = 0;        // index in `owners`
     std::size_t held = 0;         // index in that owner's locks
   };
@@ -121,8 +121,8 @@ class Forest {
     }
   }
 
-  /// Goes to the next lock of those that wait by the last shown waiter. The locks of each are shown below one waiter
-  /// only.
+  /// Goes to the next lock of the owners that the last shown waiter stands for. The locks of an owner are shown below
+  /// one waiter only.
   bool go_deeper() {
     Step& step = path_.back();
     for (; step.owner < step.owners.size(); ++step.owner, step.held = 0) {

@@ -4,7 +4,7 @@
 // Holders and waiters are processes here. A process may wait in one task and hold a lock in another, so a branch is a
 // hint and no proof. Waits between tasks of one process make no circle.
 //
-// There is at most one line per lock, and two per waiter: what a process holds is shown below the first of its waits.
+// There is at most one line per lock, and two per waiter: the locks of a process are shown below its first wait.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace holdfast::inspect {
 
 struct WaitLine {
-  /// circle: a lock below a waiter that also stands further up, and is held by that waiter or by what started it.
+  /// circle: a lock below a waiter that also appears further up, and is held by that waiter or by its ancestor.
   /// left_out: waiters that are not shown.
   enum class What { lock, waiter, circle, left_out };
 
@@ -38,7 +38,7 @@ struct WaitLine {
   static constexpr std::size_t kMostLines = 20000;
 };
 
-/// Returns all trees, line by line: first locks none of whose holders waits, then the rest, which are circles. `locks`
+/// Returns all trees, line by line: first locks whose holders do not wait, then the rest, which are circles. `locks`
 /// are those with waiters; they must stay in place while the lines are used.
 std::vector<WaitLine> lines_of_waits(const std::vector<Lock>& locks, const Ancestors& ancestors);
 

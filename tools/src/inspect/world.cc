@@ -16,7 +16,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr const char* kOtherWays = "; name another one by --dir, or that of another user by --user";
+constexpr const char* kOtherWays = "; choose another directory with --dir, or another user with --user";
 
 /// Explains why there is no process table.
 Status no_world(const std::string& why) {
@@ -37,8 +37,8 @@ Expected<std::string> directory_or_why() {
   struct stat info {};
   const bool foreign = ::stat(directory_to_be().c_str(), &info) == 0 && info.st_uid != ::geteuid();
   if (foreign && ::geteuid() == 0)
-    return Status{Code::permission, fmt::format("{} is of user {}: look into it as that user, by --user {}",
-                                                directory_to_be(), info.st_uid, info.st_uid)};
+    return Status{Code::permission, fmt::format("{} belongs to user {}; run this with --user {}", directory_to_be(),
+                                                info.st_uid, info.st_uid)};
   return Status{Code::system, why};
 }
 
@@ -64,8 +64,7 @@ Expected<std::string> observe() {
 Expected<std::string> enter() {
   const std::string table = directory_to_be() + "/processes";
   struct stat info {};
-  if (::stat(table.c_str(), &info) != 0 && errno == ENOENT)
-    return no_world("there is no world in " + directory_to_be());
+  if (::stat(table.c_str(), &info) != 0 && errno == ENOENT) return no_world("no program uses " + directory_to_be());
   return directory_or_why();
 }
 
@@ -82,7 +81,7 @@ Status no_such_dictionary(const std::string& name) {
   std::string text = "there is no dictionary " + quote_name(name) + " in " + directory_to_be();
   auto names = dictionary_names();
   if (names) std::erase(*names, name);  // another process may have created or removed it in the meantime
-  if (!names || names->empty()) return {Code::not_found, text + ", nor any other"};
+  if (!names || names->empty()) return {Code::not_found, text + ", and no other either"};
   text += "; there are: ";
   for (std::size_t i = 0; i < names->size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + quote_name((*names)[i]);
   if (names->size() > kShown) text += ", and " + std::to_string(names->size() - kShown) + " more";

@@ -14,8 +14,8 @@ class LockAgent {
  public:
   LockAgent(const LockOptions& options, const PassedSignals& signals) : options_(options), signals_(signals) {}
 
-  /// Starts an agent unless one serves the dictionary, or has been started and is about to. Call it from time to time:
-  /// an agent that another process had started may have ended.
+  /// Starts an agent unless one serves the dictionary or is about to. Call it from time to time: an agent that another
+  /// process started may have ended.
   void ensure(holdfast_dict* dict);
   /// Does the same, and waits until the cluster is available; if the wait for the lock is unlimited, only until there
   /// is an agent. Returns the exit status, 0 on success; messages have been printed, unless a signal() has arrived.

@@ -181,8 +181,7 @@ class Wrapper {
     given_back_ = false;
     const bool is_guarded = guard_.start(command_, *hold_, options_.key);
     if (!is_guarded && options_.close)
-      say("cannot start the process that guards the lock: it ends with this process, {}, if that is killed",
-          ::getpid());
+      say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
     static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
     if (grant_.in_cluster) note_session();
     if (options_.exptime > 0) end_ = grant_.time + options_.exptime;
@@ -274,12 +273,12 @@ class Wrapper {
     // If the dictionary is gone, its cluster is unknown, too.
     if (is_removed()) return removed();
     if (in_cluster && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE && state.seconds == 0)
-      return fmt::format("{} is lost: {}", key, holdfast_error());
+      return fmt::format("{} was lost: {}", key, holdfast_error());
     if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
-      return fmt::format("{} is lost: this machine's session at the store of cluster {} has ended", key,
+      return fmt::format("{} was lost: this machine's session at the store of cluster {} has ended", key,
                          static_cast<const char*>(state.name));
     if (holdfast_now() >= end_) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
-    return key + " was taken away: its grant was ended by another process";
+    return key + " was taken away: another process ended its grant";
   }
 
   // Gives the lock back as its holder would, so that a waiter is notified and nobody finds a dead holder. Then ends the
@@ -381,7 +380,7 @@ const Subcommand kLock{"lock",
                        "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
                        "Run a command while holding a lock.",
                        R"(The lock is held as long as the command runs, even if `holdfast lock` is killed. The command
-finds its fencing number in HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
+gets the fencing number of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
 Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
 
 Exit status: the command's, or 128 + n if signal n killed it; otherwise

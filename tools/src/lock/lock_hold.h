@@ -1,5 +1,5 @@
-// What the child of `holdfast lock` sends to its parent: the grant, and the descriptors that hold it while any process
-// has them.
+// The messages from the child of `holdfast lock` to its parent: the grant, and the descriptors that hold it while any
+// process has them open.
 #pragma once
 
 #include <array>

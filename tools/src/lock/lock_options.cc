@@ -30,7 +30,7 @@ std::string read_seconds(const std::string& text, std::optional<double>& seconds
 std::string read_why(const std::string& text, std::string& why) {
   why = text;
   if (text.size() <= HOLDFAST_WHY_MAX) return {};
-  return fmt::format("a text of {} bytes: expected at most {}", text.size(), int{HOLDFAST_WHY_MAX});
+  return fmt::format("bad text of {} bytes: expected at most {}", text.size(), int{HOLDFAST_WHY_MAX});
 }
 
 class LockParser {
@@ -76,27 +76,27 @@ class LockParser {
 
   void add_flags() {
     arguments_.add_flag("-s,--shared", options_.shared,
-                        "Take a shared lock, which other --shared holders can have too");
+                        "Take a shared lock: several --shared commands can hold it at once");
     arguments_.add_flag("-x,-e,--exclusive", exclusive_, "Take an exclusive lock (default)");
     arguments_.add_flag("-n,--nb,--nonblock,--nonblocking", nonblock_, "Fail instead of waiting if the lock is held");
     arguments_.add_flag("-o,--close", options_.close,
-                        "Do not pass the descriptors that hold the lock on to the command: only the processes of\n"
-                        "holdfast lock hold it");
+                        "Close the lock's descriptors in the command, so that only the processes of\n"
+                        "holdfast lock hold the lock");
     arguments_.add_flag("-F,--no-fork", options_.no_fork,
-                        "Become the command instead of starting it: the lock is held until the last process that\n"
+                        "Run the command without forking: the lock is held until the last process that\n"
                         "inherited it exits");
     arguments_.add_flag("-u,--unlock", unlock_, "Not supported: the lock ends with the command");
     arguments_.add_flag("-q,--quiet", options_.quiet, "Print no message while waiting, or when the lock is held");
-    arguments_.add_flag("--verbose", options_.verbose, "Print how long it took to get the lock, and the command");
+    arguments_.add_flag("--verbose", options_.verbose, "Print how long the wait for the lock took, and the command");
     arguments_.add_flag("--agent", options_.agent,
-                        "Run the cluster's agent while the command runs, unless one runs already");
+                        "Run the cluster's agent while the command runs, unless one is running already");
   }
 
   void add_values() {
     arguments_.add_value("-w,--wait,--timeout", "SECONDS", "Wait at most SECONDS; 0 is the same as -n", read_seconds,
                          timeout_);
     arguments_.add_number("-E,--conflict-exit-code", "STATUS",
-                          "Exit with STATUS if -n or -w ends without the lock; default: 1", options_.conflict,
+                          "Exit with STATUS if the lock is held or the wait times out; default: 1", options_.conflict,
                           {.what = "status", .most = kStatusMax});
     arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND in a shell: $SHELL, else /bin/sh",
                          [this](const std::string& line) { return note_shell(line); });
@@ -114,17 +114,18 @@ class LockParser {
                            options_.user = name;
                            return std::string();
                          });
-    arguments_.add_value("--cluster", "NAME", "Lock on all machines of this cluster", [this](const std::string& name) {
-      options_.cluster = name;
-      return std::string(name.empty() ? "an empty name of a cluster" : "");
-    });
-    arguments_.add_file("--agent-config", "Configure the agent of --agent by FILE; default: /etc/holdfast/NAME.json",
+    arguments_.add_value("--cluster", "NAME", "Take the lock on all machines of this cluster",
+                         [this](const std::string& name) {
+                           options_.cluster = name;
+                           return std::string(name.empty() ? "bad cluster \"\": expected a name" : "");
+                         });
+    arguments_.add_file("--agent-config", "Read the agent's configuration from FILE; default: /etc/holdfast/NAME.json",
                         options_.agent_config);
   }
 
   // Called while reading the line, when the words before the option are known.
   std::string note_shell(const std::string& line) {
-    if (by_shell_) return "expected once";
+    if (by_shell_) return "given twice; expected once";
     by_shell_ = true;
     shell_ = line;
     words_before_shell_ = arguments_.words().size();
@@ -154,14 +155,14 @@ class LockParser {
   }
 
   std::string read_command() {
-    if (by_shell_ && has_command_) return "-c and a command after \"--\" were given: expected one of them";
+    if (by_shell_ && has_command_) return "-c cannot be combined with a command after \"--\"";
     if (by_shell_) {
       const char* const shell = std::getenv("SHELL");
       options_.command = {shell != nullptr && *shell != '\0' ? shell : kDefaultShell, "-c", shell_};
     }
     if (!options_.command.empty()) return {};
     const bool is_number = options_.key.find_first_not_of("0123456789") == std::string::npos;
-    const char* const descriptor = is_number ? "; a file descriptor in its place, as with flock, is not supported" : "";
+    const char* const descriptor = is_number ? "; unlike flock, it accepts no file descriptor" : "";
     return fmt::format("no command was given: expected \"-- COMMAND\" or -c COMMAND{}", descriptor);
   }
 
@@ -170,19 +171,18 @@ class LockParser {
       if (std::string wrong = check_user(*options_.user); !wrong.empty()) return wrong;
     }
     if (unlock_) return "there is nothing to unlock: the lock ends with the command";
-    if (options_.shared && exclusive_) return "-s and -x were given: expected one of them";
-    if (nonblock_ && timeout_) return "-n and -w were given: expected one of them";
-    if (options_.no_fork && options_.close) return "the --no-fork and --close options are incompatible";
+    if (options_.shared && exclusive_) return "-s and -x cannot be combined";
+    if (nonblock_ && timeout_) return "-n and -w cannot be combined";
+    if (options_.no_fork && options_.close) return "--no-fork and --close cannot be combined";
     if (options_.cluster.empty() && (options_.agent || !options_.agent_config.empty()))
-      return "an agent is of a cluster: expected --cluster NAME";
-    if (!options_.agent && !options_.agent_config.empty())
-      return "--agent-config is for the agent that --agent starts: expected --agent";
+      return "--agent and --agent-config need --cluster NAME";
+    if (!options_.agent && !options_.agent_config.empty()) return "--agent-config needs --agent";
     if (!options_.cluster.empty()) {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (std::string objection = objection_of_cluster(options_); !objection.empty()) return objection;
     }
     if (options_.no_fork && exptime_)
-      return "the --no-fork and --exptime options are incompatible: nothing would end the command with the lock";
+      return "--no-fork and --exptime cannot be combined: nothing would end the command with the lock";
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);
     options_.exptime = exptime_.value_or(0);
     return {};

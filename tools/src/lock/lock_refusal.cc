@@ -54,16 +54,16 @@ std::string refusal(holdfast_dict* dict, const LockOptions& options) {
   const bool is_shared = holder.kind == HOLDFAST_HELD_RWLOCK && holder.permits != HOLDFAST_ALL_PERMITS;
   return fmt::format("{} {} {}{} for {}{}{}", key, is_shared ? "is shared by" : "is held by", holder_in_words(holder),
                      others, inspect::duration_in_words(holder.held), reason_in_words(why),
-                     is_shared && options.shared ? "; another waits to have it alone, and comes first" : "");
+                     is_shared && options.shared ? "; an exclusive waiter comes first" : "");
 }
 
 std::string refusal_elsewhere(const LockOptions& options, const Answer& answer) {
   const std::string key = quote(options.key);
   Answer holder = answer;
-  if (holder["code"] == "no") return key + " was held by another machine until now";
+  if (holder["code"] == "no") return key + " was held by another machine until just now";
   if (holder["code"] != "yes") return key + " is held by another machine";
   if (holder["machine"].empty())
-    return fmt::format("{} is held by no machine: its key at the store has no lease; see \"holdfast cluster holders\"",
+    return fmt::format("{} is held by no machine: its key in the store has no lease; see \"holdfast cluster holders\"",
                        key);
   std::string line =
       key + " is held by " + (holder["host"].empty() ? "an unknown host" : "host " + inspect::escaped(holder["host"]));

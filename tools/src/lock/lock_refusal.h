@@ -1,4 +1,4 @@
-// What `holdfast lock` prints about the holders of a lock.
+// Describes the holders of a lock, for the messages of `holdfast lock`.
 #pragma once
 
 #include <string>

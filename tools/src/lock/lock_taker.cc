@@ -30,7 +30,7 @@ namespace {
 /// How long -n waits for the agent, which needs a round trip, or for a process that is stopped inside the dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
-/// For an answer that needs no store.
+/// How long to wait for an answer that needs no store.
 constexpr double kAskAgentSeconds = 0.5;
 
 struct FreeParker {
@@ -50,7 +50,7 @@ off_t bytes_of(int fd) {
   return ::fstat(fd, &info) == 0 ? info.st_size : 0;
 }
 
-/// Returns whether the dictionary belongs to the requested cluster; otherwise says what is wrong.
+/// Returns whether the dictionary belongs to the requested cluster; if not, prints an error.
 bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   if (options.cluster.empty()) return true;
   holdfast_cluster state{};
@@ -58,7 +58,7 @@ bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   if ((code == HOLDFAST_OK || code == HOLDFAST_UNAVAILABLE) && options.cluster == state.name) return true;
   const char* const name = state.name;
   const std::string found = *name != '\0' ? "belongs to cluster " + quote(name) : "belongs to no cluster";
-  say("dictionary {} {}, and {} was asked for", quote_name(options.dictionary), found, quote(options.cluster));
+  say("dictionary {} {}, but --cluster requests {}", quote_name(options.dictionary), found, quote(options.cluster));
   return false;
 }
 
@@ -273,7 +273,7 @@ int LockTaker::refuse() {
 int LockTaker::refuse_elsewhere() const {
   if (options_.timeout == 0) {
     return fail_unavailable(
-        fmt::format("the store of cluster {} has not answered for {:g} s", options_.cluster, kAskSeconds));
+        fmt::format("the store of cluster {} did not answer within {:g} s", options_.cluster, kAskSeconds));
   }
   // The wait is over; give a slow store a part of that time again.
   const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
@@ -351,7 +351,7 @@ int LockTaker::confirm() const {
   double seconds = 0;
   const int code = holdfast_lock_remaining(dict_, options_.key.data(), options_.key.size(), &lease_, &seconds);
   if (code != HOLDFAST_NOT_OWNER && code != HOLDFAST_REMOVED) return 0;
-  say("{} was lost before the command began", quote(options_.key));
+  say("{} was lost before the command started", quote(options_.key));
   return lock_status::kLost;
 }
 

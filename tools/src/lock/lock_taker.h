@@ -1,5 +1,5 @@
-// The part of `holdfast lock` that becomes the command. It takes the lock as a process of its own and keeps it over
-// exec. So others see the command as the holder, and no holdfast code runs under its identity.
+// The child of `holdfast lock`, which becomes the command. It takes the lock itself and keeps it over exec. So others
+// see the command as the holder, and no holdfast code runs under its identity.
 #pragma once
 
 #include <sys/types.h>

@@ -74,8 +74,8 @@ void PassedSignals::restore() const noexcept {
 }
 
 // A stop signal discards a pending CONT, and CONT discards a pending stop signal. So CONT is delivered and recorded
-// before TSTP is raised. A CONT that comes early, for example from a program that continues at once what it has
-// stopped, is not lost.
+// before TSTP is raised. So an early CONT is not lost, for example from a program that stops this process and continues
+// it at once.
 bool PassedSignals::stop_here() noexcept {
   is_continued = 0;
   struct sigaction note {};

@@ -1,4 +1,4 @@
-// Signals of a process that waits for another one, and passes on what it gets.
+// Collects the signals of a process that waits for another process, so that it can pass them on.
 #pragma once
 
 #include <sys/signalfd.h>

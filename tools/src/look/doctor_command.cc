@@ -61,11 +61,11 @@ void look_at_stores(Findings& findings) {
     const std::string refused = id("store_refused");
     const std::string sentence =
         answer->contains("store_cluster")
-            ? fmt::format("its agent refuses cluster {} of etcd: expected {}", refused, id("store_cluster"))
-            : fmt::format("its agent refuses cluster {} of etcd: too few endpoints name it", refused);
+            ? fmt::format("its agent refuses etcd cluster {}: expected {}", refused, id("store_cluster"))
+            : fmt::format("its agent refuses etcd cluster {}: too few endpoints name it", refused);
     findings.push_back(
         {Severity::error, "cluster " + cluster, sentence,
-         fmt::format("take endpoints of another store out of the configuration; if the store was replaced "
+         fmt::format("remove the endpoints of other stores from the configuration; if the store was replaced "
                      "on purpose: holdfast cluster accept-new-store {} {}",
                      cluster, refused)});
   }
@@ -104,7 +104,7 @@ void repair(WorldSnapshot& snapshot, Findings& findings) {
   const std::vector<std::string> names = names_to_repair(snapshot);
   if (names.empty() || prune(names)) return;
   // A dictionary that was removed in the meantime needs no repair.
-  if (!names_to_repair(snapshot).empty()) findings.push_back({Severity::error, "", "the repair did not succeed", ""});
+  if (!names_to_repair(snapshot).empty()) findings.push_back({Severity::error, "", "the repair failed", ""});
 }
 
 // --- printing ---
@@ -123,7 +123,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
     if (!finding.advice.empty()) text += "    " + finding.advice + "\n";
   }
   if (output.columns && status_of(findings) == exit_status::kYes)
-    text += output.styled("all is well", Style::green) +
+    text += output.styled("no problems", Style::green) +
             fmt::format(" in {}: {}\n", inspect::escaped(snapshot.directory),
                         inspect::counted(snapshot.dictionaries.size(), "dictionary", "dictionaries"));
   print(text);
@@ -132,7 +132,7 @@ void print_findings(const WorldSnapshot& snapshot, const Findings& findings, con
 int run_doctor(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool repairs = false;
-  arguments.add_flag("--repair", repairs, "Repair what can be repaired");
+  arguments.add_flag("--repair", repairs, "Repair damage, and free locks of dead processes");
   arguments.parse();
   world.want_openers();
   world.apply();
@@ -156,14 +156,15 @@ int run_doctor(Arguments& arguments) {
 
 }  // namespace
 
-const Subcommand kDoctor{"doctor",
-                         "Diagnose and repair a runtime directory",
-                         "",
-                         "Report problems in a runtime directory, and what to do about each.",
-                         R"(Without --repair it only reads, and takes no locks. --repair runs "holdfast prune" on the
+const Subcommand kDoctor{
+    "doctor",
+    "Diagnose and repair a runtime directory",
+    "",
+    "Report problems in a runtime directory, and what to do about each.",
+    R"(Without --repair, doctor only reads and takes no locks. --repair runs "holdfast prune" on the
 dictionaries that need it, and checks again.
 
 Exit status: 0 no problems, or notes only; 1 warnings; 2 errors.)",
-                         run_doctor};
+    run_doctor};
 
 }  // namespace holdfast::cli

@@ -66,7 +66,7 @@ SeenLocks look(WorldOptions& world, const std::vector<std::string>& names, const
   inspect::drop_dead_waiters(seen.locks, seen.processes);
   if (wanted.waiting) std::erase_if(seen.locks, [](const Lock& lock) { return lock.waiter_count == 0; });
   seen.ancestors = inspect::ancestors_of_waiters(seen.locks, seen.processes);
-  if (seen.locks.size() >= wanted.max) say("these are {} locks; there may be more: see --max", wanted.max);
+  if (seen.locks.size() >= wanted.max) say("showing only {} locks; use --max to show more", wanted.max);
   return seen;
 }
 
@@ -125,7 +125,7 @@ void print_table(SeenLocks& seen, const Output& output) {
   if (!table.empty())
     print(table.text(output));
   else if (output.columns)
-    print("nothing is held or waited for\n");
+    print("no locks are held or waited for\n");
 }
 
 // --- the tree of waits ---
@@ -147,8 +147,8 @@ std::string lock_in_words(const Lock& lock, SeenLocks& seen, const Output& outpu
   std::string text = inspect::escaped(lock.dictionary) + " " + output.styled(inspect::escaped(lock.key), Style::bold);
   if (!lock.trouble.empty()) return text + ": " + lock.trouble;
   if (lock.holders.empty() && seen.in_clusters.contains(lock.dictionary))
-    return text + " is held by nobody of this machine: \"holdfast cluster holders\" tells which machine has it";
-  if (lock.holders.empty()) return text + " is held by nobody";
+    return text + " is not held on this machine: \"holdfast cluster holders\" shows which machine holds it";
+  if (lock.holders.empty()) return text + " is not held";
   const holdfast_holder& first = lock.holders.front();
   const Process& process = seen.processes.of(first.owner);
   text += " is held by " + output.styled(inspect::in_words(process), style_of(process)) + inspect::comma_after(process);
@@ -168,8 +168,8 @@ std::string waiter_in_words(const holdfast_waiter& waiter, SeenLocks& seen, cons
 
 std::string left_out_in_words(const inspect::WaitLine& line, const Output& output) {
   std::string text = "and " + inspect::counted(line.left_out, "more waiter", "more waiters");
-  if (line.lock == nullptr) text += line.depth != 0 ? " further down" : ": --json tells of all";
-  if (line.has_circle) text += output.styled(" (among them are some that wait for each other)", Style::red);
+  if (line.lock == nullptr) text += line.depth != 0 ? " further down" : ": --json shows all";
+  if (line.has_circle) text += output.styled(" (some of them wait for each other)", Style::red);
   return text;
 }
 
@@ -192,7 +192,7 @@ void print_tree(SeenLocks& seen, const Output& output) {
   std::string text;
   for (const inspect::WaitLine& line : inspect::lines_of_waits(seen.locks, seen.ancestors))
     text += branches(line, output) + line_in_words(line, seen, output) + "\n";
-  if (text.empty() && output.columns) text = "nobody waits\n";
+  if (text.empty() && output.columns) text = "no process waits\n";
   print(text);
 }
 
@@ -231,7 +231,7 @@ const Subcommand kLocks{"locks",
                         R"(A terminal gets columns. Anything else gets one line per holder with tab-separated fields:
 dictionary, key, kind, share, token, pid, program, host, state, seconds held, seconds left,
 waiters, reason; "-" means none. Unprintable bytes of a key are printed as \xHH.
-The lock of a dead holder goes to the next process that asks for it.)",
+If the holder is dead, the next process that asks for the lock gets it.)",
                         run_locks};
 
 }  // namespace holdfast::cli

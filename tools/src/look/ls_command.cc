@@ -170,7 +170,7 @@ std::vector<Line> lines_of(SeenDictionaries& seen, const Dictionary& dictionary)
     openers += fmt::format("{}{}", openers.empty() ? "" : ", ", opener.pid);
     if (!opener.program.empty()) openers += fmt::format(" ({})", inspect::escaped(opener.program));
   }
-  if (!users.complete) openers += openers.empty() ? "not known" : ", maybe more";
+  if (!users.complete) openers += openers.empty() ? "unknown" : ", maybe more";
   lines.emplace_back("processes", openers.empty() ? "-" : openers);
   return lines;
 }
@@ -191,7 +191,7 @@ void print_lines(const std::vector<Line>& lines, const Output& output) {
 int run_ls(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   bool all_processes = false;
-  arguments.add_flag("-p,--processes", all_processes, "Find all processes, however long that takes");
+  arguments.add_flag("-p,--processes", all_processes, "Find all processes, however long it takes");
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
   SeenDictionaries seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
@@ -230,15 +230,15 @@ const Subcommand kLs{"ls",
                      "List the dictionaries of a runtime directory, with their usage and their processes.",
                      R"(A terminal gets columns. Anything else gets one line per dictionary with tab-separated fields:
 name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble.
-A process uses a dictionary if it has it open, or holds or waits for a lock in it. Without
---processes the search stops after some 20 ms; "+" means that there may be more.)",
+"processes" are those that have the dictionary open, or hold or wait for a lock in it. Without
+--processes the search for them stops after about 20 ms; "+" means that there may be more.)",
                      run_ls};
 
 const Subcommand kStat{"stat",
                        "Show one dictionary in detail",
                        "NAME",
                        "Show one dictionary in detail.",
-                       "tools/docs/holdfast.md explains each line.",
+                       "holdfast(1) explains each line.",
                        run_stat};
 
 }  // namespace holdfast::cli

@@ -134,7 +134,7 @@ int run_on_terminal([[maybe_unused]] TopView& view, [[maybe_unused]] const std::
   const Output output = output_for(Color::automatic);
   return run_top_live(view, directory, names, output.colours);
 #else
-  fail("this holdfast was built without ncurses, which draws the screen of top: use --batch");
+  fail("this holdfast was built without ncurses: use --batch");
 #endif
 }
 
@@ -154,8 +154,7 @@ int run_top(Arguments& arguments) {
   const bool batch = wanted.batch || ::isatty(STDOUT_FILENO) == 0;
   if (wanted.count != 0 && !batch) arguments.refuse("--count needs --batch");
   if (world.json() && !batch) arguments.refuse("--json needs --batch");
-  if (!batch && ::isatty(STDIN_FILENO) == 0)
-    arguments.refuse("standard input is no terminal, from which keys come: use --batch");
+  if (!batch && ::isatty(STDIN_FILENO) == 0) arguments.refuse("standard input is not a terminal: use --batch");
   const std::string directory = world.observe();
   require(arguments.words());
   TopView view{TopPace(wanted.delay)};
@@ -175,10 +174,10 @@ const Subcommand kTop{"top",
                       "Monitor locks and rates, full screen",
                       "[NAME...]",
                       "Monitor a runtime directory: locks with their holders and waiters, and rates.",
-                      R"(On a terminal it fills the screen: F1 shows the keys, q quits. Elsewhere, or with --batch, it
+                      R"(On a terminal, top fills the screen: F1 shows the keys, q quits. Elsewhere, or with --batch, it
 prints both tables repeatedly. A program gets tab-separated lines that begin with "world",
-"lock" or "dictionary", or with --json one object per refresh; tools/docs/holdfast.md
-describes the fields.)",
+"lock" or "dictionary", or with --json one object per refresh; holdfast(1) describes the
+fields.)",
                       run_top};
 
 }  // namespace holdfast::cli

@@ -229,7 +229,7 @@ std::vector<std::string> head_of(const Snapshot& snapshot, const Rates& rates) {
   std::size_t held = 0;
   for (const Lock& lock : snapshot.locks) held += lock.holder_count != 0 ? 1 : 0;
   const std::string room = snapshot.room_whole == 0
-                               ? "not known"
+                               ? "unknown"
                                : fmt::format("{} of {} free", inspect::bytes_in_words(snapshot.room_free),
                                              inspect::bytes_in_words(snapshot.room_whole));
   return {inspect::escaped(snapshot.directory),
@@ -243,15 +243,15 @@ std::vector<std::string> head_of(const Snapshot& snapshot, const Rates& rates) {
 
 std::vector<std::string> details_of(const Snapshot& snapshot, const LockRates& rates) {
   std::vector<std::string> lines{fmt::format("{} {}", inspect::escaped(rates.dictionary), inspect::escaped(rates.key)),
-                                 fmt::format("{} waits and refusals a second", rate_in_words(rates.contention)), ""};
+                                 fmt::format("{} waits and refusals per second", rate_in_words(rates.contention)), ""};
   if (rates.lock == nullptr || (rates.lock->holders.empty() && rates.lock->trouble.empty()))
-    lines.emplace_back(is_in_cluster(snapshot, rates.dictionary) ? "held by nobody of this machine" : "held by nobody");
+    lines.emplace_back(is_in_cluster(snapshot, rates.dictionary) ? "not held on this machine" : "not held");
   if (rates.lock == nullptr) return lines;
   const Lock& lock = *rates.lock;
   if (!lock.trouble.empty()) lines.push_back(inspect::escaped(lock.trouble));
   for (const holdfast_holder& holder : lock.holders) {
     const std::string end =
-        holder.remaining > 0 ? "ends in " + inspect::duration_in_words(holder.remaining) : "without end";
+        holder.remaining > 0 ? "ends in " + inspect::duration_in_words(holder.remaining) : "never ends";
     lines.push_back(fmt::format("held by {} as {} for {}, {}, token {}", inspect::in_words(snapshot.user(holder.owner)),
                                 inspect::share_in_words(holder), inspect::duration_in_words(holder.held), end,
                                 inspect::token_in_words(holder)));

@@ -38,20 +38,20 @@ constexpr std::size_t kGap = 1;
 const char* const kHelp[] = {
     "Up Down PgUp PgDn Home End   move",
     "Enter                        details of a lock",
-    "Tab                          locks, dictionaries",
-    "F3 /                         search; F3 again: the next",
+    "Tab                          switch between locks and dictionaries",
+    "F3 /                         search; F3 again: next match",
     "F4 \\                         filter",
-    "Esc                          without the filter",
-    "F6 > and <                   sort by the next column, the one before",
-    "I                            invert the order",
+    "Esc                          clear the filter",
+    "F6 > and <                   sort by the next or previous column",
+    "I                            reverse the order",
     "Space p                      pause",
-    "+ -                          look less often, more often",
+    "+ -                          refresh less often, more often",
     "F1 h ?                       this help",
     "F10 q Ctrl-C                 quit",
     "",
-    "CONT: waits and refusals of a key in a second.",
-    "~LOCKS: locks that were given back in a second, an estimate.",
-    "P50, P99: of the waits that ended in the last interval.",
+    "CONT: waits and refusals of a key per second.",
+    "~LOCKS: locks released per second, an estimate.",
+    "P50, P99: median and 99th percentile of the waits that ended in the last interval.",
 };
 
 /// Takes one UTF-8 character from the text, which must be valid.
@@ -150,8 +150,8 @@ std::vector<std::size_t> needs_of(TopView& view) {
   return needs;
 }
 
-/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are cut. What
-/// nobody needs goes to the growing column, so that numbers are at the right edge.
+/// Gives the rest of the line to the growing column, as much as it needs, then to other columns that are cut. Width
+/// that no column needs goes to the growing column, so that numbers are at the right edge.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
   const auto give = [&](std::size_t i, std::size_t most) {
@@ -285,7 +285,7 @@ void TopScreen::Parts::draw_rows(TopView& view, int row) const {
     }
   }
   if (view.rows().empty() && row < bottom)
-    put_line(row, view.pane == TopPane::locks ? "nothing is held or waited for" : "no dictionaries", A_NORMAL);
+    put_line(row, view.pane == TopPane::locks ? "no locks are held or waited for" : "no dictionaries", A_NORMAL);
 }
 
 void TopScreen::Parts::draw_texts(const std::vector<std::string>& texts) {
@@ -297,7 +297,7 @@ void TopScreen::Parts::draw_texts(const std::vector<std::string>& texts) {
 void TopScreen::Parts::draw_foot(const TopView& view, const std::string& message) {
   if (height() < 2) return;
   std::string line = "F1 Help F3 Search F4 Filter F6 Sort I Invert Tab Pane Space Pause F10 Quit";
-  if (view.shows() != TopView::Shows::rows) line = "any key: back";
+  if (view.shows() != TopView::Shows::rows) line = "Press any key to go back";
   if (!message.empty()) line = message;
   if (view.prompt() == TopView::Prompt::search) line = "Search: " + view.typed();
   if (view.prompt() == TopView::Prompt::filter) line = "Filter: " + view.typed();
@@ -313,8 +313,9 @@ TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
   const bool moves = parts_->screen != nullptr && ::tigetstr(const_cast<char*>("cup")) != nullptr;
   if (!moves) {
     if (parts_->screen != nullptr) ::endwin();
-    throw std::runtime_error(fmt::format("cannot draw on a terminal of type {}: set TERM, as to xterm, or use --batch",
-                                         quote(term != nullptr ? term : "")));
+    throw std::runtime_error(
+        fmt::format("cannot draw on a terminal of type {}: set TERM, for example to xterm, or use --batch",
+                    quote(term != nullptr ? term : "")));
   }
   parts_->colours = colours && ::has_colors();
   if (parts_->colours) {

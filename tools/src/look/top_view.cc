@@ -93,7 +93,7 @@ void TopView::act(TopKey key, const std::string& typed) {
     case TopKey::enter:
       open_details();
       break;
-    case TopKey::escape:  // does not quit: over a slow line, the start of an arrow key may look like it
+    case TopKey::escape:  // does not quit: on a slow line, the first byte of an arrow key may arrive alone
       filter.clear();
       arrange();
       break;
@@ -179,7 +179,7 @@ void TopView::open_details() {
 std::vector<std::string> TopView::details() const {
   for (const inspect::LockRates& lock : rates_.locks)
     if (lock.dictionary == chosen_.first && lock.key == chosen_.second) return details_of(now_, lock);
-  return {"it is not held or waited for any more"};
+  return {"it is no longer held or waited for"};
 }
 
 }  // namespace holdfast::cli

@@ -131,7 +131,7 @@ void Master::act_on_time() {
   const Time now = Clock::now();
   if (kill_at_ && *kill_at_ <= now) {
     for (const Worker& worker : workers_)
-      say("worker {} (pid {}) did not end within {:g} s and is killed", worker.number, worker.pid,
+      say("worker {} (pid {}) did not end within {:g} s: killing it", worker.number, worker.pid,
           seconds(options_.grace));
     kill_all();
   }
@@ -149,7 +149,7 @@ void Master::reload() {
   const std::size_t old_count = workers_.size();
   if (!script_compiles() || !start_all()) {
     for (std::size_t i = old_count; i < workers_.size(); ++i) discard(workers_[i]);
-    say("not reloaded; the old workers go on");
+    say("reload failed; the old workers keep running");
     return;
   }
   std::fill(places_.begin(), places_.end(), Place{});
@@ -235,7 +235,7 @@ void Master::on_end(const Worker& worker, int status) {
   const Time now = Clock::now();
   const Backoff::Duration wait = place.backoff.next(now - worker.started);
   place.respawn_at = now + wait;
-  say("{}; it is started again in {:g} s", what, seconds(wait));
+  say("{}; restarting it in {:g} s", what, seconds(wait));
 }
 
 bool Master::respawn_pending() const {

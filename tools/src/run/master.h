@@ -7,7 +7,7 @@
 //   TERM, INT   | stopping: TERM to the workers, KILL later   | stopping           | KILL at once
 //   CHLD        | a worker that failed may be started again   | reap               | reap
 //
-// HUP because the terminal went away counts as TERM.
+// A HUP that the loss of the terminal caused counts as TERM.
 #pragma once
 
 #include <sys/types.h>

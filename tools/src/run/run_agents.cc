@@ -68,7 +68,7 @@ RunAgents::End RunAgents::on_end(pid_t child, int status) {
   const Time now = Clock::now();
   const Backoff::Duration wait = ended->backoff.next(now - ended->started);
   ended->again_at = now + wait;
-  say("the agent of cluster {} (pid {}) {}; it is started again in {:g} s", ended->cluster, child, describe_end(status),
+  say("the agent of cluster {} (pid {}) {}; restarting it in {:g} s", ended->cluster, child, describe_end(status),
       std::chrono::duration<double>(wait).count());
   return End::started_again;
 }

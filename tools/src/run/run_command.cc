@@ -40,7 +40,7 @@ const Subcommand kRun{"run",
                       "Run a Lua script in several worker processes.",
                       R"(SCRIPT runs once in every worker. Its arguments are in the table arg.
 With -e, the arguments of CODE follow "--".
-In the script, require "resty.holdfast.worker" has id(), count() and exiting().
+In the script, require "resty.holdfast.worker" provides id(), count() and exiting().
 
 Signals to the master:
   TERM, INT  stop the workers at once; a second one kills them

@@ -76,29 +76,29 @@ void add_options(Arguments& arguments, RunOptions& options) {
                       read_dictionary, options.dictionaries);
   arguments.add_value("--agent", "CLUSTER", "Run this cluster's agent while the workers run; may be repeated",
                       read_agent, options.agents);
-  arguments.add_file("--agent-config", "Configure that agent by FILE; default: /etc/holdfast/CLUSTER.json",
+  arguments.add_file("--agent-config", "Read the agent's configuration from FILE; default: /etc/holdfast/CLUSTER.json",
                      options.agent_config);
   arguments.add_value("--grace", "SECONDS", "When stopping, send KILL this long after TERM; default: 5", read_grace,
                       options.grace);
   arguments.add_flag("--respawn", options.respawn, "Restart a worker when it fails");
 }
 
-/// Returns what is wrong, or an empty string.
+/// Returns an error message, or an empty string.
 std::string read_script(const Arguments& arguments, Script& script) {
   script.arguments = arguments.passed_on();
   if (script.code) {
     script.path = "-e";
     if (script.arguments.empty() || arguments.has_dashes()) return {};
-    return fmt::format("-e and the script \"{}\" were given: expected one of them; arguments of -e follow \"--\"",
+    return fmt::format("-e cannot be combined with the script \"{}\"; arguments of -e follow \"--\"",
                        script.arguments.front());
   }
-  if (script.arguments.empty()) return "no script was given, and no -e";
+  if (script.arguments.empty()) return "no SCRIPT and no -e was given";
   script.path = script.arguments.front();
   script.arguments.erase(script.arguments.begin());
   return judge_script(script.path);
 }
 
-/// The same for the combination of options.
+/// Does the same for the combination of options.
 std::string judge(RunOptions& options) {
   const auto environment = environment_declarations();
   if (!environment) return environment.status().message;
@@ -106,8 +106,7 @@ std::string judge(RunOptions& options) {
   if (!declarations) return declarations.status().message;
   options.dictionaries = *declarations;
   if (options.agent_config.empty() || options.agents.size() == 1) return {};
-  return fmt::format("--agent-config and {} clusters were given: expected one, by --agent CLUSTER",
-                     options.agents.size());
+  return fmt::format("--agent-config needs exactly one --agent CLUSTER, but {} were given", options.agents.size());
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using State = std::unique_ptr<lua_State, CloseState>;
 
 State new_state() {
   State state(luaL_newstate());
-  if (state == nullptr) say("no memory for a Lua state");
+  if (state == nullptr) say("cannot create a Lua state: out of memory");
   return state;
 }
 
@@ -62,7 +62,7 @@ bool open_libraries_without_paths(lua_State* state) {
   return opened;
 }
 
-// The module resty.holdfast.channel, which resty.holdfast.worker looks for: {exiting = function}. It is a C function,
+// The module resty.holdfast.channel, which resty.holdfast.worker requires: {exiting = function}. It is a C function,
 // because LuaJIT may hoist the load of an FFI pointer, volatile or not, out of a loop.
 
 int exiting(lua_State* state) {
@@ -172,7 +172,7 @@ bool run_scheduler(lua_State* state, const std::string& speaker) {
 
 bool flush_output(const std::string& speaker) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
-  say("{}: standard output cannot be written", speaker);
+  say("{}: cannot write to standard output", speaker);
   return false;
 }
 

@@ -18,7 +18,7 @@ constexpr std::uint64_t kPortMax = 65535;
 constexpr int kBacklog = 128;
 
 Status bad(const std::string& text) {
-  return {Code::invalid, fmt::format("bad address {}: expected NUMBER:PORT, as 127.0.0.1:9145 or [::1]:9145, with a "
+  return {Code::invalid, fmt::format("bad address {}: expected IP:PORT, as in 127.0.0.1:9145 or [::1]:9145, with a "
                                      "port from 0 to {}",
                                      quote(text), kPortMax)};
 }

@@ -134,7 +134,7 @@ void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   }
 }
 
-/// Adds the count of refused dictionaries, for an alert, if nothing else can be read.
+/// Adds the count of dictionaries that cannot be opened, for an alert, if nothing else can be read.
 void add_lost_dictionaries(std::uint32_t keys, Documents& documents) {
   View view;
   view.unreadable = inspect::dictionaries_without_table(inspect::directory_to_be()).size();

@@ -9,7 +9,7 @@ namespace holdfast::serve {
 
 /// By name: "metrics", "openmetrics", "dictionaries", "dictionary/NAME", "locks", "histograms", "contention"; from the
 /// doctor "doctor". If the world cannot be read, "error" has a message; then there are no other documents, except
-/// metrics that count the dictionaries which programs are refused. kTooLarge is present if some documents are left out
+/// metrics that count the dictionaries that programs cannot open. kTooLarge is present if some documents are left out
 /// because they would exceed kDocumentMax.
 using Documents = std::map<std::string, std::string>;
 inline constexpr const char* kTooLarge = "too large";

@@ -140,8 +140,8 @@ void Gatherer::finish() {
   pipe_.reset();
   // A process that was ended early sends nothing, or a part.
   const bool whole = !coming_.empty() && received_.empty();
-  latest_ =
-      std::make_shared<Texts>(whole ? std::move(coming_) : failure("the look at the world did not come to its end"));
+  latest_ = std::make_shared<Texts>(whole ? std::move(coming_)
+                                          : failure("reading the runtime directory took too long or failed"));
   received_ = {};
   coming_ = {};
   const double took = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);

@@ -18,10 +18,10 @@ namespace holdfast::serve {
 
 /// Seconds that documents are kept.
 inline constexpr double kKeep = 1;
-/// The limit if gathering takes much time: an alert waits no longer.
+/// The limit if gathering is slow, so that alerts are not delayed further.
 inline constexpr double kKeepMost = 300;
 
-/// Returns how long to keep documents that took so many processor seconds, if gathering may take `part` of a processor.
+/// Returns how long to keep documents that `took` so much processor time, if gathering may take `part` of a processor.
 double seconds_kept(double took, double part);
 
 /// A text that connections share while they send it.
@@ -41,7 +41,7 @@ class Gatherer {
 
   /// Readable when read() has something to read; -1: no process runs.
   int descriptor() const noexcept { return pipe_.get(); }
-  /// Reads what has arrived. Returns true when everything has: then answer with latest(), however old it is.
+  /// Reads the bytes that have arrived. Returns true when all have: then answer with latest(), however old it is.
   bool read();
   std::shared_ptr<const Texts> latest() const noexcept { return latest_; }
   /// When the process is given up; 0: there is none.

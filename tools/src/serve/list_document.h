@@ -8,8 +8,8 @@
 
 namespace holdfast::serve {
 
-/// Bytes of a document. A server keeps at most two generations of eight documents, and what slow readers have not read
-/// yet.
+/// Bytes of a document. A server keeps at most two generations of eight documents, and older ones that slow readers
+/// have not finished reading.
 inline constexpr std::size_t kDocumentMax = std::size_t{3} << 20;
 /// Bytes of a key in it.
 inline constexpr std::size_t kKeyShown = 1024;

@@ -1,4 +1,4 @@
-# Makes page.cc of the files of the page. Sets page_source to it.
+# Generates page.cc from the files of the page, and sets page_source to its path.
 
 set(page_folder ${CMAKE_CURRENT_LIST_DIR}/page)
 set(page_type_html "text/html; charset=utf-8")

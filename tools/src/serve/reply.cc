@@ -66,16 +66,17 @@ Place find(const Request& request) {
 
 Reply judge(const Request& request, const Place& place, const Settings& settings) {
   if (settings.is_loopback && !names_loopback(request.host))
-    return refusal(403, "this server is at localhost: the Host field must be localhost, 127.0.0.1 or [::1]");
-  if (request.method != "GET" && request.method != "HEAD") return refusal(405, "there are only GET and HEAD");
+    return refusal(403, "this server is local: the Host field must be localhost, 127.0.0.1 or [::1]");
+  if (request.method != "GET" && request.method != "HEAD") return refusal(405, "unsupported method: use GET or HEAD");
   // The page has no secrets, and asks for the token.
   const bool is_open = settings.token.empty() || place.source == Source::page;
   if (!is_open && !is_authorized(request.authorization, settings.token))
-    return refusal(401, "a token is needed: Authorization: Bearer TOKEN");
+    return refusal(401, "a valid token is required: Authorization: Bearer TOKEN");
   if (place.source == Source::none)
-    return refusal(404,
-                   "there are /, /metrics, and below /api/v1/ dictionaries, dictionaries/NAME, locks, histograms, "
-                   "contention and doctor");
+    return refusal(
+        404,
+        "no such path; there are /, /metrics, and below /api/v1/ dictionaries, dictionaries/NAME, locks, histograms, "
+        "contention and doctor");
   return {};
 }
 

@@ -10,7 +10,7 @@
 namespace holdfast::serve {
 
 enum class Source { none, page, world, doctor };
-/// Where the document of a path comes from, and its name there; none: there is no such path.
+/// The source of the document for a path, and its name there; none: there is no such path.
 struct Place {
   Source source = Source::none;
   std::string document{};
@@ -22,7 +22,7 @@ Place find(const Request& request);
 Reply judge(const Request& request, const Place& place, const Settings& settings);
 
 Reply refusal(int status, const std::string& sentence);
-/// Returns what is sent before the body.
+/// Returns the status line and the header fields.
 std::string head_of(const Reply& reply);
 
 }  // namespace holdfast::serve

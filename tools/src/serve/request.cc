@@ -33,8 +33,7 @@ std::string_view next_line(std::string_view& rest) noexcept {
   return line;
 }
 
-/// Returns the target without "http://HOST", which a client sends that takes this server for a proxy. Nothing if it is
-/// invalid.
+/// Returns the target without "http://HOST", which clients send to a proxy; nothing if it is invalid.
 std::string_view path_of(std::string_view target, std::string& host) {
   constexpr std::string_view kScheme = "http://";
   if (!is_same_word(target.substr(0, kScheme.size()), kScheme)) return target;

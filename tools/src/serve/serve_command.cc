@@ -43,7 +43,7 @@ struct Wanted {
   // Read the token and listen while still root, before switching to another user.
   if (!wanted.token_file.empty()) settings.token = value_or_fail(serve::read_token(wanted.token_file));
   if (!settings.is_loopback && settings.token.empty())
-    fail("{} is reached from other machines: give a token by --token-file, or listen on 127.0.0.1",
+    fail("other machines can reach {}: require a token with --token-file, or listen on 127.0.0.1",
          quote(wanted.listen));
   auto listener = value_or_fail(address.listen());
   world.apply();
@@ -57,7 +57,7 @@ int run_serve(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::nothing);
   Wanted wanted;
   arguments.add_value("--listen", "ADDRESS",
-                      "Listen on this IP address and port; default: 127.0.0.1:9145. Port 0: any free port",
+                      "Listen on this IP address and port; port 0 is any free port; default: 127.0.0.1:9145",
                       wanted.listen);
   arguments.add_file("--token-file", "Require the token in FILE, as Authorization: Bearer TOKEN", wanted.token_file);
   arguments.add_number("--keys", "N", "Add metrics for the N most contended keys, 0 to 64; default: 0", wanted.keys,
@@ -76,7 +76,7 @@ const Subcommand kServe{
     R"(/metrics is for Prometheus, /api/v1/ has the JSON of ls, stat, locks and doctor, / is the page.
 The server only reads, as these commands do, and uses at most 1 % of a core.
 
-By default only programs on this machine can connect. Any address but loopback needs a token.)",
+By default, only programs on this machine can connect. Any address but loopback needs a token.)",
     run_serve};
 
 }  // namespace holdfast::cli

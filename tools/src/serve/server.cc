@@ -179,7 +179,7 @@ void Server::answer(Connection& connection) {
   const auto request = parse_request(connection.received);
   connection.request.method = connection.received.substr(0, connection.received.find(' '));
   connection.received = {};
-  if (!request) return send(connection, refusal(400, "this is no request of HTTP/1.1"));
+  if (!request) return send(connection, refusal(400, "not an HTTP/1.1 request"));
   connection.request = *request;
   const Place place = find(*request);
   if (Reply refused = judge(*request, place, settings_); refused.status != 200) return send(connection, refused);
@@ -199,7 +199,7 @@ void Server::answer_from(Connection& connection, const Texts& texts) {
   if (found != texts.end()) return send(connection, {200, find(connection.request).type, found->second});
   if (const auto error = texts.find("error"); error != texts.end())
     return send(connection, refusal(503, *error->second));
-  if (texts.contains(kTooLarge)) return send(connection, refusal(503, "there are too many dictionaries to show that"));
+  if (texts.contains(kTooLarge)) return send(connection, refusal(503, "too many dictionaries to show"));
   send(connection, refusal(404, "there is no such dictionary"));
 }
 

@@ -1,5 +1,6 @@
-// The server: one thread, one poll. Connections, their input and their time are limited, and none waits for another: a
-// silent connection keeps its slot until its time is over or the slot is needed. All send from one copy of a text.
+// The server: one thread, one poll. Connections, their input and their time are limited, and no connection waits for
+// another. A silent connection keeps its slot until its time is over or the slot is needed. All connections send from
+// one copy of a text.
 #pragma once
 
 #include <cstddef>

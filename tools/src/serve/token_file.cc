@@ -30,7 +30,7 @@ Expected<std::string> read_token(const std::string& path) {
   const inspect::Descriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (opened.get() < 0 || ::fstat(opened.get(), &info) != 0) return failure();
-  if (!S_ISREG(info.st_mode)) return Status{Code::invalid, fmt::format("{} is no file", file)};
+  if (!S_ISREG(info.st_mode)) return Status{Code::invalid, fmt::format("{} is not a regular file", file)};
   std::array<char, kMost + 2> room{};
   const ssize_t size = ::read(opened.get(), room.data(), room.size());
   if (size < 0) return failure();
@@ -40,9 +40,9 @@ Expected<std::string> read_token(const std::string& path) {
   if (token.size() < kLeast || token.size() > kMost || !is_printable)
     return Status{Code::invalid, fmt::format("{}: expected one line of {} to {} printable characters without blanks",
                                              file, kLeast, kMost)};
-  // Check the mode after the content: nobody is told to change the mode of a file that has no token.
+  // Check the mode after the content, so that no message suggests chmod for a file without a token.
   if ((info.st_mode & kOfOthers) != 0)
-    return Status{Code::permission, fmt::format("{} is open to others (mode {:04o}): chmod 600 it", file,
+    return Status{Code::permission, fmt::format("{} is open to others (mode {:04o}): run chmod 600 on it", file,
                                                 static_cast<unsigned>(info.st_mode & 07777U))};
   return std::string(token);
 }

@@ -1,4 +1,4 @@
-// Dictionaries that are removed while they are looked at, and those that are damaged instead.
+// Tests reading dictionaries that are removed or damaged while they are read.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 
 class Gone : public ::testing::Test {
  protected:
-  // A process has one world for good.
+  // A process can enter only one world in its life.
   static void SetUpTestSuite() {
     folder_.emplace();
     ASSERT_EQ(HOLDFAST_OK, holdfast_guard_sigbus());
@@ -32,7 +32,7 @@ class Gone : public ::testing::Test {
     for (const char* const name : {"a", "b"}) holdfast_remove(name, 1);
   }
 
-  /// With a lock in it.
+  /// Creates the dictionary, with a lock in it.
   static void open(const std::string& name) {
     const holdfast_options options{1U << 16, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_dict* dict = nullptr;
@@ -50,7 +50,7 @@ class Gone : public ::testing::Test {
   Findings findings_;
 };
 
-TEST_F(Gone, IsNoFindingInTheMiddleOfAnExamination) {
+TEST_F(Gone, IsNotReportedIfItWasRemovedDuringTheCheck) {
   const Dictionary dictionary = look("a");
   ASSERT_EQ("", dictionary.trouble);
   EXPECT_FALSE(was_removed_since(folder_->path(), dictionary));
@@ -61,7 +61,7 @@ TEST_F(Gone, IsNoFindingInTheMiddleOfAnExamination) {
   EXPECT_FALSE(needs_repair(dictionary, snapshot_));
 }
 
-TEST_F(Gone, TakesItsLocksAlong) {
+TEST_F(Gone, LosesItsLocks) {
   std::vector<Lock> locks;
   const Dictionary first = look("a");
   const Dictionary second = look("b");
@@ -74,7 +74,7 @@ TEST_F(Gone, TakesItsLocksAlong) {
   EXPECT_EQ(1U, locks.size());
 }
 
-TEST_F(Gone, IsNotSaidOfOneThatWasCutShort) {
+TEST_F(Gone, IsNotReportedForATruncatedDictionary) {
   const Dictionary dictionary = look("a");
   std::filesystem::resize_file(*folder_ / "a.dict", 4096);
   check_dictionary(dictionary, snapshot_, findings_);
@@ -83,11 +83,11 @@ TEST_F(Gone, IsNotSaidOfOneThatWasCutShort) {
   EXPECT_FALSE(was_removed_since(folder_->path(), dictionary));
 }
 
-TEST_F(Gone, IsNotNamedAmongThoseThatThereAre) {
+TEST_F(Gone, IsNotNamedAmongTheExistingOnes) {
   EXPECT_TRUE(no_such_dictionary("c").message.ends_with("; there are: \"a\", \"b\""));
   EXPECT_TRUE(no_such_dictionary("a").message.ends_with("; there are: \"b\""));
   remove("b");
-  EXPECT_TRUE(no_such_dictionary("a").message.ends_with(", nor any other"));
+  EXPECT_TRUE(no_such_dictionary("a").message.ends_with(", and no other either"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What is gathered of locks.
+// Tests gathering locks.
 #include "inspect/locks.h"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ class Locks : public ::testing::Test {
   holdfast_dict* dict_ = nullptr;
 };
 
-TEST_F(Locks, TakeNoMoreMemoryThanWhatWasFoundOfThem) {
-  constexpr std::uint32_t kReaders = 40;  // more than the first look has room for
+TEST_F(Locks, TakeOnlyTheMemoryThatTheirHoldersNeed) {
+  constexpr std::uint32_t kReaders = 40;  // more than the first read has room for
   for (std::uint32_t i = 0; i < kReaders; ++i) {
     holdfast_lease lease{};
     const std::string key = "lock" + std::to_string(i);

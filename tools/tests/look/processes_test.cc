@@ -1,4 +1,4 @@
-// Processes that come and go between a look at them and a look at what they hold.
+// Tests processes that start and end between the reading of processes and of locks.
 #include "inspect/processes.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace holdfast::inspect {
 namespace {
 
-/// A child that holds a lock until it is ended.
+/// A child that holds a lock until it is killed.
 class Holder : public test::Started {
  public:
   Holder(holdfast_dict* dict, const std::string& key)
@@ -30,7 +30,7 @@ class Holder : public test::Started {
   std::uint32_t pid() const { return static_cast<std::uint32_t>(Child::pid()); }
 };
 
-/// In one world, as a process enters only one.
+/// All tests share one world, because a process can enter only one.
 class ProcessesThatComeAndGo : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -46,7 +46,7 @@ class ProcessesThatComeAndGo : public ::testing::Test {
   static inline holdfast_dict* dict_ = nullptr;
 };
 
-TEST_F(ProcessesThatComeAndGo, OneThatHasEnteredSinceItsWorldWasReadIsKnownAndLives) {
+TEST_F(ProcessesThatComeAndGo, AProcessThatEnteredLaterIsKnownAndAlive) {
   auto processes = Processes::read();
   ASSERT_TRUE(processes);
   const Holder holder(dict_, "key");
@@ -56,14 +56,14 @@ TEST_F(ProcessesThatComeAndGo, OneThatHasEnteredSinceItsWorldWasReadIsKnownAndLi
   EXPECT_EQ(holder.pid(), process.pid_here);
   EXPECT_EQ(Life::alive, process.life);
   EXPECT_NE(nullptr, living_holder(locks.front(), *processes));
-  // The same for those that wait.
+  // The same holds for waiters.
   locks.front().waiters.push_back({.owner = process.token, .waited = 1, .want = 1, .watches = 0});
   locks.front().waiter_count = 1;
   drop_dead_waiters(locks, *processes);
   EXPECT_EQ(1U, locks.front().waiter_count);
 }
 
-TEST_F(ProcessesThatComeAndGo, OneThatHasEndedIsDeadAlsoWhereAnotherHasItsPlace) {
+TEST_F(ProcessesThatComeAndGo, AnEndedProcessIsDeadEvenIfAnotherHasItsSlot) {
   Holder first(dict_, "one");
   const Lock lock = look("one");
   ASSERT_EQ(1U, lock.holders.size());
@@ -79,7 +79,7 @@ TEST_F(ProcessesThatComeAndGo, OneThatHasEndedIsDeadAlsoWhereAnotherHasItsPlace)
   }
 }
 
-TEST_F(ProcessesThatComeAndGo, AHolderThatHasNothingMappedUsesTheDictionary) {
+TEST_F(ProcessesThatComeAndGo, AHolderUsesTheDictionaryEvenWithoutMappingIt) {
   const Holder holder(dict_, "key");
   auto processes = Processes::read();
   ASSERT_TRUE(processes);

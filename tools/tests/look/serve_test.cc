@@ -1,4 +1,4 @@
-// How long `holdfast serve` keeps what it has gathered, and what its metrics leave out.
+// Tests how long `holdfast serve` keeps documents, and what its metrics omit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,16 +29,16 @@ TEST(Gatherer, KeepsDocumentsForASecondToFiveMinutes) {
 
 Text text_of_size(std::size_t size) { return std::make_shared<const std::string>(size, 'x'); }
 
-TEST(Server, KeepsOldTextsUpToALimitWhateverReadersDo) {
+TEST(Server, LimitsOldTextsWhateverReadersDo) {
   const Text latest = text_of_size(3 * kOldTextsMax);
   const auto is_new = [&](const Text& text) { return text == latest; };
   const Text half = text_of_size(kOldTextsMax / 2);
   const Text other = text_of_size(kOldTextsMax / 2);
   const Text one = text_of_size(1);
   const std::vector<Text> within{latest, half, nullptr, half, latest, other, half, other};
-  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each counts once, and a new one not at all";
+  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text counts once, a new one does not";
   const std::vector<Text> beyond{one, half, latest, other, half};
-  EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest goes";
+  EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest is dropped";
   const std::vector<Text> longest{half, text_of_size(kOldTextsMax + 1), one};
   EXPECT_EQ(2U, count_to_drop(longest, is_new));
 }
@@ -57,7 +57,7 @@ TEST(ListDocument, TakesItemsUpToItsLimitAndSaysSo) {
   EXPECT_GT(text.size(), kDocumentMax - 20'000);
   const inspect::Json json = inspect::Json::parse(text);
   EXPECT_TRUE(json["truncated"].get<bool>());
-  EXPECT_TRUE(json["items"].back().is_string()) << "nothing comes behind what was left out";
+  EXPECT_TRUE(json["items"].back().is_string()) << "no item follows an omitted one";
 }
 
 TEST(ListDocument, CutsKeysBetweenCharacters) {
@@ -84,7 +84,7 @@ std::string text_of(const DictionaryView& one) {
   return metrics_of(view, 0, MetricsFormat::prometheus);
 }
 
-TEST(Metrics, LeaveOutLocksThatAreNotAllListed) {
+TEST(Metrics, OmitLockCountsIfNotAllLocksAreListed) {
   DictionaryView view = view_of("a");
   view.holds[0] = 3;
   view.waiters = 2;

@@ -1,4 +1,4 @@
-// That no process uses a dictionary, and that none begins to while that is proved.
+// Tests proving that no process uses a dictionary, and keeping others out in the meantime.
 #include "inspect/sole_use.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace holdfast::inspect {
 namespace {
 
-/// A child that opens the dictionary, says whether it could, and stays until it is ended.
+/// A child that opens the dictionary, reports whether it could, and stays until it is killed.
 class User : public test::Child {
  public:
   User() : Child(open_and_stay) {}
@@ -27,7 +27,7 @@ class User : public test::Child {
 
  private:
   static int open_and_stay(test::Channel& parent) {
-    // A sole use that the parent holds would be held here, too.
+    // A forked child would inherit a sole use that the parent holds.
     const auto [first, last] = std::minmax({parent.read_fd(), parent.write_fd()});
     close_between(STDERR_FILENO + 1, static_cast<unsigned>(first) - 1);
     close_between(static_cast<unsigned>(first) + 1, static_cast<unsigned>(last) - 1);
@@ -40,7 +40,7 @@ class User : public test::Child {
   }
 };
 
-/// This process itself never enters the world.
+/// This process never enters the world itself.
 class SoleUseOfADictionary : public ::testing::Test {
  protected:
   SoleUse take() const { return take_sole_use(folder_.path(), "a"); }
@@ -67,14 +67,14 @@ TEST_F(SoleUseOfADictionary, KeepsOthersOutUntilItEnds) {
   SoleUse use = take();
   ASSERT_GE(use.held.get(), 0);
   User user;
-  // It waits for 5 s, then gives up: where this process is stopped for so long, it has answered that it could not.
+  // The child waits 5 s, then gives up. If this process was stopped for that long, the child reported failure.
   const bool has_answered = user.has_answered(100);
   use.held.reset();
   const bool opened = user.opened();
   EXPECT_FALSE(has_answered && opened);
 }
 
-TEST_F(SoleUseOfADictionary, OfWhatIsNoFileIsNoneOrCannotBeTold) {
+TEST_F(SoleUseOfADictionary, IsUnknownOrNoneWithoutARegularFile) {
   SoleUse use = take();
   EXPECT_EQ("", use.trouble);
   EXPECT_FALSE(use.is_used);

@@ -1,4 +1,4 @@
-// Which process waits for which, as lines: how many there are, and what is a circle.
+// Tests the lines that show which process waits for which: their number, and circles.
 #include "inspect/waits.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 using What = WaitLine::What;
 
-/// The lock with that key, of these holders and waiters.
+/// Returns a lock with that key, these holders and these waiters.
 Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders,
           const std::vector<std::uint64_t>& waiters) {
   Lock made;
@@ -24,7 +24,7 @@ Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders,
   return made;
 }
 
-/// "a", "-3", "--b": a line for each, with a dash for each level; "!" is behind a circle.
+/// Returns the lines as "a", "-3", "--b": a dash for each level; "!" follows a circle.
 std::string drawn(const std::vector<Lock>& locks, const Ancestors& ancestors = {}) {
   std::string text;
   for (const WaitLine& line : lines_of_waits(locks, ancestors)) {
@@ -48,26 +48,26 @@ TEST(Waits, ShowACircleAsOne) {
   EXPECT_EQ("a\n-2\n--b\n---1\n----a!\n", drawn({lock("a", {1}, {2}), lock("b", {2}, {1})}));
 }
 
-TEST(Waits, OfTheTasksOfOneProcessAreNoCircle) {
+TEST(Waits, BetweenTasksOfOneProcessAreNoCircle) {
   EXPECT_EQ("a\n-1\n--b\n---1\n-1\n", drawn({lock("a", {1}, {1, 1}), lock("b", {1}, {1})}));
 }
 
-TEST(Waits, OfACircleBehindATaskOfTheSameProcessAreShown) {
+TEST(Waits, OfACircleAreShownBehindATaskOfTheSameProcess) {
   EXPECT_EQ("a\n-1\n--b\n---2\n----c\n-----1\n------b!\n",
             drawn({lock("a", {1}, {1}), lock("b", {1}, {2}), lock("c", {2}, {1})}));
 }
 
-TEST(Waits, OfAChildAreThoseOfWhatStartedIt) {
+TEST(Waits, OfAChildAreAlsoItsParents) {
   const std::vector<Lock> locks{lock("a", {1}, {20}), lock("b", {2}, {10})};
   EXPECT_EQ("a\n-20\nb\n-10\n", drawn(locks));
   EXPECT_EQ("a\n-20\n--b\n---10\n----a!\n", drawn(locks, {{10, {1}}, {20, {2}}}));
 }
 
-TEST(Waits, OfAChildForTheLockOfWhatStartedItAreACircle) {
+TEST(Waits, OfAChildForTheLockOfItsParentAreACircle) {
   EXPECT_EQ("a\n-10\n--a!\n", drawn({lock("a", {1}, {10})}, {{10, {1}}}));
 }
 
-TEST(Waits, AreOfCommandsOnlyWhereEachIsAChild) {
+TEST(Waits, AreOfCommandsOnlyIfEachWaiterIsAChild) {
   const std::vector<Lock> locks{lock("a", {1}, {20}), lock("b", {2}, {10})};
   EXPECT_TRUE(lines_of_waits(locks, {{10, {1}}, {20, {2}}}).back().is_of_commands);
   const std::vector<Lock> mixed{lock("a", {1}, {2}), lock("b", {2}, {10})};
@@ -76,7 +76,7 @@ TEST(Waits, AreOfCommandsOnlyWhereEachIsAChild) {
   EXPECT_FALSE(lines.back().is_of_commands);
 }
 
-TEST(Waits, OfManyTasksOfOneProcessAreTwoLinesForEachLock) {
+TEST(Waits, OfManyTasksOfOneProcessTakeTwoLinesPerLock) {
   constexpr std::size_t kTasks = 5000;
   std::vector<Lock> locks;
   for (std::size_t i = 0; i < kTasks; ++i) locks.push_back(lock("k" + std::to_string(i), {1}, {1}));
@@ -85,7 +85,7 @@ TEST(Waits, OfManyTasksOfOneProcessAreTwoLinesForEachLock) {
   EXPECT_TRUE(std::all_of(lines.begin(), lines.end(), [](const WaitLine& line) { return line.depth <= 3; }));
 }
 
-TEST(Waits, OfManyProcessesInALineAreNoDeeperThanABound) {
+TEST(Waits, OfManyProcessesInAChainHaveLimitedDepth) {
   constexpr std::uint64_t kProcesses = 100000;
   std::vector<Lock> locks;
   for (std::uint64_t i = 1; i <= kProcesses; ++i) locks.push_back(lock("k" + std::to_string(i), {i}, {i + 1}));
@@ -98,7 +98,7 @@ TEST(Waits, OfManyProcessesInALineAreNoDeeperThanABound) {
   EXPECT_TRUE(lines_of_waits(locks, {}).back().has_circle);
 }
 
-TEST(Waits, AreNoMoreLinesThanABound) {
+TEST(Waits, HaveALimitedNumberOfLines) {
   std::vector<Lock> locks;
   for (std::uint64_t i = 0; i < WaitLine::kMostLines; ++i) locks.push_back(lock(std::to_string(i), {1}, {2, 3}));
   const auto lines = lines_of_waits(locks, {});
@@ -108,13 +108,13 @@ TEST(Waits, AreNoMoreLinesThanABound) {
   EXPECT_EQ(2 * WaitLine::kMostLines, shown + lines.back().left_out);
 }
 
-TEST(Waits, TellOfWaitersThatWereNotLookedAt) {
+TEST(Waits, CountWaitersThatWereNotRead) {
   std::vector<Lock> locks{lock("a", {1}, {2})};
   locks[0].waiter_count = 10;
   EXPECT_EQ("a\n-2\n-+9\n", drawn(locks));
 }
 
-TEST(Waits, KnowWhichLinesGoOnFurtherDown) {
+TEST(Waits, KnowWhichBranchesContinueFurtherDown) {
   const std::vector<Lock> locks{lock("a", {1}, {2, 3}), lock("b", {2}, {4}), lock("c", {5}, {6})};
   const auto lines = lines_of_waits(locks, {});  // a -2 --b ---4 -3 c -6
   ASSERT_EQ(7U, lines.size());

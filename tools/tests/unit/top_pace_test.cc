@@ -5,7 +5,7 @@
 namespace holdfast::cli {
 namespace {
 
-TEST(top_pace, is_two_seconds_and_takes_a_hundredth_of_a_processor_where_looks_are_dear) {
+TEST(top_pace, is_two_seconds_or_longer_to_stay_within_one_percent_of_a_processor) {
   TopPace pace(std::nullopt);
   EXPECT_DOUBLE_EQ(pace.delay(), 2);
   pace.note_look(0.5);
@@ -19,13 +19,13 @@ TEST(top_pace, is_two_seconds_and_takes_a_hundredth_of_a_processor_where_looks_a
   EXPECT_DOUBLE_EQ(slow.delay(), kLongestDelay);
 }
 
-TEST(top_pace, is_what_was_chosen_however_dear_looks_are) {
+TEST(top_pace, is_the_chosen_one_even_if_refreshes_are_expensive) {
   TopPace pace(0.5);
   pace.note_look(10);
   EXPECT_DOUBLE_EQ(pace.delay(), 0.5);
 }
 
-TEST(top_pace, is_chosen_by_a_stretch_within_bounds) {
+TEST(top_pace, can_be_stretched_within_bounds) {
   TopPace pace(std::nullopt);
   pace.note_look(0.05);
   pace.stretch(0.5);
