@@ -586,7 +586,7 @@ HOLDFAST_API int holdfast_dict_contention(holdfast_dict *dict, holdfast_contende
 typedef struct holdfast_cluster {
   char name[64];  /* of the cluster, ended by a zero byte                                    */
   uint32_t agent; /* process id of the agent, in its own pid namespace; 0: there is none     */
-  uint32_t epoch; /* number of the session, different from that of the session before        */
+  uint32_t epoch; /* number of the session; each session has another one                     */
   double seconds; /* until the session ends, unless it is renewed; 0: it is lost             */
   uint64_t machine; /* the session's number at the store, which identifies this machine; 0: none yet       */
 } holdfast_cluster;
@@ -685,7 +685,7 @@ HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter
  * holds. So name a task as holder only if that is certain; otherwise a deadlock may be reported that does not exist. */
 HOLDFAST_API uint32_t holdfast_task_ids(void);
 
-/* What a task holds while it waits. */
+/* The locks that a task holds while it waits. */
 typedef enum holdfast_holds {
   HOLDFAST_HOLDS_NOTHING = 0,   /* nothing that others wait for                             */
   HOLDFAST_HOLDS_SOMETHING = 1, /* maybe something that others wait for                     */

@@ -1,6 +1,6 @@
 /* A host in plain C: adds one to a counter that many processes share, under a lock.
  *
- *   counter DICTIONARY [SECONDS]     waits for the lock for at most so many seconds (5) */
+ *   counter DICTIONARY [SECONDS]     waits for the lock for at most this long (5) */
 #include <holdfast.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -32,7 +32,7 @@ int failures = 0;
 
 // Lua calls what follows. An error of Lua skips destructors, so nothing there has one; and no exception gets out.
 
-/// Resumes the coroutine when the descriptor is readable or after so many seconds. False: no memory.
+/// Resumes the coroutine when the descriptor is readable or after `seconds`. False: no memory.
 bool resume_later(lua_State* coroutine, int descriptor, double seconds) noexcept try {
   waits.push_back({coroutine, descriptor, holdfast_now() + (seconds > 0 ? seconds : 0)});
   return true;

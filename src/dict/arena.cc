@@ -60,8 +60,8 @@ void Arena::add_free(std::uint32_t block, std::uint32_t count) noexcept {
   header_.free_granules.store(header_.free_granules.load(kRelaxed) + count, kRelaxed);
 }
 
-// Removes a block from its bin. Its two sizes must agree and its neighbours in the bin must point back at it, so that
-// an overwritten word neither gives an entry's memory away nor leads into the middle of an entry.
+// Removes a block from its bin. Its two sizes must agree and its neighbours in the bin must point back at it. So an
+// overwritten word neither gives an entry's memory away nor leads into the middle of an entry.
 bool Arena::remove(std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t bin = bin_of(count);
   const Word32* words = shard_.words32(block);

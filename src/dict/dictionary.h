@@ -130,13 +130,15 @@ class Dictionary {
     return now != nullptr ? now->weak_from_this().lock() : nullptr;
   }
 
-  /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
-  /// either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
-  /// operation runs again. It also runs again if the arena has grown, after Code::no_memory, or after Code::locked of
-  /// an attempt that found no position in the queue; and after Code::no_memory if memory of dead processes was looked
-  /// for, at most kLooksMax times. `granules`: what it may have to allocate at once, 0 if that fits in any dictionary;
-  /// too_large, without the mutex, if it never fits. `unopened`: whether to open a shard that was never used, else
-  /// not_found. Other codes: removed, timeout, busy, system, no_memory.
+  /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation
+  /// must either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
+  /// operation runs again.
+  ///
+  /// It also runs again if the arena has grown, after Code::no_memory, or after Code::locked of an attempt that found
+  /// no position in the queue; and after Code::no_memory if memory of dead processes was looked for, at most kLooksMax
+  /// times. `granules`: what it may have to allocate at once, 0 if that fits in any dictionary; too_large, without the
+  /// mutex, if it never fits. `unopened`: whether to open a shard that was never used, else not_found. Other codes:
+  /// removed, timeout, busy, system, no_memory.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;

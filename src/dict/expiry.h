@@ -17,10 +17,10 @@
 // If the host has an event loop, values end by the loop's own time. It stands still while a handler runs, so a value
 // ends exactly when a timer of the same length that was set in the same handler fires.
 //
-// If values counted from the loop's time and ended by the clock, a handler that has run for 10 ms would not find the
-// value that it has just stored for 5 ms. In exchange, a worker that is behind finds a value for as long as it is
-// behind, as in ngx.shared. A loop that has stood still for a minute, such as in a process forked off nginx, is not
-// followed.
+// Values count from the loop's time, so they must also end by it. If they ended by the clock, a handler that has run
+// for 10 ms would not find a value that it has just stored for 5 ms. In exchange, a worker that is behind finds a
+// value for as long as it is behind, as in ngx.shared. A loop that has stood still for a minute, such as in a process
+// forked off nginx, is not followed.
 //
 // Thread safety: all calls, from any thread, at any time.
 #pragma once

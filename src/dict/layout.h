@@ -268,8 +268,8 @@ inline Word32& shortcut_of(Entry& holder, std::uint32_t level) noexcept {
   return level == 1 ? holder.flags : holder.stamp;
 }
 
-/// Value of a permits entry. Only the chain of holders says which processes have permits. The entry's expiry is never
-/// before that of any holder.
+/// Value of a permits entry. Only the chain of holders says which processes have permits. The entry never expires
+/// before one of its holders.
 struct PermitFields {
   Word32 total;
   Word32 holders;  // block of the first holder; 0: no permit is taken

@@ -19,7 +19,7 @@ Token owner_of(World& world, const SeenGrant& seen) noexcept {
   return seen.complete || seen.word.is_free() ? seen.owner : world.token_of(seen.word.owner());
 }
 
-// An owner that is about to complete its grant is inside a section (lock/fast_path.cc). One that has left it has
+// An owner that is about to complete its grant is inside a section (lock/fast_path.cc). An owner that has left it has
 // completed the grant, so check the grant again.
 void mend_incomplete(World& world, LockFields& lock) noexcept {
   const LockWord word = load_word_of(lock, kAcquire);

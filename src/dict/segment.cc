@@ -118,8 +118,8 @@ Expected<std::unique_ptr<Segment>> Segment::attach(World& world, const std::stri
 }
 
 // Adopts a persistent dictionary of a world that no longer has a process. Its tokens are unknown in this world, so its
-// locks and permits become free like those of dead processes. What cannot wait for that is reset here: mutexes, queues
-// and the range of fencing numbers. If this process is killed, the next one starts again.
+// locks and permits become free like those of dead processes. Mutexes, queues and the range of fencing numbers cannot
+// wait for that and are reset here. If this process is killed, the next one starts again.
 Status Segment::adopt(const OpenedFile& file) {
   for (Shard& shard : shards_) {
     if (!shard.open_if_used() || shard.header().in_use.load(kRelaxed) == 0) continue;

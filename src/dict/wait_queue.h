@@ -1,8 +1,8 @@
 // The waiters of an entry in order of arrival: blocks of the shard's arena, attached to the entry.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks; each waiter checks by itself after a while and
-// queues again. A waiter counts as gone when its wait must be over, when it has not tried for kWaiterPatienceMs, or
-// kRestingPatienceMs if it rests, and when its process has not checked for kWaiterPatienceMs.
+// queues again. A waiter counts as gone in three cases: its wait must be over; it has not tried for kWaiterPatienceMs,
+// or kRestingPatienceMs if it rests; or its process has not checked for kWaiterPatienceMs.
 //
 // There are two kinds: waiters, which want the lock or permits, and watchers, which wait for a grant to end
 // (lock/watchers.h). Comments hold for both unless they name one.

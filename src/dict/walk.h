@@ -93,8 +93,9 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
   { visit(view) } -> std::same_as<std::uint32_t>;
 };
 
-/// Visits all entries of the shard's chains. Takes no mutex and checks no epoch, so while others change the shard it
+/// Visits all entries of the shard's chains. Takes no mutex and checks no epoch. So while others change the shard it
 /// sees words of different moments, may miss entries and may visit blocks that are no longer entries. It always ends:
+/// it walks no more granules than the arena has, because no block is met twice, except on damage or during a change.
 /// it walks no more granules than the arena has, because no block is met twice, except on damage or during a change.
 template <EntryVisit Visit>
 void walk_entries(const Shard& shard, Visit&& visit) noexcept {

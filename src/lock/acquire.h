@@ -36,11 +36,14 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
                   Lease& lease) noexcept;
 
 /// Blocks the calling thread for up to `timeout` seconds; 0 or less: does not block; more than kLongest: no limit.
+///
 /// Codes as for the two calls above. locked, timeout: the code of the last attempt when the time was over. Behind a
 /// gate also unavailable: nothing can be granted. Even for a caller that does not wait, the gate is asked, for up to a
 /// second: elsewhere, if another machine has the lock. deadlock: `cycle` has the keys of the cycle of waits.
+///
 /// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether it waits. Throws
 /// std::bad_alloc, and std::runtime_error if the process has too many waiters; then nothing is taken.
+//
 // The first attempt needs nothing. Only if it fails, the thread gets a parker, on its own stack and only for this wait.
 // So threads share nothing here, a thread that ends leaves nothing behind, and a forked child inherits nothing.
 // Signals, spurious wake-ups and processes that enter the world at the same time end no wait.

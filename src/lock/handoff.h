@@ -3,11 +3,13 @@
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
 // first of them, once, and leaves the lock to the fastest: a wake-up takes longer than many critical sections, and
-// otherwise each section would cost one. But later requests overtake the first of the queue at most kOvertakesMax
-// times, and not at all once it has been the first for kOvertakeNs. Then the lock is granted to it, and it must claim
-// it within claim_ns(). So a waiter that finds k others waiting gets its turn after these k and at most kOvertakesMax *
-// (k + 1) others; if the lock is held for longer than kOvertakeNs, after these k and one other. A fair request
-// overtakes no waiter, and nothing overtakes a fair waiter once it is the first: if all are fair, the order is strict.
+// otherwise each section would cost one.
+//
+// But later requests overtake the first of the queue at most kOvertakesMax times, and not at all once it has been the
+// first for kOvertakeNs. Then the lock is granted to it, and it must claim it within claim_ns(). So a waiter that
+// finds k others waiting gets its turn after these k and at most kOvertakesMax * (k + 1) others; if the lock is held
+// for longer than kOvertakeNs, after these k and one other. A fair request overtakes no waiter, and nothing overtakes
+// a fair waiter once it is the first: if all are fair, the order is strict.
 //
 // A lock that is granted to an absent waiter is idle until the waiter comes. So the above is for prompt waiters. A
 // waiter stands aside in the meantime if its loop is known to take longer than kPromptNs to come (wait/promptness.h).

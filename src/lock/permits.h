@@ -13,9 +13,11 @@
 // A release, a renewal and any other operation on one lease take about as long among many holders as among few
 // (dict/holder_list.h). So does a refused attempt, usually: with many holders it names only some of them. When a check
 // is due, one attempt among all processes checks all holders, a part at a time; the mutex is released in between. It
-// removes the records that do not count and finds the owners to ask the kernel about. So a dead holder, or a lease that
-// has ended, is found by the attempts that need its permits: with n holders an end is found up to n / 1024 ms late, a
-// death up to n / 64 ms late, both at most 1 s, plus the time until the next attempt.
+// removes the records that do not count and finds the owners to ask the kernel about.
+//
+// So a dead holder, or a lease that has ended, is found by the attempts that need its permits. With n holders an end is
+// found up to n / 1024 ms late and a death up to n / 64 ms late; both take at most 1 s, plus the time until the next
+// attempt.
 #pragma once
 
 #include <cstdint>

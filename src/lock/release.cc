@@ -30,7 +30,7 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
 }
 
 // The same for operations that change the grant of `lease`: `on_lock` runs only if that is the present grant and
-// complete; otherwise the code is that of judge_grant().
+// complete; otherwise the result is judge_grant()'s code.
 template <class OnLock, class OnPermits>
 Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
                 OnPermits&& on_permits, std::uint64_t patience_ns = kMutexPatienceNs) noexcept {

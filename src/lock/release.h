@@ -31,8 +31,8 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
 /// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// The same for a caller that will not retry: clears the lease, unless there is no memory. What is refused now is given
-/// back later (LateReleases).
+/// The same for a caller that will not retry: clears the lease, unless there is no memory. A release that is refused
+/// now comes later (LateReleases).
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;

@@ -248,9 +248,9 @@ Mapping pin_description(int fd, AtFork at_fork) noexcept;
 /// Removes a pin, given the address from Mapping::release().
 void unpin(void* pin) noexcept;
 
-/// Allocates memory of the file system for all pages of a shared mapping that overlap [begin, begin + size), so that no
-/// later access to them can fail for lack of it. Their content stays. Returns an errno value: ENOMEM and EFAULT mean
-/// that there is no memory, and some pages may have been allocated.
+/// Allocates memory of the file system for all pages of a shared mapping that overlap [begin, begin + size). Then no
+/// later access to them can fail for lack of memory. Their content stays. Returns an errno value: ENOMEM and EFAULT
+/// mean that there is no memory, and some pages may have been allocated.
 int reserve_pages(void* begin, std::size_t size) noexcept;
 
 /// Unmaps. If the kernel refuses, the next give_back_left_over() tries again. Keeps errno.

@@ -19,7 +19,7 @@ using Found = WaitTable::Found;
 /// No benchmark covers it: none fills the table. deadlock_test.cc does.
 constexpr std::uint64_t kRecordRetryNs = 100'000'000;
 
-/// Finds the wait that blocks the task: its own, or that of its whole Lua state.
+/// Finds the wait that blocks the task: its own wait, or the wait of its whole Lua state.
 Found find_wait(const WaitTable& table, Token token, std::uint32_t task, Wait& wait) noexcept {
   const Found found = table.find(token, task, wait);
   if (found != Found::no || whole_state(task) == task) return found;

@@ -1,10 +1,12 @@
 // The sleeping threads of this process, one of which listens for all.
 //
 // A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on it, though the mail is for
-// one. So only one parker, the listener, sleeps on the mailbox, hands out the mail and checks what the others wait for.
-// Each of the others sleeps on its own word, and is woken when there is something for it. A listener that leaves elects
-// another. A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the others
-// cover this: each takes the mail when it wakes, and listens if no other does.
+// one. So only one parker, the listener, sleeps on the mailbox, hands out the mail and checks what the others wait
+// for. Each of the others sleeps on its own word, and is woken when there is something for it. A listener that leaves
+// elects another.
+//
+// A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the others cover
+// this: each takes the mail when it wakes, and listens if no other does.
 //
 // Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
 #pragma once

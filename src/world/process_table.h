@@ -1,7 +1,7 @@
 // The file `processes` of a world: a header page, one slot per process, then the table of waits.
 //
-// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. Of the slot's content only the
-// generation decides about life or death, and only together with the kernel's answer.
+// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. Only the slot's generation
+// decides about life or death, and only together with the kernel's answer.
 //
 // Record locks on this file (the bytes are far behind its end):
 //   kTableLock           entering, leaving, and the decision whether this world has died; held for microseconds
@@ -18,11 +18,13 @@
 // table in use is joined whatever its boot id, because containers have their own boot ids. A copy of a table is
 // refused: its header names another inode.
 //
-// Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order of
-// arrival, and a holder wakes the next one when it has closed the file. A holder that dies wakes nobody, so each sleep
-// is bounded, at random and longer each time: 900 children that are forked together enter within 0.3 s on two
-// processors. A process waits for a second while one process has the lock, which may be stopped, and for five while the
-// lock passes from one to the next. After a failure, changes fail at once for 0.1 s, then for longer, up to 1 s.
+// Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order
+// of arrival, and a holder wakes the next one when it has closed the file. A holder that dies wakes nobody, so each
+// sleep is bounded, at random and longer each time: 900 children that are forked together enter within 0.3 s on two
+// processors.
+//
+// A process waits for a second while one process has the lock, which may be stopped, and for five while the lock
+// passes from one to the next. After a failure, changes fail at once for 0.1 s, then for longer, up to 1 s.
 //
 // The generation of a slot is kept three times, and two that agree count: one overwritten word kills no process. It is
 // raised under the table's lock while the slot's lock is free. So a successor is never taken for its predecessor,

@@ -12,9 +12,10 @@
 // A keeper lives as long as a process that is not in the world: nginx's master, which has another user and environment
 // than its workers. A worker forks the keeper, so it is present from its first instruction on. It has no slot, because
 // it holds nothing. It gives back everything else that it inherited: descriptors, or it would keep nginx's ports open,
-// and shared mappings, or it would keep dictionaries in use. It is no separate program, because the library may be all
-// that is installed, and chroot may hide the program. The table does not record masters by pid, because a pid decides
-// nothing.
+// and shared mappings, or it would keep dictionaries in use.
+//
+// It is no separate program, because the library may be all that is installed, and chroot may hide the program. The
+// table does not record masters by pid, because a pid decides nothing.
 #pragma once
 
 #include <sys/types.h>

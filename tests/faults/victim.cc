@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,20 +125,26 @@ void be_victim(int socket, const Module& module, const Case& one, Shared& shared
 /// returns the files of the directory that it has mapped, each once.
 std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   std::vector<std::string> names;
+  std::map<std::string, std::string> listed;  // by inode
   std::map<std::string, std::string> mapped;  // by inode
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    struct stat status {};
+    if (::stat(entry.path().c_str(), &status) == 0) listed[std::to_string(status.st_ino)] = entry.path().filename();
+  }
   std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
   for (std::string line; std::getline(maps, line);) {
     const std::size_t at = line.find(directory + "/");
     if (at == std::string::npos) continue;
     std::string addresses, rights, offset, device, inode;
     std::istringstream(line) >> addresses >> rights >> offset >> device >> inode;
-    const std::string name = line.substr(at + directory.size() + 1);
-    // For a file that was made here the kernel shows no name.
+    // The kernel shows a number for a file that the process created itself, until it has been given a name.
+    const auto known = listed.find(inode);
+    const std::string name = known != listed.end() ? known->second : line.substr(at + directory.size() + 1);
     const bool is_dictionary = name.starts_with('#') || name.find(".dict") != std::string::npos;
     mapped[inode] = is_dictionary ? "mapped dictionary" : "mapped " + name;
   }
   for (const auto& [inode, name] : mapped) names.push_back(name);
-  std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", ignored)) {
     const std::string name = std::filesystem::read_symlink(entry.path(), ignored);
     names.push_back(name.substr(name.rfind('/') + 1, name.find('[') - name.rfind('/') - 1));

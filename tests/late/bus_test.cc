@@ -291,7 +291,7 @@ class FilesReplacedByImages : public FilesOfMany {
     EXPECT_EQ(used.dict.try_lock("another", 0, &lease), HOLDFAST_OK);
     EXPECT_EQ(used.dict.unlock("another", &lease), HOLDFAST_OK);
     // A newcomer would not know who uses it.
-    EXPECT_THAT(newcomer.ask("open"), HasSubstr("was removed or replaced meanwhile"));
+    EXPECT_THAT(newcomer.ask("open"), HasSubstr("was removed or replaced"));
     used.begin_anew();
     EXPECT_EQ(newcomer.ask("open"), "ok");
     newcomer.say("end");

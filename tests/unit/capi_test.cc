@@ -141,7 +141,8 @@ TEST(capi, a_default_size_is_in_nobodys_way) {
     });
     EXPECT_EQ(Dict("a", {.size = kDefault + 1}).status, HOLDFAST_MISMATCH) << "it would get less than it asks for";
     EXPECT_EQ(Dict("a", {.size = 0, .mutex = HOLDFAST_MUTEX_SPIN}).status, HOLDFAST_MISMATCH);
-    EXPECT_TRUE(error_has("exists with size 8388608 and mutex futex, asked for mutex spin; open it with the same options"));
+    EXPECT_TRUE(
+        error_has("exists with size 8388608 and mutex futex, asked for mutex spin; open it with the same options"));
   });
 }
 

@@ -379,8 +379,7 @@ TEST_F(WakeThreadConnectionTest, without_threads_nothing_is_accepted_and_nothing
       const NoThreads none;
       ASSERT_TRUE(none.is_refused());
       EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
-      EXPECT_STREQ(holdfast_error(),
-                   "cannot start the wake thread: Resource temporarily unavailable");
+      EXPECT_STREQ(holdfast_error(), "cannot start the wake thread: Resource temporarily unavailable");
     }
     if (::geteuid() == 0) {
       ASSERT_EQ(::chown(directory.path().c_str(), 0, 0), 0);

@@ -165,8 +165,7 @@ TEST_F(WakeThreadTest, without_threads_the_host_gets_an_error_and_polls_and_the_
       const NoThreads none;
       ASSERT_TRUE(none.is_refused());
       EXPECT_EQ(waiting.fd(), -1);
-      EXPECT_STREQ(holdfast_error(),
-                   "cannot start the wake thread: Resource temporarily unavailable");
+      EXPECT_STREQ(holdfast_error(), "cannot start the wake thread: Resource temporarily unavailable");
       ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
       EXPECT_LE(waiting.sleep_time(), 0.01) << "it has a descriptor, but nobody listens";
       release("k");

@@ -185,7 +185,7 @@ describe("holdfast rm", function ()
         world.hold("used", "key")
         local file = command.world() .. "/used.dict"
         os.execute("chmod 0640 " .. file)
-        is_refused("used", "cannot list its locks: .*/used.dict has mode 0640, it was created with 0600")
+        is_refused("used", "cannot list its locks: .*/used.dict has mode 0640, but it was created with 0600")
         os.execute(("chmod 0600 %s && ln %s %s/link"):format(file, file, command.world()))
         is_refused("used", "cannot list its locks: .*/used.dict has 2 names.*")
         os.execute(("rm %s/link && mv %s %s.real && ln -s %s.real %s"):format(command.world(), file, file, file, file))

@@ -14,7 +14,7 @@ describe("examples/stampede.lua", function ()
     it("calls the backend once per distinct word with the lock, and more often without", function ()
         local trace = write_trace(1000, 40)
         local ended, out, err = run_workers(3, "--dict", "stampede_locks=1m", "--dict", "stampede_cache=1m",
-            STAMPEDE, trace)
+            STAMPEDE, trace, "--words", "1000")
         assert.same({ code = 0 }, ended, err)
         assert.equal("", err)
         assert.same({ 75000, 75000 }, row(out, "requests"))

@@ -1,5 +1,5 @@
--- Tests `holdfast serve`: its metrics are the same as the Lua module's, its JSON is the same as the other commands', it
--- refuses bad requests, and neither clients nor stopped processes keep it from answering.
+-- Tests `holdfast serve`. Its metrics are the same as the Lua module's, and its JSON is the same as the other
+-- commands'. It refuses bad requests, and neither clients nor stopped processes keep it from answering.
 
 local command, http, json, server, shell, world =
     require "spec.support" ("command", "http", "tools/json", "tools/server", "shell", "tools/world")

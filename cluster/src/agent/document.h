@@ -1,4 +1,4 @@
-// What the store says about a holder, for people: the value of a lock's key. No decision depends on it.
+// The value of a lock's key at the store: it describes the holder for people. No decision depends on it.
 #pragma once
 
 #include <cstdint>

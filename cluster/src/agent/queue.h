@@ -1,4 +1,4 @@
-// What the holder of a lock knows about the machines that wait for it.
+// The holder's knowledge about the machines that wait for its lock.
 //
 // Nobody watches the queue, so its list is complete only up to a known revision. Waiters join at the end, in the order
 // of their revisions. So the first listed waiter up to that revision is the first one, and may get the lock; before a

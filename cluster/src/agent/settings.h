@@ -17,7 +17,7 @@ struct Settings {
   Milliseconds max_hold_ms = 50;
   /// An unused lock is given back after this. Benchmark: requests for a lock that nobody has, and its release.
   Milliseconds linger_ms = 200;
-  /// How often each wait for another machine is checked, because rings may be lost. Benchmark: What is asked of etcd.
+  /// How often each wait for another machine is checked, because rings may be lost. Benchmark: "What is asked of etcd".
   Milliseconds poll_ms = 1000;
   std::string host;
   std::string machine;  // the machine's boot id

@@ -156,7 +156,7 @@ class SharedMachine final : public Machine {
   Parker parker_;
   std::uint32_t waiter_ = 0;  // for contenders to notify
   Recalls recalls_;
-  // What a stopped process has prevented so far: drops, and the ends of finished recalls.
+  // Work that a stopped process has prevented so far: drops, and the ends of finished recalls.
   std::set<LockName> drops_;
   std::vector<std::pair<LockName, Recall>> leaves_;
   mutable StuckBudget budget_;

@@ -26,7 +26,7 @@ const std::string kLockKey = "/test/l/jobs/a%2Fb";
 
 LockName numbered(int i) { return {"jobs", std::to_string(i)}; }
 
-/// What happens to a change that puts something.
+/// Chooses the fate of each change that puts something.
 std::function<std::optional<Fate>(const Change&)> of_puts(Fate fate) {
   return [fate](const Change& change) -> std::optional<Fate> {
     for (const std::vector<Step>* steps : {&change.then, &change.otherwise})

@@ -62,7 +62,7 @@ class FakeMachine {
   /// How long the holder claims to have held the lock.
   agent::Milliseconds held = 0;
 
-  /// What the agent has recorded last.
+  /// The trouble that the agent has recorded last.
   agent::Trouble trouble = agent::Trouble::none;
 
   /// An earlier agent, which was stopped in the middle of grant(), continues.

@@ -28,7 +28,7 @@ struct StoreFaults {
   double doubled_ring = 0;
 };
 
-/// What happens to a request.
+/// The fate of a request.
 enum class Fate { done, lost_request, lost_answer, late, doubled, no_leader };
 
 class FakeStore {

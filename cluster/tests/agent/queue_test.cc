@@ -1,4 +1,4 @@
-// What a holder learns about waiting machines (agent/queue.h), in any order.
+// A holder learns about waiting machines (agent/queue.h), in any order.
 #include "agent/queue.h"
 
 #include <gtest/gtest.h>

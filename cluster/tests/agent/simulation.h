@@ -19,7 +19,7 @@
 
 namespace holdfast::test {
 
-/// What may happen, and how often: probabilities per tenth of a second of virtual time.
+/// The possible faults and their frequency: probabilities per tenth of a second of virtual time.
 struct Trouble {
   StoreFaults store;
   double agent_killed = 0;  // a new one starts soon, or late

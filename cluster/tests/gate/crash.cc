@@ -34,7 +34,7 @@ const std::string kKey = "key";
 /// The exit status of a process that could not prepare its operation.
 constexpr int kUnprepared = 99;
 
-/// What the stepped process has besides the dictionary. The agent may hold the lock.
+/// State of the stepped process beside the dictionary. The agent may hold the lock.
 struct Tools {
   holdfast_lease lease;
   Lease agents;

@@ -26,7 +26,7 @@ constexpr std::uint64_t kSize = 12288;
 constexpr std::uint64_t kLongMs = 600'000;
 const std::string kKey = "key";
 
-/// What the damaging process reports to the process that watches it.
+/// The damaging process reports here to the process that watches it.
 struct Ledger {
   std::atomic<std::uint64_t> done;
   std::atomic<const char*> call;  // the running one

@@ -32,7 +32,7 @@ constexpr std::uint64_t kLeaseMs = 40;
 /// Instead of a token: another machine has the lock.
 constexpr Token kElsewhere = ~Token{0};
 
-/// What happened under a lock in one session.
+/// The history of a lock in one session.
 struct Section {
   std::atomic<Token> inside;
   std::atomic<std::uint64_t> sequence;  // fencing number of the last holder that entered
@@ -53,7 +53,7 @@ std::string key_of(std::size_t lock) { return "lock-" + std::to_string(lock); }
 
 bool is_alive(Token token) { return (*World::current())->judge(token) == Liveness::alive; }
 
-/// What every process of the storm shares.
+/// State that every process of the storm shares.
 class Role {
  public:
   Role(test::Dict& dict, Ledger& ledger, std::uint64_t seed)

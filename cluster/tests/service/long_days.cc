@@ -198,7 +198,7 @@ int stale_leader(const Settings& settings) {
 
 // --- everything -----------------------------------------------------------------------------------------
 
-/// What a process uses, as the kernel reports it.
+/// The resources of a process, as the kernel reports them.
 struct Usage {
   std::size_t descriptors = 0;
   double megabytes = 0;

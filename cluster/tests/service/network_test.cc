@@ -61,7 +61,7 @@ TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_still_wai
   EXPECT_THAT(cut_off.hear(), StartsWith("ok "));
 }
 
-/// What happens to requests and answers while workers of two machines run.
+/// The faults of requests and answers while workers of two machines run.
 struct Weather {
   const char* name;
   void (*bring)(Proxy&);

@@ -1,6 +1,6 @@
 // Registers that a lock across machines guards, while its holders are stopped for longer than the lease. A register
-// that checks fencing tokens must lose nothing. One that does not must lose something, otherwise these tests show
-// nothing.
+// that checks fencing tokens must lose nothing. A register that does not must lose something, otherwise these tests
+// show nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

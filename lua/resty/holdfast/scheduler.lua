@@ -36,7 +36,7 @@ local _M = {}
 local Task = {}
 Task.__index = Task
 
--- What a waiting task yields. Any other yield only lets other tasks run.
+-- A waiting task yields this. Any other yield only lets other tasks run.
 local WAITING = {}
 -- The cause for the wait of a task in `stop_watchers`.
 local STOP = {}
@@ -68,8 +68,9 @@ function Task.wake(task)
 end
 
 
--- Returns the calling task, if it may wait. It may not wait in a coroutine of its own, nor where Lua was called from C
--- (a callback of table.sort, the main chunk of a module in require), because the yield would not reach the scheduler.
+-- Returns the calling task, if it may wait. It may not wait in another coroutine inside the task. It may not wait
+-- where C called Lua either (a callback of table.sort, the main chunk of a module in require), because the yield would
+-- not reach the scheduler.
 local function waiting_task()
     local task = current
     return task and co_running() == task.co and co_isyieldable() and task or nil

@@ -1,4 +1,4 @@
-// What is wrong with a world, for `holdfast doctor`. All checks only read.
+// The problems of a world, for `holdfast doctor`. All checks only read.
 #pragma once
 
 #include <functional>

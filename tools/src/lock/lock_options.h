@@ -9,7 +9,7 @@
 
 namespace holdfast::cli {
 
-/// Exit statuses of `holdfast lock` itself. Those that flock(1) has, too, are the same.
+/// Exit statuses of `holdfast lock` itself. They agree with those of flock(1), where it has them.
 namespace lock_status {
 inline constexpr int kConflict = 1;      // held by another, or timed out; -E changes it
 inline constexpr int kUsage = 64;        // EX_USAGE

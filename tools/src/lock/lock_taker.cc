@@ -258,7 +258,7 @@ bool LockTaker::make_way(const holdfast_wait& wait) {
 }
 
 int LockTaker::refuse() {
-  // What a process of this machine holds stays held while the session lasts.
+  // A lock of a process of this machine stays held while the session lasts.
   holdfast_cluster state{};
   if (in_cluster() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE &&
       (state.seconds == 0 || !is_held_here()))

@@ -21,7 +21,7 @@ inline constexpr std::array<const char*, kKinds> kKindNames{"lock", "rwlock", "s
 /// How many locks are described; further ones are only counted. Locks with waiters come first.
 inline constexpr std::size_t kLocksShown = 1000;
 
-/// What is shown about one dictionary in addition to `holdfast stat`.
+/// The data about one dictionary beyond `holdfast stat`.
 struct DictionaryView {
   inspect::Dictionary dictionary;
   std::array<holdfast_histogram, kKinds> waited{};

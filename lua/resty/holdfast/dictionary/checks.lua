@@ -16,7 +16,7 @@ local handle_type = ffi.typeof("holdfast_dict *")
 
 -- From here on, a Lua number no longer represents every whole number.
 local FIRST_INEXACT = 2 ^ 53
--- What the processor makes of NaN or of a number that is too large for 32 bits.
+-- The processor's result for NaN or for a number that is too large for 32 bits.
 local NO_INTEGER = 2 ^ 31
 
 local _M = {}

@@ -16,7 +16,7 @@ local POLL_EVERY = parker.POLL_EVERY
 local LONGEST = 86400
 -- How often vim.wait() checks its condition at least, in milliseconds.
 local INTERVAL = 200
--- What vim.wait() returns after Ctrl-C.
+-- The result of vim.wait() after Ctrl-C.
 local INTERRUPTED = -2
 
 local _M = { name = "neovim" }

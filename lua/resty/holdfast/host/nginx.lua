@@ -99,7 +99,7 @@ local coming = false
 local rest_until = 0
 local asked_times = 0
 
--- Waits by waiter number. Those of killed light threads stay until sweep() finds them.
+-- Waits by waiter number. The waits of killed light threads stay until sweep() finds them.
 local visits, count = {}, 0
 -- How many waits were dropped.
 local dropped = 0
