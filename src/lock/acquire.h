@@ -39,12 +39,15 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
                   Lease& lease) noexcept;
 
 /// Blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does not block, and one of more than
-/// kLongest has no limit. Returns the codes of the two calls above. When the time is over, returns the code of the last
-/// attempt, locked or timeout. Behind a gate it may also return unavailable: nothing can be granted. Even for a caller
-/// that does not wait, the gate is asked, for up to a second; the code is elsewhere if another machine has the lock. On
-/// deadlock, `cycle` receives the keys of the cycle of waits. Request::timeout and Request::tries are ignored.
-/// REQUIRES: Request::waits_next says whether this call waits. Throws std::bad_alloc, and std::runtime_error if the
-/// process has too many waiters; then nothing is taken.
+/// kLongest has no limit.
+///
+/// Returns the codes of the two calls above. When the time is over, returns the code of the last attempt, locked or
+/// timeout. Behind a gate it may also return unavailable: nothing can be granted. Even for a caller that does not wait,
+/// the gate is asked, for up to a second; the code is elsewhere if another machine has the lock. On deadlock, `cycle`
+/// receives the keys of the cycle of waits.
+///
+/// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether this call waits. Throws
+/// std::bad_alloc, and std::runtime_error if the process has too many waiters; then nothing is taken.
 // The first attempt needs no parker (the object on which a waiting thread sleeps). Only if it fails does the thread get
 // a parker, on its own stack and only for this wait. So threads share nothing here, a thread that exits leaves nothing
 // behind, and a forked child inherits nothing. Signals, spurious wake-ups and processes that enter the world at the

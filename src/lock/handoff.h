@@ -3,9 +3,11 @@
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
 // first waiter, once, and leaves the lock to whoever is fastest. A wake-up takes longer than many critical sections,
-// and otherwise each section would cost a wake-up. But later requests overtake the first waiter at most kOvertakesMax
-// times, and not at all once it has been first for kOvertakeNs. Then the lock is granted to it, and it must claim the
-// lock within claim_ns(). So a waiter that finds k others waiting gets its turn after these k and at most kOvertakesMax
+// and otherwise each section would cost a wake-up.
+//
+// But later requests overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
+// kOvertakeNs. Then the lock is granted to it, and it must claim the lock within claim_ns(). So a waiter that finds k
+// others waiting gets its turn after these k and at most kOvertakesMax
 // * (k + 1) other requests. If the lock is held for longer than kOvertakeNs, it gets its turn after these k and one
 // other. A fair request overtakes no waiter, and nothing overtakes a fair waiter once it is first. If all waiters are
 // fair, the order is strict.

@@ -13,8 +13,9 @@
 // each grant takes one wake-up.
 //
 // A release, a renewal or any other operation on one lease takes about as long among many holders as among few
-// (dict/holder_list.h). A refused attempt usually does too, because with many holders it names only some of them. When
-// a check is due, one attempt among all processes checks all holders, some at a time, and releases the mutex in
+// (dict/holder_list.h). A refused attempt usually does too, because with many holders it names only some of them.
+//
+// When a check is due, one attempt among all processes checks all holders, some at a time, and releases the mutex in
 // between. This attempt removes the records that do not count and finds the owners to ask the kernel about. So a dead
 // holder, or a lease that has ended, is found by the attempts that need its permits. With n holders an end is found up
 // to n / 1024 ms late, and a death up to n / 64 ms late. Neither is found more than 1 s late, plus the time until the
