@@ -1,10 +1,12 @@
 // Finds deadlocks: cycles of tasks (wait/task_id.h) in which each task waits for what the next task holds.
 //
 // All processes share a table of waits (wait/wait_table.h). A task that may hold something gets a record there if it
-// still waits at a check of its parker (the object on which its event loop sleeps). At that time, and at later checks
-// if the table has changed, its process checks what the task waits for, and records the present holder and the time of
-// the check. Each search starts from the task's own wait and follows the holders. A task in a cycle continues to check.
-// Each task waits for one lock, and a lock with several holders ends the search, so there is at most one path.
+// still waits at a check of its parker (the object on which its event loop sleeps). At that time, and later whenever
+// the table has changed, its process checks what the task waits for. It records the present holder and the time of the
+// check.
+//
+// Each search starts from the task's own wait and follows the holders. A task in a cycle continues to check. Each task
+// waits for one lock, and a lock with several holders ends the search, so there is at most one path.
 //
 // The following proves that a reported cycle was a deadlock. Let T be the time at which the last of its waits began. A
 // cycle counts only if each of its records was seen after T:
@@ -12,22 +14,26 @@
 //      and then a second time, when they still exist for the same waits. So from T until some time between the two
 //      readings, no task of the cycle did anything: none took a lock, and none released a lock.
 //   2. When its record was seen, after T, task i + 1 held what task i waits for, by a grant with a number of its own. A
-//      task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1, it did not do so
+//      task becomes the holder only by its own action; it takes the lock, or adopts the grant. By 1, it did not do so
 //      after T, so it did so before, and task i + 1 held the lock at T.
 //   3. So at T each task waited for what the next task held, and no task could release anything.
 // Without "seen after T" the search could report a false cycle. Task i is seen waiting for task i + 1, which then
 // releases that lock. Only later does task i + 1 begin to wait for something else, while task i has not checked again.
-// CLOCK_MONOTONIC is one clock for all processors. Read the start time of a wait after a full fence, and the time of a
-// check before a full fence. Then a check at a later time sees what the task did before it waited.
+// CLOCK_MONOTONIC is one clock for all processors.
+//
+// Read the start time of a wait after a full fence, and the time of a check before a full fence. Then a check at a
+// later time sees what the task did before it waited.
 //
 // Only a task outside the cycle, or the clock, can still end the cycle: by a timeout, the exptime of a grant, a death,
 // a delete of the key, or another task that adopts a grant. Check for deaths and expired grants before a cycle counts.
 //
 // The search does not find cycles that contain: a wait for a lock with several holders; a wait for a kind of entry that
 // names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which there was no free record; a wait
-// that polls; or a process of another world (another runtime directory). It also ignores a cycle of one wait, which is
-// a task that waits for itself. A stopped or busy process is found to wait only when it continues. If a grant names no
-// task, because its process is not certain which task will release it, the search stops there.
+// that polls; or a process of another world (another runtime directory).
+//
+// It also ignores a cycle of one wait, which is a task that waits for itself. A stopped or busy process is found to
+// wait only when it continues. If a grant names no task, because its process is not certain which task will release it,
+// the search stops there.
 //
 // The victim, which gets Code::deadlock, is the task that began to wait last, because its wait closed the cycle. It may
 // fail to react, because it is no longer resumed or its process is stopped. Then the task before it becomes the victim

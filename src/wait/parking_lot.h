@@ -170,7 +170,7 @@ class ParkingLot {
     std::uint64_t quiet_at = 0;            // a copy of tracked->quiet_at(), because every check reads it
   };
 
-  /// What a parker's thread has to do next.
+  /// Says what a parker's thread has to do next.
   struct Rest {
     std::size_t count = 0;  // waiters that are ready
     bool sleeps = false;

@@ -3,8 +3,10 @@
 // A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on it, though the mail is for
 // one thread. So only one parker, the listener, sleeps on the mailbox, hands out the mail and checks what the others
 // wait for. Each of the other parkers sleeps on its own word, and is woken when there is mail for it. A listener that
-// leaves elects another listener. A listener may be late, for example because a signal handler holds it up. The bounded
-// sleeps of the other parkers cover this case: each takes the mail when it wakes, and listens if no other parker does.
+// leaves elects another listener.
+//
+// A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the other parkers
+// cover this case: each takes the mail when it wakes, and listens if no other parker does.
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
