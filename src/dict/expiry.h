@@ -17,10 +17,10 @@
 // If the host has an event loop, values end by the loop's own time. This time stands still while a handler runs. So a
 // value ends exactly when a timer of the same length fires that was set in the same handler.
 //
-// If values counted from the loop's time and ended by the clock, a handler that has run for 10 ms would not find the
-// value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a value for that much
-// longer, as in ngx.shared. A loop that has stood still for a minute, such as in a process forked off nginx, is not
-// followed.
+// Suppose that values counted from the loop's time and ended by the clock. A handler that has run for 10 ms would then
+// not find the value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a value for
+// that much longer, as in ngx.shared. A loop that has stood still for a minute, such as in a process forked off nginx,
+// is not followed.
 //
 // Thread safety: any thread may make any call at any time.
 #pragma once

@@ -78,7 +78,8 @@ struct Key {
         tail(load_tail(data + tail_at, length & 7)),
         hash(0) {}
 
-  /// Returns a copy for a rare call, because an object that is passed by reference does not stay in registers.
+  /// Returns a copy for a rare call, member by member, because an object that is copied as a whole does not stay in
+  /// registers.
   [[gnu::always_inline]] Key copy() const noexcept { return {data, length, tail_at, tail, hash}; }
 
   std::string_view bytes() const noexcept { return {data, length}; }
