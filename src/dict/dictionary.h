@@ -66,8 +66,8 @@ class Dictionary {
   std::uint64_t free_space() noexcept;
   /// Returns the bytes of the largest key and value together that fit.
   std::uint64_t room_for_one() noexcept;
-  /// Returns the bytes of the largest value that fits under an ordinary key, and the same number for a dictionary of
-  /// this size that is made for the largest possible values.
+  /// Returns the bytes of the largest value that fits under an ordinary key. The second call answers for a dictionary
+  /// of this size that is made for the largest possible values.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
   /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
@@ -136,10 +136,11 @@ class Dictionary {
   /// either commit, or return Code::corrupt before it has changed anything; the shard is then repaired and the
   /// operation runs again. If the arena has grown, the operation also runs again after Code::no_memory, or after
   /// Code::locked of an attempt that found no position in the queue. It also runs again after Code::no_memory when
-  /// memory of dead processes was looked for, at most kLooksMax times. `granules` is what the operation may have to
-  /// allocate in one block, or 0 if that fits in any dictionary. Returns too_large, without taking the mutex, if that
-  /// never fits. `unopened` says whether to open a shard that was never used; if not, such a shard returns not_found.
-  /// Other codes: removed, timeout, busy, system, no_memory.
+  /// memory of dead processes was looked for, at most kLooksMax times.
+  ///
+  /// `granules` is what the operation may have to allocate in one block, or 0 if that fits in any dictionary. Returns
+  /// too_large, without taking the mutex, if that never fits. `unopened` says whether to open a shard that was never
+  /// used; if not, such a shard returns not_found. Other codes: removed, timeout, busy, system, no_memory.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;

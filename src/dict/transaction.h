@@ -75,7 +75,7 @@ class Transaction {
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// Does the same as put(), but stores a number over a number, or a boolean over a boolean, by one store to its word.
   Code write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
-  /// Removes the entry. Returns ok, timeout (in_the_way()). Returns the entry. REQUIRES: found().
+  /// Removes the entry. Returns ok, timeout (in_the_way()). REQUIRES: found().
   Code cut() noexcept;
   /// Makes sure that `granules` can be allocated in one block. Finds the entry again, because entries move. Returns ok,
   /// no_memory, too_large, corrupt.
