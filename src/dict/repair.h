@@ -1,7 +1,7 @@
 // Repair rebuilds everything derived from the chains, after the owner of a shard's mutex died or damage was met.
 //
 // It cuts each chain at the first link that does not lead to an entry of that chain, and each list before the first
-// inconsistent node, then frees everything that is not reached. It writes only derived state and cuts, so it may be
+// inconsistent node. Then it frees everything that is not reached. It writes only derived state and cuts, so it may be
 // killed and restarted at any point, and repairing a repaired shard changes nothing. It takes about 20 ns for each
 // entry.
 //

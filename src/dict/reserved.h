@@ -30,8 +30,8 @@
 
 namespace holdfast {
 
-/// The mark is a number of units of the arena, below a check that most other words fail. A unit is a page of 4 KB. In
-/// an arena of more than 64 MB, which a dictionary for large values may have, a unit is the smallest power of two with
+/// The mark is a number of units of the arena, below a check that most other words fail. A unit is a page of 4 KB. A
+/// dictionary for large values may have an arena of more than 64 MB. There a unit is the smallest power of two with
 /// which the mark can count the whole arena.
 struct ReservedMark {
   static constexpr std::uint32_t kGranulesPerPage = 4096 / kGranule;

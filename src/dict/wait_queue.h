@@ -1,8 +1,9 @@
 // The wait queue has the waiters of an entry in order of arrival, as blocks of the shard's arena attached to the entry.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks, and each waiter later notices this at a check
-// and queues again. A waiter counts as gone when its wait must be over, when it has not tried for kWaiterPatienceMs, or
-// kRestingPatienceMs if it rests, and when its process has not checked for kWaiterPatienceMs.
+// and queues again. A waiter counts as gone when its wait must be over, or when its process has not checked for
+// kWaiterPatienceMs. It also counts as gone when it has not tried for kWaiterPatienceMs, or for kRestingPatienceMs if
+// it rests.
 //
 // There are two kinds of queue: of waiters, which want the lock or permits, and of watchers, which wait for a grant to
 // end (lock/watchers.h). Comments are about both kinds unless they name one kind.

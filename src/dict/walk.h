@@ -93,9 +93,10 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
   { visit(view) } -> std::same_as<std::uint32_t>;
 };
 
-/// Visits all entries of the shard's chains. Takes no mutex and checks no epoch, so while others change the shard it
-/// sees words of different moments, may miss entries and may visit blocks that are no longer entries. It always ends:
-/// it walks no more granules than the arena has, because no block is met twice, except on damage or during a change.
+/// Visits all entries of the shard's chains. Takes no mutex and checks no epoch. So while other processes change the
+/// shard, it sees words of different moments, may miss entries and may visit blocks that are no longer entries. It
+/// always ends: it walks no more granules than the arena has, because no block is met twice, except on damage or during
+/// a change.
 template <EntryVisit Visit>
 void walk_entries(const Shard& shard, Visit&& visit) noexcept {
   std::uint32_t walked = 0;
