@@ -16,9 +16,10 @@
 // every wake-up is only a hint. The mutex is never taken from a live owner, even if it is stopped.
 //
 // An overwritten word may name a live process that is not inside. So each process counts in its slot how many of its
-// threads are inside any critical section (ProcessSlot::sections), from before a thread takes the word until after the
-// thread gives it back. A waiter that reads the word and then finds this count 0 knows that the section of this number
-// is over or never existed. Numbers are not reused, so the exact compare-and-swap then takes only a damaged word.
+// threads are inside any critical section (ProcessSlot::sections). A thread counts from before a thread takes the word
+// until after the thread gives it back. A waiter that reads the word and then finds this count 0 knows that the section
+// of this number is over or never existed. Numbers are not reused, so the exact compare-and-swap then takes only a
+// damaged word.
 //
 // With the strategies `futex` and `spin`, that word decides who owns the mutex. With `file`, a record lock (OFD) on one
 // byte of the segment's file decides, and the owner writes the word only to show its name. A word that is not 0 once
