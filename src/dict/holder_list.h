@@ -78,7 +78,7 @@ class HolderList {
   /// Adds the block to the chain. REQUIRES: create() returned it, with a number larger than all numbers in the chain.
   void add(std::uint32_t block) noexcept;
 
-  /// Adds the shortcuts to the only block of the chain, with which a new entry was made.
+  /// Adds the shortcuts to the only block of the chain, when a new entry was made with that block.
   void add_shortcuts(std::uint32_t block) noexcept;
 
   /// Walks along the chain: `for (Cursor at(holders); at.found(); at.advance())`.

@@ -3,8 +3,10 @@
 // A user of a dictionary holds the lock on its file (world/file_use.h), and a shared record lock on the name's file
 // (world/name_file.h): on the byte for the name (its hash) and the dictionary's file (its inode). Users do not notice
 // when a file is deleted by hand, or when another file is moved over it. A process that opens the name then finds a
-// lock of that name with another inode, and is refused. It takes its own lock first, then looks for other locks. So if
-// two processes come with two files at the same time, at least one sees the lock of the other.
+// lock of that name with another inode, and is refused.
+//
+// It takes its own lock first, then looks for other locks. So if two processes come with two files at the same time, at
+// least one sees the lock of the other.
 //
 // A file that was removed properly blocks no name, because its users find it marked as retired. The remover records its
 // byte in the name's file, after that mark and before the name disappears. If the record is lost, newcomers are kept

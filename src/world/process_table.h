@@ -1,7 +1,7 @@
 // The file `processes` of a world (runtime directory) has a header page, one slot for each process, then the table of
 // waits.
 //
-// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. Of the slot's content only the
+// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. In the slot's content only the
 // generation decides about life or death, and only together with the kernel's answer.
 //
 // Record locks on this file (the bytes are far behind its end):
@@ -22,9 +22,11 @@
 // Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order of
 // arrival, and a holder wakes the next process when it has closed the file. A holder that dies wakes nobody, so each
 // sleep is bounded, at random and longer each time. 900 children that are forked together enter within 0.3 s on two
-// processors. A process waits for one second while one process has the lock, because that process may be stopped, and
-// for five seconds while the lock passes from process to process. After a failure, changes fail immediately for 0.1 s,
-// then for longer, up to 1 s.
+// processors.
+//
+// A process waits for one second while one process has the lock, because that process may be stopped, and for five
+// seconds while the lock passes from process to process. After a failure, changes fail immediately for 0.1 s, then for
+// longer, up to 1 s.
 //
 // The generation of a slot is stored three times, and two equal copies decide, so one overwritten word kills no
 // process. The generation is raised under the table's lock while the slot's lock is free. So a successor is never taken

@@ -13,10 +13,12 @@
 //
 // A keeper lives as long as a process that is not in the world, such as nginx's master, which has another user and
 // environment than its workers. A worker forks the keeper, so the keeper is present from its first instruction on. The
-// keeper has no slot, because it holds nothing. It gives back everything else that it inherited. It closes descriptors,
-// because they would keep nginx's ports open, and unmaps shared mappings, because they would keep dictionaries in use.
-// It is not a separate program, because the library may be all that is installed, and chroot may hide the program. The
-// table does not record masters by pid, because a pid decides nothing.
+// keeper has no slot, because it holds nothing.
+//
+// The keeper gives back everything else that it inherited. It closes descriptors, because they would keep nginx's ports
+// open, and unmaps shared mappings, because they would keep dictionaries in use. It is not a separate program, because
+// the library may be all that is installed, and chroot may hide the program. The table does not record masters by pid,
+// because a pid decides nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -58,8 +60,8 @@ class World {
   static Status refuse_observer();
 
   /// Enters and returns descriptors that keep this process's slot and presence as long as either descriptor is open
-  /// anywhere, even after exec, when no code acts for the slot any longer. Fails with exists if the process already has
-  /// a slot.
+  /// anywhere. This lasts even after exec, when no code acts for the slot any longer. Fails with exists if the process
+  /// already has a slot.
   static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process exits, even while no other process is in the world. Uses a

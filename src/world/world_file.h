@@ -39,7 +39,7 @@ inline constexpr std::string_view kDictionarySuffix = ".dict";
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
 /// Returns a temporary name that no other file has.
 std::string temporary_name();
-/// Returns the id as 16 digits.
+/// Returns the number as 16 hexadecimal digits.
 std::string hexadecimal(std::uint64_t number);
 
 /// Why a file is no longer part of its world. A handle makes a new dictionary only after kRetiredWithWorld.
