@@ -36,7 +36,7 @@ struct LockWord {
   std::uint64_t bits;
 
   static constexpr std::uint64_t kMutexOwned = std::uint64_t{1} << 63;
-  static constexpr std::uint64_t kNone = 0;  // of no grant: it names no process
+  static constexpr std::uint64_t kNone = 0;  // the word of no grant, which names no process
   /// Owner bits that name a slot that no process has.
   static constexpr std::uint32_t kFreeOwner = 0x7FFU << kOwnerSlotShift | 0x5C3A9;
 
@@ -96,7 +96,7 @@ inline bool has_number(const LockFields& lock, LockWord word) noexcept {
 /// A grant that was read without the mutex.
 struct SeenGrant {
   LockWord word;
-  bool complete;           // if not: the lock is held, without an end; only the word is known
+  bool complete;           // if false, the lock is held, without an end, and only the word is known
   Token owner;             // if complete
   std::uint64_t sequence;  // fencing number
   std::uint32_t task;      // if complete

@@ -17,8 +17,8 @@ namespace holdfast {
 
 enum class Fast {
   taken,
-  held,     // by a grant that has not ended; its process may be dead
-  lost,     // it was free, but another process was faster, or is changing it
+  held,     // held by a grant that has not ended; its process may be dead
+  lost,     // the lock was free, but another process was faster, or is changing it
   unclear,  // nothing was attempted
 };
 

@@ -37,7 +37,7 @@ inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 /// Holds the progress of a check of many holders.
 struct HolderCheck {
   static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
-  std::uint64_t next = kFirst;  // it continues at the holder with this fencing number; 0: it is over
+  std::uint64_t next = kFirst;  // the check continues at the holder with this fencing number; 0: it is over
   std::uint64_t next_end = kNever;
   bool removed = false;                // some records did not count
   std::array<Token, kSlots> owners{};  // by slot, one of the owners seen

@@ -48,7 +48,7 @@ struct Request {
 struct Contender {
   Token self;
   const Request& request;
-  Waiter* waiter;  // null: the request does not wait. An attempt that queues it sets its place
+  Waiter* waiter;  // null: the request does not wait. An attempt that queues the waiter sets its place
 };
 
 /// The waiter that takes a step of its wait.

@@ -27,13 +27,13 @@ namespace holdfast {
 
 /// Says why an attempt was refused.
 struct BlockedBy {
-  TokenSet holders;                     // the owners in the way; none: an ordinary value
+  TokenSet holders;                     // the owners in the way; empty: an ordinary value is in the way
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
   std::uint64_t place = 0;              // the waiter's position in the queue
   Watch watch;
   std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
-  Parker* parker = nullptr;    // of the waiter that attempts; it keeps the watched segment; null: nobody waits
+  Parker* parker = nullptr;    // the attempting waiter's parker, which keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;
 };
 

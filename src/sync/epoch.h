@@ -82,7 +82,7 @@ class EpochGuard {
   [[gnu::always_inline]] ~EpochGuard() {
     epoch_internal::Record& mine = record_;
     const std::uint64_t seen = mine.seen.load(std::memory_order_relaxed);
-    // The release order pairs with the acquire of the scan.
+    // Release: pairs with the acquire of the scan.
     platform::add_own(mine.depth, -1, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (epoch_internal::now.load(std::memory_order_relaxed) != seen) [[unlikely]]

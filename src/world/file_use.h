@@ -74,7 +74,7 @@ Status retire_unused_file(const RuntimeDirectory& directory, const std::string& 
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
 /// Shows others that this process uses the file with that inode, as long as the descriptor is open anywhere, even after
-/// exec. Returns nothing without an anchor. Fails with mismatch if the name no longer leads to this file.
+/// exec. Returns an empty descriptor without an anchor. Fails with mismatch if the name no longer leads to this file.
 Expected<platform::FileDescriptor> keep_dictionary_file(const RuntimeDirectory& directory, const std::string& name,
                                                         const WorldId& world, std::uint64_t inode);
 

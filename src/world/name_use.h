@@ -47,8 +47,8 @@ Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, con
                                           std::uint64_t inode);
 
 /// Shows by a descriptor, as long as it is open anywhere, that the name stands for that file, and that the file is in
-/// use. Returns nothing without an anchor. REQUIRES: this process holds the name for that file, and the caller checks
-/// that the file has it.
+/// use. Returns an empty descriptor without an anchor. REQUIRES: this process holds the name for that file, and the
+/// caller checks that the file has it.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 

@@ -217,8 +217,8 @@ class ProcessTable {
   };
   /// How long to wait for the table's lock.
   struct Timeouts {
-    std::uint64_t with_one_ns;  // while one process has it; it may be stopped
-    std::uint64_t in_all_ns;    // while it passes from process to process
+    std::uint64_t with_one_ns;  // while one process has the lock; it may be stopped
+    std::uint64_t in_all_ns;    // while the lock passes from process to process
   };
   /// Takes the lock. Fails with `busy` after the timeouts.
   Expected<Lock> lock(const Timeouts& timeouts) const;
