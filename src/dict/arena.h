@@ -1,19 +1,20 @@
 // The memory of a shard: allocates and releases blocks of granules. All state of the arena itself is derived.
 //
-// A free block has its size and its neighbours in its bin (size, next, previous) in its first granule, and its size
-// again in its last word. The free bits of its first and last granule are set; all other free bits are clear. So a
+// The first granule of a free block has the block's size and its neighbours in its bin (size, next, previous); its last
+// word has the size again. The free bits of its first and last granule are set; all other free bits are clear. So a
 // released block finds both neighbours in one step, and no two free blocks touch. ShardHeader::hand always names the
-// beginning of a block, free or not: every allocation and release keeps it so.
+// beginning of a block, free or not; every allocation and release preserves this.
 //
-// The spare block: the old value that a `set` leaves behind has the size that the next one needs. So the block that the
-// last change of a value gave back is kept as it is: no merge, no bin, no free bits. Overwriting a hot string
-// alternates between two blocks, with half of the work. The block contains its size twice, once inverted, and a 0 where
-// an entry has its shape, so an overwritten word gives no entry's memory away. After a death it is free memory, like
-// everything that no chain reaches.
+// The old value that a `set` leaves behind has the size that the next `set` needs. So the block that the last change of
+// a value released becomes the spare block: it is not merged, is in no bin, and has no free bits. Overwriting a hot
+// string alternates between two blocks, with half of the work. The spare block contains its size twice, once inverted,
+// and a 0 where an entry has its shape, so an overwritten word does not give an entry's memory away. After a death it
+// is free memory, like everything that no chain reaches.
 //
-// ShardHeader::no_run and no_room remember shortages: the smallest sizes that no search has found, without and with
-// eviction. A call that is refused because of them scans the arena without the mutex, and takes the mutex only if it
-// has seen a run that would do (Reclaimer). So calls that are refused all the time cost others nothing.
+// ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction have
+// failed to find. A call that is refused because of these shortages scans the arena without the mutex, and takes the
+// mutex only if it has seen a sufficient run (Reclaimer). So calls that are refused repeatedly cost other calls
+// nothing.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -25,13 +26,13 @@
 
 namespace holdfast {
 
-/// A run that an arena did not have. One word: each operation on a dictionary passes it on.
+/// A run that an arena did not have. It is one word, because each operation on a dictionary passes it on.
 class Shortage {
  public:
   constexpr Shortage() noexcept = default;
-  /// In an arena that can grow.
+  /// Makes the shortage of an arena that can grow.
   static constexpr Shortage until_grown(std::uint32_t granules) noexcept { return Shortage(granules); }
-  /// In an arena that cannot. `evict`: even by evicting live values.
+  /// Makes the shortage of an arena that cannot grow. `evict` says that even evicting live values did not help.
   static constexpr Shortage for_good(std::uint32_t granules, bool evict) noexcept {
     return Shortage(granules | kFull | (evict ? kEvict : 0));
   }
@@ -53,42 +54,43 @@ class Arena {
  public:
   explicit Arena(const Shard& shard) noexcept : shard_(shard), header_(shard.header()) {}
 
-  /// Allocates a block of `count` granules, of unspecified content; 0 if there is no run that long, or on damage.
+  /// Allocates a block of `count` granules with unspecified content. Returns 0 if there is no run that long, or on
+  /// damage.
   std::uint32_t allocate(std::uint32_t count) noexcept;
 
-  /// The same, but the block begins at a cache line if there is room for that.
+  /// Allocates in the same way, but the block begins at a cache line if there is room for that.
   std::uint32_t allocate_lines(std::uint32_t count) noexcept;
 
   /// Returns whether allocate(count) would find a block.
   bool can_allocate(std::uint32_t count) noexcept;
 
-  /// Allocates the first `count` granules of the free block at `block`. False if no free block begins there or if it is
-  /// shorter, which means damage.
+  /// Allocates the first `count` granules of the free block at `block`. Returns false if no free block begins there or
+  /// if the block is shorter, which means damage.
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Releases a block. Announces the reuse first, so that a reader still in the block starts again. Returns the
-  /// beginning of the free block that it is part of now; 0 on damage. REQUIRES: no chain reaches the block any more.
+  /// beginning of the free block that contains it now, or 0 on damage. REQUIRES: no chain reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Releases a block but keeps it whole, as the one spare block: the next allocate() of its size takes it at once.
-  /// Merges the previous spare block with its free neighbours.
+  /// Releases a block but keeps it whole, as the only spare block, which the next allocate() of its size takes
+  /// directly. Merges the previous spare block with its free neighbours.
   void keep(std::uint32_t block, std::uint32_t count) noexcept;
 
-  /// Returns the spare block; 0 if there is none.
+  /// Returns the spare block, or 0 if there is none.
   std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
-  /// Returns whether it is a block of `count` granules. Trusts no word of it.
+  /// Returns whether the spare block is a block of `count` granules. Trusts no word of it.
   bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
-  /// Granules of the spare block, if it begins at `block`; else 0. Needs no mutex.
+  /// Returns the granules of the spare block if it begins at `block`, else 0. Needs no mutex.
   std::uint32_t spare_at(std::uint32_t block) const noexcept {
     if (block != spare()) return 0;
     const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
     return is_spare(block, size) ? size : 0;
   }
-  /// Does in one step what allocate(), which returned the spare block, and then keep() of another block of the same
-  /// size would do. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
+  /// Replaces, in one step, an allocate() that returned the spare block and a keep() of another block of the same size.
+  /// REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
   void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
 
-  /// Makes the spare block an ordinary free one. REQUIRED before a walk over the blocks from left to right.
+  /// Makes the spare block an ordinary free block. REQUIRED before a walk over the blocks from left to right.
   void settle() noexcept;
 
   /// Releases a block of a cut-off chain. Returns the block after it.
@@ -97,7 +99,7 @@ class Arena {
 
   /// REQUIRES: a block begins at `block`.
   bool is_free(std::uint32_t block) const noexcept { return free_bit(block); }
-  /// Granules of the free block that begins at `block`; 0 on damage.
+  /// Returns the granules of the free block that begins at `block`, or 0 on damage.
   std::uint32_t size_at(std::uint32_t block) noexcept;
 
   /// Forgets the known shortages (Reclaimer::clear).
@@ -116,7 +118,8 @@ class Arena {
   template <class See>
   bool tally_free(See&& see) noexcept;
 
-  /// Returns whether memory was short while locks or permits were in use: some of it may belong to dead processes.
+  /// Returns whether memory was short while locks or permits were in use: some of this memory may belong to dead
+  /// processes.
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
@@ -127,13 +130,13 @@ class Arena {
     crowded_ = true;
   }
 
-  /// Returns whether the free blocks contradict each other: then the shard must be repaired.
+  /// Returns whether the free blocks contradict each other, so that the shard must be repaired.
   bool damaged() const noexcept { return damaged_; }
   void set_damaged() noexcept { damaged_ = true; }
 
  private:
-  /// Sets `next` to the block after `block` in the bin, or to the bin's first block if `block` is 0; to 0 at the end.
-  /// False on damage.
+  /// Sets `next` to the block after `block` in the bin, or to the bin's first block if `block` is 0. Sets it to 0 at
+  /// the end. Returns false on damage.
   bool next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept;
   bool free_bit(std::uint32_t block) const noexcept;
   void set_free_bit(std::uint32_t block, bool free) noexcept;
@@ -164,7 +167,7 @@ class Arena {
 
 // --- the spare block ---
 
-/// Words of the spare block. Where an entry has its shape it has 0, which no entry has.
+/// Words of the spare block. It has 0 where an entry has its shape, and no entry's shape is 0.
 struct SpareWords {
   static constexpr std::uint32_t kSize = 0;
   static constexpr std::uint32_t kSeal = 1;
@@ -189,7 +192,7 @@ inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noex
          words[SpareWords::kSeal].load(kRelaxed) == ~count && words[SpareWords::kShape].load(kRelaxed) == 0;
 }
 
-// Clear the type before releasing the block: a circular chain must not release it twice.
+// Clear the type before releasing the block, so that a circular chain does not release it twice.
 template <class Fields>
 std::uint32_t Arena::release_link(Fields& fields, std::uint32_t block, std::uint32_t count) noexcept {
   const std::uint32_t next = fields.next.load(kRelaxed);

@@ -1,8 +1,9 @@
-// Checks whether a dictionary is intact, for people. Takes no mutex and changes nothing.
+// Checks whether a dictionary is intact, and reports this to people. The check takes no mutex and changes nothing.
 //
-// It copies a shard into private memory, and audits the copy (dict/repair.h). While others change the shard, a copy may
-// be torn. So a fault counts only if nothing that the audit reads has changed during the copy: the mutex was free
-// before and after, and the header is the same. Each change of the structure changes a count in the header.
+// It copies each shard into private memory, and audits the copy (dict/repair.h). A copy may be torn while other
+// processes change the shard. So a fault counts only if nothing that the audit reads has changed during the copy: the
+// mutex was free before and after the copy, and the header is unchanged. Each change of the structure changes a count
+// in the header.
 #pragma once
 
 #include "base/status.h"

@@ -1,15 +1,15 @@
-// The clock sweep: a hand moves over a shard's arena from left to right and clears a window, a free run of the
-// requested length. It removes dead entries, and live ones that were not used since its last visit. It keeps used
-// entries, and moves them to the left end of the window or elsewhere, so that the free memory is contiguous.
+// The clock sweep frees memory: a hand moves over a shard's arena from left to right and clears a window, a free run of
+// the requested length. It removes dead entries, and live entries that were not used since its last visit. It keeps
+// used entries, and moves them to the left end of the window or elsewhere, so that the free memory is contiguous.
 //
 // So entries are evicted in the order of CLOCK with counters of up to 3, which keeps a scan from evicting the entries
 // in use. The sweep goes over addresses and not over buckets because only neighbours make a window. Held locks are
 // moved but never removed. Holders, and entries with waiters, are not even moved, because processes know waiters by
-// their block. The sweep removes nothing before it knows that no such block ends the window too soon, and the key's own
-// old value goes last.
+// their block. The sweep removes nothing before it knows that no such block ends the window too soon. The key's own old
+// value is removed last.
 //
-// Removing and moving are one store each, to the link that leads to the block: after every step all other keys of the
-// shard are unchanged.
+// Removing a block and moving it are one store each, to the link that leads to the block. So after every step all other
+// keys of the shard are unchanged.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -24,7 +24,8 @@ namespace holdfast {
 
 class ClockSweep {
  public:
-  /// `own`: the block of the key that needs the memory, 0 if it has none. It is removed only if nothing else helps.
+  /// `own` is the block of the key that needs the memory, or 0 if the key has none. This block is removed only if
+  /// nothing else helps.
   ClockSweep(Reclaimer& reclaimer, Evict evict, std::uint32_t own) noexcept
       : reclaimer_(reclaimer),
         shard_(reclaimer.shard()),
@@ -34,19 +35,19 @@ class ClockSweep {
         evict_(evict),
         own_(own) {}
 
-  /// Returns whether there is now a free block of `count` granules. Takes at most a few laps.
+  /// Returns whether there is now a free block of `count` granules. The sweep takes at most a few laps.
   bool clear(std::uint32_t count) noexcept;
 
-  /// Checks whether a free block of `count` granules could be made. Only reads, and needs no mutex.
+  /// Checks whether a free block of `count` granules could be made. The check only reads, and needs no mutex.
   Prospect foresee(std::uint32_t count) noexcept;
 
   /// Returns whether a search that failed seemed possible.
   bool seemed_possible() const noexcept { return possible_; }
-  /// Returns whether a live entry other than the own one was removed.
+  /// Returns whether a live entry other than `own` was removed.
   bool evicted() const noexcept { return evicted_; }
   /// Returns whether entries were removed or moved while locks, permits or waiters were in the way.
   bool met_held() const noexcept { return met_held_ && (evicted_ || moved_ != 0); }
-  /// Returns whether a grant was in the way that is being completed at this moment: soon it will not be.
+  /// Returns whether a grant was in the way that is being completed at this moment, and so will soon be out of the way.
   bool met_unsettled() const noexcept { return met_unsettled_; }
 
  private:
@@ -67,14 +68,14 @@ class ClockSweep {
 
     bool is_lock() const noexcept { return kind != Kind::free && view.type == EntryType::lock; }
   };
-  /// Selects what the next lap may remove: unused entries; used ones too; the key's own one too.
+  /// Selects what the next lap may remove: first unused entries, then also used entries, then also the key's own entry.
   enum class Pass { cold, warm, own };
 
   bool look(std::uint32_t at, Block& block) noexcept;
   Kind kind_of(std::uint32_t at, const EntryView& view) const noexcept;
   std::uint32_t gain(const Block& block) const noexcept;
 
-  /// The runs and windows that a walk from left to right has found.
+  /// Has the runs and windows that a walk from left to right has found.
   struct Windows {
     std::uint32_t run = 0;
     std::uint32_t window = 0;

@@ -1,12 +1,12 @@
 // Finds what a shard may reclaim: things held by dead processes, their waiters, and locks and permits that ended
 // without the shard's mutex.
 //
-// It keeps one owner for each process slot, the oldest, so each check finds some of the dead however many there are.
-// After a check that finds none, the shard pauses for a second for each MB, up to a minute: a dictionary full of locks
-// of living processes stays fast.
+// It keeps one owner for each process slot, the oldest, so each check finds some dead owners however many there are.
+// After a check that finds none, the shard pauses for a second for each MB, up to a minute. So a dictionary full of
+// locks of living processes stays fast.
 //
 // The kernel is asked here, outside the shard's mutex. With the mutex held, exactly the processes that were found dead
-// count as dead: a token is never reused, so they stay dead.
+// count as dead; they stay dead, because a token is never reused.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class DeadOwners {
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });
   }
-  /// Granules of the locks and permits that seem to be free, expired or flushed.
+  /// Returns the granules of the locks and permits that seem to be free, expired or flushed.
   std::uint32_t ended() const noexcept { return ended_; }
 
  private:
@@ -48,7 +48,7 @@ class DeadOwners {
   const std::uint64_t now_ms_;
   std::uint32_t ended_ = 0;
   std::uint32_t last_owner_ = 0;  // bits of the owner of the last lock (base/token.h)
-  /// One of the owners of each slot; a dead one if there is any. If several are dead, the next check finds the others.
+  /// One owner of each slot: a dead owner if there is any. If several owners are dead, the next check finds the others.
   std::array<Token, kSlots> chosen_{};
 };
 

@@ -1,9 +1,10 @@
-// The operations of a dictionary. Each becomes visible by one store (docs/design.md has the table): if a process is
-// killed at any instruction, the key is as before or as after the operation, never in between.
+// The operations of a dictionary. Each operation becomes visible through one store (docs/design.md has the table). If a
+// process is killed at any instruction, the key is in its state from before or from after the operation, never in
+// between.
 //
-// Thread and process safety: all calls, from any thread, at any time. A handle survives the removal of its dictionary:
-// it finds the next one of the same name, or returns `removed`. It keeps nothing of the removed one, which is freed
-// when the last call of this process has left it (sync/epoch.h).
+// Thread and process safety: any thread may make any call at any time. A handle survives the removal of its dictionary:
+// it finds the next dictionary of the same name, or returns `removed`. It keeps nothing of the removed dictionary,
+// which is freed when the last call of this process has left it (sync/epoch.h).
 #pragma once
 
 #include <atomic>
@@ -40,23 +41,23 @@ struct Effect {
 
 class Dictionary {
  public:
-  /// With `options` of size 0: opens whatever exists under the name.
+  /// Makes a handle. With `options` of size 0, opens whatever exists under the name.
   static Expected<std::unique_ptr<Dictionary>> open(World& world, std::string name, const DictionaryOptions& options);
 
   const std::string& name() const noexcept { return name_; }
-  /// For error messages that must not allocate.
+  /// Returns the name for error messages that must not allocate.
   const char* quoted_name() const noexcept { return quoted_name_.c_str(); }
   World& world() const noexcept { return world_; }
 
   // --- dictionary_read.cc: no mutex ---
 
-  /// ok, not_found, buffer, timeout, is_a_list.
+  /// Reads a value. Returns ok, not_found, buffer, timeout, is_a_list.
   Code get(std::string_view key, ValueOut& out) noexcept;
-  /// As get, but also returns a value that has expired and is still there.
+  /// Reads a value like get, but also returns an expired value that is still stored.
   Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
-  /// `seconds`: 0 if it never ends; negative if it has expired and is still there.
+  /// Sets `seconds` to the time left: 0 if the value never ends, negative if it has expired and is still stored.
   Code ttl(std::string_view key, double& seconds) noexcept;
-  /// At most `max` keys; 0: all.
+  /// Returns at most `max` keys; 0 means all.
   Code keys(std::uint32_t max, PackedKeys& packed) noexcept;
   /// Returns the keys of about `count` more buckets. Begin with a `cursor` of 0; it is 0 again after the last bucket.
   Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, Listed listed,
@@ -65,11 +66,11 @@ class Dictionary {
   std::uint64_t free_space() noexcept;
   /// Returns the bytes of the largest key and value together that fit.
   std::uint64_t room_for_one() noexcept;
-  /// Returns the bytes of the largest value that fits under an ordinary key; and the same for a dictionary of this size
-  /// that is made for values as large as possible.
+  /// Returns the bytes of the largest value that fits under an ordinary key. The second call answers for a dictionary
+  /// of this size that is made for the largest possible values.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
-  /// `length`: 0 if there is no such key. not_a_list.
+  /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
   Code list_length(std::string_view key, std::uint32_t& length) noexcept;
   Code stats(holdfast_stats& stats) noexcept;
   Code histogram(HeldKind kind, TimeKind time, Histogram& histogram) noexcept;
@@ -80,7 +81,7 @@ class Dictionary {
 
   Code store(StoreOp op, std::string_view key, const ValueIn& value, double exptime, Effect& effect) noexcept;
   Code remove(std::string_view key) noexcept;
-  /// Stores `desired` if the value is `expected`; null means no value. not_found, exists, differs.
+  /// Stores `desired` if the value is `expected`; null means no value. May return not_found, exists, differs.
   Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                         Effect& effect) noexcept;
   struct Initial {
@@ -95,27 +96,28 @@ class Dictionary {
 
   // --- dictionary_list.cc ---
 
-  /// not_a_list, no_memory: a list never evicts.
+  /// Adds an element. May return not_a_list, or no_memory, because a list never evicts.
   Code push(std::string_view key, End end, const ValueIn& value, std::uint32_t& length) noexcept;
-  /// not_found, not_a_list, buffer (then nothing was taken out).
+  /// Removes an element. May return not_found, not_a_list, buffer (nothing was taken out).
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
-  /// Returns its gate, or its last one if it was removed; null: a plain dictionary.
+  /// Returns the dictionary's gate, or its last gate if the dictionary was removed. Returns null for a plain
+  /// dictionary.
   const Gate* gate() const noexcept { return gate_.load(kRelaxed); }
 
   /// Returns whether it was removed because a part of its file was missing (platform/bus_guard.h).
   bool was_cut_short() const noexcept { return was_cut_short_.load(kRelaxed); }
 
-  /// Ok if the dictionary has this size and mutex. Creates it again if it was removed.
+  /// Returns ok if the dictionary has this size and mutex. Creates the dictionary again if it was removed.
   Status reopen(const DictionaryOptions& options);
 
   // --- for src/lock ---
 
   LockPlaces& lock_places() noexcept { return lock_places_; }
 
-  /// Returns the present segment; null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses no
-  /// segment that it found before, except through a shared_ptr. To use this segment, its shards or their entries, the
-  /// thread must hold an EpochGuard from before this call (sync/epoch.h).
+  /// Returns the present segment, or null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses
+  /// no segment that it found before, except through a shared_ptr. To use this segment, its shards or their entries,
+  /// the thread must hold an EpochGuard from before this call (sync/epoch.h).
   Segment* segment() noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
     if (now == nullptr || now->retired()) [[unlikely]]
@@ -123,26 +125,26 @@ class Dictionary {
     return now;
   }
 
-  /// The same, kept for longer.
+  /// Returns the same segment, kept for longer.
   std::shared_ptr<const Segment> keep_segment() noexcept {
     const EpochGuard inside;
     const Segment* const now = segment();
     return now != nullptr ? now->weak_from_this().lock() : nullptr;
   }
 
-  /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation
-  /// must either commit, or return Code::corrupt before it has changed anything: then the shard is repaired and the
-  /// operation runs again.
+  /// Looks the key up with the mutex of its shard held, then runs `operation(Transaction&) -> Code`. The operation must
+  /// either commit, or return Code::corrupt before it has changed anything; the shard is then repaired and the
+  /// operation runs again. If the arena has grown, the operation also runs again after Code::no_memory, or after
+  /// Code::locked of an attempt that found no position in the queue. It also runs again after Code::no_memory when
+  /// memory of dead processes was looked for, at most kLooksMax times.
   ///
-  /// It also runs again if the arena has grown, after Code::no_memory, or after Code::locked of an attempt that found
-  /// no position in the queue; and after Code::no_memory if memory of dead processes was looked for, at most kLooksMax
-  /// times. `granules`: what it may have to allocate at once, 0 if that fits in any dictionary; too_large, without the
-  /// mutex, if it never fits. `unopened`: whether to open a shard that was never used, else not_found. Other codes:
-  /// removed, timeout, busy, system, no_memory.
+  /// `granules` is what the operation may have to allocate in one block, or 0 if that fits in any dictionary. Returns
+  /// too_large, without taking the mutex, if that never fits. `unopened` says whether to open a shard that was never
+  /// used; if not, such a shard returns not_found. Other codes: removed, timeout, busy, system, no_memory.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
-  /// The same in that segment, removed or not: for an operation that is already inside it.
+  /// Does the same in that segment, removed or not, for an operation that is already inside it.
   template <class Operation>
   Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
                    std::uint64_t timeout_ns = kMutexPatienceNs) noexcept;
@@ -161,10 +163,10 @@ class Dictionary {
     Segment* const now = segment();
     return now != nullptr ? read(*now) : none;
   }
-  // REQUIRES: an EpochGuard.
+  // REQUIRES: the thread holds an EpochGuard.
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
-  // A key by value, so that the key of a plain read can stay in registers.
+  // The key is passed by value, so that the key of a plain read can stay in registers.
   Code find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept;
   Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
   bool is_held(Segment& segment, Key key, const ValueOut& out) noexcept;
@@ -256,7 +258,7 @@ template <class Body>
   return guard.held() ? body(segment, shard, key, guard) : guard.code();
 }
 
-// With the mutex held. Runs an operation once more if it met damage.
+// Runs an operation with the mutex held, and once more if it met damage.
 template <class Operation>
 inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                                 Blockers& blockers) noexcept {
@@ -276,7 +278,7 @@ inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, 
   return result;
 }
 
-// With the mutex held, which this releases.
+// This runs with the mutex held, and releases it.
 template <class Operation>
 inline Code Dictionary::run(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                             std::uint64_t timeout_ns) noexcept {

@@ -1,28 +1,28 @@
-// When an entry ends: by its exptime, or by a flush of the whole dictionary.
+// Says when an entry ends: by its exptime, or by a flush of the whole dictionary.
 //
 // The expiry word:
 //
 //   bits 63..20  time of CLOCK_MONOTONIC in ms at which the entry ends; 0: never
 //   bits 19..0   flush epoch under which it was stored; in any other epoch of the dictionary it is flushed
 //
-// It is one word, so that one store changes it. A value is gone once its exptime has passed: its end is rounded down,
-// to the millisecond or, from an exptime of a second on, to the last tick of the clock. A lease never ends early: its
-// end is rounded up. Leases end by the system's clock. Values end by the clock of the host's event loop if the host
-// named one.
+// It is one word, so that one store changes it. A value is gone once its exptime has passed, so its end is rounded
+// down: to the millisecond or, for an exptime of a second or more, to the last tick of the clock. A lease never ends
+// early, so its end is rounded up. Leases end by the system's clock. Values end by the clock of the host's event loop
+// if the host named one.
 //
 // The end of a lease is counted from the exact clock. Only leases of ten seconds or more on the fast path count from
-// the coarse clock, and from one second later, which saves 24 ns of some 80. The kernel promises no bound for the lag
-// of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
+// the coarse clock plus one second, which saves 24 ns of some 80. The kernel promises no bound on the lag of the coarse
+// clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
 //
-// If the host has an event loop, values end by the loop's own time. It stands still while a handler runs, so a value
-// ends exactly when a timer of the same length that was set in the same handler fires.
+// If the host has an event loop, values end by the loop's own time. This time stands still while a handler runs. So a
+// value ends exactly when a timer of the same length fires that was set in the same handler.
 //
-// Values count from the loop's time, so they must also end by it. If they ended by the clock, a handler that has run
-// for 10 ms would not find a value that it has just stored for 5 ms. In exchange, a worker that is behind finds a
-// value for as long as it is behind, as in ngx.shared. A loop that has stood still for a minute, such as in a process
-// forked off nginx, is not followed.
+// Suppose that values counted from the loop's time and ended by the clock. A handler that has run for 10 ms would then
+// not find the value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a value for
+// that much longer, as in ngx.shared. A loop that has stood still for a minute, such as in a process forked off nginx,
+// is not followed.
 //
-// Thread safety: all calls, from any thread, at any time.
+// Thread safety: any thread may make any call at any time.
 #pragma once
 
 #include <algorithm>
@@ -39,10 +39,11 @@ using LoopClock = const volatile std::uintptr_t*;
 
 inline constinit std::atomic<LoopClock> followed_clock{nullptr};
 
-/// The most that the coarse clock may lag. It states 4 ms. It was seen 16 ms behind, and 246 ms in a virtual machine
-/// whose clock-keeping processor did not run.
+/// The most that the coarse clock may lag. The kernel states 4 ms. The clock was seen 16 ms behind, and 246 ms in a
+/// virtual machine whose clock-keeping processor did not run.
 inline constexpr std::uint64_t kCoarseLagMs = 1000;
-/// Do not follow a loop that has stood still for longer than this, or that is gone, as in a forked child.
+/// The longest that a loop may stand still. A loop that stands still for longer, or is gone, as in a forked child, is
+/// not followed.
 inline constexpr std::uint64_t kLoopLagMaxMs = 60'000;
 
 /// Returns whether the word is a loop's time, which may lag but is never ahead of CLOCK_MONOTONIC.
@@ -50,13 +51,14 @@ inline bool is_loop_clock(LoopClock clock) noexcept {
   return __atomic_load_n(clock, __ATOMIC_RELAXED) <= platform::monotonic_ns() / 1'000'000;
 }
 
-/// Null: follow no clock, which is the default. REQUIRES: the word stays at its address for the life of the process.
+/// Sets the clock to follow; null, the default, follows no clock. REQUIRES: the word stays at its address for the life
+/// of the process.
 inline void follow_clock(LoopClock clock) noexcept {
   followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
 }
 
-/// Returns the loop's time; 0 if there is none to follow. A time that is ahead, for example because a clock was set, is
-/// no loop's time and is not followed.
+/// Returns the loop's time, or 0 if there is none to follow. A time that is ahead, for example because a clock was set,
+/// is not a loop's time and is not followed.
 inline std::uint64_t loop_ms() noexcept {
   const LoopClock clock = followed_clock.load(kAcquire);
   if (clock == nullptr) [[likely]]
@@ -73,8 +75,8 @@ inline std::uint32_t short_now() noexcept {
   return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000);
 }
 
-/// A process that was refused memory waits this long before it asks again: a full file system must not be asked at each
-/// call. No benchmark covers it: none runs in one.
+/// A process that was refused memory waits this long before it asks again, so that a full file system is not asked at
+/// each call. No benchmark covers this constant, because none runs on a full file system.
 inline constexpr std::uint32_t kRefusedMs = 100;
 /// Returns the time of a refusal. 0 means none.
 inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
@@ -84,11 +86,11 @@ inline std::uint32_t refused_now() noexcept { return short_now() | 1; }
 inline constexpr std::uint32_t kFlushBits = 20;
 inline constexpr std::uint32_t kFlushMask = (std::uint32_t{1} << kFlushBits) - 1;
 inline constexpr std::uint64_t kExpiryNever = 0;
-/// In seconds. A longer exptime means never. The word can express 557 years after the boot.
+/// The longest exptime in seconds. A longer exptime means never. The word can express 557 years after the boot.
 inline constexpr double kLongest = 1e10;
 
 /// An exptime of this many seconds or more counts from the last tick of the clock, which takes a quarter of the time to
-/// read. Benchmark: set with exptime, one number.
+/// read. The benchmark is "set with exptime, one number".
 inline constexpr double kLongExptime = 10;
 
 constexpr std::uint64_t expiry_word(std::uint64_t ms, std::uint32_t flush) noexcept {
@@ -98,10 +100,10 @@ constexpr std::uint64_t expiry_ms(std::uint64_t word) noexcept { return word >> 
 
 constexpr bool is_endless(double seconds) noexcept { return seconds == 0.0 || !(seconds <= kLongest); }
 
-/// REQUIRES, here and below: not endless, not negative, not NaN.
+/// REQUIRES, here and below: `seconds` is not endless, not negative and not NaN.
 constexpr std::uint64_t to_ns(double seconds) noexcept { return static_cast<std::uint64_t>(seconds * 1e9); }
 
-/// Returns the time (ms) at which a lease of `seconds` from now ends. `now_ns`: from the exact clock.
+/// Returns the time (ms) at which a lease of `seconds` from now ends. `now_ns` comes from the exact clock.
 inline std::uint64_t end_of_lease(double seconds, std::uint64_t now_ns) noexcept {
   return is_endless(seconds) ? kExpiryNever : (now_ns + to_ns(seconds)) / 1'000'000 + 1;  // up: never early
 }
@@ -111,7 +113,7 @@ inline std::uint64_t end_of_lease(double seconds) noexcept {
 }
 
 /// Returns where a value's exptime counts from (ms): the loop's time, or for a long exptime the last tick of the
-/// system's clock; 0: neither. Both are behind, so the value never outlives its exptime.
+/// system's clock, or 0 for neither. Both times lag, so the value never outlives its exptime.
 inline std::uint64_t rough_start_of_value(double seconds) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop == 0 && seconds >= kLongExptime ? platform::coarse_monotonic_ms() : loop;
@@ -127,13 +129,13 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   return std::max(end, kExpiryNever + 1);
 }
 
-/// Returns whether a lease that has ended at `before_ms` now ends earlier: its waiters know another time.
+/// Returns whether a lease that was to end at `before_ms` now ends earlier, so that its waiters know a wrong time.
 constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexcept {
   return end_ms != kExpiryNever && (before_ms == kExpiryNever || end_ms < before_ms);
 }
 
-/// Returns whether that time has come. Reads the coarse clock, which is cheap, and the exact one only when the time is
-/// near.
+/// Returns whether that time has come. Reads the coarse clock, which is cheap, and reads the exact clock only when the
+/// time is near.
 inline bool time_passed(std::uint64_t ms) noexcept {
   const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;
   if (coarse >= ms) return true;
@@ -147,7 +149,7 @@ inline std::uint64_t value_ms() noexcept {
   return loop != 0 ? loop : platform::monotonic_ns() / 1'000'000;
 }
 
-/// The same for the end of a value.
+/// Returns the same for the end of a value.
 inline bool value_passed(std::uint64_t ms) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop >= ms : time_passed(ms);
@@ -171,7 +173,7 @@ inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
   return ms == kExpiryNever || !time_passed(ms);
 }
 
-/// The same for a value.
+/// Returns the same for a value.
 inline bool is_live_value(std::uint64_t word, std::uint32_t flush) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);

@@ -1,9 +1,9 @@
-// How a segment of a given size and number of shards is divided. Always compute it from these two, on creation and on
-// each attach; never read any other part of it from shared memory.
+// Says how a segment of a given size and number of shards is divided. Always compute the division from these two
+// numbers, on creation and on each attach; never read any other part of it from shared memory.
 //
 // A shard has about 1 MB, so that a repair, which takes 1 ms for each MB in use, is short and damage stays local. A
-// program that asks for larger values gets fewer, larger shards, down to one. A shard has at most 16 GB, 2^30 granules,
-// so that the sum of two numbers of granules does not overflow 32 bits. A value has at most 4 GB.
+// program that asks for larger values gets fewer, larger shards, down to one. A shard has at most 16 GB (2^30
+// granules), so that the sum of two granule numbers does not overflow 32 bits. A value has at most 4 GB.
 #pragma once
 
 #include <cstdint>
@@ -21,30 +21,31 @@ struct Geometry {
   std::uint64_t uses_at;
   std::uint64_t arena_at;
 
-  /// With the default number of shards. REQUIRES, here and below: size is between kSizeMin and kSizeMax.
+  /// Makes the geometry with the default number of shards. REQUIRES, here and below: the size is between kSizeMin and
+  /// kSizeMax.
   static Geometry of(std::uint64_t size) noexcept;
-  /// With that number of shards. REQUIRES: is_possible(size, shards).
+  /// Makes the geometry with that number of shards. REQUIRES: is_possible(size, shards).
   static Geometry of(std::uint64_t size, std::uint32_t shards) noexcept;
-  /// With the default number of shards, or with fewer if a value of `largest` bytes needs that. If it cannot fit, with
-  /// the fewest shards.
+  /// Makes the geometry with the default number of shards, or with fewer if a value of `largest` bytes needs that. If
+  /// such a value cannot fit, uses the fewest shards.
   static Geometry for_values(std::uint64_t size, std::uint64_t largest) noexcept;
   /// Returns whether a segment of this size may have that number of shards.
   static bool is_possible(std::uint64_t size, std::uint32_t shards) noexcept;
 
-  /// Returns whether memory is reserved as it is used (dict/reserved.h). Then one byte for each shard, between the
-  /// header page and the shards, says whether it was ever opened. A small dictionary, whose default number of shards is
-  /// 1, is reserved as a whole when it is made.
+  /// Returns whether memory is reserved as it is used (dict/reserved.h). If so, one byte for each shard, between the
+  /// header page and the shards, says whether the shard was ever opened. A small dictionary, whose default number of
+  /// shards is 1, is reserved as a whole when it is made.
   bool reserved_as_used() const noexcept;
   /// Returns the bytes of the file that are reserved when it is made.
   std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
 
-  /// Granules of the largest block that fits into an empty shard.
+  /// Returns the granules of the largest block that fits into an empty shard.
   std::uint32_t block_max() const noexcept { return granules - 1; }
   /// Returns the bytes of the largest value that fits under a key of up to kOrdinaryKey bytes.
   std::uint64_t value_max() const noexcept;
 };
 
-/// Hardly any key is longer.
+/// The length that hardly any key exceeds.
 inline constexpr std::uint64_t kOrdinaryKey = 256;
 
 inline constexpr std::uint64_t kSizeMin = 12288;

@@ -1,5 +1,5 @@
-// Holds the mutex of a shard for a scope. If its owner died, repairs the shard before the scope begins. If the arena
-// has grown, updates this process's view of it.
+// Holds the mutex of a shard for a scope. If the mutex's owner died, repairs the shard before the scope begins. If the
+// arena has grown, updates this process's view of it.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@ inline constexpr std::uint64_t kMutexPatienceNs = 1'000'000'000;
 
 class ShardGuard {
  public:
-  /// Inline, because every change runs it: a call would take a tenth of the time of the shortest change. REQUIRES: the
-  /// shard is open.
+  /// Takes the mutex. Inline, because every change runs this code, and a call would take a tenth of the time of the
+  /// shortest change. REQUIRES: the shard is open.
   [[gnu::always_inline]] explicit ShardGuard(Shard& shard, std::uint64_t timeout_ns = kMutexPatienceNs) noexcept
       : shard_(shard), result_(shard.mutex().lock_for(timeout_ns)) {
-    // Before all stores of this critical section: a reader that reads one of them, in memory that another process
-    // released earlier, sees the epoch of that release too (pairs with Shard::unchanged_since).
+    // This fence precedes all stores of this critical section. A reader that reads one of these stores, in memory that
+    // another process released earlier, also sees the epoch of that release (pairs with Shard::unchanged_since).
     std::atomic_thread_fence(kRelease);
     if (result_ == LockResult::owner_died || !shard_.is_mark_known()) [[unlikely]]
       begin_slowly(shard, result_);
@@ -35,11 +35,11 @@ class ShardGuard {
   ShardGuard(const ShardGuard&) = delete;
   ShardGuard& operator=(const ShardGuard&) = delete;
 
-  /// Leaves the mutex held when this guard ends. REQUIRES: it is held.
+  /// Leaves the mutex held when this guard ends. REQUIRES: the mutex is held.
   void pass_on() noexcept { result_ = LockResult::busy; }
 
   bool held() const noexcept { return result_ == LockResult::acquired || result_ == LockResult::owner_died; }
-  /// ok if the mutex is held.
+  /// Returns ok if the mutex is held.
   Code code() const noexcept {
     switch (result_) {
       case LockResult::acquired:
@@ -55,7 +55,7 @@ class ShardGuard {
   }
 
  private:
-  // Static, so that the object can stay in registers.
+  // This function is static, so that the object can stay in registers.
   [[gnu::noinline, gnu::cold]] static void begin_slowly(Shard& shard, LockResult result) noexcept {
     if (result != LockResult::acquired && result != LockResult::owner_died) return;
     if (!shard.is_mark_known()) shard.follow_mark();  // first: a repair goes as far as the arena

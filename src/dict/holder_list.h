@@ -1,4 +1,4 @@
-// The holders of an entry: blocks of the shard's arena, chained on it.
+// The holders of an entry are blocks of the shard's arena, chained to the entry.
 //
 // On a permits entry the chain is the truth: a grant of permits is a block in it. On a lock's entry the chain has at
 // most one block, which gives the reason why the lock is held; the lock's owner word says which process holds it.
@@ -7,11 +7,11 @@
 // leads to it, then released. In between only its expiry, its count and its task change, by one store each. Each block
 // carries the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
-// Each block is added in front, and each fencing number is larger than all before. So along the chain of a permits
-// entry the numbers descend. Shortcuts, derived from the chain, skip about 32 and about 1024 holders, so the holder
-// with a number is found in a few dozen steps. A shortcut may skip only holders with larger numbers than the one that
-// is searched, so an overwritten one costs time, or is detected. An overwritten number misleads a search only where it
-// is out of order.
+// Each block is added in front, and each fencing number is larger than all earlier numbers. So along the chain of a
+// permits entry the numbers descend. Shortcuts, derived from the chain, skip about 32 and about 1024 holders, so the
+// holder with a given number is found in a few dozen steps. A shortcut may skip only holders with larger numbers than
+// the number that is searched for, so an overwritten shortcut costs time, or is detected. An overwritten number
+// misleads a search only where it is out of order.
 //
 // Nothing here trusts what it loads: an inconsistent block ends a walk and has the shard repaired.
 //
@@ -35,7 +35,7 @@ class DeadOwners;
 inline constexpr std::uint32_t kHolderShape = Entry::make_shape(0, EntryType::holder);
 inline constexpr std::uint32_t kHolderShapeMask = 0xFFFFFF;
 
-/// REQUIRES: the block is a holder.
+/// Returns the fields of a holder. REQUIRES: the block is a holder.
 inline HolderFields& holder_of(const EntryView& view) noexcept {
   return *reinterpret_cast<HolderFields*>(view.entry + 1);
 }
@@ -56,10 +56,10 @@ struct Holder {
 
 class HolderList {
  public:
-  /// The holders of permits. `hash`: the lower half of the hash of the entry's key.
+  /// Makes the list of a permits entry's holders. `hash` is the lower half of the hash of the entry's key.
   HolderList(const Shard& shard, Arena& arena, PermitFields& permits, std::uint32_t hash) noexcept
       : shard_(shard), arena_(arena), first_(permits.holders), shortcuts_(permits.shortcuts.data()), hash_(hash) {}
-  /// The holder of a lock. `first`: the link to the only block.
+  /// Makes the list of a lock's holder. `first` is the link to the only block.
   HolderList(const Shard& shard, Arena& arena, Word32& first, std::uint32_t hash) noexcept
       : shard_(shard), arena_(arena), first_(first), shortcuts_(nullptr), hash_(hash) {}
 
@@ -69,29 +69,29 @@ class HolderList {
 
   bool empty() const noexcept { return first_.load(kRelaxed) == 0; }
 
-  /// Allocates and fills a block that is in no chain; 0 if there is no free run for it. REQUIRES: `reason` has at most
-  /// kReasonMax bytes.
+  /// Allocates and fills a block that is in no chain. Returns 0 if there is no free run for it. REQUIRES: `reason` has
+  /// at most kReasonMax bytes.
   static std::uint32_t create(Arena& arena, const Shard& shard, std::uint32_t hash, const Holder& holder) noexcept;
-  /// Fills a block that is in no chain. REQUIRES: it was allocated, with granules() for the reason.
+  /// Fills a block that is in no chain. REQUIRES: the block was allocated, with granules() for the reason.
   static void fill(const Shard& shard, std::uint32_t block, std::uint32_t hash, const Holder& holder) noexcept;
 
-  /// Adds the block to the chain. REQUIRES: create() returned it, with a number larger than all in the chain.
+  /// Adds the block to the chain. REQUIRES: create() returned it, with a number larger than all numbers in the chain.
   void add(std::uint32_t block) noexcept;
 
-  /// Adds the shortcuts to the only block of the chain, with which a new entry was made.
+  /// Adds the shortcuts to the only block of the chain, when a new entry was made with that block.
   void add_shortcuts(std::uint32_t block) noexcept;
 
   /// Walks along the chain: `for (Cursor at(holders); at.found(); at.advance())`.
   class Cursor {
    public:
     explicit Cursor(const HolderList& holders) noexcept;
-    /// Starts at the first holder with a number of at most `sequence`, ignoring lost numbers. REQUIRES: a chain of
-    /// permits.
+    /// Starts at the first holder with a number of at most `sequence`, ignoring lost numbers. REQUIRES: the chain
+    /// belongs to permits.
     Cursor(const HolderList& holders, std::uint64_t sequence) noexcept;
 
-    /// Returns whether the cursor is on a block: false at the end, and at an inconsistent block.
+    /// Returns whether the cursor is on a block. Returns false at the end, and at an inconsistent block.
     bool found() const noexcept { return block_ != 0; }
-    // All that follows REQUIRES: found().
+    // All calls below REQUIRE: found().
     void advance() noexcept;
     HolderFields& fields() const noexcept { return holder_of(view_); }
     Word64& expiry() const noexcept { return view_.entry->expiry; }
@@ -103,10 +103,10 @@ class HolderList {
     Holder copy() const noexcept;
     /// Copies the reason, or as many bytes of it as fit. Returns its length.
     std::size_t copy_reason(char* buffer, std::size_t capacity) const noexcept;
-    /// Removes and releases the block; moves on to the next one. On damage, changes nothing.
+    /// Removes and releases the block, and moves on to the next block. On damage, changes nothing.
     void remove() noexcept;
     /// Replaces this block by `block`, by one store, and releases this one. The cursor is then on `block`. On damage,
-    /// changes nothing. REQUIRES: create() returned it, with the number of this one.
+    /// changes nothing. REQUIRES: create() returned `block`, with the number of this block.
     void replace(std::uint32_t block) noexcept;
 
    private:
@@ -128,7 +128,7 @@ class HolderList {
     std::uint64_t passed_ = ~std::uint64_t{0};
   };
 
-  /// Returns the cursor at the holder of that grant, or at the end. REQUIRES: a chain of permits.
+  /// Returns the cursor at the holder of that grant, or at the end. REQUIRES: the chain belongs to permits.
   Cursor find(Token owner, std::uint64_t sequence) const noexcept;
 
   /// Cuts off the whole chain by one store, and releases its blocks.
@@ -138,9 +138,9 @@ class HolderList {
   /// Releases the blocks. REQUIRES: the entry is cut from its chain.
   void release_all() noexcept { release_from(first_.load(kRelaxed)); }
 
-  /// For repair of permits: keeps the longest beginning of the chain in which all blocks are consistent. A number that
-  /// is out of order was overwritten: it becomes 0. `occupy(block, granules) -> bool` marks memory as occupied; it
-  /// returns false if something else occupies it.
+  /// Keeps, for a repair of permits, the longest beginning of the chain in which all blocks are consistent. A number
+  /// that is out of order was overwritten, and becomes 0. `occupy(block, granules) -> bool` marks memory as occupied;
+  /// it returns false if something else occupies it.
   struct Kept {
     std::uint32_t cuts = 0;
     std::uint32_t number = 0;  // of the holders
@@ -169,7 +169,7 @@ class HolderList {
     std::uint64_t last_ = ~std::uint64_t{0};
   };
 
-  /// Makes the view of the holder at `block`. False if it is no holder of this chain.
+  /// Makes the view of the holder at `block`. Returns false if the block is not a holder of this chain.
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
   void forget_number_of(std::uint32_t first, std::uint64_t later) noexcept;
   void release_from(std::uint32_t block) noexcept;
@@ -186,8 +186,8 @@ inline bool is_holder(const EntryView& view, std::uint32_t hash) noexcept {
   return view.type == EntryType::holder && view.key_length == 0 && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// The same as Shard::inspect() and is_holder(), in fewer steps: each release of permits checks each holder that it
-// passes.
+// This does the work of Shard::inspect() and is_holder() in fewer steps, because each release of permits checks each
+// holder that it passes.
 inline bool HolderList::inspect(std::uint32_t block, EntryView& view) const noexcept {
   if (!shard_.holds_header(block)) return false;
   Entry& e = shard_.entry(block);
@@ -201,7 +201,7 @@ inline bool HolderList::inspect(std::uint32_t block, EntryView& view) const noex
          size - sizeof(HolderFields) <= kReasonMax && view.granules <= shard_.granules() - block;
 }
 
-/// Returns the reason of a lock: a chain of at most one block.
+/// Returns the reason of a lock, which is a chain of at most one block.
 inline HolderList reason_of(const Shard& shard, Arena& arena, const EntryView& lock) noexcept {
   return {shard, arena, lock.lock().reason, lock.entry->hash.load(kRelaxed)};
 }
@@ -214,7 +214,7 @@ HolderList::Kept HolderList::repair(Occupy&& occupy) noexcept {
   Kept kept;
   Rebuild shortcuts(*this);
   Word32* link = &first_;
-  // Each step occupies memory, so a circular chain ends where it meets itself.
+  // Each step marks memory as occupied, so a circular chain ends where it meets itself.
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {
     EntryView view{};
     if (!inspect(block, view) || !occupy(block, view.granules)) {

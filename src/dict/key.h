@@ -1,5 +1,5 @@
-// A key to look up: its hash, and its last bytes as the zero-padded word that entries store. Also copies keys and bytes
-// to words of shared memory, zero-padded to whole words, and bytes back.
+// A key to look up, with its hash, and its last bytes as the zero-padded word that entries store. This header also
+// copies keys and bytes to shared memory, zero-padded to whole words, and copies bytes back.
 #pragma once
 
 #include <bit>
@@ -36,7 +36,7 @@ inline std::uint64_t load_tail(const char* from, std::size_t count) noexcept {
   return byte(0) | byte(count / 2) | byte(count - 1);
 }
 
-/// The reverse of load_tail, for 1 to 7 bytes.
+/// Stores bytes, as the reverse of load_tail, for 1 to 7 bytes.
 inline void store_tail(char* to, std::uint64_t word, std::size_t count) noexcept {
   if (count >= 4) {
     const auto low = static_cast<std::uint32_t>(word);
@@ -58,7 +58,7 @@ struct Key {
   std::uint64_t tail;
   std::uint64_t hash;
 
-  /// Returns the tail of a key of `size` bytes, 8 or more; meaningless if that is a multiple of 8.
+  /// Returns the tail of a key of `size` bytes, 8 or more. The result is meaningless if `size` is a multiple of 8.
   static std::uint64_t tail_of(const char* bytes, std::size_t size) noexcept {
     return load_word(bytes + size - 8) >> ((64 - size % 8 * 8) & 63);
   }
@@ -70,7 +70,7 @@ struct Key {
         tail(bytes.size() >= 8 ? tail_of(data, bytes.size()) : load_tail(data + tail_at, length & 7)),
         hash(hash_key(data, bytes.size(), seed)) {}
 
-  /// A key only for comparing.
+  /// Makes a key that is only compared.
   explicit Key(std::string_view bytes) noexcept
       : data(bytes.data()),
         length(static_cast<std::uint32_t>(bytes.size())),
@@ -78,7 +78,8 @@ struct Key {
         tail(load_tail(data + tail_at, length & 7)),
         hash(0) {}
 
-  /// For a rare call, by value: an object that is copied as a whole does not stay in registers.
+  /// Returns a copy for a rare call, member by member, because an object that is copied as a whole does not stay in
+  /// registers.
   [[gnu::always_inline]] Key copy() const noexcept { return {data, length, tail_at, tail, hash}; }
 
   std::string_view bytes() const noexcept { return {data, length}; }
@@ -90,7 +91,7 @@ struct Key {
       : data(its_data), length(its_length), tail_at(its_tail_at), tail(its_tail), hash(its_hash) {}
 };
 
-/// Below this a loop is as fast as a call. Benchmarks: get, one string of 100 bytes; set, one string of 100 bytes.
+/// Below this size a loop is as fast as a call. Benchmarks: get, one string of 100 bytes; set, one string of 100 bytes.
 inline constexpr std::size_t kLongCopy = 128;
 
 inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {

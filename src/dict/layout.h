@@ -1,17 +1,19 @@
-// The layout of a dictionary's segment. docs/format.md describes the same byte by byte; change both together.
+// The layout of a dictionary's segment. docs/format.md describes the layout byte by byte; change both files together.
 //
 //   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h)
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
-// The bytes of shards, one for each, say whether a shard was ever opened. They exist if there are several shards.
+// The bytes of shards, one for each shard, say whether that shard was ever opened. They exist if there are several
+// shards.
 //
 // The chains (bucket heads and Entry::next) and what they reach are the only truth. Everything marked "derived" can be
 // rebuilt from them, and repair (dict/repair.h) rebuilds or resets it after the owner of a shard's mutex died.
 // Everything marked "hint" may be wrong without harm to any key.
 //
-// An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first one.
+// An arena is cut into granules of 16 bytes; a block is a run of granules, named by the number of its first granule.
 // Granule 0 is never allocated, so 0 can mean "none". Every block that is not free is an Entry (in a chain, or a
-// waiter, watcher or holder) or a ListNode. Both contain their size, so an arena can be read from left to right.
+// waiter, watcher or holder) or a ListNode. Both kinds of block contain their size, so an arena can be read from left
+// to right.
 #pragma once
 
 #include <array>
@@ -27,11 +29,11 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kGranule = 16;
-/// Granules that share a use count. Benchmarks: Hits.
+/// Granules that share a use count. The benchmark is "Hits".
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
-/// Counts of reads, in the header page: one for each of kReadCounts process slots, so that no process writes into
-/// another's cache line.
+/// Counts of reads, in the header page: one count for each of kReadCounts process slots, so that no process writes into
+/// the cache line of another process.
 struct alignas(64) ReadCounts {
   Word64 hits;
   Word64 misses;
@@ -47,7 +49,7 @@ struct DictionaryHeader {
   std::uint32_t shards;
   std::uint64_t seed;  // of the hash
 
-  // Each is changed by one atomic operation, unless it is constant. Its first cache line changes rarely.
+  // Each word is changed by one atomic operation, unless it is constant. The first cache line changes rarely.
   alignas(64) Word32 flush_epoch;   // entries of another epoch are flushed; 20 bits are used
   std::uint32_t any_size;           // constant; 1: nobody has asked for this size
   std::uint64_t seed_complement;    // of `seed`: a process with another seed would find none of the locks
@@ -64,10 +66,11 @@ struct DictionaryHeader {
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
-/// Free blocks of 1..63 granules have a bin for each size; longer ones have four bins per power of two. Benchmarks:
-/// arena_mixed_sizes; set, 10k strings of 1 KB.
+/// Free blocks of 1..63 granules have a bin for each size; longer blocks have four bins for each power of two.
+/// Benchmarks: arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
-/// No block has 0 granules, so this bin has the spare block (Arena::keep), if any. It has no bit in the map.
+/// No block has 0 granules, so this bin has the spare block (Arena::keep), if there is one. The bin has no bit in the
+/// map.
 inline constexpr std::uint32_t kSpareBin = 0;
 inline constexpr std::uint32_t kBins = kExactBins + 26 * 4;
 inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
@@ -75,23 +78,24 @@ inline constexpr std::uint32_t kBinWords = (kBins + 63) / 64;
 struct ShardHeader {
   ShmtxState mutex;
 
-  /// Returns how much of the arena is reserved: a mark of dict/reserved.h; 0 in a dictionary of one shard, and in a
-  /// shard that was never used. Written with the mutex held; each owner of the mutex reads it.
+  /// Says how much of the arena is reserved, as a mark of dict/reserved.h. It is 0 in a dictionary of one shard, and in
+  /// a shard that was never used. It is written with the mutex held, and each owner of the mutex reads it.
   Word32& reserved() noexcept { return mutex.note; }
 
-  /// Counts how often memory that a chain once reached was released. A reader that finds it unchanged has read only
-  /// memory that was reachable when the reader began.
+  /// Counts how often memory that a chain once reached was released. A reader that finds the count unchanged has read
+  /// only memory that was reachable when the reader began.
   alignas(64) Word64 reuse_epoch;
-  // Counts of events, for people. Written with the mutex held, and only when a waiter is involved: every reader loads
-  // the epoch, which shares their cache line.
+  // Counts of events, for people. They are written with the mutex held, and only when a waiter is involved, because
+  // every reader loads the epoch, which shares their cache line.
   Word64 lock_waits;        // times that a waiter queued
   Word64 lock_wakes;        // times that a waiter was woken
   Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had not claimed them
   Word32 no_room;           // smallest size that no search has found, even with eviction; 0: unknown. Derived
   Word32 failed;            // hint: when a search failed that seemed possible (µs, lower half); 0: not lately
 
-  // Guarded by the mutex. All derived: repair rebuilds or resets them. Exceptions: `repairs`, `evictions` and
-  // `expirations` count events and continue over a repair, and `reclaim_flush` is a hint, which repair leaves alone.
+  // The mutex guards the words below. They are derived: repair rebuilds or resets them. There are two exceptions:
+  // `repairs`, `evictions` and `expirations` count events and survive a repair, and `reclaim_flush` is a hint, which
+  // repair leaves unchanged.
   alignas(64) Word32 free_granules;
   Word32 entries;        // chained entries, live or not
   Word32 perhaps_free;   // locks, which become free without the mutex, and permits that are free: memory to reclaim
@@ -115,7 +119,7 @@ struct ShardHeader {
 static_assert(sizeof(ShardHeader) == 896 && offsetof(ShardHeader, no_room) == 96 &&
               offsetof(ShardHeader, bins) == 216 && offsetof(ShardHeader, in_use) == 888);
 
-/// `table`: a table of the host, serialised by the host.
+/// `table` is a table that the host has serialised.
 enum class EntryType : std::uint8_t {
   boolean = 1,
   number = 3,
@@ -145,7 +149,8 @@ constexpr bool has_key(EntryType type) noexcept {
       return false;
   }
 }
-/// Entries that are held, not stored. A free one stays until its memory is needed.
+/// Returns whether entries of this type are held, not stored. A free entry of such a type stays until its memory is
+/// needed.
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
 /// An entry of a chain, or a waiter, watcher or holder. The header is followed by the key, then the value, each padded
@@ -172,8 +177,8 @@ struct Entry {
 };
 static_assert(sizeof(Entry) == 32);
 
-/// An element of a list, followed by the value, padded. Its first four words have the same layout as an Entry's.
-/// Constant while the list reaches it, except next and previous.
+/// An element of a list, followed by the value, padded. Its first four words have the same layout as an Entry's. It is
+/// constant while the list reaches it, except next and previous.
 struct ListNode {
   Word32 next;        // block of the next node; meaningless in the last node
   Word32 hash;        // lower half of the hash of the list's key
@@ -185,7 +190,7 @@ struct ListNode {
 static_assert(sizeof(ListNode) == 24);
 
 /// Value of a list entry: one word, so that every change of the list is one store. The nodes are those reached from the
-/// first by `length` - 1 steps along `next`. The last of them follows from that: Entry::flags has its block, derived.
+/// first by `length` - 1 steps along `next`. The last node follows from these: Entry::flags has its block, derived.
 struct ListFields {
   Word64 word;  // of ListEnds: first, length
 };
@@ -202,14 +207,15 @@ struct ListEnds {
   static constexpr std::uint32_t length_of(std::uint64_t word) noexcept { return static_cast<std::uint32_t>(word); }
 };
 
-/// The waiters of an entry: the ends of a chain of waiter blocks. Derived, and only a hint: repair empties it.
+/// The waiters of an entry, as the ends of a chain of waiter blocks. The queue is derived, and only a hint, because
+/// repair empties it.
 struct QueueFields {
   Word32 head;
   Word32 tail;
 };
 
-/// Value of a lock entry. dict/lock_word.h says which of its words may change when. Padded so that the entry fills
-/// whole cache lines: processes with separate locks do not disturb each other.
+/// Value of a lock entry. dict/lock_word.h says which of its words may change when. The value is padded so that the
+/// entry fills whole cache lines, and processes with separate locks do not disturb each other.
 struct LockFields {
   Word64 word;  // LockWord: the commit word of a grant and of its end
   QueueFields queue;
@@ -243,12 +249,12 @@ static_assert(sizeof(WaiterFields) == 32);
 
 /// The value of Entry::flags of a permits entry.
 enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
-/// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer.
+/// The permits of a rwlock: a writer has all of them, a reader has one. A semaphore has fewer permits.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
 /// Shortcuts along a chain of holders, derived from it. About one in 32 holders has a link to the next such holder, in
-/// Entry::flags. About one in 32 of these has a second link to the next of its kind, in Entry::stamp. Benchmarks: Many
-/// holders of one key, "release".
+/// Entry::flags. About one in 32 of these has a second link, to the next holder with a second link, in Entry::stamp.
+/// Benchmarks: Many holders of one key, "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
 /// Returns how many links besides `next` the holder with that fencing number has. Consecutive numbers, and every n-th
@@ -263,13 +269,13 @@ constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   return bits >> kBits == kMask ? 2 : 1;
 }
 
-/// Returns the holder's link to the next one with as many links. `level`: 1 to kShortcuts.
+/// Returns the holder's link to the next holder with at least `level` links besides `next`. `level` is 1 to kShortcuts.
 inline Word32& shortcut_of(Entry& holder, std::uint32_t level) noexcept {
   return level == 1 ? holder.flags : holder.stamp;
 }
 
-/// Value of a permits entry. Only the chain of holders says which processes have permits. The entry never expires
-/// before one of its holders.
+/// Value of a permits entry. Only the chain of holders says which processes have permits. The entry's expiry is never
+/// earlier than the expiry of any holder.
 struct PermitFields {
   Word32 total;
   Word32 holders;  // block of the first holder; 0: no permit is taken
@@ -283,11 +289,11 @@ struct PermitFields {
 };
 static_assert(sizeof(PermitFields) == 48);
 
-/// Most bytes of the reason, the text that says why something is held.
+/// The largest number of bytes in a reason, the text that says why something is held.
 inline constexpr std::uint32_t kReasonMax = 127;
 
 /// Value of a holder block. Its end is in Entry::expiry, the hash of its entry's key in Entry::hash. The reason follows
-/// the block. Along a chain of holders the fencing numbers descend, except lost ones.
+/// the block. Along a chain of holders the fencing numbers descend, except for lost numbers.
 struct HolderFields {
   Word64 owner;     // Token
   Word64 sequence;  // fencing number of the grant; 0: it was overwritten and is lost
@@ -303,8 +309,8 @@ constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
 /// Granules of a cache line.
 inline constexpr std::uint32_t kGranulesPerLine = 4;
-/// Returns the size of the value of a lock with a key of this length: the entry fills whole cache lines. `has_gate`:
-/// with GateFields.
+/// Returns the size of a lock's value for a key of this length, so that the entry fills whole cache lines. `has_gate`
+/// adds GateFields.
 constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexcept {
   constexpr std::uint64_t kLine = std::uint64_t{kGranulesPerLine} * kGranule;
   const std::uint64_t fields = sizeof(LockFields) + (has_gate ? sizeof(GateFields) : 0);
@@ -312,7 +318,7 @@ constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexc
   return static_cast<std::uint32_t>(fields + (behind != 0 ? kLine - behind : 0));
 }
 
-/// More granules than any arena has. Others can be added without overflow.
+/// A number of granules that no arena reaches. Other numbers of granules can be added to it without overflow.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
 /// Returns the granules of a block with this key and value. REQUIRES, here and below: the value has at most kValueMax

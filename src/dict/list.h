@@ -1,5 +1,5 @@
-// A list: nodes of the shard's arena, attached to an entry. Every change commits by one store to the entry's word, or
-// to the link to a node that moves (dict/layout.h).
+// A list consists of nodes in the shard's arena, attached to an entry. Every change commits by one store to the entry's
+// word, or to the link that leads to a node that moves (dict/layout.h).
 //
 // `first`, `length`, and `next` of all nodes but the last define the list. `last`, and `previous` of all nodes but the
 // first, follow from them, and are right whenever the mutex is free. `next` of the last node and `previous` of the
@@ -24,13 +24,13 @@ enum class End { left = 0, right = 1 };
 
 class List {
  public:
-  /// REQUIRES: the entry's type is list.
+  /// Makes the view of a list. REQUIRES: the entry's type is list.
   List(const Shard& shard, Arena& arena, const EntryView& entry) noexcept
       : shard_(shard), arena_(arena), list_(entry), hash_(entry.entry->hash.load(kRelaxed)) {}
 
   std::uint32_t length() const noexcept { return ends().length; }
 
-  /// Allocates a node with the value, in no list so far; 0 if there is no free block for it.
+  /// Allocates a node with the value, which is in no list so far. Returns 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
   /// Returns the value of a list with this one node.
   static ValueIn only(std::uint32_t node) noexcept {
@@ -39,7 +39,8 @@ class List {
 
   /// Adds the node. On damage, returns false and changes nothing.
   bool push(End end, std::uint32_t node) noexcept;
-  /// Copies the element at that end. ok, buffer (too small: `out.size` is the size needed), corrupt.
+  /// Copies the element at that end. Returns ok, buffer (the buffer is too small: `out.size` is the size needed),
+  /// corrupt.
   Code peek(End end, ValueOut& out) const noexcept;
   /// Removes the element at that end. On damage, returns false and changes nothing. REQUIRES: the list has more than
   /// one element.
@@ -48,7 +49,7 @@ class List {
   /// Releases all nodes. REQUIRES: the list's entry is cut from its chain.
   void release_nodes() noexcept;
 
-  /// For repair: keeps the longest beginning of the list in which all nodes are consistent, and rebuilds the derived
+  /// Keeps, for a repair, the longest beginning of the list in which all nodes are consistent, and rebuilds the derived
   /// parts. `occupy(block, granules) -> bool` marks a node's memory as occupied; it returns false if something else
   /// occupies it. Returns the number of cuts. If length() is 0 afterwards, the caller must remove the entry.
   template <class Occupy>
@@ -57,13 +58,13 @@ class List {
   /// Replaces the node `from` in its list by the copy at `to`, by one store, wherever it is. Returns false and changes
   /// nothing if the node is in no list that can be found. REQUIRES: the two do not overlap.
   ///
-  /// The store that decides goes to `next` of the node before or, for the first node, to the entry's word. Only then do
-  /// `previous` of the node after it, and `last`, get `to`. If the process dies in between, repair does that, and
-  /// either copy is whole.
+  /// The store that decides goes to `next` of the node before or, for the first node, to the entry's word. Only then
+  /// are `previous` of the node after it, and `last`, set to `to`. If the process dies in between, repair does this,
+  /// and either copy is whole.
   static bool relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept;
 
  private:
-  /// A node; its fields were loaded once and found to be inside the arena.
+  /// A node whose fields were loaded once and found to be inside the arena.
   struct Node {
     ListNode* fields;
     EntryType type;  // of the value
@@ -77,7 +78,7 @@ class List {
     commit(list_.list().word, then.word());
     list_.entry->flags.store(then.last, kRelaxed);
   }
-  /// Describes the node at `block`; false if no node of this list is there.
+  /// Describes the node at `block`. Returns false if no node of this list begins there.
   bool inspect(std::uint32_t block, Node& node) const noexcept;
   bool relink_end(const ListEnds& now, std::uint32_t from, std::uint32_t to) noexcept;
   bool relink_inner(std::uint32_t from, std::uint32_t to) noexcept;
@@ -92,7 +93,7 @@ template <class Occupy>
 std::uint32_t List::repair(Occupy&& occupy) noexcept {
   const ListEnds old = ends();
   ListEnds kept{old.first, 0, 0};
-  // Each step occupies memory, so a circular list ends where it meets itself.
+  // Each step marks memory as occupied, so a circular list ends where it meets itself.
   for (std::uint32_t block = old.first; kept.length < old.length; ++kept.length) {
     Node node{};
     if (!inspect(block, node) || !occupy(block, node.granules)) break;

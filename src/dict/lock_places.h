@@ -1,5 +1,5 @@
-// Remembers where the locks are that this process has taken lately, so that a release need not look them up. Only
-// hints, and only for this process.
+// Remembers where the locks are that this process has taken lately, so that a release need not look them up. The places
+// are only hints, and only for this process.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@
 
 namespace holdfast {
 
-/// The block of a lock, and the reuse epoch of its shard when it was in its chain: while no memory of the shard is
-/// released, it still is.
+/// The block of a lock, and the reuse epoch of its shard when the block was in its chain. While no memory of the shard
+/// is released, the block is still there.
 struct LockPlace {
   std::uint64_t epoch;
   std::uint32_t shard;
@@ -24,7 +24,7 @@ struct LockPlace {
   bool is_of(std::uint64_t now) const noexcept { return ((now ^ epoch) & ((std::uint64_t{1} << kEpochBits) - 1)) == 0; }
 };
 
-/// By fencing number. Each item is one word, so threads may share them.
+/// The places by fencing number. Each place is one word, so threads may share them.
 class LockPlaces {
  public:
   void note(std::uint64_t sequence, const LockPlace& place) noexcept {

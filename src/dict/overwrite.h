@@ -1,6 +1,6 @@
-// The most frequent change: replaces a value by one of the same key, type and size. It does to shared memory what a
-// transaction would do, in half of the instructions. It leaves anything unusual, above all damage, to a transaction,
-// and then changes nothing.
+// Makes the most frequent change: replaces a value by another with the same key, type and size. It does to shared
+// memory what a transaction would do, in half of the instructions. It leaves anything unusual, above all damage, to a
+// transaction, and in that case changes nothing.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -26,7 +26,7 @@ struct Overwritable {
   std::uint32_t block = 0;  // 0: there is none
 };
 
-/// Finds the key's entry, if it is of this type and size and near the beginning of its chain.
+/// Finds the key's entry, if the entry has this type and size and is near the beginning of its chain.
 [[gnu::always_inline]] inline Overwritable find_overwritable(const Shard& shard, const Key& key, EntryType type,
                                                              std::size_t value_size) noexcept {
   constexpr std::uint32_t kSteps = 16;  // Benchmark: set, 100k numbers
@@ -69,8 +69,8 @@ struct Overwritable {
   return true;
 }
 
-/// Puts a string or a table into the spare block, if that has its size, and links it instead of the old block, which
-/// becomes the spare one. `end_ms`: when it ends.
+/// Puts a string or a table into the spare block, if that block has its size, and links it instead of the old block,
+/// which becomes the spare block. `end_ms` is when the value ends.
 inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, std::uint64_t end_ms,
                             std::uint32_t flush) noexcept {
   const Overwritable old = find_overwritable(shard, key, value.type, value.size);

@@ -1,5 +1,5 @@
-// Keys for a caller of the C interface, in the caller's memory: for each key a uint32_t length and the bytes. Allocates
-// nothing, so keys can be added with a mutex held.
+// Keys for a caller of the C interface, in the caller's memory: each key is a uint32_t length and the bytes. Adding a
+// key allocates nothing, so keys can be added with a mutex held.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +32,14 @@ class PackedKeys {
     std::uint32_t count;
   };
   Mark mark() const noexcept { return {size_, count_}; }
-  /// Forgets what was added since then.
+  /// Forgets what was added after that point.
   void back_to(Mark mark) noexcept {
     size_ = mark.size;
     count_ = mark.count;
   }
 
  private:
-  /// Returns where to put the bytes of the next key; null if it does not fit.
+  /// Returns where to put the bytes of the next key, or null if the key does not fit.
   char* begin(std::uint32_t length) noexcept {
     const std::size_t at = size_;
     size_ += sizeof length + length;
@@ -50,7 +50,7 @@ class PackedKeys {
     return to + sizeof length;
   }
 
-  // Copies whole words, if there is room: the next key overwrites what follows this one.
+  // Copies whole words, if there is room, because the next key overwrites what follows this key.
   void copy(const Word64* key, char* to, std::uint32_t length) const noexcept {
     if (length >= kLongCopy || capacity_ - size_ < 8) return load_bytes(key, to, length);
     for (std::uint32_t at = 0; at < length; at += 8, ++key) {

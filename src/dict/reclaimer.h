@@ -1,4 +1,4 @@
-// Makes memory for a new block of a shard: reclaims dead entries, and evicts the least used ones.
+// Frees memory for a new block of a shard: reclaims dead entries, and evicts the least used entries.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -48,12 +48,12 @@ class Reclaimer {
   /// the free memory is contiguous, then, with Evict::yes, removes the least used entries. Locks and permits in use
   /// stay.
   ///
-  /// Finds `position`, the key's, again, because entries move. Sets `evicted` if a live entry other than the key's own
-  /// was removed, else leaves it alone. ok, no_memory, corrupt.
+  /// Finds `position`, which is the key's, again, because entries move. Sets `evicted` if a live entry other than the
+  /// key's own was removed, else leaves it unchanged. Returns ok, no_memory, corrupt.
   Code make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept;
 
   /// Releases the memory of an entry that was just cut from its chain: its block, the nodes of a list, holders. Wakes
-  /// its waiters and watchers. Returns the beginning of the free block that the entry's block is part of now; 0 on
+  /// its waiters and watchers. Returns the beginning of the free block that now contains the entry's block, or 0 on
   /// damage.
   std::uint32_t discard(std::uint32_t block, const EntryView& view) noexcept;
 
@@ -62,19 +62,19 @@ class Reclaimer {
     std::uint32_t locks = 0;    // free locks and permits
     std::uint32_t dead = 0;     // grants and waiters of dead processes
   };
-  /// Removes dead entries; at most `max` of the expired and flushed ones. Ends grants and waiters of processes in
+  /// Removes dead entries, but at most `max` expired and flushed entries. Ends grants and waiters of processes in
   /// `dead` first.
   Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
-  /// Makes a free run of `count` granules where a scan found this possible without evicting anything. False if it is no
-  /// longer possible.
+  /// Makes a free run of `count` granules where a scan found this possible without evicting anything. Returns false if
+  /// this is no longer possible.
   bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
 
-  // These three use hints only, and need no mutex.
+  // The next three calls use only hints, and need no mutex.
   /// Returns whether dead owners were looked for during the last second, in a shard of 1 MB.
   bool asked_lately() const noexcept;
   void note_asked(bool again) noexcept;
-  /// Returns whether a search failed during that time although it seemed possible.
+  /// Returns whether a search failed during the last second although it seemed possible.
   bool failed_lately() const noexcept;
 
  private:

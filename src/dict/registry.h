@@ -1,7 +1,7 @@
-// The dictionaries of a world, by name; and those that this process has open: one handle per name, for the life of the
-// process.
+// The registry knows the dictionaries of a world (runtime directory) by name, and the dictionaries that this process
+// has open. The process has one handle for each name, until it exits.
 //
-// Thread safety: all calls, from any thread.
+// Thread safety: any thread may make any call.
 #pragma once
 
 #include <map>
@@ -15,19 +15,22 @@
 
 namespace holdfast {
 
-/// Returns the names in order, without opening any. A name made or removed in the meantime may be among them.
+/// Returns the names in order, without opening any dictionary. A name made or removed in the meantime may be among
+/// them.
 Expected<std::vector<std::string>> dictionary_names(World& world);
 
 class Registry {
  public:
-  /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
+  /// Returns the only registry. It is never destroyed, because threads may be inside calls while the process runs its
+  /// exit handlers.
   static Registry& get();
 
-  /// Opens the dictionary, or creates it if there is none. mismatch: one with another size, mutex or cluster exists, or
-  /// $HOLDFAST_CLUSTER names another cluster. Without a cluster in `options`, the declared one counts.
+  /// Opens the dictionary, or creates it if there is none. Returns mismatch if a dictionary with another size, mutex or
+  /// cluster exists, or if $HOLDFAST_CLUSTER names another cluster. Without a cluster in `options`, the declared one
+  /// counts.
   Expected<Dictionary*> open(const std::string& name, DictionaryOptions options);
-  /// Returns a dictionary that is open here, exists in the world, or is declared in $HOLDFAST_DICTS; else not_found.
-  /// mismatch if it is not in the cluster that $HOLDFAST_CLUSTER names.
+  /// Returns a dictionary that is open here, exists in the world, or is declared in $HOLDFAST_DICTS; else returns
+  /// not_found. Returns mismatch if the dictionary is not in the cluster that $HOLDFAST_CLUSTER names.
   Expected<Dictionary*> attach(const std::string& name);
   Status remove(const std::string& name);
 

@@ -1,8 +1,9 @@
-// Repair: rebuilds everything derived from the chains, after the owner of a shard's mutex died or damage was met.
+// Repair rebuilds everything derived from the chains, after the owner of a shard's mutex died or damage was met.
 //
 // It cuts each chain at the first link that does not lead to an entry of that chain, and each list before the first
 // inconsistent node. Then it frees everything that is not reached. It writes only derived state and cuts, so it may be
-// killed and restarted at any point, and repairing a repaired shard changes nothing. Takes about 20 ns per entry.
+// killed and restarted at any point, and repairing a repaired shard changes nothing. It takes about 20 ns for each
+// entry.
 //
 // It also turns zeros into a shard when the shard is first used.
 //
@@ -15,12 +16,14 @@
 
 namespace holdfast {
 
-/// Returns the number of chains and lists that were cut: 0 after a mere crash, more only if memory was overwritten.
+/// Repairs the shard. Returns the number of chains and lists that were cut: 0 after a mere crash, more only if memory
+/// was overwritten.
 std::uint32_t repair(const Shard& shard) noexcept;
 
-/// Whether chains, queues, holder lists, lists, bins and counts match the blocks of the arena, and keys their hashes.
-/// Finds damage that no operation has met so far, such as an entry behind a lost link, a free block in no bin, a wrong
-/// count. Cuts off every entry with another hash than its key's. If it returns false, repair() makes it true.
+/// Returns whether chains, queues, holder lists, lists, bins and counts match the blocks of the arena, and keys match
+/// their hashes. Finds damage that no operation has met so far, such as an entry behind a lost link, a free block in no
+/// bin, or a wrong count. Cuts off every entry whose hash is not its key's hash. If audit() returns false, repair()
+/// makes it return true.
 ///
 /// Takes a bounded number of steps for each granule, whatever the shard contains.
 bool audit(const Shard& shard, std::uint64_t seed) noexcept;

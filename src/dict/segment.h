@@ -1,9 +1,11 @@
-// A dictionary's segment, mapped into this process: creates or attaches it, and divides it into shards.
+// A dictionary's segment, mapped into this process. This class creates or attaches the segment, and divides it into
+// shards.
 //
 // After the removal of its dictionary a segment stays valid, shared with the other processes that are inside, until the
 // last call of this process has left it (sync/epoch.h). So a call that began before the removal ends as if it came
-// before it: the values that it stores, the lists that it changes and the locks that it releases belong to the removed
-// dictionary. A grant is reported only if it was made before the removal: was_removed_before_commit().
+// entirely before the removal: the values that it stores, the lists that it changes and the locks that it releases
+// belong to the removed dictionary. A grant is reported only if it was made before the removal:
+// was_removed_before_commit().
 #pragma once
 
 #include <memory>
@@ -37,20 +39,21 @@ struct DictionaryOptions {
   std::uint64_t declared_largest = 0;  // the same, from a declaration: counts when the dictionary is made
 };
 
-/// Returns whether a dictionary of `size` serves a caller that asks for `asked` bytes. `any_size`: nobody asked for its
-/// size.
+/// Returns whether a dictionary of `size` serves a caller that asks for `asked` bytes. `any_size` means that nobody
+/// asked for its size.
 inline bool serves_size(std::uint64_t size, bool any_size, std::uint64_t asked) noexcept {
   return size == round_size(asked) || (any_size && size > round_size(asked));
 }
 
 class Segment final : public Retirable, public std::enable_shared_from_this<Segment> {
  public:
-  /// Attaches to the segment `name` of the world; not_found if there is none.
+  /// Attaches to the segment `name` of the world (runtime directory). Returns not_found if there is none.
   static Expected<std::unique_ptr<Segment>> attach(World& world, const std::string& name);
-  /// Returns the size of the existing segment, whether or not it may be used; 0: there is none.
+  /// Returns the size of the existing segment, whether or not it may be used, or 0 if there is none.
   static Expected<std::uint64_t> present_size(World& world, const std::string& name);
-  /// Attaches to the segment, or creates it if there is none. mismatch if it has another size or mutex, unless it is
-  /// kept and not in use: then it is made again. If nobody has asked for its size, it serves all that ask for no more.
+  /// Attaches to the segment, or creates it if there is none. Returns mismatch if the segment has another size or
+  /// mutex, unless it is kept and not in use; such a segment is made again. If nobody has asked for the segment's size,
+  /// it serves all callers that ask for no more.
   static Expected<std::unique_ptr<Segment>> open(World& world, const std::string& name,
                                                  const DictionaryOptions& options);
 
@@ -62,16 +65,16 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   MutexStrategy strategy() const noexcept { return traits_.strategy; }
   std::uint64_t seed() const noexcept { return traits_.seed; }
   std::uint32_t flush_epoch() const noexcept { return header().flush_epoch.load(kAcquire) & kFlushMask; }
-  /// Returns null in a plain dictionary.
+  /// Returns the gate, or null in a plain dictionary.
   const Gate* gate() const noexcept { return traits_.gate; }
-  /// Empty in a plain dictionary.
+  /// Returns the gate's name, which is empty in a plain dictionary.
   std::string gate_name() const { return std::string(holdfast::gate_name(header().gate)); }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
-  /// Whether it was removed before the last commit of this thread took effect, if that can matter. If false, the
-  /// removal, and all fencing numbers of a dictionary that was made after it, come after the commit. REQUIRES: the
-  /// thread has done an atomic read-modify-write of shared memory since the commit, or as the commit.
-  // On x86 that operation is a full barrier. The barrier orders the commit before the load; pairs with the sequentially
-  // consistent exchange of mark_retired() (world/world_file.cc).
+  /// Returns whether the segment was removed before the last commit of this thread took effect, if that can matter. If
+  /// false, the removal, and all fencing numbers of a dictionary that was made after it, come after the commit.
+  /// REQUIRES: the thread has done an atomic read-modify-write of shared memory since the commit, or as the commit.
+  // On x86 that operation is a full barrier. The barrier orders the commit before the load, and pairs with the
+  // sequentially consistent exchange of mark_retired() (world/world_file.cc).
   bool was_removed_before_commit() const noexcept {
     platform::barrier_behind_exchange();
     return retired();
@@ -89,18 +92,18 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   /// See world/file_use.h. Other codes: removed.
   Expected<platform::FileDescriptor> keep_use() const;
 
-  /// Leaves the name to the next dictionary. REQUIRES: it is retired.
+  /// Leaves the name to the next dictionary. REQUIRES: the segment is retired.
   void release_name() noexcept { name_use_.reset(); }
 
-  /// For an open with these options. mismatch: the dictionary does not match them. Otherwise it lives as long as they
-  /// say, if that is longer.
+  /// Checks the segment for an open with these options. Returns mismatch if the dictionary does not match them.
+  /// Otherwise the dictionary lives as long as they say, if that is longer.
   Status join(const std::string& name, const DictionaryOptions& options);
 
  private:
   bool has_size(const DictionaryOptions& options) const noexcept;
   void raise_life(std::uint32_t persist) noexcept;
-  /// Returns whether an open with other options may replace it while nobody uses it: nobody has asked to keep it for
-  /// good.
+  /// Returns whether an open with other options may replace the dictionary while nobody uses it, because nobody has
+  /// asked to keep it permanently.
   bool gives_way() const noexcept;
   struct MappedFile {
     platform::Mapping mapping;

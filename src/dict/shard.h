@@ -1,8 +1,8 @@
-// One shard as a process sees it: addresses, range checks, chains. Owns nothing.
+// One shard as a process sees it, with addresses, range checks and chains. A Shard owns nothing.
 //
 // Thread and process safety: read() and copy_keys() take no lock and may run at any time, even while the mutex's owner
-// is dead or stopped. The same holds for touch(), and for every call that only reads, if it may see the changes of
-// others. Every other call REQUIRES the shard's mutex.
+// is dead or stopped. The same is true of touch(), and of every call that only reads, if it may see the changes of
+// other processes. Every other call REQUIRES the shard's mutex.
 //
 // Nothing here trusts what it loads: a link or a length that points outside the arena counts as damage, which repair()
 // (dict/repair.h) cuts away.
@@ -27,7 +27,7 @@ namespace holdfast {
 
 class PackedKeys;
 
-/// A copy of a value: the output of a read.
+/// A copy of a value, as the output of a read.
 struct ValueOut {
   EntryType type;
   std::uint32_t flags;
@@ -51,8 +51,8 @@ struct ValueIn {
   std::size_t size;    // bytes that the value takes in the entry
 };
 
-/// An entry view: its lengths were loaded once and found to be inside the arena. All access uses these copies: whatever
-/// another process writes into the entry afterwards cannot lead outside.
+/// A view of an entry whose lengths were loaded once and found to be inside the arena. All access uses these copies, so
+/// whatever another process writes into the entry afterwards cannot lead outside.
 struct EntryView {
   Entry* entry;
   EntryType type;
@@ -96,10 +96,10 @@ struct Position {
   EntryView view;       // of the block; meaningless if `block` is 0
 };
 
-/// Which keys to list: live ones, or locks and permits that somebody holds or waits for.
+/// Which keys to list: live keys, or locks and permits that somebody holds or waits for.
 enum class Listed { live, in_use };
 
-/// Selects keys that begin with `prefix`, until there are `max`.
+/// Selects keys that begin with `prefix`, until there are `max` keys.
 struct KeyFilter {
   std::uint32_t flush;
   std::uint32_t max;
@@ -107,7 +107,7 @@ struct KeyFilter {
   Listed listed = Listed::live;
 };
 
-/// A word of this process only, which its threads share. It must not be copied once they share it.
+/// A word that belongs to this process and that its threads share. It must not be copied once threads share it.
 class ProcessWord {
  public:
   explicit ProcessWord(std::uint32_t value) noexcept : word_(value) {}
@@ -126,7 +126,7 @@ class ProcessWord {
 
 class Shard {
  public:
-  /// `opened`: the shard's byte, if memory is reserved as it is used; else null.
+  /// Makes the view of a shard. `opened` is the shard's byte if memory is reserved as it is used, else null.
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
@@ -135,10 +135,10 @@ class Shard {
   /// REQUIRES: `name` lives as long as the shard.
   void set_name(const char* name) noexcept { name_ = name; }
   Shmtx& mutex() noexcept { return mutex_; }
-  /// Returns the granules of the arena that may be touched: the reserved ones that this process knows of. Never
-  /// decreases. With the mutex held: the granules of the arena.
+  /// Returns the granules of the arena that may be touched, which are the reserved granules that this process knows of.
+  /// The number never decreases. With the mutex held, it is all granules of the arena.
   std::uint32_t granules() const noexcept { return granules_.load(); }
-  /// Returns the granules that the arena may have.
+  /// Returns the granules that the arena may grow to.
   std::uint32_t all_granules() const noexcept { return all_granules_; }
   /// Returns the free granules, reserved or not. Needs no mutex.
   std::uint32_t free_granules() const noexcept;
@@ -148,27 +148,27 @@ class Shard {
   /// Returns whether this process may touch the shard.
   bool is_open() const noexcept { return granules() != 0; }
   enum class Unopened { open, leave };
-  /// Opens the shard to this process. not_found: no process has opened it, and it has to stay so; no_memory. REQUIRES:
-  /// no shmtx is held, as always when memory is reserved, unless something was overwritten.
+  /// Opens the shard to this process. Returns not_found if no process has opened the shard and it has to stay so, or
+  /// no_memory. REQUIRES: no shmtx is held, as always when memory is reserved, unless something was overwritten.
   Code open(Unopened unopened) noexcept;
-  /// Opens the shard to this process if any process has opened it. Otherwise it is all zero.
+  /// Opens the shard to this process if any process has opened it. Otherwise the shard is all zero.
   bool open_if_used() noexcept { return is_open() || open(Unopened::leave) == Code::ok; }
 
   /// Writes the shard's byte again, in case it was overwritten.
   void note_opened() noexcept;
 
-  /// Returns whether the mark matches what this process knows. With the mutex held.
+  /// Returns whether the mark matches what this process knows. REQUIRES: the mutex.
   bool is_mark_known() const noexcept { return header_->reserved().load(kRelaxed) == known_mark_.load(); }
   /// Updates what this process knows from the mark, or repairs the mark if it was overwritten. REQUIRES: the mutex.
   void follow_mark() noexcept;
-  /// Updates what this process knows from the mark. Returns whether more may be touched now. For readers that met a
-  /// link into memory that they do not know; takes no mutex.
+  /// Updates what this process knows from the mark. Returns whether more memory may be touched now. This is for readers
+  /// that met a link into memory that they do not know, and takes no mutex.
   bool catch_up() noexcept;
 
   /// Returns whether the arena can grow, according to what this process knows.
   bool can_grow() const noexcept;
-  /// Reserves memory for a run of `count` granules after the arena's present end. Returns the new end; 0 if there is no
-  /// memory. Without the mutex, because it takes a while.
+  /// Reserves memory for a run of `count` granules after the arena's present end. Returns the new end, or 0 if there is
+  /// no memory. Runs without the mutex, because it takes long.
   std::uint32_t reserve_more(std::uint32_t count) noexcept;
   /// Adds the reserved memory up to `end` to the arena. REQUIRES: the mutex.
   void add_reserved(std::uint32_t end) noexcept;
@@ -188,11 +188,11 @@ class Shard {
   Word32* words32(std::uint32_t block) const noexcept {
     return reinterpret_cast<Word32*>(arena_ + std::size_t{block} * kGranule);
   }
-  /// Makes the view of the entry at `block`. False if it is not inside the arena or has no known type.
+  /// Makes the view of the entry at `block`. Returns false if the entry is not inside the arena or has no known type.
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
-  /// The same, and false if the type may not be in a chain.
+  /// Does the same, but also returns false if the type may not be in a chain.
   bool inspect_keyed(std::uint32_t block, EntryView& view) const noexcept;
-  /// As inspect_keyed(), and false if it may not be in the chain of that bucket.
+  /// Does the same as inspect_keyed(), but also returns false if the entry may not be in the chain of that bucket.
   bool inspect_in(std::uint32_t bucket, std::uint32_t block, EntryView& view) const noexcept;
   /// Returns whether entries with these two hashes are in the same bucket.
   bool same_bucket(std::uint32_t hash, std::uint32_t other) const noexcept {
@@ -202,42 +202,43 @@ class Shard {
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
   /// Records for eviction that the entry was used. May be called without the mutex, even for a block that was released
-  /// in the meantime: the count is only a hint, and its memory has no other use.
+  /// in the meantime: the count is only a hint, and the count's memory has no other use.
   void touch(std::uint32_t block) const noexcept {
     Word8& word = uses_[block / kGranulesPerUses];
     const std::uint8_t uses = word.load(kRelaxed);
     if (uses < kUsesMax) word.store(uses + 1, kRelaxed);
   }
-  /// Returns how often the entry was used lately, 0 to kUsesMax. Benchmarks of the limit: Hits.
+  /// Returns how often the entry was used lately, 0 to kUsesMax. The benchmark of the limit is "Hits".
   Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
-  /// Returns whether the entry counts: it is not expired, not flushed, and not a lock or permits without a holder.
+  /// Returns whether the entry counts, which means that it is not expired, not flushed, and not a lock or permits
+  /// without a holder.
   static bool counts(const EntryView& view, std::uint32_t flush) noexcept;
-  /// Returns whether it is a lock or permits that somebody holds or waits for.
+  /// Returns whether the entry is a lock or permits that somebody holds or waits for.
   static bool is_in_use(const EntryView& view, std::uint32_t flush) noexcept;
 
-  /// How a walk along a chain ended. `damaged` may also mean that others change the chain, if the mutex is not held.
+  /// How a walk along a chain ended. Without the mutex, `damaged` may also mean that other processes change the chain.
   enum class Walk { stopped, end, damaged };
-  /// `at` returns this to stop.
+  /// The value that `at` returns to stop the walk.
   static constexpr std::uint32_t kStop = 0;
-  /// Walks along the chain of `hash`. Calls at(block) for each entry with exactly that hash. It returns how many
+  /// Walks along the chain of `hash`. Calls at(block) for each entry with exactly that hash. at() returns how many
   /// granules the walk has passed there, or kStop. `link` then leads to the block at which the walk ended.
   ///
-  /// The walk ends whatever the words say: all entries of a chain belong to its bucket and are distinct, so together
-  /// they take no more granules than the arena has. `most` may be less.
+  /// The walk ends whatever the words contain: all entries of a chain belong to its bucket and are distinct, so
+  /// together they take no more granules than the arena has. `most` may be less.
   template <class At>
   Walk walk_chain(std::uint32_t hash, std::uint32_t most, std::memory_order order, Word32*& link,
                   At&& at) const noexcept;
 
   /// Walks to the key's position.
   Walk walk_to_key(const Key& key, std::memory_order order, Position& position) const noexcept;
-  /// Finds the key's position. False on damage.
+  /// Finds the key's position. Returns false on damage.
   bool find(const Key& key, Position& position) const noexcept;
 
-  /// Returns the link in the chain of that hash that leads to the entry now; null if none does. `order`: as in
+  /// Returns the link in the chain of that hash that leads to the entry now, or null if no link does. `order` is as in
   /// walk_chain().
   Word32* link_to(const Entry* entry, std::uint32_t hash, std::memory_order order) const noexcept;
 
@@ -253,8 +254,8 @@ class Shard {
   /// The same, in dict/shard_read.h.
   Read read_inline(const Key& key, ValueOut& out) const noexcept;
 
-  /// Looks up the key's lock without the mutex. Returns its block; 0 if there is none, or if it was not found. It was
-  /// in its chain if unchanged_since() is true afterwards, with the epoch() from before.
+  /// Looks up the key's lock without the mutex. Returns its block, or 0 if there is none or if it was not found. The
+  /// block was in its chain if unchanged_since() is true afterwards, with the epoch() from before.
   std::uint32_t find_lock_block(const Key& key) const noexcept;
   /// Returns whether there is a lock with this key at `block`. Trusts nothing.
   bool is_lock(std::uint32_t block, const Key& key) const noexcept;
@@ -262,7 +263,8 @@ class Shard {
   LockFields& lock_of(std::uint32_t block, std::uint32_t key_length) const noexcept {
     return *reinterpret_cast<LockFields*>(key_words(entry(block)) + padded(key_length) / 8);
   }
-  // Acquire: pairs with the release store of the epoch. A reader that sees it also sees the links cut before it.
+  // The acquire order pairs with the release store of the epoch. A reader that sees this epoch also sees the links cut
+  // before it.
   std::uint64_t epoch() const noexcept { return header_->reuse_epoch.load(kAcquire); }
   // The acquire fence orders the loads of the read before the load of the epoch. It pairs with the release fence
   // between the writer's new epoch and its first store into the released memory (Arena::release).
@@ -285,19 +287,20 @@ class Shard {
 
  private:
   static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
-  /// As the public one. `shape`: as loaded from the entry. REQUIRES: an Entry at `block` is inside the arena.
+  /// Does the same as the public function. `shape` is the word loaded from the entry. REQUIRES: an Entry at `block` is
+  /// inside the arena.
   bool inspect_keyed(std::uint32_t block, std::uint32_t shape, EntryView& view) const noexcept;
   /// Returns whether an entry of `granules` granules is inside the arena and its type is known.
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
-  // A view by value, so that the view of a plain read can stay in registers.
+  // The view is passed by value, so that the view of a plain read can stay in registers.
   static Read copy_lock(EntryView view, ValueOut& out) noexcept;
   Read copy_permits(EntryView view, ValueOut& out) const noexcept;
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
-  /// Returns where a search for the holder with that number may begin: far along the chain, and not behind it.
+  /// Returns where a search for the holder with that number may begin: far along the chain, but not behind that holder.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,
@@ -393,7 +396,8 @@ inline bool Shard::inspect_in(std::uint32_t bucket, std::uint32_t block, EntryVi
          key_equals(entry(block), key);
 }
 
-// `order`: acquire pairs with commit(), so that the entry behind a link is complete. Relaxed is for the mutex's owner.
+// `order` is acquire, which pairs with commit(), so that the entry behind a link is complete. The mutex's owner uses
+// relaxed.
 template <class At>
 [[gnu::always_inline]] inline Shard::Walk Shard::walk_chain(std::uint32_t hash, std::uint32_t most,
                                                             std::memory_order order, Word32*& link,
@@ -417,9 +421,9 @@ template <class At>
   return block == 0 ? Walk::end : Walk::damaged;
 }
 
-// Runs for every lock and unlock, so it compares with what a lock's entry must be, instead of interpreting any entry.
-// The key is compared after the walk, which then needs fewer registers: another key of the same hash and length hides
-// the lock.
+// This runs for every lock and unlock, so it compares with what a lock's entry must be, instead of interpreting any
+// entry. The key is compared after the walk, which then needs fewer registers: another key of the same hash and length
+// hides the lock.
 [[gnu::always_inline]] inline std::uint32_t Shard::find_lock_block(const Key& key) const noexcept {
   const std::uint32_t shape = Entry::make_shape(key.length, EntryType::lock);
   std::uint32_t found = 0;

@@ -1,4 +1,4 @@
-// Reads a shard without its mutex: inline, because this is most of the work of a get.
+// Reads a shard without its mutex. The code is inline, because this is most of the work of a get.
 #pragma once
 
 #include "base/failpoint.h"
@@ -8,7 +8,7 @@
 
 namespace holdfast {
 
-/// A chain is hardly ever longer. Benchmark: get, 100k numbers.
+/// The length that a chain hardly ever exceeds. The benchmark is "get, 100k numbers".
 inline constexpr std::uint32_t kPlainSteps = 16;
 
 // REQUIRES: an entry with a key.
@@ -29,8 +29,8 @@ inline constexpr std::uint32_t kPlainSteps = 16;
   return Read::found;
 }
 
-// For a short chain without damage and without another key of the same hash and length. Leaves anything else to read(),
-// which starts again.
+// This handles a short chain without damage and without another key of the same hash and length. It leaves anything
+// else to read(), which starts again.
 [[gnu::always_inline]] inline Shard::Read Shard::read_inline(const Key& key, ValueOut& out) const noexcept {
   const std::uint64_t start = epoch();
   std::uint32_t found = 0;
@@ -63,7 +63,7 @@ inline bool begins_with(const EntryView& view, std::string_view prefix) noexcept
 
 [[gnu::always_inline]] inline bool Shard::add_keys(std::uint32_t index, const KeyFilter& filter,
                                                    PackedKeys& packed) const noexcept {
-  // Acquire: pairs with commit(), so the entry behind a link is complete.
+  // The acquire order pairs with commit(), so the entry behind a link is complete.
   std::uint32_t block = bucket(index).load(kAcquire);
   std::uint32_t walked = 0;  // granules: the entries of a chain are distinct
   while (block != 0 && packed.count() < filter.max) {

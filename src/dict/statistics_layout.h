@@ -1,5 +1,6 @@
-// The part after the shards of a dictionary: counts of how long locks and permits were waited for and held. Nothing
-// depends on them; any word may be wrong. docs/format.md describes the same byte by byte; change both together.
+// The part of a dictionary after its shards counts how long locks and permits were waited for and held. Nothing depends
+// on these counts, so any word may be wrong. docs/format.md describes the layout byte by byte; change both files
+// together.
 //
 // The file is a hole here until something is counted. A word of the header page says which units of 4096 bytes were
 // ever reserved (DictionaryHeader::counted_units); the others count as zero, and are not touched.
@@ -22,9 +23,9 @@ inline constexpr std::uint32_t kBucketsPerDoubling = 16;
 inline constexpr std::uint32_t kBucketBits = 4;
 static_assert(1U << kBucketBits == kBucketsPerDoubling);
 
-/// Times below this have a bucket for each nanosecond.
+/// Times below this number have a bucket for each nanosecond.
 inline constexpr std::uint64_t kExactNs = std::uint64_t{2} * kBucketsPerDoubling;
-/// Longer times, from about 3 days on, all count in the last bucket.
+/// All longer times, from about 3 days on, count in the last bucket.
 inline constexpr std::uint32_t kDoublings = 43;
 inline constexpr std::uint32_t kBuckets = static_cast<std::uint32_t>(kExactNs) + kDoublings * kBucketsPerDoubling;
 
@@ -36,7 +37,7 @@ constexpr std::uint32_t bucket_of(std::uint64_t ns) noexcept {
   return std::min(first + within, kBuckets - 1);
 }
 
-/// Returns the first nanosecond after the bucket. REQUIRES: it is not the last one, which has no end.
+/// Returns the first nanosecond after the bucket. REQUIRES: the bucket is not the last, which has no end.
 constexpr std::uint64_t end_of_bucket(std::uint32_t bucket) noexcept {
   if (bucket < kExactNs) return bucket + 1;
   const std::uint32_t doubling = (bucket - static_cast<std::uint32_t>(kExactNs)) / kBucketsPerDoubling + 1;
@@ -59,7 +60,7 @@ struct HistogramFields {
 };
 static_assert(sizeof(HistogramFields) == 5824);
 
-/// Bytes of a key that are stored.
+/// The number of a key's bytes that are stored.
 inline constexpr std::uint32_t kContendedKeyMax = 72;
 
 /// Contention of one key.
@@ -88,8 +89,8 @@ inline constexpr std::uint32_t kCountedUnit = 4096;
 inline constexpr std::uint64_t kStatisticsBytes = sizeof(StatisticsFields);
 static_assert(kStatisticsBytes == 17 * kCountedUnit && offsetof(StatisticsFields, contended) == 9 * kCountedUnit);
 
-/// The word of a grant that says since when it is held: a time of CLOCK_MONOTONIC in ns. Its lower four bits say how
-/// the hold counts; with none of them set it does not count.
+/// The word of a grant that says when the hold began: a time of CLOCK_MONOTONIC in ns. Its lower four bits say how the
+/// hold counts; with none of them set it does not count.
 struct Since {
   std::uint64_t bits;
 
@@ -111,8 +112,8 @@ struct Since {
   constexpr std::uint64_t ms() const noexcept { return bits / 1'000'000; }
 };
 
-/// In quick succession, one grant in this many is drawn to be measured, and counts for all. Benchmark: lock + unlock,
-/// same object.
+/// When grants follow each other quickly, one grant in this many is drawn to be measured, and counts for all. The
+/// benchmark is "lock + unlock, same object".
 inline constexpr std::uint32_t kDrawnOf = 256;
 
 }  // namespace holdfast

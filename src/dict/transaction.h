@@ -1,5 +1,5 @@
-// A transaction: a change of one key with its shard's mutex held. It has the key's entry and the operations on it.
-// Dictionary::transact() makes one and runs an operation on it.
+// A transaction is a change of one key with its shard's mutex held. It has the key's entry and the operations on that
+// entry. Dictionary::transact() makes a transaction and runs an operation on it.
 //
 // An operation commits by one store, or returns before it has changed anything. Code::corrupt means that it met damage
 // and changed nothing.
@@ -28,7 +28,7 @@ inline void note_end(const Shard& shard, std::uint64_t end_ms) noexcept {
 
 class Transaction {
  public:
-  /// REQUIRES: the mutex of `shard`, the key's shard, is held while this exists.
+  /// Makes a transaction. REQUIRES: the mutex of `shard`, the key's shard, is held while the transaction exists.
   Transaction(World& world, Segment& segment, Shard& shard, const Key& key) noexcept
       : world_(world), segment_(segment), shard_(shard), key_(key), arena_(shard) {}
   Transaction(const Transaction&) = delete;
@@ -41,49 +41,51 @@ class Transaction {
   const Key& key() const noexcept { return key_; }
   std::uint32_t flush_epoch() const noexcept { return segment_.flush_epoch(); }
 
-  /// Looks the key up, and takes over its lock (dict/lock_word.h). False on damage. REQUIRED before all calls below.
+  /// Looks the key up, and takes over its lock (dict/lock_word.h). Returns false on damage. REQUIRED before all calls
+  /// below.
   bool find() noexcept {
     if (!shard_.find(key_, position_)) [[unlikely]]
       return false;
     if (is(EntryType::lock)) take_over_found();
     return true;
   }
-  /// REQUIRED at the end, unless there is damage.
+  /// Finishes the transaction. REQUIRED at the end, unless there is damage.
   // A lock behind a gate stays MUTEX_OWNED: nobody takes it without asking the gate.
   void end() noexcept {
     if (is(EntryType::lock) && segment_.gate() == nullptr) release_word(view().lock());
   }
-  /// An incomplete grant whose owner is dead: find() ends it.
+  /// Names an incomplete grant whose owner is dead, so that find() ends it.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
-  /// Returns the incomplete grant because of which an operation returned `timeout`. Not is_free(): there was one.
+  /// Returns the incomplete grant that made an operation return `timeout`. There was such a grant if the word is not
+  /// is_free().
   LockWord in_the_way() const noexcept { return in_the_way_; }
   /// Returns whether the key has an entry, even an expired, flushed or free one.
   bool found() const noexcept { return position_.block != 0; }
   /// Returns whether the key has a live value, or locks or permits that are held.
   bool exists() const noexcept { return found() && Shard::counts(view(), flush_epoch()); }
   bool is(EntryType type) const noexcept { return found() && view().type == type; }
-  /// REQUIRES: found().
+  /// Returns the entry. REQUIRES: found().
   const EntryView& view() const noexcept { return position_.view; }
 
   /// Records for eviction that the entry was used.
   void touch() const noexcept { shard_.touch(position_.block); }
 
-  /// Adds the entry, or replaces the existing one. The new entry is then the one found. ok, no_memory, too_large,
-  /// corrupt, timeout (in_the_way()).
+  /// Adds the entry, or replaces the existing entry. The new entry is then the one found. Returns ok, no_memory,
+  /// too_large, corrupt, timeout (in_the_way()).
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
-  /// As put(); but a number over a number, or a boolean over a boolean, is one store to its word.
+  /// Does the same as put(), but stores a number over a number, or a boolean over a boolean, by one store to its word.
   Code write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
-  /// Removes the entry. ok, timeout (in_the_way()). REQUIRES: found().
+  /// Removes the entry. Returns ok, timeout (in_the_way()). REQUIRES: found().
   Code cut() noexcept;
-  /// Makes sure that `granules` can be allocated at once. Finds the entry again, because entries move. ok, no_memory,
-  /// too_large, corrupt.
+  /// Makes sure that `granules` can be allocated in one block. Finds the entry again, because entries move. Returns ok,
+  /// no_memory, too_large, corrupt.
   Code make_room(std::uint32_t granules, Evict evict) noexcept;
 
   /// Returns whether a live entry of another key was removed to make room.
   bool evicted() const noexcept { return evicted_; }
 
-  /// Returns whether its entry, if it is a lock, may be changed by others than the lock's owner, or be released: no
-  /// owner is about to write into it. If false, the operation must return timeout: in_the_way(). Waits for a moment.
+  /// Returns whether the key's entry may be changed by others than its lock's owner, or be released, because no owner
+  /// is about to write into it. If false, the operation must return timeout: in_the_way(). Waits briefly.
   bool is_settled() noexcept { return !is(EntryType::lock) || is_lock_settled(); }
 
  private:

@@ -1,11 +1,12 @@
-// The waiters of an entry in order of arrival: blocks of the shard's arena, attached to the entry.
+// The wait queue has the waiters of an entry in order of arrival, as blocks of the shard's arena attached to the entry.
 //
-// The queue is a hint. No chain reaches it, so repair frees its blocks; each waiter checks by itself after a while and
-// queues again. A waiter counts as gone in three cases: its wait must be over; it has not tried for kWaiterPatienceMs,
-// or kRestingPatienceMs if it rests; or its process has not checked for kWaiterPatienceMs.
+// The queue is a hint. No chain reaches it, so repair frees its blocks, and each waiter later notices this at a check
+// and queues again. A waiter counts as gone when its wait must be over, or when its process has not checked for
+// kWaiterPatienceMs. It also counts as gone when it has not tried for kWaiterPatienceMs, or for kRestingPatienceMs if
+// it rests.
 //
-// There are two kinds: waiters, which want the lock or permits, and watchers, which wait for a grant to end
-// (lock/watchers.h). Comments hold for both unless they name one.
+// There are two kinds of queue: of waiters, which want the lock or permits, and of watchers, which wait for a grant to
+// end (lock/watchers.h). Comments are about both kinds unless they name one kind.
 //
 // REQUIRES, for every call but glimpse_first(): the shard's mutex.
 #pragma once
@@ -22,12 +23,13 @@ class DeadOwners;
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
-/// The same for a waiter that rests, because its process checks for it.
+/// The same time for a waiter that rests, because its process checks for it.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
-/// How long a waiter that was woken may take to come: this, or twice its known delay if that is longer. After that it
-/// leaves the queue, until it queues again. Benchmarks of both claims: 2 x 50 coroutines; Fairness among eight.
+/// How long a woken waiter may take to come: this time, or twice its known delay if that is longer. After that it is
+/// removed from the queue, until it queues again. Benchmarks of both claims: 2 x 50 coroutines; Fairness among eight.
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
-/// The same if its delay is unknown. A loop that was never woken may be slow, and several of them may come together.
+/// The same time if the waiter's delay is unknown. A loop that was never woken may be slow, and several such loops may
+/// come together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
 /// The longest delay that is recorded for a waiter, and the shortest: 0 means unknown.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
@@ -49,21 +51,21 @@ struct Waiter {
   std::uint64_t deadline_ms = 0;  // the latest end of its wait (CLOCK_MONOTONIC); 0: unknown
 };
 
-/// The waiter to wake. Number 0: none.
+/// The waiter to wake. Number 0 means that there is none.
 struct WakeTarget {
   Token owner = kNobody;
   std::uint32_t number = 0;
 };
 constexpr WakeTarget wake_target(const Waiter& waiter) noexcept { return {waiter.owner, waiter.number}; }
 
-/// Returns how long a grant to such a waiter is kept for it.
+/// Returns how long a grant stays reserved for such a waiter.
 constexpr std::uint64_t claim_ns(std::uint64_t delay_ns, bool fair) noexcept {
   if (delay_ns < kDelayMinNs && !fair) return kFirstClaimNs;
   return 2 * delay_ns > kClaimNs ? 2 * delay_ns : kClaimNs;
 }
 inline std::uint64_t claim_ns(const Waiter& waiter) noexcept { return claim_ns(waiter.delay_ns, waiter.fair); }
 
-/// The first of a queue, as seen without the mutex.
+/// The first waiter of a queue, as seen without the mutex.
 struct Glimpse {
   Token owner = kNobody;  // kNobody: there is none
   std::uint32_t number = 0;
@@ -75,7 +77,7 @@ Glimpse glimpse_first(const Shard& shard, const QueueFields& ends) noexcept;
 /// Returns whether that waiter of this process still has its position (Waiter::place), as seen without the mutex.
 bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_t number) noexcept;
 
-/// The first of a queue, or the first waiter for which the earlier ones stand aside.
+/// The first waiter of a queue, or the first waiter for which the earlier waiters stand aside.
 struct Head {
   std::uint32_t block = 0;  // 0: there is none
   Waiter waiter;
@@ -89,46 +91,47 @@ inline constexpr auto kGranulesPerWaiter = static_cast<std::uint32_t>(granules_f
 
 class WaitQueue {
  public:
-  /// `kind`: waiter or watcher.
+  /// Makes the view of a queue. `kind` is waiter or watcher.
   WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter) noexcept
       : shard_(shard), arena_(arena), ends_(ends), kind_(kind) {}
 
-  /// Returns how many are in the queue, including gone ones.
+  /// Returns how many waiters are in the queue, including waiters that are gone.
   std::uint32_t count() const noexcept;
-  /// Adds the waiter by its arrival, or refreshes it if it is still there: it has come and tried, so it no longer
-  /// counts as woken. `overtakes`: the entry's count, here and below. Returns its position; 0 if there is no memory.
+  /// Adds the waiter by its arrival, or refreshes it if it is still in the queue; it has come and tried, so it no
+  /// longer counts as woken. `overtakes` is the entry's count, here and below. Returns its position, or 0 if there is
+  /// no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
-  /// For watchers: adds the watcher as the last, or refreshes it. `grant`: the fencing number that it watches. Returns
-  /// its position, as add().
+  /// Adds a watcher at the end, or refreshes it. `grant` is the fencing number that it watches. Returns its position,
+  /// like add().
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
-  /// For watchers: whether the first one watches another grant than `current` (0: none at present).
+  /// Returns whether the first watcher watches another grant than `current` (0: no grant at present).
   bool is_first_of_another(std::uint64_t current) const noexcept;
-  /// Returns whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`; false if there
-  /// are more than `max`.
+  /// Returns whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`. Returns false
+  /// if there are more than `max`.
   template <class See>
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
-  /// Removes the waiter; false if it was not in the queue.
+  /// Removes the waiter. Returns false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
-  /// Returns the first waiter, which stays in the queue. Removes gone ones before it: the slot has a successor or is
-  /// free, the deadline has passed, or the waiter was woken and did not come in time. The waiter that it returns counts
-  /// as the first from now on.
+  /// Returns the first waiter, which stays in the queue. Removes gone waiters before it. A waiter is gone if its slot
+  /// has a successor or is free, its deadline has passed, or it was woken and did not come in time. The waiter that it
+  /// returns counts as the first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   // All calls with a `head` REQUIRE: first() or after() has just returned it, and it is not empty.
-  /// Returns the next waiter of the queue; removes gone ones as first() does.
+  /// Returns the next waiter of the queue, and removes gone waiters as first() does.
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
-  /// Makes it the first from now on, unless it already is: the earlier ones stand aside.
+  /// Makes it the first waiter from now on, unless it already is, because the earlier waiters stand aside.
   void make_first(Head& head, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
-  /// Returns how long the waiter, which has come, took after it was woken; 0: it was not woken; kMissed: it was dropped
-  /// in the meantime, and it is unknown when it was woken.
+  /// Returns how long the waiter, which has come, took after it was woken. Returns 0 if it was not woken, or kMissed if
+  /// it was dropped in the meantime, so that it is unknown when it was woken.
   std::uint64_t delay_of(const Waiter& waiter) const noexcept;
   void note_woken(const Head& head, std::uint64_t now_ns) noexcept;
   void drop(const Head& head) noexcept { unlink(head.block); }
-  /// Removes the waiters of dead processes. Returns how many there were.
+  /// Removes the waiters of dead processes. Returns how many it removed.
   std::uint32_t drop_dead(const DeadOwners& dead) noexcept;
-  /// Removes and returns the first waiter of a process that still has its slot; number 0 if there is none. A watcher of
-  /// the grant `kept`, and all after it, stay.
+  /// Removes and returns the first waiter of a process that still has its slot; the number is 0 if there is none. A
+  /// watcher of the grant `kept`, and all watchers after it, stay.
   Waiter pop(World& world, std::uint64_t kept = 0) noexcept;
 
  private:

@@ -9,10 +9,10 @@
 
 namespace holdfast {
 
-/// The non-empty buckets of a range, in order. Prefetches their entries: in a large dictionary a walk mostly waits for
-/// memory, so it fetches for many buckets at once.
+/// Finds the non-empty buckets of a range, in order. It prefetches their entries, because in a large dictionary a walk
+/// mostly waits for memory, so entries of many buckets are fetched together.
 ///
-/// A bucket that is skipped was empty at one moment. The others may have become empty.
+/// A bucket that is skipped was empty at one moment. The other buckets may have become empty.
 class UsedBuckets {
  public:
   /// REQUIRES: from <= end <= shard.buckets(), and the shard is open.
@@ -22,7 +22,7 @@ class UsedBuckets {
     turn();
   }
 
-  /// Returns whether there is another one: it is `bucket`.
+  /// Returns whether there is another bucket, which is `bucket`.
   bool next(std::uint32_t& bucket) noexcept {
     if (at_ == batch().count) [[unlikely]] {
       if (batch().count == 0) return false;
@@ -32,14 +32,14 @@ class UsedBuckets {
     bucket = batch().buckets[at_++];
     return true;
   }
-  /// Returns the first bucket that was not returned, or the end: all before it were returned, or were empty.
+  /// Returns the first bucket that was not returned, or the end. All buckets before it were returned, or were empty.
   std::uint32_t position() const noexcept {
     if (at_ < batch().count) return batch().buckets[at_];
     return next_batch().count != 0 ? next_batch().buckets[0] : ahead_;
   }
 
  private:
-  /// A processor fetches about two batches at once. Benchmark: get_keys, per key.
+  /// A processor fetches about two batches at the same time. The benchmark is "get_keys, per key".
   static constexpr std::uint32_t kBatch = 16;
   struct Batch {
     std::uint32_t count = 0;
@@ -93,10 +93,10 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
   { visit(view) } -> std::same_as<std::uint32_t>;
 };
 
-/// Visits all entries of the shard's chains. Takes no mutex and checks no epoch. So while others change the shard it
-/// sees words of different moments, may miss entries and may visit blocks that are no longer entries. It always ends:
-/// it walks no more granules than the arena has, because no block is met twice, except on damage or during a change.
-/// it walks no more granules than the arena has, because no block is met twice, except on damage or during a change.
+/// Visits all entries of the shard's chains. Takes no mutex and checks no epoch. So while other processes change the
+/// shard, it sees words of different moments, may miss entries and may visit blocks that are no longer entries. It
+/// always ends: it walks no more granules than the arena has, because no block is met twice, except on damage or during
+/// a change.
 template <EntryVisit Visit>
 void walk_entries(const Shard& shard, Visit&& visit) noexcept {
   std::uint32_t walked = 0;

@@ -1,16 +1,18 @@
-// Takes locks, and permits of rwlocks and semaphores: one request, one ladder of attempts.
+// Takes locks, and the permits of rwlocks and semaphores. Each request goes through one series of attempts.
 //
 // A request makes at most three attempts before it sleeps:
 //
-// 1. free: by one compare-and-swap (lock/fast_path.h). For permits, or if the lock's word is not enough, the attempt
-//    uses the mutex: the key has no lock, or its holder's lease is over, or its holder may be dead.
-// 2. spin: polls a held lock without the mutex, and takes it if it becomes free soon (sync/spin.h). If others wait for
-//    the lock by then, the mutex decides. Permits are not polled: their holders stay for longer than a spin.
-// 3. queued: with the mutex. Takes what has become free in the meantime, else puts the waiter into the queue. No
-//    release falls between this attempt and the sleep.
+// 1. free: takes a free lock by one compare-and-swap (lock/fast_path.h). The attempt uses the mutex for permits, and
+//    whenever the lock's word cannot decide: the key has no lock, the holder's lease has ended, or the holder may be
+//    dead.
+// 2. spin: polls a held lock without the mutex, and takes the lock if it becomes free soon (sync/spin.h). If other
+//    processes wait for the lock by then, the mutex decides. Permits are not polled: their holders keep them for longer
+//    than a spin.
+// 3. queued: takes the mutex, then takes what has become free in the meantime, or else puts the waiter into the queue.
+//    No release falls between this attempt and the sleep.
 //
-// A waiter that was woken continues at 2. An attempt with the mutex names the processes in its way. It is repeated only
-// if one of them is found dead (lock/wait_step.h).
+// A woken waiter continues at attempt 2. An attempt with the mutex names the processes in its way. The attempt is
+// repeated only if one of these processes is found dead (lock/wait_step.h).
 #pragma once
 
 #include <string>
@@ -25,39 +27,43 @@
 
 namespace holdfast {
 
-/// Takes the lock or permits if they are available now. ok, locked, no_memory, too_large, timeout, busy, removed (the
-/// dictionary was), system (no identity), elsewhere, unsupported (permits behind a gate).
+/// Takes the lock or permits if they are available now. Returns ok, locked, no_memory, too_large, timeout, busy,
+/// removed (the dictionary was removed), system (this process has no identity), elsewhere, unsupported (permits behind
+/// a gate).
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept;
 
-/// One step of a wait; codes as for acquire_try(). locked: the waiter is queued; sleep for `sleep` seconds at most,
-/// then call again. deadlock: it would wait forever (wait/deadlock.h); it is still queued. invalid: there is no such
-/// waiter.
+/// Takes one step of a wait. Returns the codes of acquire_try(), and locked: the waiter is queued, so sleep for at most
+/// `sleep` seconds, then call again; deadlock: the waiter would wait forever (wait/deadlock.h), and is still queued;
+/// invalid: there is no such waiter.
 Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& request, const WaitStep& step,
                   Lease& lease) noexcept;
 
-/// Blocks the calling thread for up to `timeout` seconds; 0 or less: does not block; more than kLongest: no limit.
+/// Blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does not block, and one of more than
+/// kLongest has no limit.
 ///
-/// Codes as for the two calls above. locked, timeout: the code of the last attempt when the time was over. Behind a
-/// gate also unavailable: nothing can be granted. Even for a caller that does not wait, the gate is asked, for up to a
-/// second: elsewhere, if another machine has the lock. deadlock: `cycle` has the keys of the cycle of waits.
+/// Returns the codes of the two calls above. When the time is over, returns the code of the last attempt, locked or
+/// timeout. Behind a gate it may also return unavailable: nothing can be granted. Even for a caller that does not wait,
+/// the gate is asked, for up to a second; the code is elsewhere if another machine has the lock. On deadlock, `cycle`
+/// receives the keys of the cycle of waits.
 ///
-/// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether it waits. Throws
+/// Request::timeout and Request::tries are ignored. REQUIRES: Request::waits_next says whether this call waits. Throws
 /// std::bad_alloc, and std::runtime_error if the process has too many waiters; then nothing is taken.
-//
-// The first attempt needs nothing. Only if it fails, the thread gets a parker, on its own stack and only for this wait.
-// So threads share nothing here, a thread that ends leaves nothing behind, and a forked child inherits nothing.
-// Signals, spurious wake-ups and processes that enter the world at the same time end no wait.
+// The first attempt needs no parker (the object on which a waiting thread sleeps). Only if it fails does the thread get
+// a parker, on its own stack and only for this wait. So threads share nothing here, a thread that exits leaves nothing
+// behind, and a forked child inherits nothing. Signals, spurious wake-ups and processes that enter the world at the
+// same time end no wait.
 inline Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,
                              Lease& lease, std::vector<std::string>& cycle);
-/// The rest of acquire_blocking() when acquire_try() has returned `code`, which is not ok.
+/// Does the rest of acquire_blocking() after acquire_try() has returned `code`, which is not ok.
 Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout, Code code,
                     Lease& lease, std::vector<std::string>& cycle);
 
-/// The slow path of acquire_try(). `fast`: the result of the fast path.
+/// Takes the slow path of acquire_try(). `fast` is the result of the fast path.
 Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                     Lease& lease) noexcept;
 
-/// The same as acquire_try(), for a lock. `make() -> Request` makes the request only if it is needed.
+/// Does the same as acquire_try() for a lock. `make() -> Request` makes the request, and is called only if the request
+/// is needed.
 template <class Make>
 inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
                      Lease& lease, Make&& make) noexcept {

@@ -1,8 +1,9 @@
-// The fast path: takes and releases a lock by one compare-and-swap, without the mutex of the shard. dict/lock_word.h
-// has the rules.
+// The fast path takes and releases a lock by one compare-and-swap, without the mutex of the shard. dict/lock_word.h has
+// the rules.
 //
-// All calls give up in every case that needs a decision: the lock is held, somebody waits, the key has no lock, the
-// memory of the shard changed in between. Then nothing has changed, and the slow path through the mutex decides.
+// Every call gives up when a decision is needed: the lock is held, a task waits for it, the key has no lock, or the
+// memory of the shard changed in between. The call has then changed nothing, and the slow path through the mutex
+// decides.
 #pragma once
 
 #include <string_view>
@@ -16,21 +17,22 @@ namespace holdfast {
 
 enum class Fast {
   taken,
-  held,     // by a grant that has not ended; its process may be dead
-  lost,     // it was free, but another process was faster, or is changing it
+  held,     // held by a grant that has not ended; its process may be dead
+  lost,     // the lock was free, but another process was faster, or is changing it
   unclear,  // nothing was attempted
 };
 
-/// Takes the lock if it is free and nobody waits. `self`: this process's token. held: the lease has the holder's token.
+/// Takes the lock if it is free and nobody waits. `self` is this process's token. On `held`, the lease receives the
+/// holder's token.
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept;
 
 enum class Polled {
   taken,
-  open,  // the lock is free, but others wait for it, so the mutex has to decide. Then the spin may continue
+  open,  // the lock is free, but others wait, so the mutex has to decide. Then the spin may continue
   over,
 };
-/// A spin for a lock, and its progress.
+/// Holds the policy and the progress of one spin for a lock.
 struct LockPolls {
   const SpinPolicy& policy;
   int left = policy.budget;
@@ -39,14 +41,14 @@ struct LockPolls {
   bool opened = false;  // the last call returned `open`
 };
 
-/// Polls a lock that another process holds until it seems to be free, then takes it if nobody waits.
+/// Polls a lock that another process holds until the lock seems to be free, then takes it if nobody waits.
 Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contender& contender, LockPolls& polls,
                      Lease& lease) noexcept;
 
-/// Returns whether a process that is alive, according to the kernel, has a grant that has not ended.
+/// Returns whether a process that is alive, according to the kernel, has an unended grant of this lock.
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
 
-/// Releases the lease if nobody waits. REQUIRES: it belongs to this process.
+/// Releases the lease if nobody waits. REQUIRES: the lease belongs to this process.
 bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
 
 }  // namespace holdfast

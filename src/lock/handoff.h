@@ -1,25 +1,26 @@
-// Handoff: which waiter gets a released lock, or released permits. Everything here runs with the shard's mutex held;
-// wake the chosen waiters after releasing it.
+// Handoff decides which waiter gets a released lock, or released permits. Everything here runs with the shard's mutex
+// held; wake the chosen waiters after releasing the mutex.
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
-// first of them, once, and leaves the lock to the fastest: a wake-up takes longer than many critical sections, and
-// otherwise each section would cost one.
+// first waiter, once, and leaves the lock to whoever is fastest. A wake-up takes longer than many critical sections,
+// and otherwise each section would cost a wake-up.
 //
-// But later requests overtake the first of the queue at most kOvertakesMax times, and not at all once it has been the
-// first for kOvertakeNs. Then the lock is granted to it, and it must claim it within claim_ns(). So a waiter that
-// finds k others waiting gets its turn after these k and at most kOvertakesMax * (k + 1) others; if the lock is held
-// for longer than kOvertakeNs, after these k and one other. A fair request overtakes no waiter, and nothing overtakes
-// a fair waiter once it is the first: if all are fair, the order is strict.
+// But later requests overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
+// kOvertakeNs. Then the lock is granted to it, and it must claim the lock within claim_ns(). So a waiter that finds k
+// others waiting gets its turn after these k and at most kOvertakesMax
+// * (k + 1) other requests. If the lock is held for longer than kOvertakeNs, it gets its turn after these k and one
+// other. A fair request overtakes no waiter, and nothing overtakes a fair waiter once it is first. If all waiters are
+// fair, the order is strict.
 //
-// A lock that is granted to an absent waiter is idle until the waiter comes. So the above is for prompt waiters. A
-// waiter stands aside in the meantime if its loop is known to take longer than kPromptNs to come (wait/promptness.h).
-// It is woken and keeps its position, but others overtake it, and the turn goes to the first behind it that does not
-// stand aside. Its own turn is
-// - when it comes: it is present, polls for a moment for the next release, and that is granted to it;
-// - before it comes: once it has been the first for kShare times as long as it still needs, so that at most one part in
-//   kShare of the time is lost.
-// No waiter stands aside for a fair request, and a fair waiter does not stand aside: strict order has its price. A
-// waiter of a loop about which nothing is known counts as prompt, but has kFirstClaimNs to come.
+// A lock that is granted to an absent waiter is idle until the waiter comes. So these rules are for prompt waiters. A
+// waiter whose event loop is known to take longer than kPromptNs to come (wait/promptness.h) stands aside. It is woken
+// and keeps its position, but others overtake it, and the turn goes to the first waiter behind it that does not stand
+// aside. A waiter that stands aside gets its own turn
+// - when it comes: it is present, polls briefly for the next release, and is then granted the lock;
+// - before it comes: once it has been first for kShare times as long as it still needs to come, so that at most one
+//   part in kShare of the time is lost.
+// No waiter stands aside for a fair request, and a fair waiter does not stand aside: this idle time is the price of
+// strict order. A waiter of an unknown loop counts as prompt, but has kFirstClaimNs to come.
 #pragma once
 
 #include <algorithm>
@@ -37,13 +38,14 @@ namespace holdfast {
 
 // --- order: locks and permits ---
 
-// Few, but enough that with sections of a microsecond the wake-ups do not cost more than the sections. Benchmarks of
-// these two: contended_lock; Short critical sections; Fairness among eight.
+// This number is small, but large enough that with sections of a microsecond the wake-ups do not cost more than the
+// sections. Benchmarks of this constant and the next: contended_lock; Short critical sections; Fairness among eight.
 inline constexpr std::uint32_t kOvertakesMax = 64;
-// Time for some sections of ten microseconds: a few wake-ups.
+// This is time for some sections of ten microseconds, or for a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;
-// Longer than a thread takes to wake up, shorter than a loop with other work takes to come. No benchmark covers these
-// two, nor kAsideMax: none has a loop with other work, so no waiter stands aside. handoff_test.cc bounds them.
+// This is longer than a thread takes to wake up, and shorter than a loop with other work takes to come. No benchmark
+// covers this constant, kShare or kAsideMax, because none has a loop with other work, so no waiter stands aside.
+// handoff_test.cc bounds all three.
 inline constexpr std::uint64_t kPromptNs = 1'000'000;
 inline constexpr std::uint64_t kShare = 32;
 // A release checks at most this many waiters that stand aside; the waiters behind them find a free lock by themselves.
@@ -51,34 +53,34 @@ inline constexpr int kAsideMax = 128;
 
 inline bool is_prompt(const Waiter& waiter) noexcept { return waiter.fair || waiter.delay_ns <= kPromptNs; }
 
-/// Returns how long the waiter still takes to come, by the known delay of its loop. At least half of its whole delay,
-/// because it may be late.
+/// Returns how long the waiter still takes to come, judged by the known delay of its loop. Returns at least half of the
+/// whole delay, because the waiter may be late.
 inline std::uint64_t expected_ns(const Head& head) noexcept {
   const std::uint64_t delay = head.waiter.delay_ns;
   return std::max(delay > head.woken_ns ? delay - head.woken_ns : 0, delay / 2);
 }
 
-/// Returns whether this waiter leaves its turn for now to waiters that came later.
+/// Returns whether this waiter for now leaves its turn to waiters that came later.
 inline bool stands_aside(const Head& head) noexcept {
   return !is_prompt(head.waiter) && !head.waiter.present && head.first_ns <= kShare * expected_ns(head);
 }
 
-/// Returns whether a later request may overtake `first`. `overtakes`: the entry's count of how often the first of this
-/// queue was overtaken.
+/// Returns whether a later request may overtake `first`. `overtakes` is the entry's count of how often the first waiter
+/// of this queue was overtaken.
 inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) noexcept {
   if (fair || first.waiter.fair) return false;
   if (!is_prompt(first.waiter)) return stands_aside(first);
   return overtakes - first.overtakes < kOvertakesMax && first.first_ns <= kOvertakeNs;
 }
 
-/// The waiters that a release or a refused attempt has chosen. Wake them after releasing the mutex.
+/// Names the waiters that a release or a refused attempt has chosen. Wake them after releasing the mutex.
 struct Chosen {
   WakeTarget first;
   WakeTarget aside;
   bool watchers = false;  // also wake the watchers (lock/watchers.h)
 };
 
-// REQUIRES, for the calls that wake: the caller does not hold a shmtx, because they make system calls.
+// REQUIRES, for the calls that wake: the caller does not hold a shmtx, because these calls make system calls.
 
 void wake_chosen(World& world, const Chosen& chosen) noexcept;
 /// Wakes the chosen waiters.
@@ -86,7 +88,7 @@ inline void wake(World& world, const Chosen& chosen) noexcept {
   if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
 }
 
-/// Benchmarks: 100 that wait for one value.
+/// The benchmark of this constant: 100 that wait for one value.
 inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
@@ -98,21 +100,22 @@ inline void wake(Dictionary& dictionary, std::string_view key, const Chosen& cho
     wake_watchers(dictionary, key);
 }
 
-/// The waiters that come next.
+/// Names the waiters that come next.
 struct Turn {
   std::uint64_t now_ns = 0;
   Head first;  // the waiter that has its turn
   Head aside;  // the first waiter that stands aside for it
 };
 
-/// Finds the waiters that come next, as of now. `may_stand_aside(const Waiter&) -> bool`: whether others may overtake
-/// this waiter at all.
+/// Finds the waiters that come next, as of now. `may_stand_aside(const Waiter&) -> bool` says whether others may
+/// overtake this waiter at all.
 template <class May>
 Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t overtakes,
              May&& may_stand_aside) noexcept {
   Turn turn{now_ns, queue.first(world, now_ns, overtakes), {}};
   for (int steps = 0; turn.first.block != 0 && may_stand_aside(turn.first.waiter); ++steps) {
-    // Spend time only on the first of them: no turn of an absent waiter behind it becomes due.
+    // Compute the delay only for the first waiter that stands aside: the turn of an absent waiter behind it does not
+    // become due.
     const bool counts = turn.aside.block == 0;
     if (counts ? !stands_aside(turn.first) : is_prompt(turn.first.waiter) || turn.first.waiter.present) break;
     if (counts) turn.aside = turn.first;
@@ -129,22 +132,23 @@ Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t 
 
 // --- locks ---
 
-/// Finds the waiters that come next, as of now. `fair`: for a request that overtakes no waiter, so that none stands
-/// aside.
+/// Finds the waiters that come next, as of now. `fair` is for a request that overtakes no waiter, so that no waiter
+/// stands aside.
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 
 // REQUIRES, for offer(), may_take(), overtake_first() and take(): the lock is free.
 
-/// Chooses the first waiter, and grants the lock to it if it may no longer be overtaken. Also chooses the first that
-/// stands aside. Returns the waiters to wake, and whether there are watchers.
+/// Chooses the first waiter, and grants the lock to it if it may no longer be overtaken. Also chooses the first waiter
+/// that stands aside. Returns the waiters to wake, and whether there are watchers.
 Chosen offer(const LockEntry& lock, World& world) noexcept;
-/// Returns whether the contender may take the lock now. If not, grants it to the first waiter; then wake `chosen`.
+/// Returns whether the contender may take the lock now. If not, grants the lock to the first waiter; wake `chosen`
+/// afterwards.
 bool may_take(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
               Chosen& chosen) noexcept;
-/// Records one overtake of the first waiter, if there is one. If that is not allowed, returns false and records
-/// nothing.
+/// Records one overtake of the first waiter, if there is a first waiter. If the overtake is not allowed, returns false
+/// and records nothing.
 bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcept;
-/// Ends a grant: a holder's, or one reserved for a waiter that did not come. REQUIRES: the lock is granted.
+/// Ends a grant, which a holder has or which is reserved for a waiter that did not come. REQUIRES: the lock is granted.
 void end_grant(const LockEntry& lock) noexcept;
 /// Grants the lock to the contender, and removes its waiter from the queue.
 Lease take(const LockEntry& lock, World& world, const Contender& contender) noexcept;
@@ -156,9 +160,10 @@ inline bool has_watchers_to_wake(const LockEntry& lock) noexcept {
   return lock.watchers().is_first_of_another(lock.is_free() ? 0 : lock.sequence());
 }
 
-/// Returns whether the lock is reserved for this waiter: granted by a release, not claimed so far.
+/// Returns whether the lock is reserved for this waiter: a release granted it, and the waiter has not claimed it so
+/// far.
 bool is_reserved_for(const LockEntry& lock, const Waiter* waiter) noexcept;
-/// Turns the reserved grant into the contender's lease. REQUIRES: it is reserved for the contender's waiter.
+/// Turns the reserved grant into the contender's lease. REQUIRES: the grant is reserved for the contender's waiter.
 Lease claim_reserved(const LockEntry& lock, World& world, const Contender& contender) noexcept;
 
 }  // namespace holdfast

@@ -1,4 +1,4 @@
-// The entry of a lock: the single stores that grant the lock and end a grant.
+// The entry of a lock, with the single stores that grant the lock and end a grant.
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -23,38 +23,39 @@
 
 namespace holdfast {
 
-/// Counts the shard's permits entries without a holder: their memory can be reclaimed.
+/// Counts the shard's permits entries without a holder, whose memory can be reclaimed.
 inline void count_free_permits(const Shard& shard, std::uint32_t change) noexcept {
   Word32& count = shard.header().perhaps_free;
   count.store(count.load(kRelaxed) + change, kRelaxed);
 }
 
-/// Returns whether the lease belongs to the present grant. REQUIRES: it belongs to this process.
+/// Returns whether the lease belongs to the present grant. REQUIRES: the lease belongs to this process.
 inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   const LockWord word = load_word_of(lock);
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
 }
 
-/// The first block of fencing numbers is small: many keys are locked only once. No benchmark covers it: none measures
-/// the first grant of a key.
+/// The first block of fencing numbers is small: many keys are locked only once. No benchmark covers this constant,
+/// because none measures the first grant of a key.
 inline constexpr std::uint32_t kFirstNumbers = 16;
-/// When to check a grant again that was incomplete. No benchmark covers it: none stops its owner.
+/// The delay before an incomplete grant is checked again. No benchmark covers this constant, because none stops the
+/// owner.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
 /// The smallest value of a lock behind a gate.
 inline constexpr std::uint32_t kLockAndGate = sizeof(LockFields) + sizeof(GateFields);
 
-/// Returns null in a plain dictionary, and on damage.
+/// Returns the gate's fields of the lock, or null in a plain dictionary and on damage.
 inline GateFields* gate_fields_of(const Segment& segment, std::uint32_t value_size, LockFields& lock) noexcept {
   const bool there = segment.gate() != nullptr && value_size >= kLockAndGate;
   return there ? reinterpret_cast<GateFields*>(&lock + 1) : nullptr;
 }
-/// Returns whether the gate lets the lock be granted now; always in a plain dictionary. `fields`: from
+/// Returns whether the gate lets the lock be granted now; returns true in a plain dictionary. `fields` comes from
 /// gate_fields_of().
 inline bool may_grant(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->may_grant(segment, *fields));
 }
-/// Returns whether the gate lets the present grant count; always in a plain dictionary.
+/// Returns whether the gate lets the present grant count; returns true in a plain dictionary.
 inline bool does_grant_count(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
 }
@@ -83,12 +84,13 @@ struct LockEntry {
   GateFields* gate;  // from gate_fields_of()
 
   LockWord word() const noexcept { return load_word_of(fields); }
-  /// kNobody if the lock is free.
+  /// Returns the owner, or kNobody if the lock is free.
   Token owner() const noexcept { return owner_of(segment.world(), fields); }
   bool is_free() const noexcept { return word().is_free(); }
-  /// Returns the fencing number of the present grant, or of the last one.
+  /// Returns the fencing number of the present grant, or of the last grant if the lock is free.
   std::uint64_t sequence() const noexcept { return sequence_of(fields, word()); }
-  /// Returns when the present grant ends (ms). An incomplete grant has no end so far: check again soon.
+  /// Returns when the present grant ends (ms). An incomplete grant has no end yet, so the result is a time soon, when
+  /// to check again.
   std::uint64_t end_ms() const noexcept {
     return is_complete(fields, word()) ? expiry_ms(entry.expiry.load(kRelaxed))
                                        : platform::coarse_monotonic_ns() / 1'000'000 + kIncompleteMs;
@@ -105,19 +107,20 @@ struct LockEntry {
   bool may_be_granted() const noexcept { return may_grant(segment, gate); }
   bool grant_counts() const noexcept { return does_grant_count(segment, gate); }
 
-  /// Gives the lease another end. `flush`: the epoch under which it was found live; a flush since then still ends it.
+  /// Gives the lease another end. `flush` is the flush epoch in which the lease was found live; a later flush still
+  /// ends it.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
     commit(entry.expiry, expiry_word(end_ms, flush));
   }
 
-  /// Grants the free lock to `owner`; returns its fencing number. `reserved`: the number of the waiter that must claim
-  /// it; 0: it is claimed.
+  /// Grants the free lock to `owner`, and returns the fencing number of the grant. `reserved` is the number of the
+  /// waiter that must claim the lock, or 0 if it is claimed already.
   // Write all fields of a grant while the lock is free; the store of the word is the commit. A reserved lock is not
   // held before it is claimed.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
     const bool is_coarse = request.exptime == 0.0;
     const std::uint64_t now = is_coarse ? platform::coarse_monotonic_ns() : platform::monotonic_ns();
-    // Pairs with read_grant(): a reader that sees what follows sees that the last grant ended.
+    // This fence pairs with read_grant(): a reader that sees the stores below sees that the last grant ended.
     std::atomic_thread_fence(kRelease);
     const NextNumber next = next_number();
     const auto turn = static_cast<std::uint32_t>(next.sequence);
@@ -132,17 +135,17 @@ struct LockEntry {
     fields.granted.store(turn, kRelease);
     crash_order();
     commit(fields.word, LockWord::make(owner_bits(owner), turn).mutex_owned().bits);
-    // After the word: a death in between leaves a limit that the turn has passed, and the next grant takes another
-    // block. A new limit with the old turn might seem to leave it numbers, which belong to other locks.
+    // The limit follows the word: a death in between leaves a limit that the turn has passed, and the next grant takes
+    // another block. A new limit with the old turn might seem to leave numbers, but these belong to other locks.
     fields.limit.store(next.limit, kRelaxed);
     return next.sequence;
   }
 
-  /// Makes `task` the holder; 0: none.
-  // Release: pairs with blocker_of_lock(). A reader that sees this task sees the sequence of its grant.
+  /// Makes `task` the holder; 0 means no task.
+  // The release order pairs with blocker_of_lock(): a reader that sees this task sees the sequence of its grant.
   void name_holder(std::uint32_t task) const noexcept { fields.task.store(task, kRelease); }
 
-  /// Ends the grant, and drops its reason.
+  /// Ends the grant and drops its reason.
   void free() const noexcept {
     end_grant_of(fields);
     if (fields.reason.load(kRelaxed) != 0) [[unlikely]]
@@ -173,11 +176,11 @@ struct LockEntry {
   }
 };
 
-/// Checks the lease before an operation changes its grant. ok: it belongs to the present grant, which is complete.
-/// not_owner: it does not. not_found: nobody has the lock. timeout: its owner is about to write the grant's fields; the
-/// operation must return this code, so that it runs again (Transaction::is_settled()). REQUIRES: the transaction found
-/// a lock.
-// An expired lease stays the present grant until another replaces it.
+/// Checks the lease before an operation changes its grant. Returns ok if the lease belongs to the present grant, and
+/// this grant is complete; not_owner if the lease does not belong to it; not_found if nobody has the lock; timeout if
+/// the owner is about to write the grant's fields. The operation must pass timeout on, so that it runs again
+/// (Transaction::is_settled()). REQUIRES: the transaction found a lock.
+// An expired lease belongs to the present grant until another grant replaces it.
 inline Code judge_grant(Transaction& change, const Lease& lease) noexcept {
   const LockEntry lock = LockEntry::of(change);
   if (lock.is_free()) return Code::not_found;

@@ -1,5 +1,5 @@
-// The holders of a lock or of permits, and their reasons, for people. find_holders() takes the mutex, and is exact, as
-// of one moment. peek_holders() needs no mutex, for monitors that call it repeatedly.
+// Reports the holders of a lock or of permits, and their reasons, to people. find_holders() takes the mutex and is
+// exact, as of one moment. peek_holders() takes no mutex, and serves monitors that call it repeatedly.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace holdfast {
 
-/// A holder, as of one moment.
+/// Describes a holder, as of one moment.
 struct HolderInfo {
   Lease lease;  // its number is 0 while the grant is incomplete (dict/lock_word.h)
   HeldKind kind = HeldKind::lock;
@@ -23,7 +23,7 @@ struct HolderInfo {
   std::array<char, kReasonMax + 1> reason{};  // ends with a zero byte
   std::uint64_t revision = 0;  // for a cluster's lock: the store's revision with which this machine got it
 
-  // About its process. Only `liveness` is known once its slot has another owner.
+  // The fields below describe its process. Only `liveness` is known once the process's slot has another owner.
   Liveness liveness = Liveness::dead;
   std::uint32_t pid = 0;
   std::uint32_t worker = 0;
@@ -35,8 +35,8 @@ struct HolderCount {
   std::uint32_t waiters = 0;  // including watchers
 };
 
-/// Writes as many of the holders as fit: those that have held longest, the oldest first. Includes dead holders, with
-/// `liveness` dead. Excludes holders whose lease is over. ok, timeout, busy, removed.
+/// Writes as many holders as fit: the longest holds, the oldest first. Includes dead holders, with `liveness` dead.
+/// Excludes holders whose lease has ended. Returns ok, timeout, busy, removed.
 Code find_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders, HolderCount& count,
                   std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 
@@ -47,22 +47,23 @@ struct WaiterInfo {
   bool watches = false;          // it waits for the end of the grant, and does not want the lock
 };
 
-/// Writes, without the mutex, as many holders and waiters as fit: the holders that have held longest, the oldest first,
-/// and the waiters in the order of their queue, then watchers. `liveness` is unknown: the kernel is not asked. ok, also
-/// for an unknown key; timeout (it changed each time), corrupt, removed.
-// Holders are seen as of one moment, or there is no answer: they are read as values are (dict/shard.h). Queues are
-// hints: a waiter that comes or leaves at that moment may be missed, or seen in the wrong position.
+/// Writes, without the mutex, as many holders and waiters as fit. The holders with the longest holds are written, the
+/// oldest first; then come the waiters in the order of their queue, then the watchers. `liveness` is unknown, because
+/// the kernel is not asked. Returns ok, also for an unknown key; timeout (the entry changed at each attempt), corrupt,
+/// removed.
+// Holders are seen as of one moment, or there is no answer, because they are read like values (dict/shard.h). Queues
+// are hints: a waiter that comes or leaves at that moment may be missed, or seen in the wrong position.
 Code peek_holders(Dictionary& dictionary, std::string_view key, std::span<HolderInfo> holders,
                   std::span<WaiterInfo> waiters, HolderCount& count) noexcept;
 
-/// Puts the oldest grant first. `count` of them were written into a ring, from the youngest to the oldest.
+/// Puts the oldest grant first. `count` grants were written into a ring, from the youngest to the oldest.
 void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept;
 
-/// Fills in what the slot of the holder's process says, if the slot still belongs to it.
+/// Fills in what the slot of the holder's process says, if the slot still belongs to that process.
 void describe_process(World& world, HolderInfo& holder) noexcept;
 
-/// Stores the reason why the lease is held; an empty text removes it. ok, not_owner, no_memory (nothing changed),
-/// timeout, busy, removed. REQUIRES: `reason` has at most kReasonMax bytes.
+/// Stores the reason why the lease is held; an empty text removes the reason. Returns ok, not_owner, no_memory (nothing
+/// changed), timeout, busy, removed. REQUIRES: `reason` has at most kReasonMax bytes.
 Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view reason) noexcept;
 
 }  // namespace holdfast

@@ -1,12 +1,12 @@
-// The entry of permits: the single stores that grant permits and give them back.
+// The permits entry, with the single stores that grant permits and give them back.
 //
 // The chain of holder records is the truth; `used`, the sum of their counts, follows from it. A walk along the chain
-// takes time for each holder, so grants use only `used` if possible. Only when there seem to be too few permits, a
-// check of the chain removes the records that have expired, were flushed or belong to a dead process.
+// takes time for each holder, so grants use only `used` if possible. Only when there seem to be too few permits does a
+// check of the chain remove the records that have expired, were flushed or belong to a dead process.
 //
-// If there are few holders, each such attempt checks them all, by purge(). If there are many, it checks only some of
-// them, until a check of all is due: when one of them ends, or after a while. One attempt claims this check and checks
-// a part of them at a time, with the mutex released in between (lock/permits.cc).
+// If there are few holders, each such attempt checks all of them with purge(). If there are many, it checks only some,
+// until a full check is due: when a holder's lease ends, or after some time. One attempt claims the full check and
+// checks some holders at a time, with the mutex released in between (lock/permits.cc).
 //
 // REQUIRES, for every call: the shard's mutex.
 #pragma once
@@ -30,13 +30,14 @@ namespace holdfast {
 
 class World;
 
-/// Up to this many holders are checked in one section. Benchmarks: Many holders of one key, which has both ways.
+/// Up to this many holders are checked in one section. The benchmark is "Many holders of one key", which measures few
+/// and many holders.
 inline constexpr std::uint32_t kFewHolders = TokenSet::kMax;
 
-/// A check of many holders, and its progress.
+/// Holds the progress of a check of many holders.
 struct HolderCheck {
   static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
-  std::uint64_t next = kFirst;  // it continues at the holder with this fencing number; 0: it is over
+  std::uint64_t next = kFirst;  // the check continues at the holder with this fencing number; 0: it is over
   std::uint64_t next_end = kNever;
   bool removed = false;                // some records did not count
   std::array<Token, kSlots> owners{};  // by slot, one of the owners seen
@@ -50,7 +51,7 @@ inline HeldKind held_kind(PermitsKind kind) noexcept {
   return kind == PermitsKind::rwlock ? HeldKind::rwlock : HeldKind::semaphore;
 }
 
-/// REQUIRES: it is not `lock`.
+/// REQUIRES: `kind` is not `lock`.
 inline PermitsKind permits_kind(HeldKind kind) noexcept {
   return kind == HeldKind::rwlock ? PermitsKind::rwlock : PermitsKind::semaphore;
 }
@@ -79,7 +80,7 @@ struct PermitsEntry {
     return std::uint64_t{fields.used.load(kRelaxed)} + want <= fields.total.load(kRelaxed);
   }
 
-  /// Returns whether `used` is less than the count of the first holder record, so it was overwritten. While a writer
+  /// Returns whether `used` is less than the count of the first holder record, and so was overwritten. While a writer
   /// holds, this shows every decrease. While readers hold, it shows a `used` of 0, which would let a writer in.
   bool is_understated() const noexcept {
     const HolderList chain = holders();
@@ -88,49 +89,50 @@ struct PermitsEntry {
     return first.found() && fields.used.load(kRelaxed) < first.fields().count.load(kRelaxed);
   }
 
-  // The calls that walk the chain may meet damage: check arena.damaged() after them.
+  // The calls below walk the chain and may meet damage: check arena.damaged() after each call.
 
   bool has_few_holders() const noexcept { return fields.number.load(kRelaxed) <= kFewHolders; }
 
   /// Removes the records that no longer count, and collects the owners of the others, as many as fit. Returns when the
-  /// next record expires (ms); kExpiryNever: none does.
+  /// next record expires (ms), or kExpiryNever if none does.
   std::uint64_t purge(std::uint32_t flush, const TokenSet& dead, TokenSet& owners) const noexcept;
-  /// With many holders: whether it is time to check all of them, or `at_once`. If true, the caller must do so, by
-  /// check_some(). Others do not check in the meantime.
+  /// Returns, for many holders, whether all must be checked now, because it is time or `at_once` is set. If true, the
+  /// caller must check them with check_some(); no other attempt checks in the meantime.
   bool claim_check(bool at_once) const noexcept;
   /// Checks `max` more holders.
   void check_some(HolderCheck& check, std::uint32_t flush, const TokenSet& dead, std::uint32_t max) const noexcept;
-  /// Returns when an attempt may check all of many holders because one has expired (ms); kExpiryNever: none expires.
+  /// Returns when an attempt may check all of many holders because one has expired (ms), or kExpiryNever if none
+  /// expires.
   std::uint64_t next_check_ms() const noexcept;
-  /// Collects owners of all holders, but of no more than `max`.
+  /// Collects the owners of all holders, but of at most `max` holders.
   void collect_owners(TokenSet& owners, std::uint32_t max = kFewHolders) const noexcept;
   /// Returns whether a record with this fencing number, or a smaller one, counts.
   bool has_holder_up_to(std::uint64_t grant, std::uint32_t flush, const TokenSet& dead) const noexcept;
-  /// Returns the largest fencing number of a record that counts; 0: there is none.
+  /// Returns the largest fencing number of a record that counts, or 0 if there is no such record.
   std::uint64_t newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept;
 
-  /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to this epoch.
+  /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to the present flush epoch.
   void add(std::uint32_t block, const Holder& holder) const noexcept;
   /// Records the holder with which a new entry was made.
   void note_first(std::uint32_t block, const Holder& holder) const noexcept;
 
-  /// Gives back the lease's permits; `since` says since when it had them. ok, not_owner, corrupt. Call offer() after
-  /// it.
+  /// Gives back the lease's permits, and sets `since` to the time when the lease got them. Returns ok, not_owner,
+  /// corrupt. Call offer() afterwards.
   Code give_back(const Lease& lease, Since& since) const noexcept;
-  /// Gives back all of the lease's permits but `count`. ok, not_owner, corrupt, invalid (`count` is 0, or more than the
-  /// lease has).
+  /// Gives back all but `count` of the lease's permits. Returns ok, not_owner, corrupt, invalid (`count` is 0, or more
+  /// than the lease has).
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
-  /// Gives the lease another end; `before_ms` becomes its previous end. ok, not_owner, corrupt, not_found (no process
-  /// has permits).
+  /// Gives the lease another end, and sets `before_ms` to its previous end. Returns ok, not_owner, corrupt, not_found
+  /// (no process has permits).
   Code extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept;
-  /// Makes `task` the holder; 0: none. ok, not_owner, corrupt.
+  /// Makes `task` the holder; 0 means no task. Returns ok, not_owner, corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;
 
-  /// Finds the waiters that come next, as of now. A waiter does not stand aside if there are too few permits for it,
-  /// nor for a `fair` request.
+  /// Finds the waiters that come next, as of now. A waiter does not stand aside if there are too few permits for it, or
+  /// if the request is `fair`.
   Turn turn_of(World& world, bool fair) const noexcept;
-  /// Chooses the first waiter, and the first that stands aside, if there are enough permits for it. Returns the waiters
-  /// to wake.
+  /// Chooses the first waiter, and the first waiter that stands aside, if there are enough permits for it. Returns the
+  /// waiters to wake.
   Chosen offer(World& world) const noexcept;
 
  private:

@@ -1,10 +1,10 @@
-// Ends holds and waits, of locks and permits alike: unlock, break, renew, adopt, leave; and late releases.
+// Ends and changes holds and waits of locks and permits (unlock, break, renew, adopt, leave), and makes late releases.
 //
 // Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
 // shard. They serve callers that will not retry (holdfast_unlock_for_certain). A thread tries again until each lease is
-// given back or lost, then it ends. If no thread can be started, the next call that finds something held tries them. A
-// forked child inherits the records of its parent's leases: it drops each at the first attempt, which is refused with
-// not_owner.
+// given back or lost, and then ends. If no thread can be started, the next call that finds something held retries these
+// leases. A forked child inherits the records of its parent's leases, and drops each record at the first attempt, which
+// is refused with not_owner.
 #pragma once
 
 #include <atomic>
@@ -24,26 +24,27 @@
 
 namespace holdfast {
 
-/// Ends a wait: leaves the queue, and passes on what was granted but not claimed. system: that is done, but it is
-/// unknown whether one of the holders lives.
+/// Ends a wait: leaves the queue, and passes on what was granted but not claimed. The code system means that this is
+/// done, but that it is unknown whether one of the holders lives.
 Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
-/// Releases the lease. ok, not_owner, removed (the lease is cleared); timeout, busy, system (it is not).
+/// Releases the lease. Returns ok, not_owner, removed (the lease is cleared); timeout, busy, system (the lease is not
+/// cleared).
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
-/// The same for a caller that will not retry: clears the lease, unless there is no memory. A release that is refused
-/// now comes later (LateReleases).
+/// Releases the lease for a caller that will not retry: clears the lease, unless there is no memory. A lease that is
+/// refused now is given back later (LateReleases).
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
-/// Releases a lease of any process. ok, not_owner, timeout, busy, removed, system.
+/// Releases a lease of any process. Returns ok, not_owner, timeout, busy, removed, system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
-/// Gives the lease another end. ok, not_owner, not_found, timeout, busy, removed, system.
+/// Gives the lease another end. Returns ok, not_owner, not_found, timeout, busy, removed, system.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
-/// Makes `task` the holder from now on; 0: none. ok, not_owner, timeout, busy, removed, system.
+/// Makes `task` the holder from now on; 0 means no task. Returns ok, not_owner, timeout, busy, removed, system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
-/// Returns the seconds left; 0: the lease never ends. ok, not_owner, removed, system.
+/// Sets `seconds` to the seconds left, or to 0 if the lease never ends. Returns ok, not_owner, removed, system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
-/// The slow path of unlock(), with the mutex.
+/// Takes the slow path of unlock(), with the mutex.
 Code unlock_slowly(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept;
 
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
@@ -55,18 +56,19 @@ inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease, s
   return unlock_slowly(dictionary, key, lease, patience_ns);
 }
 
-/// Thread safety: all calls, from any thread.
+/// Thread safety: any thread may make any call.
 class LateReleases {
  public:
-  /// Never destroyed: threads may be inside calls while the process runs its exit handlers.
+  /// Returns the only object. It is never destroyed, because threads may be inside calls while the process runs its
+  /// exit handlers.
   static LateReleases& get() noexcept;
-  /// Returns whether any lease waits for an attempt. A hint.
+  /// Returns whether any lease waits for an attempt. The answer is a hint.
   static bool any() noexcept { return count.load(kRelaxed) != 0; }
 
   /// Takes the lease over. Returns false and does nothing if there is no memory, or if a signal handler has interrupted
   /// a call of this thread.
   bool add(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
-  /// Tries each of them once, and waits for no mutex. Returns whether any lease is over now.
+  /// Tries to release each lease once, and waits for no mutex. Returns whether any lease has ended now.
   bool retry() noexcept { return run_round(0); }
 
  private:
@@ -80,7 +82,7 @@ class LateReleases {
   static void* run(void* argument) noexcept;
   bool run_round(std::uint64_t patience_ns) noexcept;
   void see_to_thread() noexcept;
-  /// Returns whether nothing is left to do: then the thread ends.
+  /// Returns whether nothing is left to do; the thread then ends.
   bool is_done() noexcept;
   template <class Change>
   bool change_list(Change&& change) noexcept;

@@ -1,5 +1,5 @@
-// Request and Lease: the terms of a request and the proof of a grant, for locks, rwlocks and semaphores; and what
-// statistics (dict/statistics.h) and tracers (base/probe.h) learn about them.
+// Request and Lease are the terms of a request and the proof of a grant, for locks, rwlocks and semaphores. This header
+// also reports requests and grants to statistics (dict/statistics.h) and tracers (base/probe.h).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ class Parker;
 /// How long a prompt waiter may take to claim what a release granted to it.
 inline constexpr double kClaimSeconds = static_cast<double>(kClaimNs) / 1e9;
 
-/// Callers have their own timeouts, so retry soon instead of blocking on a mutex whose owner is stopped.
+/// The patience of one attempt. Callers have their own timeouts, so an attempt fails soon instead of blocking on a
+/// mutex whose owner is stopped.
 inline constexpr std::uint64_t kAttemptPatienceNs = 50'000'000;
 
 /// The proof of a grant: its holder, and its fencing number.
@@ -43,11 +44,11 @@ struct Request {
   std::uint32_t total = 1;  // permits of the entry; the latest request sets it
 };
 
-/// A request for a key, and the process that makes it.
+/// A request for a key, with the process that makes it.
 struct Contender {
   Token self;
   const Request& request;
-  Waiter* waiter;  // null: the request does not wait. An attempt that queues it sets its place
+  Waiter* waiter;  // null: the request does not wait. An attempt that queues the waiter sets its place
 };
 
 /// The waiter that takes a step of its wait.
@@ -59,16 +60,16 @@ struct WaitStep {
 
 // --- statistics. REQUIRES: the thread holds no shmtx. ---
 
-/// Counts the end of a wait that began at `arrival_ns`. `in_vain`: it got nothing.
+/// Counts the end of a wait that began at `arrival_ns`. `in_vain` says that the wait got nothing.
 void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
                 bool in_vain) noexcept;
-/// Counts an attempt that did not wait and found something held.
+/// Counts an attempt that did not wait and was refused because the key was held.
 void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept;
 /// Counts a hold that was just given back.
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept;
 
-// --- probes. They run on the path of every lock, so each is a load of a word in which tracers count themselves (a USDT
-// semaphore). The arguments are computed only if the word is not 0. ---
+// --- probes. They run on the path of every lock, so each probe only loads a word in which tracers count themselves (a
+// USDT semaphore). The arguments are computed only if that word is not 0. ---
 
 #if HOLDFAST_PROBES
 
@@ -79,16 +80,16 @@ void release(Dictionary& dictionary, std::string_view key, const Lease& lease) n
 
 }  // namespace trace_internal
 
-// The kernel changes them, on behalf of a tracer. It is enough that each call reads them again.
+// The kernel changes these words on behalf of a tracer. It is enough that each call reads them again.
 extern "C" unsigned short holdfast_acquire_semaphore __attribute__((visibility("hidden")));
 extern "C" unsigned short holdfast_release_semaphore __attribute__((visibility("hidden")));
 
-/// The lock, or permits, were granted to this process.
+/// Reports that the lock or the permits were granted to this process.
 inline void trace_acquire(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   if (holdfast_acquire_semaphore != 0) [[unlikely]]
     trace_internal::acquire(dictionary, key, lease);
 }
-/// The lock, or permits, were given back.
+/// Reports that the lock or the permits were given back.
 inline void trace_release(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
   if (holdfast_release_semaphore != 0) [[unlikely]]
     trace_internal::release(dictionary, key, lease);

@@ -1,10 +1,11 @@
-// One step of a wait, for locks and permits alike: attempts that get past dead owners, and what the parker must do
-// after them.
+// One step of a wait, for locks and for permits: attempts that get past dead owners, and what the parker (the object on
+// which an event loop sleeps) must do after them.
 //
 // An attempt runs with a shard's mutex held, and must not ask the kernel there whether a process lives. So it names the
-// owners in its way. The dead ones are passed to a second attempt, which treats exactly them as gone. A token is never
-// reused, so an owner that was found dead stays dead. If it is unknown whether a holder lives, take nothing from it: an
-// attempt ends with `system`. A wait continues, because there may be a release, and ends with `system` if none comes.
+// owners in its way. The dead owners are passed to a second attempt, which treats exactly these as gone. A token is
+// never reused, so an owner that was found dead stays dead. If it is unknown whether a holder lives, nothing is taken
+// from it: an attempt that does not wait ends with `system`. A wait continues, because the holder may still release,
+// and ends with `system` if no release comes.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +25,20 @@
 
 namespace holdfast {
 
-/// Why an attempt was refused.
+/// Says why an attempt was refused.
 struct BlockedBy {
-  TokenSet holders;                     // the owners in the way; none: an ordinary value
+  TokenSet holders;                     // the owners in the way; empty: an ordinary value is in the way
   std::uint64_t end_ms = kExpiryNever;  // when the next lease, or the value, expires
   std::uint64_t place = 0;              // the waiter's position in the queue
   Watch watch;
   std::uint64_t delay_ns = 0;  // as WaitQueue::delay_of()
   bool unjudged = false;       // it is unknown whether one of the holders lives
-  Parker* parker = nullptr;    // of the waiter that attempts; it keeps the watched segment; null: nobody waits
+  Parker* parker = nullptr;    // the attempting waiter's parker, which keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;
 };
 
-/// Keeps the memory that the watch of that waiter uses. The reference is not on this stack: a child that another thread
-/// forks would keep it forever. REQUIRES: the EpochGuard in which the watch was made.
+/// Keeps the memory that the waiter's watch uses. The reference is not on this stack: a child that another thread forks
+/// would keep it forever. REQUIRES: the caller still has the EpochGuard in which the watch was made.
 inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
   const Segment* const segment = blocked_by.watch.segment;
   if (segment == nullptr || blocked_by.kept == segment) return;
@@ -45,11 +46,11 @@ inline void keep_watched(const Waiter& waiter, BlockedBy& blocked_by) noexcept {
   blocked_by.kept = segment;
 }
 
-/// Asks the kernel about the holders, and adds the dead ones to `dead`. Returns whether it added any.
+/// Asks the kernel about the holders, and adds dead holders to `dead`. Returns whether it added any.
 bool find_dead(World& world, Token self, BlockedBy& blocked_by, TokenSet& dead) noexcept;
 
-/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`, and repeats it while that gets past dead
-/// owners.
+/// Runs `attempt(const TokenSet& dead) -> Code`, which fills `blocked_by`, and repeats it while a repetition gets past
+/// dead owners.
 template <class Attempt>
 Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&& attempt) noexcept {
   constexpr int kAttempts = 3;  // a third owner lives, or lived a moment ago
@@ -61,7 +62,7 @@ Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&
   }
 }
 
-/// Returns the result of an attempt that does not wait: never `locked` if the holder may be dead.
+/// Returns the result of an attempt that does not wait. The result is never `locked` if the holder may be dead.
 inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
   return code == Code::locked && blocked_by.unjudged ? Code::system : code;
 }
@@ -71,16 +72,17 @@ inline Code result_of_try(Code code, const BlockedBy& blocked_by) noexcept {
 Code conclude_wait(const WaitStep& step, const Waiter& waiter, Code code, const BlockedBy& blocked_by) noexcept;
 
 /// Records how long the waiter took to come, as reported by WaitQueue::delay_of(). Returns whether this is the first
-/// delay that is known of its loop, and the loop is slow: then `waiter` says so now.
+/// known delay of its loop, and the loop is slow; `waiter` then says so from now on.
 bool learns_to_be_slow(Parker& parker, Waiter& waiter, std::uint64_t delay_ns) noexcept;
 
-/// Returns whether the waiter of a slow loop may poll for its turn for a moment, to be present (lock/handoff.h).
+/// Returns whether a slow loop's waiter may poll briefly for its turn, and so be present (lock/handoff.h).
 bool may_be_present(const Parker& parker, const Waiter& waiter) noexcept;
-/// Polls until an attempt may succeed, or the moment is over.
+/// Polls until an attempt may succeed, or this brief time is over.
 void poll_for_turn(World& world, Parker& parker, const Waiter& waiter, const BlockedBy& blocked_by) noexcept;
 
-/// One step of the wait of `step`'s waiter. Runs `attempt(Waiter&, const TokenSet& dead, BlockedBy&) -> Code`.
-/// REQUIRES: an attempt that returns `locked` has queued the waiter, if it can. invalid: there is no such waiter.
+/// Takes one step of the wait of `step`'s waiter. Runs `attempt(Waiter&, const TokenSet& dead, BlockedBy&) -> Code`.
+/// Returns invalid if there is no such waiter. REQUIRES: an attempt that returns `locked` has queued the waiter, if it
+/// can.
 template <class Attempt>
 Code wait_once(World& world, const WaitStep& step, const Request& request, Attempt&& attempt) noexcept {
   const Token self = world.token();
@@ -97,7 +99,7 @@ Code wait_once(World& world, const WaitStep& step, const Request& request, Attem
   blocked_by.parker = &parker;
   const auto try_once = [&](const TokenSet& dead) noexcept { return attempt(waiter, dead, blocked_by); };
   Code code = try_past_the_dead(world, self, blocked_by, try_once);
-  // The waiter was queued as one of an unknown loop. Now its delay is known.
+  // The waiter was queued with an unknown loop. Now the delay of the loop is known.
   if (blocked_by.delay_ns != 0 && learns_to_be_slow(parker, waiter, blocked_by.delay_ns) && code == Code::locked)
     code = try_past_the_dead(world, self, blocked_by, try_once);
   if (waiter.present && code == Code::locked) {
@@ -108,7 +110,8 @@ Code wait_once(World& world, const WaitStep& step, const Request& request, Attem
   return conclude_wait(step, waiter, code, blocked_by);
 }
 
-/// Call it after each step of a wait: changes `code` to `deadlock` if the wait would never end.
+/// Searches for a deadlock; call it after each step of a wait. Returns `code`, or `deadlock` if the wait would never
+/// end.
 Code search_deadlock(const WaitStep& step, const Request& request, std::string_view key, Code code) noexcept;
 
 double seconds_until(std::uint64_t ms) noexcept;

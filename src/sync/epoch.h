@@ -1,34 +1,35 @@
-// Epoch-based reclamation inside one process: frees the memory of a removed dictionary once no call of this process can
+// Epoch-based reclamation inside one process frees the memory of a removed dictionary once no call of this process can
 // still use it. Until then the memory stays valid and shared, so a late call sees a consistent dictionary together with
 // the other processes that still use it.
 //
 //   EpochGuard   an operation holds one from before it loads a pointer until it no longer uses the object
 //   retire()     takes an object whose pointer can no longer be loaded
 //
-// Each thread has a record with two words: the number of its guards (`depth`), and an epoch after which it had none
+// Each thread has a record with two words: the number of its guards (`depth`), and an epoch after which it had no guard
 // (`seen`). retire() gives the object the number of the present epoch and begins the next epoch. An object of epoch e
 // is freed when each thread has no guard, or a `seen` above e, after a barrier in all threads (membarrier).
 //
-// Why nobody uses a freed object:
+// Nobody uses a freed object, for these reasons:
 //
-//  1. A guard counts itself, then loads the pointer. The processor may swap the two, but not across the barrier. If the
-//     count comes before the barrier, the scan after the barrier sees it. If the count comes after the barrier, so does
-//     the load, which no longer finds the object.
+//  1. A guard counts itself, then loads the pointer. The processor may swap these two steps, but not across the
+//     barrier. If the count comes before the barrier, the scan after the barrier sees it. If the count comes after the
+//     barrier, so does the load, which no longer finds the object.
 //  2. `seen` is above e only if the thread had no guard at some moment after retire() had begun the next epoch. The
 //     thread itself records this when its outermost guard has ended: its load of the epoch (acquire) pairs with the
-//     release in retire(), and the pointer was replaced before. A scan records it for a thread without a guard, by 1.
+//     release in retire(), and the pointer was replaced before. A scan records it for a thread without a guard, which
+//     point 1 allows.
 //  3. A guard that ends stores the count with release, after all its uses of the object.
 //
-// Why every object is freed: a guard that ends stores the count, then compares the epoch with `seen`. If they differ,
-// an object may have waited for this guard, and the guard frees what it can. Either the scan of another thread sees the
+// Every object is freed. A guard that ends stores the count, then compares the epoch with `seen`. If they differ, an
+// object may have waited for this guard, and the guard frees what it can. Either the scan of another thread sees the
 // count, or, by the same barrier, the guard sees the new epoch. So an object is freed at the latest with the last guard
-// that began before the scan of retire(). Guards of a thread that has ended, in whatever way, do not count.
+// that began before the scan of retire(). The guards of a thread that has exited, in whatever way, do not count.
 //
 // Without membarrier (before Linux 4.14, or in a sandbox), or without memory for a thread's record, objects stay while
-// the process has several threads. Once the kernel passes the barrier, the next removal frees them.
+// the process has several threads. Once the kernel supports the barrier again, the next removal frees these objects.
 //
 // Guards never wait, so exit handlers may hold them. A guard that ends may free memory, so a signal handler must not
-// hold one. Do not hold a guard during a long sleep: it keeps all retired objects.
+// hold one. Do not hold a guard during a long sleep, because it keeps all retired objects.
 #pragma once
 
 #include <atomic>
@@ -67,7 +68,7 @@ extern constinit thread_local Record* record __attribute__((tls_model("initial-e
 
 /// Finds a record for this thread.
 Record* find_record() noexcept;
-/// Called after a guard that ended in a newer epoch than `seen`: frees what can be freed.
+/// Frees what can be freed. Called after a guard that ended in a newer epoch than `seen`.
 void note_epoch(Record& mine) noexcept;
 
 }  // namespace epoch_internal
@@ -99,8 +100,8 @@ class EpochGuard {
   epoch_internal::Record& record_;
 };
 
-/// Drops that reference once no guard that exists now is left. REQUIRES: this thread has a guard, and all pointers that
-/// other threads could load have been replaced.
+/// Drops that reference once all guards that exist now have ended. REQUIRES: this thread has a guard, and all pointers
+/// that other threads could load have been replaced.
 void retire(std::shared_ptr<Retirable> what) noexcept;
 
 }  // namespace holdfast

@@ -1,8 +1,8 @@
-// The mailbox of a process: how other processes tell it that some of its waiters may continue.
+// The mailbox of a process is how other processes notify it that some of its waiters may continue.
 //
 // Each process slot has a mailbox: entries for waiter numbers, and a futex word, `signal`, to sleep on. Both are hints.
 // A sender that dies between the two writes loses a wake-up; the waiter then wakes when its bounded sleep ends. A full
-// mailbox means: check all waiters.
+// mailbox means that all waiters must be checked.
 //
 // The signal word: bit 0   ASLEEP: a thread of the owner may sleep on it; set by the sleeper, cleared by the sender
 //                  31..1   count of posts; a change ends the sleep
@@ -23,16 +23,16 @@ class World;
 /// nothing if that process is gone. Costs no system call if none of its threads sleeps.
 void post(World& world, Token to, std::uint32_t waiter) noexcept;
 
-/// Posts to all waiters of that process: each checks what it waits for.
+/// Posts to all waiters of that process, so that each waiter checks what it waits for.
 void post_to_all(World& world, Token to) noexcept;
 
-/// The same for all processes of the world. Use it rarely: it walks all slots.
+/// Posts to all waiters of all processes of the world (runtime directory). Use it rarely, because it walks all slots.
 void post_to_everyone(World& world) noexcept;
 
 /// Ends the sleep of this process's threads without posting mail.
 void wake_own_threads(World& world) noexcept;
 
-/// Content of this process's mailbox.
+/// The content of this process's mailbox.
 struct Mail {
   std::size_t count;  // numbers written to `waiters`
   bool all;           // the mailbox overflowed, or its content made no sense: any waiter may have been meant
@@ -44,7 +44,7 @@ Mail collect_mail(World& world, std::span<std::uint32_t> waiters) noexcept;
 /// ends the sleep.
 std::uint32_t mailbox_value(World& world) noexcept;
 /// Sleeps until somebody posts after `seen` was read, a signal arrives, or the deadline (CLOCK_MONOTONIC, ns) passes.
-/// False if a signal ended the sleep.
+/// Returns false if a signal ended the sleep.
 bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;
 /// Sleeps in the same way on any futex word, while it equals `seen` and nobody wakes its sleepers.
 bool sleep_on_word(const std::atomic<std::uint32_t>& word, std::uint32_t seen, std::uint64_t deadline_ns) noexcept;

@@ -1,10 +1,10 @@
 // The record lock behind the `file` strategy of a shmtx, and how a process opens the segment's file for it.
 //
-// Each acquisition opens the file again: a record lock belongs to an open file description, so threads of one process
+// Each acquisition opens the file again. A record lock belongs to an open file description, so threads of one process
 // exclude each other too. A mapping, which a forked child does not inherit, pins the description, so a host that closes
 // all descriptors drops no lock. The descriptor stays open for the explicit unlock, because the description may outlive
-// both: a child of posix_spawn or vfork has a copy of each descriptor until it calls exec, and no fork handler runs.
-// Forks wait until the lock is released, so no other child gets a copy.
+// both the mapping and the descriptor. A child of posix_spawn or vfork has a copy of each descriptor until it calls
+// exec, and no fork handler runs. Forks wait until the lock is released, so no other child gets a copy.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ class RecordLock {
 
  public:
   RecordLock(Key, std::string path, platform::FileId id);
-  /// `id`: the file that is mapped (platform::Mapping::file()). not_found: `name` now leads to another file, or to
-  /// none.
+  /// Makes the record lock. `id` is the file that is mapped (platform::Mapping::file()). Fails with not_found if `name`
+  /// now leads to another file, or to none.
   static Expected<std::unique_ptr<RecordLock>> open(const RuntimeDirectory& directory, const std::string& name,
                                                     platform::FileId id);
   ~RecordLock();
@@ -36,7 +36,7 @@ class RecordLock {
     void* pin = nullptr;
     int descriptor = -1;  // of the same description
   };
-  /// On success `held` is the lock, and forks wait until it is released.
+  /// Acquires the lock. On success `held` is the lock, and forks wait until it is released.
   Attempt try_acquire(std::uint64_t byte, Held& held) noexcept;
   void release(const Held& held, std::uint64_t byte) noexcept;
   /// Closes the child's copy of the lock's descriptor, in a child that a signal handler of the holder has forked.
@@ -48,8 +48,8 @@ class RecordLock {
 
   const std::string path_;
   const platform::FileId id_;
-  // The descriptor that new descriptions are opened from, even after the file has lost its name. The host may close it,
-  // so compare it with id_ before each use.
+  // New descriptions are opened from this descriptor, even after the file has lost its name. The host may close the
+  // descriptor, so compare it with id_ before each use.
   std::atomic<int> source_{-1};
 };
 

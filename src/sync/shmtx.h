@@ -1,4 +1,4 @@
-// shmtx: the mutex inside a segment. It survives the death of its owner.
+// A shmtx is the mutex inside a segment. It survives the death of its owner.
 //
 // The word (64 bits; it shares its cache line only with the count of waits and a note; its lower half is a futex):
 //
@@ -10,19 +10,20 @@
 //   30..20  | owner's slot + 1; 0: free         | lock (CAS from 0), takeover   | unlock
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot
 //
-// WAITERS may be set with nobody asleep (one unnecessary wake-up), but nobody may sleep without it. The owner and the
-// lock are one word, so the mutex is never locked without an owner. A waiter asks the kernel whether the owner lives,
-// and takes over from a dead one by an exact compare-and-swap. Every sleep is bounded, so every wake-up is only a hint.
-// The mutex is never taken from a live owner, even if it is stopped.
+// WAITERS may be set although nobody sleeps (which costs one unnecessary wake-up), but nobody may sleep while it is
+// clear. The owner and the lock are one word, so the mutex is never locked without an owner. A waiter asks the kernel
+// whether the owner lives, and takes over from a dead owner by an exact compare-and-swap. Every sleep is bounded, so
+// every wake-up is only a hint. The mutex is never taken from a live owner, even if it is stopped.
 //
 // An overwritten word may name a live process that is not inside. So each process counts in its slot how many of its
-// threads are inside any critical section (ProcessSlot::sections), from before it takes the word until after it gives
-// it back. A waiter that reads the word and then finds this count 0 knows that the section of this number is over or
-// never existed. Numbers are not reused, so the exact compare-and-swap then takes only a damaged word.
+// threads are inside any critical section (ProcessSlot::sections). A thread counts from before a thread takes the word
+// until after the thread gives it back. A waiter that reads the word and then finds this count 0 knows that the section
+// of this number is over or never existed. Numbers are not reused, so the exact compare-and-swap then takes only a
+// damaged word.
 //
-// Strategies: `futex` and `spin` own the mutex by that word. `file` owns it by a record lock (OFD) on one byte of the
-// segment's file, and writes the word only to show its name: a word that is not 0 once the record lock is acquired
-// means that the last owner died.
+// With the strategies `futex` and `spin`, that word decides who owns the mutex. With `file`, a record lock (OFD) on one
+// byte of the segment's file decides, and the owner writes the word only to show its name. A word that is not 0 once
+// the record lock is acquired means that the last owner died.
 #pragma once
 
 #include <atomic>
@@ -39,11 +40,12 @@ struct SpinPolicy;  // sync/spin.h
 
 enum class MutexStrategy : std::uint32_t { futex = 0, spin = 1, file = 2 };
 
-/// The part of a shmtx that is in shared memory. All zero: free.
+/// The part of a shmtx that is in shared memory. If it is all zero, the mutex is free.
 struct alignas(64) ShmtxState {
   std::atomic<std::uint64_t> word;
   std::atomic<std::uint64_t> waits;  // attempts that found it held; for people
-  /// Belongs to what the mutex guards: a word to read with the mutex held, in a cache line that its owner has anyway.
+  /// A word that belongs to what the mutex guards. It is read with the mutex held, in a cache line that the owner has
+  /// anyway.
   std::atomic<std::uint32_t> note;
 };
 static_assert(sizeof(ShmtxState) == 64);
@@ -62,7 +64,8 @@ enum class LockResult {
 
 namespace shmtx_internal {
 
-/// The critical section that this thread is in. Initial-exec TLS: reading it must cost a load, not a call.
+/// The critical section that this thread is in. It uses initial-exec TLS, because reading it must cost a load, not a
+/// call.
 struct CriticalSection {
   std::uint64_t word;                    // what the thread stores in the shmtx, or tries to; 0: outside
   std::atomic<std::uint64_t>* sections;  // count of the process
@@ -77,7 +80,7 @@ inline constexpr std::uint64_t kOneInside = 1;
 inline constexpr std::uint64_t kOneBegun = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kInsideMask = kOneBegun - 1;
 
-/// For processes with several threads: these use atomic operations.
+/// The next functions are for processes with several threads, and use atomic operations.
 std::uint64_t begin_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 void end_section_beside_threads(std::atomic<std::uint64_t>& sections) noexcept;
 
@@ -89,7 +92,8 @@ inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcep
   sections.store(number + kOneInside, std::memory_order_relaxed);
   return number;
 }
-/// Ends the section of that number. Release: whoever sees a count of 0 also sees the word given back before it.
+/// Ends the section of that number. The release order makes sure that whoever sees a count of 0 also sees the word
+/// given back before it.
 inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t number) noexcept {
   if (platform::is_single_threaded()) [[likely]]
     sections.store(number, std::memory_order_release);
@@ -99,15 +103,16 @@ inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t numb
 
 }  // namespace shmtx_internal
 
-/// A process's handle to one shmtx. Cheap to copy; does not own the state.
+/// A process's handle to one shmtx. It is cheap to copy and does not own the state.
 class Shmtx {
  public:
-  /// `file`: for MutexStrategy::file, the way to the segment's file; else null. REQUIRES: it outlives the Shmtx.
-  /// `byte`: the byte of the file that represents this mutex. REQUIRES: no other mutex of the file has the same byte.
+  /// Makes a handle. `file` is the way to the segment's file for MutexStrategy::file, else null. REQUIRES: `file`
+  /// outlives the Shmtx. `byte` is the byte of the file that represents this mutex. REQUIRES: no other mutex of the
+  /// file has the same byte.
   Shmtx(ShmtxState& state, MutexStrategy strategy, World& world, RecordLock* file, std::uint32_t byte) noexcept
       : state_(&state), world_(&world), file_(file), byte_(byte), strategy_(strategy) {}
 
-  /// Tries once. Takes over from a dead owner.
+  /// Tries once to take the mutex. Takes over from a dead owner.
   LockResult try_lock() noexcept { return lock_fast() ? LockResult::acquired : lock_slow(0); }
   /// Tries until `deadline_ns` (CLOCK_MONOTONIC), at least once.
   LockResult lock(std::uint64_t deadline_ns) noexcept {
@@ -117,11 +122,11 @@ class Shmtx {
   LockResult lock_for(std::uint64_t patience_ns) noexcept {
     return lock_fast() ? LockResult::acquired : lock_slow(platform::monotonic_ns() + patience_ns);
   }
-  /// Releases the mutex and wakes one waiter if there may be one. REQUIRES: this thread holds it.
+  /// Releases the mutex, and wakes one waiter if there may be a waiter. REQUIRES: this thread holds it.
   void unlock() noexcept {
     auto& mine = shmtx_internal::critical_section;
     std::uint64_t expected = mine.word;
-    // Release: the next owner's acquire sees everything done inside.
+    // The release order makes the next owner's acquire see everything done inside.
     if (mine.word != 0 && strategy_ != MutexStrategy::file &&
         state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)) {
       shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
@@ -138,8 +143,8 @@ class Shmtx {
     if (strategy_ == MutexStrategy::file || mine.word != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Record this first: a signal handler that interrupts the rest then finds this thread inside, and does not wait for
-    // it.
+    // Record this first, so that a signal handler that interrupts the rest finds this thread inside, and does not wait
+    // for it.
     const std::uint32_t owner = owner_bits(token);
     std::atomic<std::uint64_t>& sections = world_->sections(token);
     mine.word = owner;
@@ -155,13 +160,14 @@ class Shmtx {
     const auto& mine = shmtx_internal::critical_section;
     return take(seen, waiters, mine.word & kOwnerMask, *mine.sections);
   }
-  /// The same, with the values of CriticalSection.
+  /// Does the same, with the values of CriticalSection.
   bool take(std::uint64_t seen, std::uint64_t waiters, std::uint64_t owner,
             std::atomic<std::uint64_t>& sections) noexcept {
     const std::uint64_t number = shmtx_internal::begin_section(sections);
     const std::uint64_t desired = number | owner;
-    // Acquire: pairs with the release in unlock(), or with the dead owner's own stores, which the kernel ordered before
-    // it gave up the slot's lock. Release: whoever sees the word also sees the count made before it.
+    // The acquire order pairs with the release in unlock(), or with the dead owner's own stores, which the kernel
+    // ordered before it gave up the slot's lock. The release order makes sure that whoever sees the word also sees the
+    // count made before it.
     if (state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,
                                              std::memory_order_relaxed)) {
       shmtx_internal::critical_section.word = desired;
@@ -173,7 +179,7 @@ class Shmtx {
   LockResult lock_slow(std::uint64_t deadline_ns) noexcept;
   void unlock_slow() noexcept;
 
-  /// Sets WAITERS in the word. False if the word is no longer `seen`.
+  /// Sets WAITERS in the word. Returns false if the word is no longer `seen`.
   bool set_waiters_bit(std::uint64_t seen) noexcept;
   /// Waits about as long as a short section takes.
   bool spin(const SpinPolicy& policy) noexcept;
@@ -192,22 +198,22 @@ class Shmtx {
   MutexStrategy strategy_;
 };
 
-/// How many threads of the process with these owner bits are inside a section. May report 1 for more than 1.
-// Acquire: pairs with end_section(), and keeps later reads after it.
+/// Returns how many threads of the process with these owner bits are inside a section. May report 1 for more than 1.
+// The acquire order pairs with end_section(), and keeps later reads after this load.
 inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexcept {
   const std::uint64_t sections =
       world.sections(make_token(slot_of_owner(owner_bits), 0)).load(std::memory_order_acquire);
   return sections & shmtx_internal::kInsideMask;
 }
 
-/// A section without a mutex, for work that the process must not interrupt itself in. A signal handler that needs a
-/// mutex gets `busy`, and others see that the process is inside.
+/// A section without a mutex, for work in which the process must not interrupt itself. A signal handler that needs a
+/// mutex gets `busy`, and other processes see that the process is inside.
 class MutexlessSection {
  public:
   /// Returns whether the thread is already inside a section.
   static bool is_inside() noexcept { return shmtx_internal::critical_section.word != 0; }
 
-  /// REQUIRES: !is_inside().
+  /// Begins the section. REQUIRES: !is_inside().
   MutexlessSection(World& world, Token self) noexcept {
     auto& mine = shmtx_internal::critical_section;
     std::atomic<std::uint64_t>& sections = world.sections(self);
@@ -215,7 +221,8 @@ class MutexlessSection {
     mine.sections = &sections;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     number_ = shmtx_internal::begin_section(sections);
-    // Release: whoever sees what is stored inside also sees the section; pairs with count_inside().
+    // The release order makes sure that whoever sees what is stored inside also sees the section. It pairs with
+    // count_inside().
     std::atomic_thread_fence(std::memory_order_release);
   }
   ~MutexlessSection() {
@@ -231,11 +238,11 @@ class MutexlessSection {
   std::uint64_t number_;
 };
 
-/// Returns how often a thread of this process unlocked a shmtx that it no longer owned. Must stay 0: anything else
-/// means that a live process was taken for dead, or that shared memory was overwritten.
+/// Returns how often a thread of this process unlocked a shmtx that it no longer owned. This number must stay 0; any
+/// other number means that a live process was taken for dead, or that shared memory was overwritten.
 std::uint64_t shmtx_robberies() noexcept;
 
-/// Returns the owner bits at which this thread last timed out; 0: unknown.
+/// Returns the owner bits at which this thread last timed out, or 0 if they are unknown.
 inline std::uint32_t shmtx_blocker() noexcept { return shmtx_internal::critical_section.blocker; }
 
 }  // namespace holdfast

@@ -1,8 +1,8 @@
-// Spinning: how long to spin for something that is about to become free, and how often to poll it.
+// Spinning decides how long to spin for something that is about to become free, and how often to poll it.
 //
-// All spins of the library share this policy, and all of its constants are here, each with the benchmarks of
-// docs/benchmarks.md that judge it. A poll takes the cache line from the processor that works in it. So a spin polls
-// rarely, then more rarely, and ends when a sleep would have been cheaper.
+// All spins in the library share this policy, and all its constants are here, each with the benchmarks in
+// docs/benchmarks.md that judge it. A poll takes the cache line away from the processor that works in it. So a spin
+// polls rarely, then more rarely, and ends when a sleep would have been cheaper.
 #pragma once
 
 #include <algorithm>
@@ -14,27 +14,28 @@
 
 namespace holdfast {
 
-/// In processor pauses (platform::cpu_relax); one takes 10 to 50 ns.
+/// The unit is a processor pause (platform::cpu_relax), which takes 10 to 50 ns.
 struct SpinPolicy {
   int first;    // before the first poll; doubles from one poll to the next
   int longest;  // between two polls
   int budget;   // of a whole spin
 };
 
-/// For a mutex of strategy `futex`, before it sleeps. Benchmarks: contended_mutex/futex.
+/// The spin for a mutex of strategy `futex`, before a thread sleeps. The benchmark is contended_mutex/futex.
 inline constexpr SpinPolicy kSpinForMutex{1, 32, 192};
-/// For a mutex of strategy `spin`, before it yields the processor. Benchmark: contended_mutex/spin.
+/// The spin for a mutex of strategy `spin`, before a thread yields the processor. The benchmark is
+/// contended_mutex/spin.
 inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
-/// For a lock, by a waiter that holds up no other task: about as long as it takes to sleep and be woken. `first` and
-/// `longest` bound a SpinInterval. Benchmarks: contended_lock; Short critical sections.
+/// The spin for a lock, by a waiter that delays no other task. It lasts about as long as it takes to sleep and be
+/// woken. `first` and `longest` bound a SpinInterval. Benchmarks: contended_lock; Short critical sections.
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The same for a waiter whose host has other tasks: two polls, for sections about as short as a system call. No
-/// benchmark has such sections beside tasks. Benchmarks of `budget`, after which any waiter assumes a long section:
-/// contended_lock.
+/// The spin for a lock, by a waiter whose host has other tasks. It makes two polls, for sections about as short as a
+/// system call. No benchmark has such sections beside tasks. The benchmark of `budget`, after which any waiter assumes
+/// a long section, is contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
-/// For a grant that its owner is about to complete, within some ten instructions. Only a stopped owner takes longer: no
-/// benchmark covers it.
+/// The spin for a grant that its owner is about to complete, within some ten instructions. Only a stopped owner takes
+/// longer, which no benchmark covers.
 inline constexpr SpinPolicy kSpinForCompletion{1, 1, 1000};
 
 /// One spin. REQUIRES: the caller has already polled once.
@@ -43,7 +44,7 @@ class Spin {
   explicit Spin(const SpinPolicy& policy) noexcept
       : longest_(policy.longest), interval_(policy.first), left_(is_useless() ? 0 : policy.budget) {}
 
-  /// Pauses before the next poll. Returns false at once if the spin is over.
+  /// Pauses before the next poll. Returns false without a pause if the spin is over.
   bool pause() noexcept {
     if (left_ <= 0) return false;
     pause_for(interval_);
@@ -64,9 +65,10 @@ class Spin {
   int left_;
 };
 
-/// How long to pause between two polls of a lock, in pauses. If many sections pass between two polls, there is no need
-/// to catch the end of one: a lock that is free half of the time is soon found free, and until then its owner works
-/// undisturbed. Learns from all locks of the process. Only a hint. Any thread may call it at any time.
+/// Computes how long to wait between two polls of a lock, in pauses. If many sections pass between two polls, there is
+/// no need to catch the end of one: a lock that is free half of the time is soon found free, and until then its owner
+/// works undisturbed. The interval follows all locks of the process, and is only a hint. Any thread may call it at any
+/// time.
 class SpinInterval {
  public:
   static constexpr int kLeast = kSpinForLock.first;
@@ -80,7 +82,7 @@ class SpinInterval {
   }
 
  private:
-  // In pauses, including the time until the next section. Benchmarks: Short critical sections.
+  // This is in pauses, including the time until the next section. The benchmark is "Short critical sections".
   static constexpr int kShortSection = 8;
 
   std::atomic<int> pauses_{kLeast};
@@ -102,7 +104,7 @@ class SpinCredit {
   }
 
  private:
-  // Benchmarks: contended_lock, for sections of 10 µs and above.
+  // The benchmark is contended_lock, for sections of 10 µs and more.
   static constexpr int kMost = 32;
   static constexpr int kPerSuccess = 8;  // spinning pays off if one in nine succeeds
   static constexpr std::uint32_t kSkips = 64;

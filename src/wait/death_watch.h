@@ -1,20 +1,21 @@
-// The death watch of a process: a thread that the kernel notifies of deaths, so that waiters need not check for them.
+// The death watch of a process is a thread that the kernel notifies of deaths, so that waiters need not check for them.
 //
-// Each process of a world has descriptions of the file `processes` open until it dies (world/process_table.h). The
-// death watch waits for a notice that one was closed (platform/platform.h), then has the parkers check what their
-// waiters wait for. Notices come early, before the kernel drops the record lock that says that the process lives. So
-// another check follows some time later.
+// Each process of a world (all processes of one runtime directory) keeps open file descriptions of the file `processes`
+// until it dies (world/process_table.h). The death watch waits for a notice that a description was closed
+// (platform/platform.h). Then it makes the parkers, on which event loops sleep, check what their waiters wait for.
+// Notices arrive before the kernel drops the record lock that says that the process lives, so another check follows
+// later.
 //
-// The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes come and go all the time, there is
-// one check every 10 ms, as often as without the thread. Changes that no death causes are posted to all processes of
-// the world: a flush, a removal, a lease that gets an earlier end. The thread has its own descriptor table
+// The thread waits 0.3 ms after a notice, and checks again 10 ms later. If processes start and exit all the time, there
+// is one check every 10 ms, as often as without the thread. Changes that no death causes are posted to all processes of
+// the world: a flush, a removal, or a lease that gets an earlier end. The thread has its own descriptor table
 // (close_range), so a host that closes all descriptors closes none of the thread's, and no child inherits them.
 //
-// A process has at most one, from when a wait has lasted for kSettledNs until no task has waited for kIdleNs. If the
-// kernel refuses notices, there is none, and parkers check at the usual intervals. For signals, forks and unloading,
-// see the wake thread (wait/wake_thread.h).
+// A process has at most one death watch. The thread starts when a wait has lasted for kSettledNs, and ends when no task
+// has waited for kIdleNs. If the kernel refuses notices, there is no death watch, and parkers check at the usual
+// intervals. For signals, forks and unloading, see the wake thread (wait/wake_thread.h).
 //
-// Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
+// Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>
@@ -27,18 +28,18 @@ class World;
 
 class DeathWatch {
  public:
-  /// Shorter waits start no thread. Benchmarks for both constants: 1,000 that wait, and nothing happens, which have the
-  /// thread.
+  /// Shorter waits start no thread. The benchmark of both constants is "1,000 that wait, and nothing happens", in which
+  /// the thread runs.
   static constexpr std::uint64_t kSettledNs = 200'000'000;
   static constexpr std::uint64_t kIdleNs = 10'000'000'000;
 
-  /// The function that the thread calls, without the mutex. started: from now on notices arrive. refused: they do not,
-  /// and the thread ends. look: some process may have died. idle: kIdleNs have passed. Returns whether the thread
-  /// continues.
+  /// The events that the thread reports to its Round, without the mutex. started: from now on notices arrive. refused:
+  /// no notices will arrive, and the thread ends. look: some process may have died. idle: kIdleNs have passed. Round
+  /// returns whether the thread continues.
   enum class Event { started, refused, look, idle };
   using Round = bool (*)(World& world, Event event) noexcept;
 
-  /// Starts the thread, unless it runs or was refused a short time ago.
+  /// Starts the thread, unless it already runs or was refused shortly before.
   void begin(World& world, Token self, Round round, std::uint64_t now_ns) noexcept;
   /// Returns whether this process gets notices.
   bool is_on() const noexcept { return on_; }

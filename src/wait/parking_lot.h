@@ -1,22 +1,22 @@
-// The parking lot: where the waiters of this process sleep.
+// The parking lot is where the waiters of this process sleep.
 //
 // A parker is where one event loop (one Lua state, one thread) sleeps. A waiter is one of its tasks. Other processes
-// know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h): the first thread that reads it hands
-// each number to the parker of that waiter.
+// know a waiter by its number. A wake-up is mail for the process (sync/mailbox.h). The first thread that reads the mail
+// hands each number to the parker of that waiter.
 //
-// A wake-up may get lost: its sender may die, or the thread that it was sent to. So a parker with waiters sleeps in
-// slices and checks, without any lock, what they wait for (wait/watch.h). A lock that is open, granted to the waiter,
-// or no longer has the waiter in its queue counts as mail. The parker checks at once when the mailbox has overflowed.
-// If several threads sleep, one of them listens and checks for all (wait/sleepers.h).
+// A wake-up may get lost, because its sender or its receiving thread may die. So a parker with waiters sleeps in slices
+// and checks, without any lock, what the waiters wait for (wait/watch.h). A lock that is open, is granted to the
+// waiter, or no longer has the waiter in its queue counts as mail. The parker checks immediately when the mailbox has
+// overflowed. If several threads sleep, one of them listens and checks for all of them (wait/sleepers.h).
 //
-// The slices are short, unless a death watch (wait/death_watch.h) checks when a process has died. Then only a process
-// that is stopped between its store and its post can make a slice necessary.
+// The slices are short, unless a death watch (wait/death_watch.h) reports deaths. With a death watch, a slice is needed
+// only if a process is stopped between its store and its post.
 //
 // The parker of a foreign event loop, which sleeps in poll or epoll, has a descriptor for that loop to watch, or a
-// connection with it. The wake thread (wait/wake_thread.h) listens and checks for it. A thread that hands out mail then
-// makes the descriptor of each loop with mail readable (event_loops.cc).
+// connection with the loop. The wake thread (wait/wake_thread.h) listens and checks for such a parker. A thread that
+// hands out mail then makes the descriptor of each loop with mail readable (event_loops.cc).
 //
-// Thread safety: all calls, from any thread. The lot's mutex is never held while sleeping or while a shmtx is held.
+// Thread safety: any thread may make any call. The lot's mutex is never held while the thread sleeps or holds a shmtx.
 #pragma once
 
 #include <cstddef>
@@ -46,14 +46,14 @@ namespace holdfast {
 class ParkingLot;
 class World;
 
-/// How soon the first waiter of a queue notices a release without a wake-up. Later waiters check less often, by kLookNs
-/// for each waiter before them, up to kRankMax of them: they matter only if the first does not check, and of a hundred
-/// waiting processes, not all need to be awake all the time. Benchmarks of these three: 1,000 that wait, and nothing
-/// happens; of kLookNs also takeover.
+/// How soon the first waiter of a queue notices a release without a wake-up. Later waiters wait longer between checks,
+/// by kLookNs for each of up to kRankMax waiters before them. Their checks matter only if the first waiter does not
+/// check, and a hundred waiting processes need not all be awake all the time. The benchmark of this constant and the
+/// next two is "1,000 that wait, and nothing happens"; takeover also covers kLookNs.
 inline constexpr std::uint64_t kLookNs = 10'000'000;
 inline constexpr std::uint32_t kRankMax = 4;
-/// How often any waiter checks when a death watch is on. Less than the timeout of queues (dict/wait_queue.h), within
-/// which a process has to check.
+/// How often any waiter checks when a death watch is on. This is less than the timeout of queues (dict/wait_queue.h),
+/// within which a process has to check.
 inline constexpr std::uint64_t kRestNs = 500'000'000;
 static_assert(2 * kRestNs < kWaiterPatienceMs * kNsPerMs);
 
@@ -64,48 +64,51 @@ class Parker {
   Parker(const Parker&) = delete;
   Parker& operator=(const Parker&) = delete;
 
-  /// Makes a waiter. Returns its number; 0 if there are too many.
+  /// Makes a waiter. Returns its number, or 0 if there are too many waiters.
   std::uint32_t open_waiter();
   void close_waiter(std::uint32_t number) noexcept;
 
-  /// Begins a wait, or continues it; forgets an earlier wake-up. Returns the waiter as queues know it, with arrival 0
-  /// if the parker has no waiter of that number.
+  /// Begins a wait, or continues it, and forgets an earlier wake-up. Returns the waiter as queues know it, with arrival
+  /// 0 if the parker has no waiter of that number.
   Waiter begin(std::uint32_t number, Token self) noexcept;
-  /// Keeps the watch's segment until the waiter's next watch, or the end of its wait. From then on checks use the
-  /// watch. REQUIRES: the EpochGuard in which the watch was made.
+  /// Keeps the watch's segment until the waiter's next watch, or the end of its wait. From then on checks use this
+  /// watch. REQUIRES: the caller still has the EpochGuard in which the watch was made.
   void keep(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
-  /// Says what the waiter waits for, and its position in the queue (0: it has to poll). Returns how many waiters of
-  /// this parker have to poll. REQUIRES: keep() had that watch, or an earlier one of its segment.
+  /// Sets what the waiter waits for, and its position in the queue (0: it has to poll). Returns how many waiters of
+  /// this parker have to poll. REQUIRES: keep() was called with that watch, or with an earlier watch of its segment.
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
-  /// Lets the search for deadlocks follow the wait of a task that may hold something. True if the wait would never end.
+  /// Lets the search for deadlocks follow the wait of a task that may hold something. Returns true if the wait would
+  /// never end.
   bool track(std::uint32_t number, std::uint32_t task, std::string_view key) noexcept;
-  /// Returns the keys of the last deadlock that track() found, the waiter's own first. Empty if there was none.
+  /// Returns the keys of the last deadlock that track() found, starting with the waiter's own key. Returns none if
+  /// there was no deadlock.
   std::vector<std::string> deadlock_keys(std::uint32_t number);
   /// Ends the wait.
   void end(std::uint32_t number) noexcept;
 
   /// Sleeps until waiters of this parker are woken, a signal arrives, or the deadline (CLOCK_MONOTONIC, ns) has passed.
-  /// Returns how many it wrote to `woken`.
+  /// Returns how many waiters it wrote to `woken`.
   std::size_t sleep(std::uint64_t deadline_ns, std::span<std::uint32_t> woken);
 
   // --- event_loops.cc: for foreign event loops ---
 
-  /// Returns the descriptor that is readable while sleep() has something to return: made on the first call, and again
-  /// after the host has closed it. Starts the wake thread. If either fails, the next call tries again.
+  /// Returns the descriptor that is readable while sleep() has something to return. The descriptor is made on the first
+  /// call, and again after the host has closed it. Starts the wake thread. If either step fails, the next call tries
+  /// again.
   Expected<int> descriptor();
-  /// Listens at a new path in the runtime directory, instead of an earlier listener or connection: for loops that can
-  /// wait only for a connection that they opened themselves.
+  /// Listens at a new path in the runtime directory, and ends an earlier listener or connection. This is for loops that
+  /// can wait only for a connection that they opened themselves.
   Expected<std::string> listen();
-  /// Accepts the connection that this process has made there, and removes the path. From now on, each time the
-  /// descriptor would become readable, a byte arrives on the connection. After a failure it still listens, unless the
-  /// thread could not be started.
+  /// Accepts the connection that this process has made to that path, and removes the path. From now on, a byte arrives
+  /// on the connection each time that the descriptor would become readable. After a failure the parker still listens,
+  /// unless the thread could not be started.
   Status accept();
   /// Ends what listen() and accept() began.
   void disconnect() noexcept;
-  /// Makes the descriptor readable, or sends a byte, at that time. kNever cancels the alarm. One alarm at a time. Fails
-  /// like descriptor().
+  /// Makes the descriptor readable, or sends a byte, at that time. kNever cancels the alarm. There is one alarm at a
+  /// time. Fails like descriptor().
   Status set_alarm(std::uint64_t deadline_ns);
-  /// Returns false if no wake thread could be started for the parker's loop: its waiters have to poll.
+  /// Returns false if no wake thread could be started for the parker's loop, so that its waiters have to poll.
   bool attended() const noexcept;
 
   Promptness& promptness() noexcept { return promptness_; }
@@ -117,13 +120,13 @@ class Parker {
   /// In a forked child: drops the waiters, and the descriptor, which belongs to the parent.
   void forget() noexcept;
 
-  // REQUIRES, for the rest: the lot's mutex.
+  // REQUIRES, for all calls below: the lot's mutex.
 
-  /// Makes the descriptor if there is none or it was lost.
+  /// Makes the descriptor if there is none or if it was lost.
   Status describe();
   /// Notifies the loop that sleep() has something to return.
   void signal() noexcept;
-  /// After sleep() has returned some: notifies the loop if there is more, else clears the signal.
+  /// Notifies the loop, after sleep() has returned waiters, if more are ready; otherwise clears the signal.
   void signal_rest() noexcept;
 
   ParkingLot& lot_;
@@ -143,11 +146,12 @@ class Parker {
   bool has_slept_ = false;
 };
 
-/// All waiters of this process: their parkers, what they wait for, and which were woken. A waiter's number is its index
-/// in `slots_`, plus one.
+/// Has all waiters of this process: their parkers, what they wait for, and which of them were woken. A waiter's number
+/// is its index in `slots_`, plus one.
 class ParkingLot {
  public:
-  /// Never destroyed: the wake thread may use it while the process runs its exit handlers.
+  /// Returns the only lot. It is never destroyed, because the wake thread may use it while the process runs its exit
+  /// handlers.
   static ParkingLot& get();
 
  private:
@@ -166,7 +170,7 @@ class ParkingLot {
     std::uint64_t quiet_at = 0;            // a copy of tracked->quiet_at(), because every check reads it
   };
 
-  /// The next task of a parker's thread.
+  /// Says what a parker's thread has to do next.
   struct Rest {
     std::size_t count = 0;  // waiters that are ready
     bool sleeps = false;
@@ -181,7 +185,7 @@ class ParkingLot {
   static void after_fork_in_parent() { get().mutex_.unlock(); }
   static void after_fork_in_child();
 
-  /// Runs `change(Slot&)` if the number is a waiter of that parker.
+  /// Runs `change(Slot&)` if the number belongs to a waiter of that parker.
   template <class Change>
   void with(Parker& parker, std::uint32_t number, Change change) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -189,16 +193,16 @@ class ParkingLot {
   }
 
   /// Hands out the mail of this process, then moves the waiters that are ready from `parker` to `woken`. If there are
-  /// none and it may sleep, its thread must sleep now and call again. Checks what the waiters wait for when this is
-  /// due, even if mail keeps the process awake.
+  /// no such waiters and the thread may sleep, it must sleep now and call again. Checks what the waiters wait for when
+  /// this is due, even if mail keeps the process awake.
   Rest collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep);
 
-  // REQUIRES, for the rest: the lot's mutex.
+  // REQUIRES, for all calls below: the lot's mutex.
 
   void close(std::uint32_t number) noexcept;
   static bool searches(const Slot& slot) noexcept { return slot.tracked != nullptr && slot.tracked->going_on(); }
   static std::uint32_t rank_of(const Slot& slot) noexcept;
-  /// Returns how soon to check for a waiter again.
+  /// Returns how soon to check again for the waiter.
   std::uint64_t pause_of(const Slot& slot) const noexcept;
   static bool has_place(const Slot& slot, const WaiterId& waiter) noexcept;
   static void set_polling(Slot& slot, bool polling) noexcept;
@@ -206,33 +210,33 @@ class ParkingLot {
   static void stop_waiting(Slot& slot) noexcept;
   static bool look_for_deadlock(World& world, LivenessCache& liveness, std::uint64_t changes, Slot& slot);
   void hand_out_mail(World& world);
-  /// If it is due: checks for the parker's waiters, or for all if the parker listened.
+  /// Checks, if a check is due, for the parker's waiters, or for all waiters if the parker listened.
   void look_in_time(Parker& parker, bool listened, std::uint64_t now_ns);
   /// Returns how long the parker's thread may sleep.
   std::uint64_t next_look(const Parker& parker) const noexcept;
   void make_ready(std::uint32_t number);
-  /// Checks what the waiters of the parker wait for, or those of all parkers if it is null. Marks a waiter ready if its
-  /// lock is open or granted to it, if it is no longer in its queue, or if it is the victim of a deadlock. If several
-  /// wait for one open entry, marks only the first: one is enough, and it wakes the next. Returns how soon to check
-  /// again for those that keep waiting.
+  /// Checks what the parker's waiters wait for, or the waiters of all parkers if it is null. Marks a waiter ready if
+  /// its lock is open or granted to it, if it is no longer in its queue, or if it is the victim of a deadlock. If
+  /// several waiters wait for one open entry, marks only the first, which later wakes the next. Returns how soon to
+  /// check again for the waiters that continue to wait.
   std::uint64_t look_for(World& world, const Parker* parker);
-  /// For the death watch: its Round.
+  /// Serves as the Round of the death watch.
   static bool on_death_watch(World& world, DeathWatch::Event event) noexcept;
   bool is_waiting() const noexcept;
-  /// Makes all parkers with waiters check at that time at the latest.
+  /// Makes all parkers with waiters check no later than that time.
   void look_by(std::uint64_t time_ns) noexcept;
 
   // --- event_loops.cc ---
 
   void remember_loop(Parker& parker);
-  /// Starts the wake thread for the parker after a waiter has begun to watch. Reports no failure: without the thread
-  /// the parker polls.
+  /// Starts the wake thread for the parker after a waiter has begun to watch. Reports no failure, because without the
+  /// thread the parker polls.
   void attend_watching(Parker& parker) noexcept;
-  /// Makes sure that the wake thread runs, and runs a round at that time at the latest.
+  /// Makes sure that the wake thread runs, and that it runs a round no later than that time.
   Status attend(Parker& parker, std::uint64_t deadline_ns);
-  /// Signals the loops that have something to collect, except `parker`'s, which is about to collect it.
+  /// Signals the loops that have something to collect, except the loop of `parker`, which is about to collect.
   void signal_ready(const Parker* parker) noexcept;
-  /// One round of the wake thread. Returns when the next one is due; 0: the thread ends.
+  /// Runs one round of the wake thread. Returns when the next round is due, or 0 if the thread ends.
   static std::uint64_t run_round() noexcept;
   std::uint64_t serve_loops();
   void look_sparingly(Parker& parker, std::uint64_t now_ns);

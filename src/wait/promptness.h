@@ -1,5 +1,5 @@
-// Promptness of one event loop: how long its waiters take to react to a wake-up, and how much of its time the loop may
-// spend on polling for a release that is near.
+// Measures the promptness of one event loop: how long its waiters take to react to a wake-up. Also limits how much time
+// the loop spends on polling for a release that is near.
 #pragma once
 
 #include <algorithm>
@@ -11,26 +11,26 @@
 
 namespace holdfast {
 
-/// Thread safety: all calls, from any thread. If two threads write at once, one note may get lost; that does not
-/// matter.
+/// Thread safety: any thread may make any call. If two threads write at the same time, one note may get lost, which
+/// does no harm.
 class Promptness {
  public:
-  /// The running mean. It follows longer delays faster than shorter ones: a loop that polls by itself may have been
-  /// woken shortly before, by chance.
+  /// Returns the running mean. It follows longer delays faster than shorter ones, because a short delay may be chance:
+  /// a loop that polls by itself may have been woken shortly before.
   // 0: unknown.
   std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
   /// Notes that a waiter came `ns` after it was woken. If the loop slept in the meantime, counts only the time after
-  /// its sleep: a thread that waits for a processor is not a busy one.
+  /// its sleep, because a thread that waits for a processor is not busy.
   void note_delay(std::uint64_t ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t mean = delay_ns();
     const std::uint64_t counted = counted_of(ns, now_ns);
     const std::uint64_t weight = counted > mean ? kWeightOfLonger : kWeightOfShorter;
     delay_ns_.store(std::max(mean - mean / weight + counted / weight, kDelayMinNs), kRelaxed);
   }
-  /// Notes that a waiter came so late that it had lost its position, which was reserved for `claim_ns`. It was woken at
-  /// some time after the last step of a wait here.
-  // The first value counts in full. Otherwise several slow loops that come together would delay the others for long:
-  // each of them would miss its turn repeatedly until its delay is known.
+  /// Notes that a waiter came so late that it had lost its position, which was reserved for `claim_ns`. The waiter was
+  /// woken at some time after the last step of a wait in this loop.
+  // The first value counts in full. Otherwise several slow loops that come together would delay the other loops for
+  // long, because each slow loop would miss its turn repeatedly until its delay is known.
   void note_missed(std::uint64_t claim_ns, std::uint64_t now_ns) noexcept {
     const std::uint64_t ns = std::max(claim_ns, now_ns - stepped_ns_.load(kRelaxed));
     if (delay_ns() == 0)
@@ -43,7 +43,8 @@ class Promptness {
   /// Notes that the loop slept, and was woken for a waiter.
   void note_awake(std::uint64_t now_ns) noexcept { awake_ns_.store(now_ns, kRelaxed); }
 
-  /// Returns whether the thread may poll for a release now. It pauses kRest times as long as a poll took.
+  /// Returns whether the thread may poll for a release now. After a poll, the thread pauses kRest times as long as the
+  /// poll took.
   bool may_look(std::uint64_t now_ns) const noexcept { return now_ns >= rested_ns_.load(kRelaxed); }
   void note_look(std::uint64_t now_ns, std::uint64_t took_ns) noexcept {
     rested_ns_.store(now_ns + kRest * took_ns, kRelaxed);
@@ -54,7 +55,8 @@ class Promptness {
     return std::min({ns, now_ns - awake_ns_.load(kRelaxed), kDelayMaxNs});
   }
 
-  // No benchmark covers these three: none has a loop with other work. handoff_test.cc bounds them.
+  // No benchmark covers these three constants, because none has a loop with other work. handoff_test.cc bounds all
+  // three.
   static constexpr std::uint64_t kWeightOfLonger = 4;
   static constexpr std::uint64_t kWeightOfShorter = 32;
   static constexpr std::uint64_t kRest = 16;

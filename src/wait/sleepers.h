@@ -1,14 +1,14 @@
-// The sleeping threads of this process, one of which listens for all.
+// Keeps the sleeping threads of this process, one of which listens for all of them.
 //
 // A post to the process's mailbox (sync/mailbox.h) would wake every thread that sleeps on it, though the mail is for
-// one. So only one parker, the listener, sleeps on the mailbox, hands out the mail and checks what the others wait
-// for. Each of the others sleeps on its own word, and is woken when there is something for it. A listener that leaves
-// elects another.
+// one thread. So only one parker, the listener, sleeps on the mailbox, hands out the mail and checks what the others
+// wait for. Each of the other parkers sleeps on its own word, and is woken when there is mail for it. A listener that
+// leaves elects another listener.
 //
-// A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the others cover
-// this: each takes the mail when it wakes, and listens if no other does.
+// A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the other parkers
+// cover this case: each takes the mail when it wakes, and listens if no other parker does.
 //
-// Thread safety: REQUIRES the lot's mutex (wait/parking_lot.h), for every call.
+// Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>
@@ -27,21 +27,21 @@ struct SleepSlot {
 
 class Sleepers {
  public:
-  /// Enters a thread that is about to sleep. Returns whether it listens: it does if no other does, or if it `relieves`
-  /// the listener.
+  /// Enters a thread that is about to sleep. Returns whether the thread listens. It listens if no other thread does, or
+  /// if it `relieves` the listener.
   bool enter(SleepSlot& slot, bool relieves) noexcept;
   /// Removes a thread that is awake, for whatever reason, or a parker that ends.
   void leave(SleepSlot& slot) noexcept;
   /// Wakes the thread if it sleeps on its own word.
   void wake(SleepSlot& slot) noexcept;
-  /// If threads sleep and none listens: wakes one to listen.
+  /// Wakes one thread to listen, if threads sleep and none listens.
   void elect_listener() noexcept;
 
-  /// Returns whether no thread sleeps but the listener.
+  /// Returns whether at most the listener sleeps.
   bool alone() const noexcept { return first_ == nullptr; }
   bool is_listener(const SleepSlot& slot) const noexcept { return listener_ == &slot; }
-  /// In a forked child, where no thread sleeps: empties the list. REQUIRES: no slot that was in the list has been
-  /// freed since.
+  /// Empties the list in a forked child, where no thread sleeps. REQUIRES: no slot that was in the list has been freed
+  /// since.
   void forget() noexcept;
 
  private:

@@ -1,10 +1,12 @@
-// The table of waits of all processes of a world, which the search for deadlocks (wait/deadlock.h) reads.
+// The table of the waits of all processes in a world (one runtime directory), which the search for deadlocks
+// (wait/deadlock.h) reads.
 //
-// A record is one wait of one task (wait/task_id.h): when it began, its key, the task last seen holding that key, and
-// the time of that check. Only the waiting process writes its records, one thread at a time. All processes read them at
-// any time, and must trust nothing they read. The table follows the slots in the file `processes`.
+// A record describes one wait of one task (wait/task_id.h): when it began, its key, the task last seen holding that
+// key, and the time of that check. Only the waiting process writes its records, with one thread at a time. All
+// processes read them at any time, and must trust nothing they read. The table follows the slots in the file
+// `processes`.
 //
-// A record is found by token and task of its owner, within kProbe records of its hash. A record of a dead process
+// A record is found by its owner's token and task, within kProbe records of their hash. A record of a dead process
 // counts as free. If none is left, other processes do not learn of the wait.
 //
 //   owner   0 to token     by compare-and-swap: the record is taken; also from the token of a dead process
@@ -76,28 +78,28 @@ struct Wait {
   std::string_view kept_key() const noexcept;
 };
 
-/// A view of the table. Thread-safe, except write() and release() of one record.
+/// A view of the table. All calls are thread-safe, except write() and release() of the same record.
 class WaitTable {
  public:
-  /// `memory`: a WaitTableMemory, shared with others.
+  /// `memory` is a WaitTableMemory, shared with other processes.
   explicit WaitTable(std::byte* memory) noexcept : memory_(reinterpret_cast<WaitTableMemory*>(memory)) {}
 
-  /// Counts records that were made or got another holder.
+  /// Returns how many records were made or got another holder.
   std::uint64_t changes() const noexcept { return memory_->changes.load(kAcquire); }
 
-  /// Takes a record for that task's wait, not readable so far; null if none is free. Calls `judge` for the owners of
-  /// records in the way.
+  /// Takes a record for that task's wait, which nobody can read yet. Returns null if no record is free. Calls `judge`
+  /// for the owners of records in the way.
   WaitRecord* take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
   /// Returns whether the record still belongs to that process: damage may have changed its owner.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
   /// REQUIRES, for write() and release(): the caller owns the record.
   static void write(WaitRecord& record, const Wait& wait) noexcept;
   static void release(WaitRecord& record) noexcept;
-  /// Call it after writing a record for the first time, or with a different holder.
+  /// Counts a change. Call it after writing a record for the first time, or with a different holder.
   void count_change() noexcept { memory_->changes.fetch_add(1, kRelease); }
 
   enum class Found { no, yes, unreadable };
-  /// Reads the wait of that task. unreadable: its record is being written.
+  /// Reads the wait of that task. Returns unreadable if its record is being written.
   Found find(Token token, std::uint32_t task, Wait& wait) const noexcept;
 
  private:

@@ -1,7 +1,7 @@
-// A watch: what a waiter waits for, to be checked without any lock.
+// A watch says what a waiter waits for, and is checked without any lock.
 //
-// A check is a hint: the words may belong to another entry now, so trust none of them. They stay mapped while the
-// waiter watches, because it keeps the segment.
+// The result of a check is a hint: the words may belong to another entry now, so trust none of them. The words stay
+// mapped while the waiter watches, because it keeps the segment.
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@ class Segment;
 class Shard;
 class World;
 
-/// Caches, for one check, which processes live: asks the kernel mostly once for each.
+/// Caches, for one check, which processes live, and so usually asks the kernel once for each process.
 class LivenessCache {
  public:
   LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
   Liveness judge(Token token) noexcept;
-  /// Returns whether the process is not known to be dead: what it holds then counts as held.
+  /// Returns whether the process counts as alive: what it holds counts as held unless it is known to be dead.
   bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
 
  private:
@@ -30,7 +30,7 @@ class LivenessCache {
     Token token = kNobody;
     Liveness liveness = Liveness::dead;
   };
-  // No benchmark covers it: none waits for locks of more processes.
+  // No benchmark covers this constant, because none waits for locks of more processes.
   static constexpr std::uint32_t kAnswers = 64;
 
   World& world_;
@@ -38,8 +38,8 @@ class LivenessCache {
   std::array<Answer, kAnswers> answers_;
 };
 
-/// Result of a check. held: an attempt would be refused. open: the first to come may get it. granted: it is reserved
-/// for this waiter to claim.
+/// The result of a check. held: an attempt would be refused. open: the first attempt may get the lock. granted: the
+/// lock is reserved for this waiter to claim.
 enum class WatchState { held, open, granted };
 
 struct Watch;
@@ -53,12 +53,13 @@ struct WaiterId {
 /// How to check one kind of entry. Each kind has one constant object, in the module that knows it.
 struct WatchKind {
   WatchState (*look)(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept;
-  /// The only holder, if it has to release before the waiter can continue; not known() if there is none, or several.
+  /// Returns the only holder, if it has to release before the waiter can continue. The result is not known() if there
+  /// is no holder, or several.
   Blocker (*blocker)(const Watch& watch) noexcept;
-  /// When the clock may end what is waited for (CLOCK_MONOTONIC, ms); kExpiryNever, or another time that never comes,
-  /// if it does not.
+  /// Returns when the clock may end what is waited for (CLOCK_MONOTONIC, ms), or a time that never comes, such as
+  /// kExpiryNever.
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
-  /// Whether a check sees everything that an attempt would: then a waiter need not retry by itself.
+  /// Says whether a check sees everything that an attempt would see. If so, a waiter need not retry by itself.
   bool sees_all;
 };
 
@@ -75,13 +76,14 @@ struct Watch {
   std::uint64_t grant = 0;             // for a watcher: fencing number of the grant that must end
   std::uint32_t block = 0;             // for a watcher: its block in the queue
 
-  /// Returns false if the words now belong to another entry. If it matters, read a fencing number before and after.
+  /// Returns false if the words now belong to another entry. If this matters, read a fencing number before and after
+  /// the fields.
   bool is_same_entry() const noexcept {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }
 };
 
-/// Makes a watch on an entry, `held`, which has the fields named here. REQUIRES: the shard's mutex.
+/// Makes a watch on the entry `held`, which has the fields used here. REQUIRES: the shard's mutex.
 template <class Held>
 Watch watch_entry(const WatchKind& kind, const Held& held, std::uint32_t want) noexcept {
   return {&kind,

@@ -1,5 +1,6 @@
-// How long to sleep between two attempts at a lock that is polled. The times are random and grow, so that hundreds of
-// processes that start together do not collide at each attempt, nor take the processors from the lock's holder.
+// Chooses how long to sleep between two attempts at a polled lock. The times are random and grow. So hundreds of
+// processes that start together do not collide at each attempt, and do not take the processors away from the lock's
+// holder.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +21,7 @@ class Backoff {
   }
 
  private:
-  // No benchmark covers these two: none measures processes that open or enter at once.
+  // No benchmark covers these two constants, because none measures processes that open or enter at the same time.
   static constexpr std::uint64_t kFirstNs = kNsPerMs;
   static constexpr std::uint64_t kLongestNs = 128 * kNsPerMs;
 

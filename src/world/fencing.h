@@ -1,10 +1,11 @@
-// Fencing numbers of a world: each is given once, for any dictionary, and a later one is larger.
+// The fencing numbers of a world (runtime directory). Each number is given once, for any dictionary, and a later number
+// is larger.
 //
-// Dictionaries draw ranges here and give the numbers of a range by themselves (dict/fencing.h). So a new dictionary
+// Dictionaries take ranges here and give out the numbers of a range themselves (dict/fencing.h). So a new dictionary
 // under an old name continues above all numbers of the old one.
 //
-// The number of the last range is kept twice, each time with a check in its lower bits: an overwritten word is noticed,
-// and the other one says where to continue.
+// The number of the last range is stored twice, each time with a check in its lower bits. So an overwritten word is
+// noticed, and the other word says where to continue.
 #pragma once
 
 #include <array>
@@ -14,9 +15,9 @@
 
 namespace holdfast {
 
-/// Numbers per range. Range r begins at r * kFencingRange.
+/// The count of numbers in a range. Range r begins at r * kFencingRange.
 inline constexpr std::uint64_t kFencingRange = 65536;
-/// The first range. Not 0, which overwritten memory often is.
+/// The first range. It is not 0, because overwritten memory often is 0.
 inline constexpr std::uint64_t kFirstFencingRange = 1;
 
 /// A count of at most 44 bits, with a check of 20 bits below it. Zero means none.
@@ -31,7 +32,7 @@ constexpr bool is_sealed(std::uint64_t word) noexcept {
   return word == seal(unseal(word)) && unseal(word) < kRanges - 1;
 }
 
-/// The part in the process table. All zero is not valid.
+/// The part in the process table. It is not valid if it is all zero.
 struct FencingMemory {
   Word64 last;
   Word64 copy;                  // not above `last`: written after it
@@ -43,12 +44,12 @@ class FencingRanges {
   explicit FencingRanges(FencingMemory& memory) noexcept : memory_(&memory) {}
 
   void initialise() const noexcept;
-  /// Returns a range that was never given. `above`: a range that the caller knows to have been given, or 0. Any
-  /// process, any thread; no system call, no lock.
+  /// Returns a range that was never given. `above` is a range that the caller knows to have been given, or 0. Any
+  /// thread of any process may call it; it makes no system call and takes no lock.
   std::uint64_t take(std::uint64_t above) const noexcept;
   /// Returns the last range that was given.
   std::uint64_t last() const noexcept;
-  /// Call this after repairing an overwritten word of this world.
+  /// Counts a repair. Call this after repairing an overwritten word of this world.
   void count_corruption_repaired() const noexcept { memory_->corruptions_repaired.fetch_add(1, kRelaxed); }
   std::uint64_t corruptions_repaired() const noexcept { return memory_->corruptions_repaired.load(kRelaxed); }
 

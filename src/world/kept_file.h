@@ -4,11 +4,11 @@
 //   use-<byte>-<number>   a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
 //                         <number> is random
 //
-// The program may run as another user, so its descriptors must give no access to the world. Such a file is empty,
-// belongs to one call alone, and is open in the program for reading only. A shared record lock on its first byte lasts
-// as long as that description: until the last copy of the descriptor is closed.
+// The program may run as another user, so its descriptors must give no access to the world (runtime directory). Such a
+// file is empty, belongs to one call alone, and is open in the program for reading only. A shared record lock on its
+// first byte lasts as long as that open file description, which is until the last copy of the descriptor is closed.
 //
-// A file gets its name once it is locked. A file that is not locked was left by a program that has ended.
+// A file gets its name once it is locked. A file that is not locked was left by a program that has exited.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ inline bool is_kept_file(std::string_view file) noexcept {
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
 /// Prefix of all files that keep that byte in use.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// Returns the byte in the name of a file that keeps a use; 0 if it is another file.
+/// Returns the byte in the name of a file that keeps a use, or 0 for any other file.
 inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
   constexpr std::size_t kDigits = 16;
   if (!name.starts_with(kUsePrefix) || name.size() <= kUsePrefix.size() + kDigits) return 0;
@@ -50,14 +50,15 @@ inline std::uint64_t byte_of_use_file(std::string_view name) noexcept {
 Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);
 Expected<platform::FileDescriptor> keep_use(const RuntimeDirectory& directory, std::uint64_t byte);
 
-/// missing: the directory has no such file. unknown: the kernel does not say.
+/// The state of such a file. missing: the directory has no such file. unknown: the kernel does not say.
 enum class Kept { locked, ended, missing, unknown };
-/// Returns the state of the file of a kept life. Uses the directory's path, whatever process table it has now.
+/// Returns the state of the file of a kept life. Uses the directory's path, whichever process table the directory has
+/// now.
 Kept find_life(const RuntimeDirectory& directory, Token token) noexcept;
 /// Removes that file, whether it is locked or not.
 void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 
-// Below, unknown counts as kept. Each call lists the directory.
+// In the calls below, unknown counts as kept. Each call lists the directory.
 
 /// Returns whether any program keeps anything here.
 bool is_anything_kept(const RuntimeDirectory& directory);
@@ -66,10 +67,10 @@ bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
 /// Returns whether a program uses a file other than `own`, among the bytes [first, end).
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
 
-/// Called when the file of that byte is removed: its users find that out by themselves. Files left here would only
-/// refuse newcomers for longer.
+/// Removes the files of that byte. Called when the dictionary's file is removed, which its users find out by
+/// themselves. Files left here would only refuse newcomers for longer.
 void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Removes what ended programs left behind: only uses, or lives as well.
+/// Removes what exited programs left behind: only uses, or lives as well.
 enum class Leftovers { uses, all };
 void remove_leftovers(const RuntimeDirectory& directory, Leftovers which);
 

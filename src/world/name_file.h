@@ -1,13 +1,13 @@
 // The files `names-00` to `names-63`, for the record locks that show which names are in use (world/name_use.h).
 //
 // The kernel keeps the record locks of a file in one list and walks it for each query. A thousand processes with a
-// hundred dictionaries each hold a hundred thousand of these locks: on `processes`, each query whether a process lives
-// would pass them all. So they have separate files, chosen by the hash of the name.
+// hundred dictionaries each hold a hundred thousand of these locks. If the locks were on `processes`, each query
+// whether a process lives would pass all of them. So they have separate files, chosen by the hash of the name.
 //
 // A file is made when a name first needs it, and stays as long as the process table. If a file was deleted by hand,
-// nobody sees the locks on it. So the table keeps the inodes of the files that were made, each with a check. A file
-// that is missing then, or has another inode, another number or another world, is refused until no process is in the
-// world.
+// nobody sees the locks on it. So the table keeps the inodes of the files that were made, each with a check. A recorded
+// file that is missing, or that has another inode, another number or another world (runtime directory), is refused
+// until no process is in the world.
 #pragma once
 
 #include <cstddef>
@@ -36,11 +36,11 @@ inline std::string name_file_name(std::size_t number) {
 }
 bool is_name_file(std::string_view file) noexcept;
 
-/// Opens a new description of that file. not_found: it was not made so far. mismatch: it was deleted, moved or replaced
-/// while processes were in the world. REQUIRES: the directory is anchored.
+/// Opens a new description of that file. Fails with not_found if the file was not made so far; with mismatch if it was
+/// deleted, moved or replaced while processes were in the world. REQUIRES: the directory is anchored.
 Expected<platform::FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::size_t number);
 
-/// The same, but makes the file if there is none.
+/// Does the same, but makes the file if there is none.
 Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number);
 
 /// Returns whether that file, which has such a name, belongs to this world and has that number.
@@ -49,12 +49,12 @@ bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& na
 /// Allows new files from now on. REQUIRES: the process table's record lock, and no other process present.
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
 
-/// The process table's record of a file. 0: nothing.
+/// Returns the process table's record of a file. 0 means that there is no file.
 constexpr std::uint64_t note_of_name_file(std::uint64_t inode) noexcept {
   constexpr std::uint64_t kInodes = std::uint64_t{1} << 36;
   return seal(inode % kInodes + 1);
 }
-/// Returns whether the record names a file: it may have been overwritten.
+/// Returns whether the record names a file. It may not, because it may have been overwritten.
 constexpr bool is_note_of_name_file(std::uint64_t word) noexcept { return word != 0 && is_sealed(word); }
 
 }  // namespace holdfast

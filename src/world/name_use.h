@@ -1,17 +1,20 @@
-// Which file a dictionary's name stands for, while the file is in use.
+// Shows which file a dictionary's name stands for while the file is in use.
 //
 // A user of a dictionary holds the lock on its file (world/file_use.h), and a shared record lock on the name's file
 // (world/name_file.h): on the byte for the name (its hash) and the dictionary's file (its inode). Users do not notice
-// when a file is deleted by hand, or when another one is moved over it. A process that opens the name then finds a lock
-// of that name with another inode, and is refused. It takes its own lock first, then looks for others: if two come with
-// two files at once, one sees the other.
+// when a file is deleted by hand, or when another file is moved over it. A process that opens the name then finds a
+// lock of that name with another inode, and is refused.
 //
-// A file that was removed properly blocks no name: its users find it marked as retired. The remover records its byte in
-// the name's file, after that mark and before the name disappears. If the record is lost, newcomers are kept out until
-// the last user of the removed file has noticed; they are never let in.
+// It takes its own lock first, then looks for other locks. So if two processes come with two files at the same time, at
+// least one sees the lock of the other.
+//
+// A file that was removed properly blocks no name, because its users find it marked as retired. The remover records its
+// byte in the name's file, after that mark and before the name disappears. If the record is lost, newcomers are kept
+// out until the last user of the removed file has noticed the removal. They are never let in by mistake.
 //
 // The locks are pinned by a mapping, inherited by fork, and end when the dictionary is unmapped. A use that survives
-// exec has a separate file (world/kept_file.h). They are searched for once this world has had one.
+// exec has a separate file (world/kept_file.h). Such files are searched for only once this world (runtime directory)
+// has had such a use.
 #pragma once
 
 #include <cstdint>
@@ -35,17 +38,17 @@ inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noe
 }
 
 /// Tries once: returns the lock, or an empty mapping if another file of that name is in use, even for a moment.
-/// `directory` must be anchored to the table; without an anchor no names are in use, and the result is empty. REQUIRES:
-/// no other file has the name, or the caller checks again which file has it.
+/// `directory` must be anchored to the process table; without an anchor no names are in use, and the result is empty.
+/// REQUIRES: no other file has the name, or the caller checks again which file has it.
 Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const std::string& name, std::uint64_t inode);
 
-/// The same for a file that is about to get its name. mismatch if it stays refused.
+/// Does the same for a file that is about to get its name. Fails with mismatch if the file is still refused.
 Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name,
                                           std::uint64_t inode);
 
 /// Shows by a descriptor, as long as it is open anywhere, that the name stands for that file, and that the file is in
-/// use. Empty without an anchor. REQUIRES: this process holds the name for that file, and the caller checks that the
-/// file has it.
+/// use. Returns an empty descriptor without an anchor. REQUIRES: this process holds the name for that file, and the
+/// caller checks that the file has it.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 
@@ -55,9 +58,9 @@ Status refuse_replaced(const RuntimeDirectory& directory, const std::string& nam
 /// Records removed files, which are dictionaries of an anchored directory. Otherwise does nothing.
 class RemovedNote {
  public:
-  /// Does everything that can fail for lack of descriptors or memory, before the file is marked.
+  /// Does, before the file is marked, everything that can fail for lack of descriptors or memory.
   static Expected<RemovedNote> prepare(const RuntimeDirectory& directory, const std::string& name);
-  /// REQUIRES: the file is marked, still has its name, and the directory's lock is held.
+  /// Records the removed file. REQUIRES: the file is marked, still has its name, and the directory's lock is held.
   void write(std::uint64_t inode) noexcept;
 
  private:

@@ -1,7 +1,8 @@
-// The file `processes` of a world: a header page, one slot per process, then the table of waits.
+// The file `processes` of a world (runtime directory) has a header page, one slot for each process, then the table of
+// waits.
 //
-// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. Only the slot's generation
-// decides about life or death, and only together with the kernel's answer.
+// A process owns a slot by a kernel record lock on byte kSlotLocks + slot of this file. In the slot's content only the
+// generation decides about life or death, and only together with the kernel's answer.
 //
 // Record locks on this file (the bytes are far behind its end):
 //   kTableLock           entering, leaving, and the decision whether this world has died; held for microseconds
@@ -10,25 +11,26 @@
 //   kSlotLocks + slot    that process lives
 //   kKeeperLocks + pid   a process keeps the world until the process with that number ends (World::keep_for)
 //
-// A process that has become another program by exec, and still holds locks, has no lock here except those of its
-// keeper: a separate file shows its life (world/kept_file.h). Its generation is odd. All others are even, and have no
-// such file.
+// A process that has become another program by exec, and still holds locks, has no lock here except the locks of its
+// keeper. A separate file shows that it lives (world/kept_file.h). Its generation is odd. All other generations are
+// even, and their processes have no such file.
 //
-// If none of them is held, the boot id and the time namespace in the header show whether the file is still valid. A
-// table in use is joined whatever its boot id, because containers have their own boot ids. A copy of a table is
-// refused: its header names another inode.
+// If none of these locks is held, the boot id and the time namespace in the header show whether the file is still
+// valid. A table in use is joined whatever its boot id, because containers have their own boot ids. A copy of a table
+// is refused, because its header names another inode.
 //
-// Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order
-// of arrival, and a holder wakes the next one when it has closed the file. A holder that dies wakes nobody, so each
-// sleep is bounded, at random and longer each time: 900 children that are forked together enter within 0.3 s on two
+// Entering takes the table's lock for some 0.2 ms. Waiting processes sleep on a word with the holder's pid, in order of
+// arrival, and a holder wakes the next process when it has closed the file. A holder that dies wakes nobody, so each
+// sleep is bounded, at random and longer each time. 900 children that are forked together enter within 0.3 s on two
 // processors.
 //
-// A process waits for a second while one process has the lock, which may be stopped, and for five while the lock
-// passes from one to the next. After a failure, changes fail at once for 0.1 s, then for longer, up to 1 s.
+// A process waits for one second while one process has the lock, because that process may be stopped, and for five
+// seconds while the lock passes from process to process. After a failure, changes fail immediately for 0.1 s, then for
+// longer, up to 1 s.
 //
-// The generation of a slot is kept three times, and two that agree count: one overwritten word kills no process. It is
-// raised under the table's lock while the slot's lock is free. So a successor is never taken for its predecessor,
-// wherever the predecessor is stopped.
+// The generation of a slot is stored three times, and two equal copies decide, so one overwritten word kills no
+// process. The generation is raised under the table's lock while the slot's lock is free. So a successor is never taken
+// for its predecessor, wherever the predecessor was stopped.
 #pragma once
 
 #include <array>
@@ -76,7 +78,7 @@ struct TableHeader {
 static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
               offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, name_files) == 256);
 
-/// One process. Written by its owner, unless stated; read by all, as hints.
+/// The slot of one process. It is written by its owner, unless stated otherwise, and read by all processes, as hints.
 struct alignas(64) ProcessSlot {
   // The owner writes the rest of this cache line before it stores the generations (release), and never again.
   std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never used. All equal
@@ -95,7 +97,7 @@ struct alignas(64) ProcessSlot {
   alignas(64) std::atomic<std::uint64_t> sections;
   // For wait/parking_lot.h. When this process last checked what its waiters wait for (CLOCK_MONOTONIC, ms).
   alignas(64) std::atomic<std::uint64_t> looked_ms;
-  // Written with the first line, and never again. For people.
+  // These words are written with the first cache line, and never again. They are for people.
   std::atomic<std::uint64_t> pid_namespace;        // inode of the namespace of `pid`; 0: unknown
   std::array<std::atomic<std::uint64_t>, 5> host;  // of the machine or container, cut to 39 bytes, zero-padded
   std::array<std::byte, 8> reserved;
@@ -124,35 +126,35 @@ void copy_text(const std::array<std::atomic<std::uint64_t>, Words>& words, char 
   bytes[Bytes - 1] = '\0';
 }
 
-/// Returns the inode of this process's pid namespace; 0: unknown.
+/// Returns the inode of this process's pid namespace, or 0 if it is unknown.
 std::uint64_t pid_namespace() noexcept;
 
-/// Names this process and its forked children in their slots, instead of the kernel's name. The first name stays;
-/// returns whether this call was the first.
+/// Names this process and its forked children in their slots, instead of the kernel's name. The first name stays.
+/// Returns whether this call was the first.
 bool name_program(std::string_view name) noexcept;
 
 /// Returns whether a process with that generation keeps its life across exec.
 constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generation & 1) != 0; }
 
-/// Two descriptors that keep a process alive across exec. Either is enough, as long as it is open anywhere.
+/// Two descriptors that keep a process alive across exec. Either descriptor is enough, as long as it is open anywhere.
 struct KeptLife {
   platform::FileDescriptor program;  // for the program: it gives no access to the world (world/kept_file.h)
   platform::FileDescriptor keeper;   // of the table, with the locks on the slot and for presence; never for a program
 };
 
-/// While it exists, this thread's enter() keeps the process's life across exec.
+/// While this object exists, this thread's enter() keeps the process's life across exec.
 class KeepLife {
  public:
   KeepLife() noexcept;
   ~KeepLife();
   KeepLife(const KeepLife&) = delete;
   KeepLife& operator=(const KeepLife&) = delete;
-  /// Empty if this thread has not entered since then.
+  /// Returns the descriptors. They are empty if this thread has not entered since the object was made.
   KeptLife take() const noexcept;
 };
 
-/// Releases what a description of a KeptLife or of a use holds, even if others have it open, and closes the descriptor.
-/// Errors: invalid.
+/// Releases what a description of a KeptLife or of a use holds, even if other processes have it open, and closes the
+/// descriptor. Fails with invalid.
 Status end_kept_description(int fd);
 
 /// This process's handle to the table. Thread-safe; all processes share the slots.
@@ -160,11 +162,11 @@ class ProcessTable {
  public:
   /// Opens the directory's table, or creates it.
   static Expected<ProcessTable> open(const RuntimeDirectory& directory);
-  /// Opens the directory's table, in use or not, without changing anything. not_found: there is none.
+  /// Opens the directory's table, in use or not, without changing anything. Fails with not_found if there is none.
   static Expected<ProcessTable> look(const RuntimeDirectory& directory);
 
   ProcessTable(ProcessTable&& other) noexcept;
-  /// Only for a table that could not be entered: the world's table is never destroyed.
+  /// Destroys only a table that could not be entered, because the world's table is never destroyed.
   ~ProcessTable();
 
   ProcessSlot& slot(std::uint32_t index) const noexcept { return slots()[index]; }
@@ -173,31 +175,32 @@ class ProcessTable {
   const WorldId& id() const noexcept { return id_; }
   std::string path() const;
   const platform::FileId& file() const noexcept { return mapping_.file(); }
-  /// Anchored to this table.
+  /// Returns the directory, anchored to this table.
   const RuntimeDirectory& directory() const noexcept { return directory_; }
 
   /// Returns whether the directory still has this table. Asks the kernel.
   bool is_current() const noexcept;
 
-  /// Returns whether the file was truncated, and the guard (platform/bus_guard.h) put zeros there: nothing in it is
-  /// true.
+  /// Returns whether the file was truncated, and the guard (platform/bus_guard.h) put zeros there, so that nothing in
+  /// the table is true.
   bool lost() const noexcept;
-  /// If that happens, `identity` becomes kNobody.
+  /// Sets the identity that becomes kNobody if that happens.
   void clear_when_lost(std::atomic<Token>& identity) const noexcept {
     platform::clear_when_lost(mapping_.data(), identity);
   }
 
-  /// Checks whether the process of that slot and generation lives. `generation_mask`: the bits that the caller knows.
+  /// Checks whether the process of that slot and generation lives. `generation_mask` has the bits that the caller
+  /// knows.
   Liveness judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
   /// Returns how often judge() returned unknown, in this world.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
-  /// Returns why judge() returns unknown now; ok if it does not.
+  /// Returns why judge() returns unknown now, or ok if it does not.
   Status judge_trouble() noexcept;
-  /// Returns the generation of the slot's owner. Repairs it if one of its words was overwritten. 0: unknown, or it
-  /// never had an owner.
+  /// Returns the generation of the slot's owner. Repairs the generation if one of its words was overwritten. Returns 0
+  /// if the generation is unknown or the slot never had an owner.
   std::uint64_t generation_of_slot(std::uint32_t index) noexcept;
 
-  /// The table's record lock, as long as the object exists. Also keeps the process from forking.
+  /// Holds the table's record lock as long as the object exists. Also keeps the process from forking.
   class Lock {
    public:
     Lock(Lock&& other) noexcept = default;
@@ -214,40 +217,42 @@ class ProcessTable {
   };
   /// How long to wait for the table's lock.
   struct Timeouts {
-    std::uint64_t with_one_ns;  // while one process has it; it may be stopped
-    std::uint64_t in_all_ns;    // while it passes from process to process
+    std::uint64_t with_one_ns;  // while one process has the lock; it may be stopped
+    std::uint64_t in_all_ns;    // while the lock passes from process to process
   };
-  /// `busy` after the timeouts.
+  /// Takes the lock. Fails with `busy` after the timeouts.
   Expected<Lock> lock(const Timeouts& timeouts) const;
 
-  /// Takes a free slot for this process, for as long as it lives, and returns its token. mismatch: this process has
-  /// another clock than the table. REQUIRES: this process has no slot.
+  /// Takes a free slot for this process, for as long as the process lives, and returns its token. Fails with mismatch
+  /// if this process has another clock than the table. REQUIRES: this process has no slot.
   Expected<Token> enter(const Lock& held);
   /// Prepares judge() for a time when descriptors, paths or rights may be gone.
   Status prepare_to_judge() noexcept;
 
   /// Returns whether any process is in this world.
   static bool anybody_present(const Lock& held) noexcept;
-  /// Returns whether any process but `own` has a slot: one that exits is no longer present, but may still hold locks.
+  /// Returns whether any process but `own` has a slot. A process that exits is no longer present, but may still hold
+  /// locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
-  /// Frees the slots of ended programs that had kept their life across exec. all: also slots with a missing file, if no
-  /// program keeps anything. Returns whether such a program of this world lives, or may live.
+  /// Frees the slots of exited programs that had kept their life across exec. `all` includes slots with a missing file,
+  /// if no program keeps anything. Returns whether such a program of this world lives, or may live.
   enum class Ended { known, all };
   bool end_holds(const Lock& held, Ended which);
   /// Keeps the world alive until the result is unmapped here and in every child forked in the meantime.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
-  /// Returns whether the world has a keeper for the process of that number, in this pid namespace. False if unknown.
+  /// Returns whether the world has a keeper for the process of that number, in this pid namespace. Returns false if
+  /// this is unknown.
   bool has_keeper(pid_t pid) noexcept;
-  /// Makes this process the one keeper for that process, as long as the result is open. Empty: there is one already, or
-  /// it cannot be known.
+  /// Makes this process the only keeper for that process, as long as the result is open. The result is empty if there
+  /// is a keeper already, or if that cannot be known.
   platform::FileDescriptor become_keeper(pid_t pid) const;
-  /// Whether, most likely, there was one that has not called end_keeping(). Ask before has_keeper().
+  /// Returns whether there most likely was a keeper that has not called end_keeping(). Ask before has_keeper().
   bool had_keeper(pid_t pid) const noexcept;
   /// Records that the keeper ends properly.
   void end_keeping(pid_t pid) noexcept;
 
-  /// Slots that processes hold, ascending.
+  /// Returns the slots that processes hold, in ascending order.
   std::vector<std::uint32_t> held_slots();
 
  private:
@@ -259,13 +264,13 @@ class ProcessTable {
   Kernel ask(std::uint32_t index) noexcept;
   Expected<Token> take_slot(const Lock& held, platform::FileDescriptor fd, std::uint32_t index);
   void set_generation(std::uint32_t index, std::uint64_t generation) noexcept;
-  /// The same for a slot that no process locks.
+  /// Does the same for a slot that no process locks.
   Liveness judge_hold(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
   bool may_be_held(std::uint32_t index) noexcept;
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
-  /// Returns a new description of the table's file, for O_RDWR or O_RDONLY. When one for writing is closed, all waiting
-  /// processes check for a death (wait/death_watch.h).
+  /// Returns a new description of the table's file, for O_RDWR or O_RDONLY. When a description for writing is closed,
+  /// all waiting processes check for a death (wait/death_watch.h).
   Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;
   Status refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const;
@@ -277,9 +282,9 @@ class ProcessTable {
   WorldId id_;
   std::uint64_t time_namespace_ = 0;
   bool only_looks_ = false;  // mapped read-only
-  // Open from the time a process enters, so that a later lack of descriptors, rights or paths does no harm; inherited
-  // by its children. The host may close it (daemons close everything), so it is checked against the file before a death
-  // is believed, and closed only while it belongs to that file (platform::close_if_file).
+  // This descriptor is open from the time a process enters, so that a later lack of descriptors, rights or paths does
+  // no harm. Its children inherit it. The host may close it (daemons close everything), so it is checked against the
+  // file before a death is believed. It is closed only while it belongs to that file (platform::close_if_file).
   std::atomic<int> probe_fd_{-1};
 };
 

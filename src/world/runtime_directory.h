@@ -1,18 +1,19 @@
-// The runtime directory: the processes that share it are one world.
+// The runtime directory defines a world: the processes that share it are one world.
 //
 // It is $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is checked every time it is opened, because its users may
-// write into this process's memory: it must be a real directory (no symbolic link) on tmpfs, owned by this user, closed
-// to all others. HOLDFAST_SHARE=group shares it between users: then it may belong to root, to this user, or to the user
-// with the number HOLDFAST_OWNER. Its group must be one of ours (root: any), its mode may be up to 0770, and files in
-// it are checked against that group.
+// write into this process's memory. It must be a real directory (no symbolic link) on tmpfs, owned by this user and
+// closed to all other users. HOLDFAST_SHARE=group shares it between users. A shared directory may belong to root, to
+// this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of ours (root: any), its mode may be
+// up to 0770, and files in it are checked against that group.
 //
-// Why the owner counts, and not only the group: every user may make directories in /dev/shm. An outsider may have made
-// this one before root's `install -d -m 0770 -g`, which sets mode and group and leaves the outsider its owner, free to
-// delete `processes` at any time. HOLDFAST_OWNER is a number, because for a name glibc would load modules into every
-// program. Nothing protects against members of the group: they may write into the locks anyway.
+// The owner counts, and not only the group, because every user may make directories in /dev/shm. An outsider may have
+// made this one before root's `install -d -m 0770 -g`, which sets mode and group and leaves the outsider its owner,
+// free to delete `processes` at any time. HOLDFAST_OWNER is a number, because for a name glibc would load modules into
+// every program. Nothing protects against members of the group, because they may write into the locks anyway.
 //
-// Nothing is changed by path, but through a descriptor, relative to the parent's descriptor. The environment is read by
-// secure_getenv: the caller of a set-uid program must not choose where the program keeps its locks.
+// Everything is changed through a descriptor, relative to the parent's descriptor, and nothing by path. The environment
+// is read with secure_getenv, because the caller of a set-uid program must not choose where the program keeps its
+// locks.
 //
 // The directory is remembered by its absolute path and its inode, not by a descriptor. So a process that closes all its
 // descriptors keeps its world, and notices if the directory was removed and made again.
@@ -36,7 +37,7 @@
 
 namespace holdfast {
 
-/// In HOLDFAST_DIR, this stands for kLayoutVersion, so that programs of two layouts have separate worlds.
+/// In HOLDFAST_DIR, this text stands for kLayoutVersion, so that programs of two layouts have separate worlds.
 inline constexpr std::string_view kLayoutPlaceholder = "@layout@";
 
 inline std::string with_layout(std::string path) {
@@ -55,7 +56,7 @@ inline std::string directory_from_environment(uid_t user) {
   return chosen != nullptr && *chosen != '\0' ? with_layout(chosen) : default_directory(user);
 }
 
-/// A mode as chmod takes it, for messages: "0700".
+/// Returns a mode as chmod takes it, for messages: "0700".
 inline std::string octal(std::uint32_t mode) {
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "%04o", static_cast<unsigned>(mode & 07777));
@@ -70,38 +71,40 @@ class RuntimeDirectory {
  public:
   enum class Sharing { none, group };
 
-  /// Without a directory: open() fails.
+  /// Makes an object without a directory, whose open() fails.
   RuntimeDirectory() = default;
 
   enum class Missing { make, refuse };
 
   /// Returns the directory that the environment names. If it is missing and its parent exists, it is created with mode
-  /// 0700, or not_found if `missing` says so. A set-uid program takes the default: its caller must not choose where its
-  /// locks are.
+  /// 0700, or not_found if `missing` says so. A set-uid program uses the default, because its caller must not choose
+  /// where its locks are.
   static Expected<RuntimeDirectory> from_environment(Missing missing = Missing::make);
-  /// The same for a given path; a relative one is made absolute now. With sharing it may also belong to `owner`.
+  /// Does the same for a given path; a relative path is made absolute now. With sharing, the directory may also belong
+  /// to `owner`.
   static Expected<RuntimeDirectory> at(const std::string& path, Sharing sharing = Sharing::none,
                                        std::optional<uid_t> owner = std::nullopt, Missing missing = Missing::make);
 
-  /// Absolute, without a trailing slash.
+  /// Returns the path, which is absolute and has no trailing slash.
   const std::string& path() const noexcept { return path_; }
   std::string path_of(const std::string& name) const { return path_ + "/" + name; }
   Sharing sharing() const noexcept { return sharing_; }
   /// Returns the group that files get and are checked against. REQUIRES: sharing() is group.
   gid_t group() const noexcept { return group_; }
 
-  /// Opens the directory and checks it again. Also refused if another directory has taken the name, or if the anchor is
+  /// Opens the directory and checks it again. Also fails if another directory has taken the name, or if the anchor is
   /// gone.
   Expected<platform::FileDescriptor> open() const;
-  /// The same, without checking the anchor.
+  /// Does the same, without checking the anchor.
   Expected<platform::FileDescriptor> open_as_it_is() const;
 
-  /// Returns whether open() fails for good: the name leads to no directory or to another one, or the anchor is gone.
+  /// Returns whether open() fails permanently: the name leads to no directory or to another directory, or the anchor is
+  /// gone.
   bool is_gone() const;
 
-  /// From now on open() demands that `name` in this directory is that file: a process must not meet others through
-  /// dictionaries when the process table is no longer its own. `made` and `kept` are memory of that file, mapped as
-  /// long as names are opened.
+  /// Sets the anchor: from now on open() demands that `name` in this directory is that file. A process must not meet
+  /// other processes through dictionaries when the process table is no longer its own. `made` and `kept` are memory of
+  /// that file, mapped as long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
   /// Returns a new description of that file, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().

@@ -1,10 +1,10 @@
-// Files of a world: created completely or not at all, and checked before they are mapped.
+// The files of a world (runtime directory) are created completely or not at all, and checked before they are mapped.
 //
-// Every file begins with a FileHeader inside a header page of kHeaderBytes. Creation: an unnamed file is initialised,
-// then linked into place. The space that will be touched is reserved first (posix_fallocate), so a full /dev/shm is an
-// error here and never a SIGBUS later. A file may end in a hole, which its users reserve as they need it
-// (dict/reserved.h). Opening: the header page is read by pread into private memory and checked there; only then is the
-// file mapped.
+// Every file begins with a FileHeader inside a header page of kHeaderBytes. To create a file, an unnamed file is
+// initialised, then linked into place. The space that will be touched is reserved first (posix_fallocate), so a full
+// /dev/shm makes the creation fail, and never causes a SIGBUS later. A file may end in a hole, which its users reserve
+// as they need it (dict/reserved.h). To open a file, the header page is read with pread into private memory and checked
+// there; only then is the file mapped.
 #pragma once
 
 #include <array>
@@ -35,26 +35,26 @@ enum class FileKind : std::uint32_t { processes = 1, dictionary = 2, names = 3 }
 inline constexpr std::array<char, 8> kMagic = {'H', 'O', 'L', 'D', 'F', 'A', 'S', 'T'};
 /// Suffix of dictionary files.
 inline constexpr std::string_view kDictionarySuffix = ".dict";
-/// Prefix of files that are not complete, where they need a name. No user's name begins with a dot.
+/// The prefix of incomplete files, where they need a name. No user's name begins with a dot.
 inline constexpr std::string_view kTemporaryPrefix = ".new-";
 /// Returns a temporary name that no other file has.
 std::string temporary_name();
-/// 16 digits.
+/// Returns the number as 16 hexadecimal digits.
 std::string hexadecimal(std::uint64_t number);
 
 /// Why a file is no longer part of its world. A handle makes a new dictionary only after kRetiredWithWorld.
 /// kRetiredByDamage is a separate bit, set by a process that lost a part of the file: platform/bus_guard.h.
 enum Retired : std::uint32_t { kRetiredByName = 1, kRetiredWithWorld = 2, kRetiredByDamage = 4 };
 
-/// A world's name: random and never reused. Made with the process table, and stored in every dictionary: tokens and
-/// fencing numbers mean something only together with it.
+/// A world's name, which is random and never reused. It is made with the process table, and stored in every dictionary,
+/// because tokens and fencing numbers mean something only together with it.
 struct WorldId {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
   friend bool operator==(const WorldId&, const WorldId&) = default;
 };
 
-/// The word `persist` of a file: how long the file lives.
+/// The word `persist` of a file, which says how long the file lives.
 enum Persist : std::uint32_t {
   kTemporary = 0,   // ends with the last process of its world
   kPersistent = 1,  // until somebody removes it; so is any other number
@@ -80,13 +80,13 @@ static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 /// The lock on a runtime directory for removing names. Between checking a file and unlinking its name, no other process
-/// can put a new file there and lose it. Dictionaries also get their names under it, one at a time (world/new_file.cc).
-/// Other files need no lock for that, because linkat never replaces.
+/// can put a new file there and lose it. Dictionaries also get their names under this lock, one at a time
+/// (world/new_file.cc). Other files need no lock for that, because linkat never replaces.
 class DirectoryLock {
  public:
   static constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
-  /// `directory_fd`: a separate description that outlives the lock. `busy` after the timeout: its holder may be
-  /// stopped.
+  /// Takes the lock. `directory_fd` is a separate description that outlives the lock. Fails with `busy` after the
+  /// timeout; the lock's holder may be stopped.
   static Expected<DirectoryLock> acquire(int directory_fd, const std::string& path,
                                          std::uint64_t timeout_ns = kTimeoutNs);
 
@@ -101,13 +101,13 @@ class DirectoryLock {
   int fd_;
 };
 
-/// Returns how users notice that a mapping of such a file was lost. For a dictionary, all of them are notified; for the
-/// table, only this process, because newcomers would make another table beside its other users.
+/// Returns how users notice that a mapping of such a file was lost. For a dictionary, all users are notified; for the
+/// table, only this process is, because newcomers would make another table beside its other users.
 inline platform::LossMark loss_mark(FileKind kind) noexcept {
   return {.offset = offsetof(FileHeader, retired), .bits = kRetiredByDamage, .for_all = kind == FileKind::dictionary};
 }
 
-/// Not on the stack: threads of some hosts have small ones.
+/// A header page in memory. It is not on the stack, because threads of some hosts have small stacks.
 struct alignas(64) HeaderPage : std::array<std::byte, kHeaderBytes> {};
 
 /// A file that was opened and checked, but not mapped so far.
@@ -120,13 +120,13 @@ struct OpenedFile {
 
 /// Opens `name`. It must be a regular file of the directory's owner with one link, no more permissions than it was
 /// created with, of `kind`, kLayoutVersion, and the size in its header; otherwise the message says what was found and
-/// expected. not_found if there is none, or if it has lost its name in the meantime. An unused file of another version
-/// of this library is retired here and reported as not_found. world/file_use.h decides whether the content still
-/// counts.
+/// expected. Fails with not_found if there is no such file, or if it has lost its name in the meantime. An unused file
+/// of another version of this library is retired here and reported as not_found. world/file_use.h decides whether the
+/// content still counts.
 Expected<OpenedFile> open_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
-/// The same, but retires nothing: a file of another version of this library is corrupt. Opens a process table for
-/// reading.
+/// Does the same, but retires nothing, and reports a file of another version of this library as corrupt. Opens a
+/// process table for reading.
 Expected<OpenedFile> look_at_world_file(const RuntimeDirectory& directory, const std::string& name, FileKind kind);
 
 struct NewFile {
@@ -135,16 +135,16 @@ struct NewFile {
   std::uint32_t persist;  // a Persist
   std::uint32_t mode;     // exact permission bits, whatever the umask
   WorldId world{};        // for a dictionary; a process table gets a new one
-  /// Called with the inode before the file gets its name, by one process at a time. If it fails, the file gets no name.
-  /// May be empty.
+  /// Called with the inode before the file gets its name, by one process at a time. If this function fails, the file
+  /// gets no name. It may be empty.
   std::function<Status(std::uint64_t inode)> before_naming{};
   std::uint64_t hole = 0;      // bytes at the end that are not reserved
   std::uint64_t optional = 0;  // of them, at the end: bytes that need no space now
 };
 
 /// Creates the file with its FileHeader filled in and everything behind it zero, runs `initialise` on the mapping, then
-/// gives it its name. exists: another process was first; open its file then. no_memory: the message says how much is
-/// free. A dictionary's mapping also marks it as in use (world/file_use.h).
+/// gives the file its name. Fails with exists if another process was first (open that file instead), or with no_memory
+/// (the message says how much is free). A dictionary's mapping also marks it as in use (world/file_use.h).
 Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory, const std::string& name,
                                               const NewFile& file,
                                               const std::function<void(std::byte* base)>& initialise);
@@ -153,19 +153,20 @@ Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory,
 enum class Access { change, look };
 Expected<platform::Mapping> map_world_file(const OpenedFile& file, Access access = Access::change);
 
-/// Marks the file retired, then unlinks it. A file that cannot be opened for marking keeps its name. not_found if there
-/// is none. Two processes that retire the same name at once cannot remove the file that a third one makes in between.
+/// Marks the file retired, then unlinks it. A file that cannot be opened for marking keeps its name. Fails with
+/// not_found if there is no such file. Two processes that retire the same name at the same time cannot remove the file
+/// that a third process makes in between.
 Status retire_world_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// The same for the opened file, if it still has the name. Afterwards the name leads to another file, or to none.
+/// Does the same for the opened file, if it still has the name. Afterwards the name leads to another file, or to none.
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                           std::uint64_t timeout_ns = DirectoryLock::kTimeoutNs);
 
-/// Returns whether `name` still leads to that file. One or two system calls.
+/// Returns whether `name` still leads to that file. This takes one or two system calls.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
 /// How to make a new file before it has its name. `unnamed` needs O_TMPFILE and /proc; `temporary_name` is for systems
-/// that lack one of them. create_world_file() chooses; tests choose one.
+/// that lack O_TMPFILE or /proc. create_world_file() chooses, except in tests.
 enum class Birth { automatic, unnamed, temporary_name };
 Expected<platform::Mapping> create_world_file_by(Birth birth, const RuntimeDirectory& directory,
                                                  const std::string& name, const NewFile& file,
