@@ -1,4 +1,5 @@
-// The record lock behind the `file` strategy of a shmtx, and how a process opens the segment's file for it.
+// The record lock behind the `file` strategy of a shmtx (the mutex in shared memory), and how a process opens the
+// segment's file for it.
 //
 // Each acquisition opens the file again. A record lock belongs to an open file description, so threads of one process
 // exclude each other too. A mapping, which a forked child does not inherit, pins the description, so a host that closes
@@ -19,7 +20,7 @@
 namespace holdfast {
 
 class RecordLock {
-  struct Key {};  // only open() can construct
+  struct Key {};  // only open() can construct a RecordLock
 
  public:
   RecordLock(Key, std::string path, platform::FileId id);

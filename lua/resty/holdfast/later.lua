@@ -75,7 +75,7 @@ function _M.fn(module, field)
 end
 
 
--- Calls fn() at once, or in a brief state when the rest is loaded. Returns whether it was called.
+-- Calls fn() at once or, in a brief state, when the rest is loaded. Returns whether it was called.
 function _M.call(fn)
     if not brief then
         fn()
@@ -99,12 +99,13 @@ local function load_all()
 end
 
 
--- Counts the objects that class.new creates in a brief state, and the calls of the methods `names`, which take a lock.
+-- Counts the objects that class.new creates in a brief state, and the calls to the
+-- methods in `names`, which take a lock.
 -- The second object or the second call shows that the state lasts. Both are counted, because a worker may use one
 -- object for all requests.
 local seen = {}
 
--- `use`: "made" or "taken", what a call counts as.
+-- `use` says what a call counts as: "made" or "taken".
 local function count(class, name, use)
     local method = class[name]
     local function counting(...)
