@@ -99,9 +99,8 @@ local function load_all()
 end
 
 
--- Counts the objects that class.new creates in a brief state, and the calls to the
--- methods in `names`, which take a lock.
--- The second object or the second call shows that the state lasts. Both are counted, because a worker may use one
+-- Counts the objects that class.new creates in a brief state, and the calls to the methods in `names`, which take a
+-- lock. The second object or the second call shows that the state lasts. Both are counted, because a worker may use one
 -- object for all requests.
 local seen = {}
 
