@@ -260,7 +260,7 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     Spin::pause_for(interval);
     polls.left -= interval;
     if (!found.load(Key(key))) found = find_cold(found.segment, key);
-    if (!is_long) spin_interval.note(found.word.turn() - word.turn(), interval);
+    if (!is_long && found.block != 0) spin_interval.note(found.word.turn() - word.turn(), interval);
   }
 }
 

@@ -248,6 +248,45 @@ TEST_F(InterleaveLock, a_release_wakes_the_waiter_that_queued_just_before_it) {
   meanwhile([](TheDict& dict) { EXPECT_EQ(dict.stats().lock_wakes, 1U); });
 }
 
+TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
+  Started holder("has it", [](Channel& parent) {
+    TheDict dict;
+    if (!dict.make_lock() || dict.try_lock("key") != HOLDFAST_OK) return 1;
+    parent.say("has it");
+    parent.hear();
+    parent.say(holdfast_code_text(dict.unlock("key")));
+    parent.hear();
+    return 0;
+  });
+  Started waiter("polls", [](Channel& parent) {
+    TheDict dict;
+    static bool polled_again = false;
+    at_failpoint("fast_path.loaded", [&parent] {      // the attempt before the spin
+      at_failpoint("fast_path.loaded", [&parent] {    // the spin finds the lock
+        at_failpoint("fast_path.loaded", [&parent] {  // its first poll
+          at_failpoint("fast_path.loaded", [] { polled_again = true; });
+          parent.say("polls");
+          parent.hear();
+        });
+      });
+    });
+    holdfast_lease mine{};
+    parent.say(holdfast_code_text(holdfast_lock(dict.handle, "key", 3, kLong, 0, &mine)));
+    parent.hear();
+    parent.say(polled_again ? "polled the words of others" : "searched");
+    parent.hear();
+    return 0;
+  });
+  EXPECT_EQ(holder.ask("unlock"), "ok");
+  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  EXPECT_EQ(waiter.ask("go on"), "ok");
+  meanwhile([](TheDict& dict) {
+    expect_whole_values(dict);
+    expect_sound(dict);
+  });
+  EXPECT_EQ(waiter.ask("what did it do"), "searched");
+}
+
 // --- between the compare-and-swap and the end of the grant ---
 
 TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
