@@ -285,7 +285,7 @@ std::uint64_t monotonic_ns() noexcept;
 std::uint64_t coarse_monotonic_ns() noexcept;
 std::uint64_t coarse_resolution_ns() noexcept;
 std::uint64_t coarse_monotonic_ms() noexcept;
-/// Continues while the machine is suspended.
+/// This clock also runs while the machine is suspended.
 std::uint64_t boottime_ns() noexcept;
 /// Processor time that the calling thread has used.
 std::uint64_t thread_cpu_ns() noexcept;
@@ -297,7 +297,7 @@ void sleep_until(std::uint64_t deadline_ns) noexcept;
 // that open the file separately exclude each other, and closing another descriptor of the file drops no lock.
 // The bytes need not exist.
 
-/// Returns 0, or EAGAIN if it is held. REQUIRES: `fd` is open for writing.
+/// Returns 0, or EAGAIN if another open file description holds the lock. REQUIRES: `fd` is open for writing.
 int try_record_lock(int fd, std::uint64_t byte) noexcept;
 /// The same for a shared lock, which any number of descriptions may hold.
 int try_shared_record_lock(int fd, std::uint64_t byte) noexcept;
@@ -306,10 +306,10 @@ int record_unlock(int fd, std::uint64_t byte) noexcept;
 int record_unlock_all(int fd) noexcept;
 
 /// Finds out whether another open file description holds a lock, shared or exclusive, in [first, first + count). On
-/// success `holder` is one of its bytes, or kNoHolder.
+/// success, `holder` is the number of one byte that such a lock covers, or kNoHolder.
 inline constexpr std::uint64_t kNoHolder = std::numeric_limits<std::uint64_t>::max();
 int find_record_lock(int fd, std::uint64_t first, std::uint64_t count, std::uint64_t& holder) noexcept;
-/// Returns whether another description holds any lock of the file. True if unknown.
+/// Returns whether another description holds any lock on the file. True if unknown.
 bool has_record_locks(int fd) noexcept;
 
 /// Locks a whole directory (or any file) for this description. Returns 0 or EWOULDBLOCK.
@@ -320,7 +320,7 @@ int unlock_description(int fd) noexcept;
 
 /// Copies whole words into or out of shared memory. Each word is one relaxed store or load, in no particular order.
 /// With a concurrent write the copy is a mixture, which the caller must detect. It is as fast as memcpy. memcpy must
-/// not be used here: a compiler may read memory that others change twice, or not at all.
+/// not be used here: a compiler may read the memory twice or not at all, although others change it.
 void copy_to_shared(std::atomic<std::uint64_t>* to, const char* from, std::size_t words) noexcept;
 void copy_from_shared(char* to, const std::atomic<std::uint64_t>* from, std::size_t words) noexcept;
 
@@ -358,7 +358,7 @@ std::uint64_t random_number() noexcept;
 /// Starts a detached thread with all signals blocked, so that no handler of the process runs in it. EAGAIN: too many
 /// threads of this user or process.
 int start_thread(void* (*body)(void*), void* argument) noexcept;
-/// A thread of start_thread() calls this last.
+/// A thread started by start_thread() calls this last.
 void background_thread_ends() noexcept;
 /// Returns whether this process has no threads but the calling one and those from start_thread(); false if the kernel
 /// does not say.

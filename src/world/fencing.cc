@@ -6,7 +6,8 @@ namespace holdfast {
 
 namespace {
 
-/// The copy may lag behind by the number of processes that took a range and are stopped before they write the copy.
+/// The copy may lag behind `last` by the number of processes that have taken a range but were stopped before they wrote
+/// the copy.
 constexpr std::uint64_t kBehindAtMost = 1 << 16;
 
 }  // namespace
@@ -32,12 +33,12 @@ std::uint64_t FencingRanges::last() const noexcept {
 
 std::uint64_t FencingRanges::take(std::uint64_t above) const noexcept {
   for (;;) {
-    // The copy first: it was written after what is read next. Pairs with the release in raise_copy().
+    // Load the copy first: it was written after `last`, which is loaded next. Pairs with the release in raise_copy().
     const std::uint64_t copy = memory_->copy.load(kAcquire);
     std::uint64_t last = memory_->last.load(kRelaxed);
     bool damaged = false;
     const std::uint64_t range = std::max(last_of(last, copy, damaged), above) + 1;
-    // Relaxed: only uniqueness counts, and one word has one order of changes.
+    // Relaxed is enough: only uniqueness matters, and all threads see the changes to a single word in the same order.
     if (!memory_->last.compare_exchange_strong(last, seal(range), kRelaxed)) continue;
     raise_copy(range);
     if (damaged) count_corruption_repaired();

@@ -1,4 +1,4 @@
-// A host without exceptions and run-time types uses holdfast.hpp. Exits with 0 on success.
+// A host built without exceptions and run-time type information uses holdfast.hpp. Exits with 0 on success.
 #include <stdlib.h>
 
 #include <cstdio>

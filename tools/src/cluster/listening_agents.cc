@@ -21,12 +21,12 @@ namespace holdfast::cli {
 namespace {
 
 constexpr std::string_view kSocket = ".agent-";
-// A question of gate/question.h. holdfast_ask() would need a dictionary of the cluster.
+// Builds a question in the format of gate/question.h. holdfast_ask() would need a dictionary of the cluster.
 std::string question(std::string_view kind, std::uint64_t number) {
   return fmt::format("{}{}{}{}{}", kind, '\0', '\0', number, '\0');
 }
 
-/// Connects; returns -1 if no agent listens there.
+/// Connects to the agent; returns Descriptor(-1) if no agent listens on its socket.
 Descriptor connect(const std::string& cluster) {
   const std::string path = inspect::directory_to_be() + "/" + std::string(kSocket) + cluster;
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
