@@ -60,6 +60,14 @@ TEST_IN_TIME(LockTest, renewing_reports_whether_somebody_has_the_lost_lock) {
   EXPECT_EQ(renewed_after(overwrite_for_a_moment), HOLDFAST_NOT_FOUND);
 }
 
+TEST_IN_TIME(LockTest, an_expired_lease_ends_no_later_grant_of_its_process) {
+  ASSERT_EQ(dict.try_lock("k", 0.001, &lease), HOLDFAST_OK);
+  sleep_ms(20);
+  ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_NOT_OWNER);
+  EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
+}
+
 // Also over removals of the lock, over flushes, and over the ends of its blocks of numbers.
 TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_no_two_are_the_same) {
   std::map<std::string, std::uint64_t> last;
