@@ -1,5 +1,5 @@
--- docs/errors.md explains the messages of the command and of clusters: each message there is in the sources, and each
--- message in the sources is explained there.
+-- docs/errors.md quotes the messages of the command and of clusters: each message there is in the sources, and each
+-- message in the sources is there, with or without its advice.
 
 local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
@@ -64,6 +64,12 @@ local function trim(text)
 end
 
 
+-- Returns a message without the advice after its first semicolon, which the page leaves out.
+local function without_advice(text)
+    return (text:gsub(";.*", ""))
+end
+
+
 -- Returns the constant parts of a message that have at least WORDS_MIN words.
 local function parts(text)
     local found = {}
@@ -82,10 +88,16 @@ end
 local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
 
 
--- Returns the messages of the page: in backticks, in bold or in the first column of a table.
+-- Returns the messages of the page: in backticks, in bold or in the first column of a table; and lines of blocks.
 local function messages()
     local found = {}
-    local text = PAGE:gsub("\n([^\n|])", " %1")
+    local prose = PAGE:gsub("\n```text\n(.-)```", function (block)
+        for line in block:gmatch "[^\n]+" do
+            found[#found + 1] = line
+        end
+        return ""
+    end)
+    local text = prose:gsub("\n([^\n|])", " %1")
     for bold in text:gmatch("%*%*(.-)%*%*") do
         for message in bold:gmatch("`([^`]+)`") do
             found[#found + 1] = message
@@ -212,7 +224,7 @@ describe("docs/errors.md", function ()
         for path in EXPLAINED:gmatch("%S+") do
             for _, literal in ipairs(finds_one(path, DOCTORS) and {} or literals.of(path)) do
                 local passes = is_result(path, literal) or is_usage(path, literal)
-                for _, part in ipairs(passes and {} or parts(literal)) do
+                for _, part in ipairs(passes and {} or parts(without_advice(literal))) do
                     local explained = PASSED_OVER[part] or page:find(part, 1, true) or help:find(part, 1, true)
                     missing[#missing + 1] = not explained and path .. ": " .. part or nil
                 end
