@@ -3,7 +3,7 @@
 
 local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
--- Sources whose messages must be explained.
+-- Sources whose messages must be quoted.
 local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc cluster/src/capi/question.cc "
                                .. "cluster/src/gate/cluster_state.cc lua/resty/holdfast/dictionary/gate.lua "
                                .. "cluster/lua/resty/holdfast/cluster/state.lua")
@@ -162,7 +162,7 @@ local function is_said(part, text, words)
 end
 
 
-it("docs/errors.md explains only messages that exist", function ()
+it("docs/errors.md quotes only messages that exist", function ()
     assert.is_true(#MESSAGES > 180, #MESSAGES)
     local text, words = sources()
     local missing = {}
@@ -217,7 +217,7 @@ describe("docs/errors.md", function ()
     setup(command.set_up)
     teardown(command.tear_down)
 
-    it("explains each message of the command, of the agent and about clusters", function ()
+    it("quotes each message of the command, of the agent and about clusters", function ()
         local help = helps()
         local page = table.concat(MESSAGES, "\n"):gsub("%s+", " ")
         local missing = {}
