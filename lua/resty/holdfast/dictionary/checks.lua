@@ -16,7 +16,7 @@ local handle_type = ffi.typeof("holdfast_dict *")
 
 -- From this number on, a Lua number cannot represent every integer.
 local FIRST_INEXACT = 2 ^ 53
--- What the processor returns for NaN and for a number that does not fit into 32 bits.
+-- The processor's result for NaN and for a number that does not fit into 32 bits.
 local NO_INTEGER = 2 ^ 31
 
 local _M = {}

@@ -30,8 +30,8 @@ end)
 
 local PARTS = { "values", "admin" }
 
--- The metatable of all dictionaries, with their methods. It is its own __index, like that of ngx.shared.DICT, because
--- libraries patch it.
+-- The metatable of all dictionaries, with their methods. It is its own __index, as the metatable of ngx.shared.DICT is,
+-- because libraries patch it.
 local methods = {}
 methods.__index = methods
 

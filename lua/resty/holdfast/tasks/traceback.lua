@@ -19,7 +19,7 @@ end
 _M.text_of = text_of
 
 
--- A message handler for xpcall that records the traceback and returns the error unchanged. An error that is raised
+-- Is a message handler for xpcall that records the traceback and returns the error unchanged. An error that is raised
 -- again keeps its first traceback.
 function _M.note(err)
     local co = co_running()
