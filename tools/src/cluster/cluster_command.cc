@@ -26,7 +26,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// A revision of a store, which counts in signed 64-bit numbers.
+/// The highest revision of a store, which counts in signed 64-bit numbers.
 constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
 
 std::string time_of(const std::string& milliseconds) {
@@ -38,7 +38,7 @@ std::string time_of(const std::string& milliseconds) {
   return text.data();
 }
 
-/// Numbers as numbers, unknown values as null.
+/// Writes numbers as numbers, and unknown values as null.
 inspect::Json to_json(const std::string& dictionary, const std::string& key, Answer& answer) {
   inspect::Json holder;
   inspect::add_text(holder, "dictionary", dictionary);
@@ -59,9 +59,9 @@ inspect::Json to_json(const std::string& dictionary, const std::string& key, Ans
 
 std::string in_words(const std::string& key, Answer& answer) {
   if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
-  // Others wrote these names.
+  // Other programs wrote these names.
   const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
-  // The key was put into the store by hand.
+  // The key was put into the store manually.
   if (answer["machine"].empty())
     return fmt::format("{}: held by no machine: its key in the store has no lease; revision {}\n",
                        inspect::escaped(key), text("revision"));

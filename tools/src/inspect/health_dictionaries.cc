@@ -13,7 +13,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr double kFull = 0.95;  // of the space for values
+constexpr double kFull = 0.95;  // fraction of the space for values
 constexpr const char* kRepair = "\"holdfast doctor --repair\" repairs it";
 
 struct HeldByDead {
@@ -65,7 +65,7 @@ class Examination {
     findings_.push_back({severity, subject(), sentence, advice});
   }
 
-  /// Returns whether an earlier check reported the subject: a fault has many symptoms, and the first describes it best.
+  /// Returns whether an earlier check reported the subject. A fault has many symptoms, and the first describes it best.
   bool is_told(Severity least, const std::string& of) const {
     return std::any_of(findings_.begin(), findings_.end(),
                        [&](const Finding& one) { return one.severity >= least && one.subject == of; });
@@ -125,7 +125,7 @@ class Examination {
     }
     if (held->keys == 0) return;
     // A waiter should have got the lock by now. Without a waiter this is normal: `holdfast lock --no-fork` always
-    // leaves its lock this way.
+    // leaves its lock in this state.
     add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
                     held->waited_for != 0 ? fmt::format(", {} of them waited for", held->waited_for) : ""),
@@ -164,7 +164,7 @@ class Examination {
           fmt::format("belongs to cluster {}, whose agent has no session at the store: its locks are unavailable",
                       cluster),
           kLook);
-    // This machine keeps the locks that it has while its session lasts.
+    // While its session lasts, this machine keeps the locks that it already has.
     add(Severity::error, fmt::format("belongs to cluster {}, which grants no new locks: {}", cluster, why), kLook);
   }
 
@@ -179,7 +179,7 @@ class Examination {
 void check_dictionary(const Dictionary& dictionary, WorldSnapshot& snapshot, Findings& findings) {
   const std::size_t known = findings.size();
   Examination(dictionary, snapshot, findings).run();
-  if (was_removed_since(snapshot.directory, dictionary)) findings.resize(known);  // while it was checked
+  if (was_removed_since(snapshot.directory, dictionary)) findings.resize(known);  // removed during the check
 }
 
 bool needs_repair(const Dictionary& dictionary, WorldSnapshot& snapshot) {

@@ -49,7 +49,8 @@ int status_of(const Findings& findings) {
   return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
 }
 
-/// Reports agents that refuse a store: no other check asks an agent; they see at most that there is no session.
+/// Reports agents that refuse a store. No other check asks an agent; the others notice at most that there is no
+/// session.
 void look_at_stores(Findings& findings) {
   constexpr double kPatience = 1;
   for (const std::string& cluster : listening_agents()) {
@@ -73,7 +74,7 @@ void look_at_stores(Findings& findings) {
 
 // --- repair ---
 
-// This process can only read. So another one repairs: `holdfast prune`, as the user that this process has become.
+// This process can only read. So a child repairs: `holdfast prune`, as the user that this process has become.
 bool prune(const std::vector<std::string>& names) {
   const pid_t child = ::fork();
   if (child < 0) return false;

@@ -23,7 +23,7 @@ using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
 
-/// People cannot use more, and programs can ask for more.
+/// People cannot read more, and programs can ask for more.
 constexpr std::size_t kMostByDefault = 10000;
 
 struct Wanted {

@@ -22,8 +22,8 @@ using inspect::Dictionary;
 using inspect::Opener;
 using inspect::Users;
 
-/// Time limit for finding the processes that have the dictionaries open, and again for those that hold or wait for
-/// locks in them; without --processes, and with it.
+/// Time limits for finding the processes that have the dictionaries open, and again for finding the processes that hold
+/// or wait for locks in them: without --processes, and with it.
 constexpr double kShortLook = 0.01;
 constexpr double kLongLook = 30;
 /// Dictionaries at least this full are highlighted.
@@ -34,7 +34,7 @@ struct ShownOpeners {
   std::string programs;
 };
 
-/// "3: nginx 2, luajit", "4711,4712".
+/// Returns "3: nginx 2, luajit" for people and "4711,4712" for programs.
 ShownOpeners show(const Users& users) {
   std::map<std::string, int> count_of;
   ShownOpeners shown;

@@ -1,4 +1,4 @@
-// Questions to the agents of clusters. An agent that is stopped or busy costs a second, and its counts are missing.
+// Asks the agents of clusters. An agent that is stopped or busy costs a second, and its counts are missing.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace holdfast::serve {
 
 namespace {
 
-constexpr double kPatience = 0.9;  // seconds, for all
+constexpr double kPatience = 0.9;  // seconds for all agents together
 
 struct Question {
   std::string cluster;
