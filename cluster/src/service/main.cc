@@ -43,7 +43,7 @@ removed: restart it; 2 invalid command line or configuration; 3 another agent ha
                                    kUsageError,
                                    "holdfast-agent"};
 
-/// Values of the command line that replace the file's.
+/// Values of the command line that replace values of the file.
 struct Given {
   std::string cluster;
   std::string path;
