@@ -1,6 +1,7 @@
 // A shmtx is the mutex inside a segment (a dictionary's shared memory). It survives the death of its owner.
 //
-// The word has 64 bits, and its lower half is a futex. The word shares its cache line only with the count of waits and a note.
+// The word has 64 bits, and its lower half is a futex. The word shares its cache line only with the count of waits and
+// a note.
 //
 //   bits    | meaning                           | set by                        | cleared by
 //   --------+-----------------------------------+-------------------------------+----------------------------
