@@ -9,7 +9,7 @@
 // change of a value released becomes the spare block: it is not merged, is in no bin, and has no free bits. Overwriting
 // a hot string then alternates between two blocks, with half the work. The spare block contains its size twice, once
 // inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into the spare block.
-// After a death the spare block is free memory, like everything that no chain reaches.
+// After a death it is free memory, as it is in no chain.
 //
 // ShardHeader::no_run and no_room remember shortages: the smallest sizes that searches without and with eviction failed
 // to find. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex

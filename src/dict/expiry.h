@@ -105,7 +105,7 @@ constexpr std::uint64_t to_ns(double seconds) noexcept { return static_cast<std:
 
 /// Returns the time (ms) at which a lease of `seconds` from now ends. `now_ns` comes from the exact clock.
 inline std::uint64_t end_of_lease(double seconds, std::uint64_t now_ns) noexcept {
-  return is_endless(seconds) ? kExpiryNever : (now_ns + to_ns(seconds)) / 1'000'000 + 1;  // round up: never early
+  return is_endless(seconds) ? kExpiryNever : (now_ns + to_ns(seconds)) / 1'000'000 + 1;  // up: never early
 }
 
 inline std::uint64_t end_of_lease(double seconds) noexcept {
@@ -125,7 +125,7 @@ inline std::uint64_t end_of_value(double seconds) noexcept {
   if (is_endless(seconds)) return kExpiryNever;
   const std::uint64_t start = rough_start_of_value(seconds);
   if (start != 0) return start + static_cast<std::uint64_t>(static_cast<std::int64_t>(seconds * 1e3));
-  const std::uint64_t end = (platform::monotonic_ns() + to_ns(seconds)) / 1'000'000;  // round down: never late
+  const std::uint64_t end = (platform::monotonic_ns() + to_ns(seconds)) / 1'000'000;  // down: never late
   return std::max(end, kExpiryNever + 1);
 }
 

@@ -3,8 +3,8 @@
 // A plain dictionary has no gate, and gates cost it nothing. The only gate belongs to cluster/, and the library may be
 // built without cluster/. Such a library cannot open a dictionary that has a gate.
 //
-// The gate keeps its data in GateHeader, in the header page, and in GateFields, after the fields of each lock. Of this
-// data, the library reads only the name. A lock with a gate is never granted or released without the shard's mutex: its
+// The gate keeps its data in GateHeader, in the header page, and in GateFields, after the fields of each lock. The
+// library itself reads only the name. A lock with a gate is never granted or released without the shard's mutex: its
 // word stays MUTEX_OWNED (dict/lock_word.h).
 #pragma once
 

@@ -59,7 +59,7 @@ class ShardGuard {
   [[gnu::noinline, gnu::cold]] static void begin_slowly(Shard& shard, LockResult result) noexcept {
     if (result != LockResult::acquired && result != LockResult::owner_died) return;
     if (!shard.is_mark_known())
-      shard.follow_mark();  // do this first: a repair covers the arena as far as the mark says
+      shard.follow_mark();  // first: a repair goes as far as the arena
     if (result == LockResult::owner_died) repair(shard);
   }
 

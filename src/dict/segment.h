@@ -1,11 +1,11 @@
 // A dictionary's segment, mapped into this process. The class Segment creates or attaches it, and divides it into
 // shards.
 //
-// After the removal of its dictionary a segment stays valid, and stays shared with the other processes that still use
-// it, until the last call of this process has left it (sync/epoch.h). So a call that began before the removal has the
-// effects of a call that ended before the removal: the values that it stores, the lists that it changes and the locks
-// that it releases belong to the removed dictionary. A grant is reported only if it was made before the removal:
-// was_removed_before_commit().
+// After the removal of its dictionary a segment stays valid until the last call of this process has left it
+// (sync/epoch.h). Until then it also stays shared with the other processes that still use it. So a call that began
+// before the removal has the effects of a call that ended before the removal. The values that it stores, the lists that
+// it changes and the locks that it releases belong to the removed dictionary. A grant is reported only if it was made
+// before the removal: was_removed_before_commit().
 #pragma once
 
 #include <memory>

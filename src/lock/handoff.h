@@ -8,8 +8,10 @@
 // But later requests overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
 // kOvertakeNs. Then the lock is granted to this waiter, which must claim the lock within claim_ns(). So a waiter that
 // finds k others waiting gets the lock after these k and at most kOvertakesMax * (k + 1) other requests. If the lock is
-// held for longer than kOvertakeNs, the waiter gets it after these k requests and one other. A fair request overtakes
-// no waiter, and no request overtakes a fair waiter once it is first. If all waiters are fair, the order is strict.
+// held for longer than kOvertakeNs, the waiter gets it after these k requests and one other.
+//
+// A fair request overtakes no waiter, and no request overtakes a fair waiter once it is first. If all waiters are fair,
+// the order is strict.
 //
 // A lock that is granted to an absent waiter is idle until the waiter responds. So the rules above are for prompt
 // waiters. A waiter stands aside if its event loop is known to take longer than kPromptNs to respond

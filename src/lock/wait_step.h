@@ -3,9 +3,10 @@
 //
 // An attempt runs with a shard's mutex held, and must not ask the kernel there whether a process lives. So it names the
 // owners that block it. The caller asks the kernel about them, and passes the dead owners to a second attempt, which
-// treats exactly these owners as gone. A token is never reused, so an owner that was found dead stays dead. If it is
-// unknown whether a holder lives, nothing is taken from it. In that case an attempt that does not wait ends with
-// `system`. A wait continues, because the holder may still release, and ends with `system` if there is no release.
+// treats exactly these owners as gone. A token is never reused, so an owner that was found dead stays dead.
+//
+// If it is unknown whether a holder lives, nothing is taken from it. In that case an attempt that does not wait ends
+// with `system`. A wait continues, because the holder may still release, and ends with `system` if there is no release.
 #pragma once
 
 #include <cstdint>

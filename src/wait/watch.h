@@ -22,8 +22,8 @@ class LivenessCache {
  public:
   LivenessCache(World& world, Token self) noexcept : world_(world), self_(self) {}
   Liveness judge(Token token) noexcept;
-  /// Returns whether the process counts as alive. What a process holds counts as held unless the process is known to be
-  /// dead.
+  /// Returns whether the process counts as alive. If so, everything that it holds counts as held. Only a process that
+  /// is known to be dead does not count as alive.
   bool operator()(Token token) noexcept { return judge(token) != Liveness::dead; }
 
  private:

@@ -1,8 +1,9 @@
 // The file `processes` of a world (runtime directory) consists of a header page, a slot for each process, and the table
 // of waits.
 //
-// A process owns a slot through a kernel record lock on byte kSlotLocks + slot of this file. Of the slot's content,
-// only the generation matters to whether a process lives, and only together with the kernel's answer.
+// A process owns a slot through a kernel record lock on byte kSlotLocks + slot of this file. The kernel's answer,
+// together with the generation in the slot, decides whether a process lives. The rest of the slot's content does not
+// matter.
 //
 // Record locks on this file (the bytes are far behind its end):
 //   kTableLock           entering, leaving, and deciding whether this world has ended; held for microseconds
