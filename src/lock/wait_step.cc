@@ -16,8 +16,9 @@ constexpr double kSleepMax = 1.0;
 // nothing happens".
 constexpr double kRest = 15.0;
 static_assert(1e3 * kRest < kRestingPatienceMs);
-// A waiter polls if it cannot queue (there is no memory, or the key has an ordinary value), or if no thread listens for
-// it (no wake thread could be started). No benchmark covers these two constants, because none has such waiters.
+// A waiter polls if it cannot queue, because there is no memory or the key has an ordinary value. It also polls if no
+// thread listens for it, because no wake thread could be started. No benchmark covers these two constants, because none
+// has such waiters.
 constexpr double kSleepPolling = 0.01;
 // The more pollers there are, the more rarely each of them tries. Together they find a free lock within about 0.2 ms.
 constexpr std::size_t kPollersPerSleep = 64;
