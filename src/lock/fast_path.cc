@@ -101,7 +101,7 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   return found.lock->word.compare_exchange_strong(expected, found.word.bits);
 }
 
-// Ends a grant of which another process took over the lock before it could be put back, so the word belongs to a lock.
+// Ends a grant whose lock another process took over before the grant could be put back. So the word belongs to a lock.
 // The grant may count as complete now, so its turn is used up: no other grant may have this number.
 [[gnu::cold]] void end_taken_over(Dictionary& dictionary, std::string_view key, LockRef found,
                                   std::uint64_t mine) noexcept {
