@@ -57,7 +57,7 @@ class [[nodiscard]] Expected {
   const T& operator*() const { return std::get<T>(state_); }
   T* operator->() { return &std::get<T>(state_); }
 
-  /// REQUIRES: there is no value.
+  /// Returns the status. REQUIRES: there is no value.
   const Status& status() const { return std::get<Status>(state_); }
 
  private:

@@ -183,7 +183,7 @@ inline void Arena::make_spare(std::uint32_t block, std::uint32_t count) noexcept
   header_.bins[kSpareBin].store(block, kRelaxed);
 }
 
-// The words of the spare block must agree, so that an overwritten word does not give an entry's memory away.
+// Checks that the words of the spare block agree, so that an overwritten word does not give an entry's memory away.
 inline bool Arena::is_spare(std::uint32_t block, std::uint32_t count) const noexcept {
   if (!shard_.holds_granule(block) || count > shard_.granules() - block) return false;
   const Word32* const words = shard_.words32(block);

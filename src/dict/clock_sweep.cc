@@ -130,9 +130,9 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
   if (!pinned && gained == 0) smallest_kept = std::min(smallest_kept, block.granules);
 }
 
-// Other processes change the shard during this walk, so it may meet something that is not a block. If the walk then
-// ends inside the arena, or behind its end, it is repeated. A misled walk that reaches the end anyway is only a wrong
-// hint.
+// Checks whether a run could be made. Other processes change the shard during this walk, so it may meet something that
+// is not a block. If the walk then ends inside the arena, or behind its end, it is repeated. A misled walk that reaches
+// the end anyway is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
   Windows seen;

@@ -163,10 +163,10 @@ class Dictionary {
     Segment* const now = segment();
     return now != nullptr ? read(*now) : none;
   }
-  // REQUIRES: the thread holds an EpochGuard.
+  // REQUIRES, for the calls below: the thread holds an EpochGuard.
   Code get_any(std::string_view key, ValueOut& out, bool& stale, bool stale_too) noexcept;
   Code find_once(Segment& segment, const Key& key, ValueOut& out, bool& stale) noexcept;
-  // The key is passed by value, so that the key of a plain read can stay in registers.
+  // Finds the key again. The key is passed by value, so that the key of a plain read can stay in registers.
   Code find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept;
   Code find_any(Segment& segment, std::string_view bytes, ValueOut& out, bool& stale) noexcept;
   bool is_held(Segment& segment, Key key, const ValueOut& out) noexcept;

@@ -189,7 +189,7 @@ Code Dictionary::expire(std::string_view key, double exptime) noexcept {
   return code;
 }
 
-// One atomic operation flushes all shards, because every entry of another epoch is flushed. The epoch has 20 bits.
+// Flushes all shards by one atomic operation, because every entry of another epoch is flushed. The epoch has 20 bits.
 // Before it can wrap to an epoch that an entry still has, a sweep removes the dead entries. If this process is killed
 // during the sweep, the next flush starts it again.
 Code Dictionary::flush_all() noexcept {

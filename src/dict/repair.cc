@@ -124,7 +124,8 @@ void keep_holders(const Shard& shard, const EntryView& view, Occupied& occupied,
   if (view.type == EntryType::lock || view.is_free()) ++census.perhaps_free;
 }
 
-// Never write to a block that is cut off, because readers may use it until the next epoch.
+// Walks the chain, and cuts it at the first inconsistent link. Never writes to a block that is cut off, because readers
+// may use it until the next epoch.
 void walk_chain(const Shard& shard, std::uint32_t bucket, Occupied& occupied, Census& census) noexcept {
   Word32* link = &shard.bucket(bucket);
   for (std::uint32_t block = link->load(kRelaxed); block != 0; block = link->load(kRelaxed)) {

@@ -214,8 +214,8 @@ bool Segment::has_size(const DictionaryOptions& options) const noexcept {
   return options.any_size || serves_size(traits_.geometry.size, header().any_size != 0, options.size);
 }
 
-// If several processes open a dictionary, the longest requested life counts. Relaxed is enough, because the word is
-// read from the file when no process uses the file any more.
+// Raises the life of the file. If several processes open a dictionary, the longest requested life counts. Relaxed is
+// enough, because the word is read from the file when no process uses the file any more.
 void Segment::raise_life(std::uint32_t persist) noexcept {
   const auto rank = [](std::uint32_t life) { return life == kTemporary ? 0 : life == kKept ? 1 : 2; };
   if (persist == kKept && gate() != nullptr) return;

@@ -81,8 +81,8 @@ bool Shard::inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& v
   return inspect(block, view) && view.type == EntryType::holder && view.entry->hash.load(kRelaxed) == hash;
 }
 
-// The shortcuts skip holders with larger numbers. An inconsistent shortcut ends the search, because shortcuts are
-// derived.
+// Follows the shortcuts, which skip holders with larger numbers. An inconsistent shortcut ends the search, because
+// shortcuts are derived.
 std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequence) const noexcept {
   const std::uint32_t hash = permits.entry->hash.load(kRelaxed);
   Entry* passed = nullptr;
@@ -101,8 +101,9 @@ std::uint32_t Shard::link_before(const EntryView& permits, std::uint64_t sequenc
   return (passed != nullptr ? passed->next : permits.permits().holders).load(kAcquire);
 }
 
-// All words of a holder except its expiry and its count are constant while the chain reaches it. Its end is not later
-// than the entry's end. If only one of the two is flushed, it is the holder (src/lock/permits.h).
+// Copies the first holder. All words of a holder except its expiry and its count are constant while the chain reaches
+// it. Its end is not later than the entry's end. If only one of the two is flushed, it is the holder
+// (src/lock/permits.h).
 Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
   out.flags = 0;  // the flags of the entry are not the user's
   const std::uint32_t first = view.permits().holders.load(kAcquire);

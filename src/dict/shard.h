@@ -267,11 +267,12 @@ class Shard {
   LockFields& lock_of(std::uint32_t block, std::uint32_t key_length) const noexcept {
     return *reinterpret_cast<LockFields*>(key_words(entry(block)) + padded(key_length) / 8);
   }
-  // The acquire order pairs with the release store of the epoch. A reader that sees this epoch also sees that the links
-  // were cut before it.
+  // Returns the reuse epoch. The acquire order pairs with the release store of the epoch. A reader that sees this epoch
+  // also sees that the links were cut before it.
   std::uint64_t epoch() const noexcept { return header_->reuse_epoch.load(kAcquire); }
-  // The acquire fence orders the loads of the read before the load of the epoch. It pairs with the release fence
-  // between the writer's new epoch and its first store into the released memory (Arena::release).
+  // Returns whether no memory was released since that epoch. The acquire fence orders the loads of the read before the
+  // load of the epoch. It pairs with the release fence between the writer's new epoch and its first store into the
+  // released memory (Arena::release).
   bool unchanged_since(std::uint64_t epoch) const noexcept {
     std::atomic_thread_fence(kAcquire);
     return header_->reuse_epoch.load(kRelaxed) == epoch;
@@ -297,7 +298,7 @@ class Shard {
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
-  // The view is passed by value, so that it can stay in registers during a plain read.
+  // Copies the holder of a lock. The view is passed by value, so that it can stay in registers during a plain read.
   static Read copy_lock(EntryView view, ValueOut& out) noexcept;
   Read copy_permits(EntryView view, ValueOut& out) const noexcept;
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,

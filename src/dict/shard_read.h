@@ -11,7 +11,7 @@ namespace holdfast {
 /// The number of entries that a chain hardly ever exceeds. The benchmark is "get, 100k numbers".
 inline constexpr std::uint32_t kPlainSteps = 16;
 
-// REQUIRES: the entry has a key.
+// Copies the value of an entry. REQUIRES: the entry has a key.
 [[gnu::always_inline]] inline Shard::Read Shard::copy_value(const EntryView& view, ValueOut& out) const noexcept {
   out.type = view.type;
   out.flags = view.entry->flags.load(kRelaxed);

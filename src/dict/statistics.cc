@@ -104,7 +104,7 @@ bool Statistics::reserve(const void* place) noexcept {
   return true;
 }
 
-// The header may be wrong, so ask the kernel before the first access.
+// Returns whether the word can be read. The header may be wrong, so asks the kernel before the first access.
 bool Statistics::is_there(const void* place) noexcept {
   const std::uint32_t unit = unit_of(place);
   const std::uint32_t bit = 1U << unit;
@@ -215,8 +215,8 @@ void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
-// A refusal takes less time than a wait, and is more frequent, so it compares the text less often. The benchmark of
-// kTrusted is "lock of a held key, refused".
+// Counts a refusal. A refusal takes less time than a wait, and is more frequent, so it compares the text less often.
+// The benchmark of kTrusted is "lock of a held key, refused".
 void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
   constexpr std::uint64_t kTrusted = 64;
   ContendedFields* const record = record_of(hash_in_record(hash));

@@ -103,7 +103,8 @@ class Statistics {
   /// The most checks of the end of a hold in that time. A check takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;
 
-  // The drawn grant is not simply every 256th, because holds may alternate between short and long.
+  // Returns whether the grant is drawn. It is not simply every 256th, because holds may alternate between short and
+  // long.
   static bool is_drawn(std::uint32_t number) noexcept {
     return (number * 0x9E3779B1U) >> 24 == 0;
     static_assert(kDrawnOf == 1U << (32 - 24));

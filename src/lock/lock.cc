@@ -126,8 +126,8 @@ Code make_free_lock(Transaction& change) noexcept {
   return code;
 }
 
-// A reserved grant has no task yet, and neither has an incomplete grant. A holder whose grant is no longer valid blocks
-// nobody.
+// Returns the holder of the watched lock. A reserved grant has no task yet, and neither has an incomplete grant. A
+// holder whose grant is no longer valid blocks nobody.
 Blocker blocker_of_lock(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const LockFields*>(watch.fields);
   SeenGrant seen{};
@@ -150,8 +150,9 @@ static void tell_gate(Dictionary& dictionary, std::string_view key) noexcept {
   if (segment != nullptr && segment->gate() != nullptr) segment->gate()->want(*segment, Key(key, segment->seed()).hash);
 }
 
-// Without a position in the queue, the gate would not ask for the lock. So make room for a waiter, even by evicting
-// values. The lock itself may be evicted, because nobody has it, so make room for both.
+// Makes room for a waiter. Without a position in the queue, the gate would not ask for the lock. So this makes room for
+// the waiter, even by evicting values. The lock itself may be evicted, because nobody has it, so this makes room for
+// both.
 static bool makes_room_for_waiter(Transaction& change, const Contender& contender, Result& result) noexcept {
   constexpr std::uint32_t kAlignment = 4;  // a lock begins at a cache line
   if (!result.is_wanted || contender.waiter == nullptr || result.blocked_by.place != 0) return false;

@@ -34,7 +34,8 @@ void read_lock(Transaction& change, HolderInfo& holder) noexcept {
     at.copy_reason(holder.reason.data(), kReasonMax);
 }
 
-// The chain begins with the youngest grant. If there is too little room, keep the oldest grants.
+// Reads the holders of permits. The chain begins with the youngest grant. If there is too little room, keeps the oldest
+// grants.
 void read_permits(Transaction& change, std::span<HolderInfo> holders, std::uint32_t& count) noexcept {
   const std::uint32_t flush = change.flush_epoch();
   const std::uint64_t entry_end = change.view().entry->expiry.load(kRelaxed);

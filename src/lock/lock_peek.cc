@@ -141,7 +141,8 @@ bool Peek::copy_reason(std::uint32_t block, std::uint32_t hash, HolderInfo& hold
   return true;
 }
 
-// The chain begins with the youngest grant. If there is too little room, keep the oldest grants.
+// Reads the holders of permits. The chain begins with the youngest grant. If there is too little room, keeps the oldest
+// grants.
 bool Peek::read_permits(const EntryView& view) noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
   const std::uint32_t flush = segment_.flush_epoch();
@@ -173,8 +174,8 @@ void Peek::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
              record.value_size - sizeof(HolderFields));
 }
 
-// A block that is not a waiter ends the walk. Either the queue was changed in the meantime, or a process died while it
-// changed the queue.
+// Reads the waiters of a queue. A block that is not a waiter ends the walk. Either the queue was changed in the
+// meantime, or a process died while it changed the queue.
 void Peek::read_queue(const QueueFields& queue, EntryType type) noexcept {
   std::uint32_t steps = 0;
   EntryView view{};

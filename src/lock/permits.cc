@@ -41,8 +41,9 @@ bool may_purge(const Watch& watch, const PermitFields& fields, LivenessCache& li
   return false;
 }
 
-// Only the first waiter of the queue has to learn that it may continue, because it wakes the next waiter. But if the
-// first waiter is late or dead, or a holder record is no longer valid, the waiters behind it must try instead.
+// Checks the permits for a waiter. Only the first waiter of the queue must learn that it may continue, because it wakes
+// the next waiter. But if the first waiter is late or dead, or a holder record is no longer valid, the waiters behind
+// it must try instead.
 WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const WaiterId& waiter) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.segment->retired() || !is_live(watch.entry->expiry.load(kRelaxed), watch.segment->flush_epoch()))
@@ -56,10 +57,10 @@ WatchState peek_permits(const Watch& watch, LivenessCache& liveness, const Waite
   return enough || may_purge(watch, fields, liveness) ? WatchState::open : WatchState::held;
 }
 
-// The blocker is the only holder of a rwlock, if it leaves too few permits. The owner and the fencing number of a
-// holder record are constant, and the number is never reused. So if the number is the same before and after, everything
-// was read from that record, and the record was the first. Permits of a semaphore may be given back by a task other
-// than the one that took them, so a semaphore has no blocker.
+// Returns the blocker, which is the only holder of a rwlock, if it leaves too few permits. The owner and the fencing
+// number of a holder record are constant, and the number is never reused. So if the number is the same before and
+// after, everything was read from that record, and the record was the first. Permits of a semaphore may be given back
+// by a task other than the one that took them, so a semaphore has no blocker.
 Blocker blocker_of_permits(const Watch& watch) noexcept {
   const auto& fields = *static_cast<const PermitFields*>(watch.fields);
   if (watch.entry->flags.load(kAcquire) != static_cast<std::uint32_t>(PermitsKind::rwlock)) return {};
@@ -252,7 +253,8 @@ class PermitsAttempt {
     blocked_by_.watch = watch_entry(kPermitsWatch, permits, contender_.request.want);
   }
 
-  // The permits are idle until the first waiter responds, or its time to respond is over. Try again then.
+  // Gives up for now. The permits are idle until the first waiter responds, or its time to respond is over. The waiter
+  // tries again then.
   void give_up_on(const Head& first) noexcept {
     const std::uint64_t claim_ns = holdfast::claim_ns(first.waiter);
     const std::uint64_t left_ns = claim_ns - std::min(claim_ns, first.woken_ns);

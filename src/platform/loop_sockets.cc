@@ -26,8 +26,8 @@ void GuardedSocket::close() noexcept {
   fd_ = -1;
 }
 
-// Each socket is a file with its own identity, so it differs from any file that later gets its number. All eventfds
-// have the same identity.
+// Returns whether the socket is open, and was not closed by the host. Each socket is a file with its own identity, so
+// it differs from any file that later gets its number. All eventfds have the same identity.
 bool GuardedSocket::intact() const noexcept { return is_file(fd_, id_); }
 
 bool GuardedSocket::is_lost() const noexcept {
@@ -36,9 +36,9 @@ bool GuardedSocket::is_lost() const noexcept {
   return error == 0 ? now != id_ : error == EBADF;
 }
 
-// The signal is an empty datagram, which makes the socket readable. The host may give the number to a different
-// descriptor between the check and the send. Then a pipe or file refuses the datagram, and a stream connection
-// transmits nothing.
+// Opens a pair of sockets. The signal is an empty datagram, which makes the socket readable. The host may give the
+// number to a different descriptor between the check and the send. Then a pipe or file refuses the datagram, and a
+// stream connection transmits nothing.
 int Readiness::open() noexcept {
   close();
   int pair[2];

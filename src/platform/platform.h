@@ -306,7 +306,8 @@ void sleep_until(std::uint64_t deadline_ns) noexcept;
 // process that open the file separately exclude each other, and closing another descriptor of the file drops no lock.
 // The bytes need not exist in the file.
 
-/// Returns 0, or EAGAIN if another open file description holds the lock. REQUIRES: `fd` is open for writing.
+/// Tries to lock the byte. Returns 0, or EAGAIN if another open file description holds the lock. REQUIRES: `fd` is open
+/// for writing.
 int try_record_lock(int fd, std::uint64_t byte) noexcept;
 /// Does the same for a shared lock, which any number of descriptions may hold.
 int try_shared_record_lock(int fd, std::uint64_t byte) noexcept;

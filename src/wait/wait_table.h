@@ -81,7 +81,7 @@ struct Wait {
 /// A view of the table. All calls are thread-safe, except write() and release() of the same record.
 class WaitTable {
  public:
-  /// `memory` is a WaitTableMemory, shared with other processes.
+  /// Makes the view. `memory` is a WaitTableMemory that is shared with other processes.
   explicit WaitTable(std::byte* memory) noexcept : memory_(reinterpret_cast<WaitTableMemory*>(memory)) {}
 
   /// Returns how many records were made or got another holder.

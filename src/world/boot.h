@@ -16,7 +16,8 @@ struct Boot {
 /// Returns the boot and the time namespace, which are read once in each process.
 const Boot& this_boot() noexcept;
 
-/// Returns the present time namespace, which may differ from the first one: fork may have put a child into another.
+/// Returns the present time namespace, which may differ from the first one: fork may have put a child into another
+/// namespace.
 std::uint64_t time_namespace_now() noexcept;
 
 /// Compares two boots. Unknown ids count as equal; record locks then decide.

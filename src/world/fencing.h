@@ -17,7 +17,7 @@ namespace holdfast {
 
 /// The size of a range. Range r begins at r * kFencingRange.
 inline constexpr std::uint64_t kFencingRange = 65536;
-/// The first range. It is not 0, because overwritten memory often is 0.
+/// The first range. It is not 0, because overwritten memory is often 0.
 inline constexpr std::uint64_t kFirstFencingRange = 1;
 
 /// Adds a check of 20 bits below a count of at most 44 bits. Zero means no count.

@@ -40,8 +40,8 @@ bool is_of(const OpenedFile& file, const WorldId& world) noexcept {
   return file.header().world == world && file.header().inode == file.id.inode;
 }
 
-// The boot id does not matter: no file in memory survives a boot, and containers have their own ids. But a time of
-// another time namespace has a different meaning.
+// Returns whether the file's times have a meaning here. The boot id does not matter: no file in memory survives a boot,
+// and containers have their own ids. But a time of another time namespace has a different meaning.
 bool has_our_clock(const FileHeader& header) noexcept {
   return is_same_time_namespace(header.time_namespace, this_boot().time_namespace);
 }

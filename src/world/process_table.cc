@@ -371,9 +371,9 @@ void ProcessTable::set_generation(std::uint32_t index, std::uint64_t generation)
   for (auto& word : slots()[index].generations) word.store(generation, std::memory_order_release);
 }
 
-// The slot's lock is free, so its last owner is dead, and under the table's lock no other process can take the slot. So
-// raise the generation before taking the slot's lock: from then on, the old generation means a dead process. If this
-// process is killed or stopped in between, it has only skipped a number.
+// Takes a slot. The slot's lock is free, so its last owner is dead, and under the table's lock no other process can
+// take the slot. So raise the generation before taking the slot's lock: from then on, the old generation means a dead
+// process. If this process is killed or stopped in between, it has only skipped a number.
 Expected<Token> ProcessTable::take_slot(const Lock& held, FileDescriptor fd, std::uint32_t index) {
   ProcessSlot& slot = slots()[index];
   describe_self(slot);
@@ -488,7 +488,7 @@ Expected<platform::Mapping> ProcessTable::stay_present(const Lock&) {
 
 // --- keepers ---------------------------------------------------------------------------------------------
 
-// Linux pids have at most 22 bits, and inodes of namespaces have 32.
+// Returns the byte of the lock for a keeper. Linux pids have at most 22 bits, and inodes of namespaces have 32.
 static std::uint64_t keeper_lock(pid_t pid) noexcept {
   constexpr unsigned kPidBits = 22;
   return kKeeperLocks + ((pid_namespace() & 0xFFFFFFFFU) << kPidBits) + static_cast<std::uint64_t>(pid);
@@ -508,7 +508,8 @@ FileDescriptor ProcessTable::become_keeper(pid_t pid) const {
   return std::move(*fd);
 }
 
-// Acquire: a process that finds the record also finds the lock that was taken before it, if that lock still exists.
+// Returns whether the last keeper for that process has not ended properly. Acquire: a process that finds the record
+// also finds the lock that was taken before it, if that lock still exists.
 bool ProcessTable::had_keeper(pid_t pid) const noexcept {
   return header().keeper.load(std::memory_order_acquire) == keeper_lock(pid);
 }
@@ -607,7 +608,7 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   return generation;
 }
 
-// Ask the kernel first, because the generation does not change while the slot is held.
+// Asks the kernel first, because the generation does not change while the slot is held.
 Liveness ProcessTable::judge(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept {
   if (index >= kSlots) return Liveness::dead;
   const Kernel kernel = ask(index);

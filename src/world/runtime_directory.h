@@ -1,6 +1,6 @@
 // The runtime directory defines a world: all processes that share the directory belong to one world.
 //
-// It is $HOLDFAST_DIR, else /dev/shm/holdfast-<euid>. It is checked every time it is opened, because its users may
+// It is $HOLDFAST_DIR, or else /dev/shm/holdfast-<euid>. It is checked every time it is opened, because its users may
 // write into this process's memory. It must be a real directory (no symbolic link) on tmpfs, owned by this user and
 // closed to all other users. HOLDFAST_SHARE=group lets several users share it. A shared directory may belong to root,
 // to this user, or to the user with the number HOLDFAST_OWNER. Its group must be one of this process's groups (any
@@ -50,7 +50,7 @@ inline std::string with_layout(std::string path) {
 
 inline std::string default_directory(uid_t user) { return "/dev/shm/holdfast-" + std::to_string(user); }
 
-/// $HOLDFAST_DIR, else the user's default.
+/// Returns $HOLDFAST_DIR, or else the user's default directory.
 inline std::string directory_from_environment(uid_t user) {
   const char* const chosen = ::secure_getenv("HOLDFAST_DIR");
   return chosen != nullptr && *chosen != '\0' ? with_layout(chosen) : default_directory(user);

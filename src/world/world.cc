@@ -263,8 +263,9 @@ struct Keeper {
 
 }  // namespace
 
-// The keeper is a fork, so it has this process's presence from its first instruction on. It has no slot, because it
-// holds nothing. If the keeper is killed, the next process that calls this function detects it.
+// Starts a keeper if necessary. The keeper is a fork, so it has this process's presence from its first instruction on.
+// It has no slot, because it holds nothing. If the keeper is killed, the next process that calls this function detects
+// it.
 Status World::keep_for(pid_t parent) {
   if (observes()) return refuse_observer();
   if (token() == kNobody) return last_failure();
@@ -298,9 +299,9 @@ Status World::keep_for(pid_t parent) {
   return {Code::system, "cannot start a process that keeps " + directory_.path() + ": " + platform::error_text(error)};
 }
 
-// The slot stays until the kernel releases it, because other threads may still be inside critical sections, and this
-// process keeps what it holds. So remove nothing while another process is exiting, and nothing that threads of this
-// process use. The next process that enters removes it.
+// Ends this process's presence. The slot stays until the kernel releases it, because other threads may still be inside
+// critical sections, and this process keeps what it holds. So remove nothing while another process is exiting, and
+// nothing that threads of this process use. The next process that enters removes it.
 void World::leave(std::optional<std::uint32_t> slot) noexcept {
   try {
     const platform::LongMutex::Hold only_one(entering);
