@@ -258,7 +258,7 @@ template <class Body>
   return guard.held() ? body(segment, shard, key, guard) : guard.code();
 }
 
-// Runs an operation with the mutex held, and once more if it met damage.
+// Runs an operation with the mutex held, and once more if it found damage.
 template <class Operation>
 inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                                 Blockers& blockers) noexcept {

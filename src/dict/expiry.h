@@ -14,8 +14,8 @@
 // path. It counts from the coarse clock plus one second, which saves 24 ns of about 80. The kernel promises no bound on
 // the lag of the coarse clock, so that second is an assumption; a margin of 0.05 s was wrong by up to 0.2 s.
 //
-// If the host has an event loop, values end by the loop's own time, which does not advance while a handler runs. So a
-// value ends exactly when a timer of the same length fires that was set in the same handler.
+// If the host has an event loop, the end of a value is compared with the loop's own time, which does not advance while
+// a handler runs. So a value ends exactly when a timer of the same length fires that was set in the same handler.
 //
 // Suppose that values counted from the loop's time and ended by the system's clock. Then a handler that has run for 10
 // ms would not find a value that it has just stored for 5 ms. The price is that a worker whose loop is late finds a

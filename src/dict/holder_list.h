@@ -10,8 +10,8 @@
 // Each block is added at the front, and each fencing number is larger than all earlier numbers. So along the chain of a
 // permits entry the numbers descend. Shortcuts, which are derived from the chain, skip about 32 and about 1024 holders,
 // so the holder with a given number is found in a few dozen steps. A shortcut may skip only holders with larger numbers
-// than the number in search. So an overwritten shortcut only costs time, or is detected. An overwritten number misleads
-// a search only where it is out of order.
+// than the number that is searched for. So an overwritten shortcut only costs time, or is detected. An overwritten
+// number misleads a search only where it is out of order.
 //
 // Nothing here trusts what it loads: an inconsistent block ends a walk, and the shard is then repaired.
 //

@@ -171,7 +171,7 @@ class Shard {
   /// Returns whether the arena can grow, as far as this process knows.
   bool can_grow() const noexcept;
   /// Reserves memory for a run of `count` granules after the arena's present end. Returns the new end, or 0 if there is
-  /// no memory. Runs without the mutex, because it takes long.
+  /// no memory. Runs without the mutex, because it takes a long time.
   std::uint32_t reserve_more(std::uint32_t count) noexcept;
   /// Adds the reserved memory up to `end` to the arena. REQUIRES: the mutex.
   void add_reserved(std::uint32_t end) noexcept;

@@ -1,5 +1,5 @@
-// A transaction changes one key with its shard's mutex held. It contains the key's entry, and has the operations on
-// that entry. Dictionary::transact() makes a transaction and runs an operation on it.
+// A transaction changes one key with its shard's mutex held. It contains the key's entry, and provides the operations
+// on that entry. Dictionary::transact() makes a transaction and runs an operation on it.
 //
 // An operation commits by one store, or returns before it has changed anything. Code::corrupt means that the operation
 // found damage and changed nothing.

@@ -5,7 +5,7 @@
 // first waiter, once, and the fastest request gets the lock. If the lock were passed to the waiter instead, each
 // critical section would cost a wake-up, which takes longer than many sections.
 //
-// But later requests overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
+// Later requests can overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
 // kOvertakeNs. Then the lock is granted to this waiter, which must claim the lock within claim_ns(). So a waiter that
 // finds k others waiting gets the lock after these k and at most kOvertakesMax * (k + 1) other requests. If the lock is
 // held for longer than kOvertakeNs, the waiter gets it after these k requests and one other.

@@ -11,7 +11,7 @@
 //
 //   owner   0 to token     by compare-and-swap: the record is taken; also from the token of a dead process
 //           token to 0     the wait is over
-//   stamp   odd            the rest is being written; a reader comes back later
+//   stamp   odd            the rest is being written; a reader tries again later
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@
 // by the timer through that descriptor.
 //
 // After a release, a descriptor takes about twice as long to become readable as a parker that sleeps by itself takes to
-// return. The reason is the second hop.
+// return, because the wake-up passes through a second thread.
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once

@@ -10,10 +10,10 @@
 //   the file is of     | in use                            | not in use
 //   -------------------+-----------------------------------+---------------------------------------------------------
 //   this world         | joined                            | joined
-//   another world, or  | refused: its users and            | temporary: retired; else adopted, that is, what it says
-//   it is a copy       | this process would not know of    | of processes is dropped and its data stays. In another
-//                      | each other                        | time namespace, where its clock differs, a kept one is
-//                      |                                   | retired, and a persistent one refused
+//   another world, or  | refused: its users and            | A temporary file is retired. Any other file is adopted:
+//   it is a copy       | this process would not know       | what it says about processes is dropped, and its data
+//                      | about each other                  | stays. In another time namespace, whose clock differs,
+//                      |                                   | a kept file is retired, and a persistent one refused.
 //
 // An adopted file need not be searched for owners, because each world begins the generations of its slots at another
 // number. So old tokens belong to no living process.
