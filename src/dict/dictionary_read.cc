@@ -168,7 +168,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return result == Shard::Read::found ? Code::ok : Code::buffer;
 }
 
-// Reads an entry that seems to have ended again. A change may move the end of an entry between the load of the end and
+// Reads again an entry that seems to have ended. A change may move the end of an entry between the load of the end and
 // the read of the clock. So an end has passed only if the next read finds the same end. If the end is moved each time,
 // and has passed each time, the last try decides.
 [[gnu::cold]] Code Dictionary::find_again(Segment& segment, Key key, ValueOut& out, bool& stale) noexcept {

@@ -151,8 +151,8 @@ bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
   return (since.bits & Since::kLong) != 0 && coarse_ns > since.ns() + least;
 }
 
-// Counts the end of a hold. A time in the future was overwritten. The same clock reads both ends of a hold, so its lag
-// matters little.
+// Counts the end of a hold. Ignores a time in the future, which was overwritten. The same clock reads both ends of a
+// hold, so its lag matters little.
 void Statistics::count_end(HeldKind kind, Since since) noexcept {
   note_look();
   const std::uint64_t coarse = platform::coarse_monotonic_ns();
