@@ -12,8 +12,8 @@
 // thread also serves a parker's timer, so a loop that waits for one descriptor without a timeout is woken by mail and
 // by the timer through that descriptor.
 //
-// After a release, a descriptor takes about twice as long to become readable as a parker that sleeps by itself takes to
-// return, because the wake-up passes through a second thread.
+// After a release, a descriptor becomes readable about twice as late as a parker that sleeps by itself returns. The
+// reason is that the wake-up passes through a second thread.
 //
 // Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
 #pragma once
