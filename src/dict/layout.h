@@ -1,4 +1,4 @@
-// The layout of a dictionary's segment. docs/format.md describes the layout byte by byte; change both files together.
+// The layout of a dictionary's segment. docs/format.md has the offsets and the geometry; change both files together.
 //
 //   header page | bytes of shards | shard 0 | shard 1 | ... | statistics (dict/statistics_layout.h)
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
@@ -31,8 +31,8 @@ inline constexpr std::uint32_t kGranule = 16;
 /// The number of granules that share a use count. The benchmark is "Hits".
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
-/// Counts of reads, in the header page. Each of kReadCounts process slots has one count, so that no process writes into
-/// the cache line of another process.
+/// Counts of reads, in the header page, so that up to kReadCounts - 1 processes do not write into the same cache line.
+/// A process uses the record at its slot modulo kReadCounts - 1. A process without a slot uses the last record.
 struct alignas(64) ReadCounts {
   Word64 hits;
   Word64 misses;
@@ -65,7 +65,8 @@ struct DictionaryHeader {
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
-/// Free blocks of 1 to 63 granules have a bin for each size. Longer blocks have four bins for each power of two.
+/// Free blocks of 1 to 63 granules have a bin for each size. Longer blocks have four bins for each power of two: number
+/// 64 + (log2 - 6) * 4 + the two bits after the leading bit of the size.
 /// Benchmarks: arena_mixed_sizes; set, 10k strings of 1 KB.
 inline constexpr std::uint32_t kExactBins = 64;
 /// No block has 0 granules, so this bin contains the spare block (Arena::keep), if there is one. The map has no bit for
@@ -256,7 +257,8 @@ inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
 
 /// The number of shortcuts along a chain of holders, which are derived from the chain. About one in 32 holders has a
 /// link to the next such holder, in Entry::flags. About one in 32 of these has a second link, to the next holder with a
-/// second link, in Entry::stamp. The benchmark is "Many holders of one key", row "release".
+/// second link, in Entry::stamp. A link without a target is 0, and so are the words of a holder that has no links. The
+/// benchmark is "Many holders of one key", row "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
 /// Returns how many links besides `next` the holder with that fencing number has. The result is evenly distributed over

@@ -1,6 +1,6 @@
 // The part of a dictionary after its shards, which counts how long locks and permits were waited for and held. Nothing
-// depends on these counts, so any word may be wrong. docs/format.md describes the layout byte by byte; change both
-// files together.
+// depends on these counts, so any word may be wrong. docs/format.md has the offsets of the parts; change both files
+// together.
 //
 // This part of the file is a hole until something is counted. A word of the header page says which units of 4096 bytes
 // were ever reserved (DictionaryHeader::counted_units). The other units count as zero, and are not touched.
@@ -63,15 +63,18 @@ static_assert(sizeof(HistogramFields) == 5824);
 /// The most bytes of a key that are stored.
 inline constexpr std::uint32_t kContendedKeyMax = 72;
 
-/// The contention of one key.
+/// The contention of one key. A hash of 0 is stored as 1. `check` is the upper half of a number that begins as the
+/// length of the key and becomes (number ^ word ^ number >> 32) * 0x9E3779B97F4A7C15 for each of the 9 words of `key`.
+/// A key without a record takes over the record with the least weight in its set: it replaces the hash by
+/// compare-and-swap, and the weight continues.
 struct ContendedFields {
   Word64 hash;       // of the key; 0: not in use
-  Word64 weight;     // not less than the weight counted since the record has this key
+  Word64 weight;     // us waited + waits + refusals, of this key and of earlier keys of the record
   Word64 waits;      // the next four words count since the record has this key
   Word64 wait_time;  // ns
-  Word64 timeouts;
+  Word64 timeouts;   // waits that ended without the lock or permits
   Word64 refused;
-  Word32 shape;  // length of the key (low 16 bits), HeldKind (next 8)
+  Word32 shape;  // length of the key (low 16 bits), HeldKind of the last request (next 8)
   Word32 check;  // check of length and key
   std::array<Word64, kContendedKeyMax / 8> key;
 };

@@ -6,8 +6,10 @@
 // processes read them at any time, and must trust nothing they read. The table follows the slots in the file
 // `processes`.
 //
-// A record is found by its owner's token and task, within kProbe records of their hash. A record of a dead process
-// counts as free. If none is free, the wait is not recorded, and other processes do not see it.
+// A record is found by its owner's token and task, in one of the kProbe records from number
+// mix(token ^ mix(task)) % kWaitRecords on. mix(x) applies x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 twice, then returns
+// x ^ x >> 32. A record of a dead process counts as free. If none is free, the wait is not recorded, and other
+// processes do not see it.
 //
 //   owner   0 to token     by compare-and-swap: the record is taken; also from the token of a dead process
 //           token to 0     the wait is over

@@ -70,8 +70,9 @@ Expected<UsedFile> look_at_dictionary_file(const RuntimeDirectory& directory, co
 /// is in use. REQUIRES: the caller does not use the file.
 Status retire_unused_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
-/// Makes an adopted file part of this world and admits other processes. If the process is killed inside this call, the
-/// next process adopts the file again.
+/// Makes an adopted file part of this world and admits other processes. Writes the boot id, the time namespace and the
+/// inode, then the world id. If the process is killed before the last write, the next process adopts the file again.
+/// REQUIRES: the mutexes are 0, the used shards are repaired, and the dictionary has another range of fencing numbers.
 Status finish_adoption(const OpenedFile& file, const WorldId& world);
 
 /// Shows other processes that this process uses the file with that inode. The use lasts as long as the descriptor is

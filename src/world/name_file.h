@@ -46,7 +46,8 @@ Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory
 /// Returns whether that file, which has the name of a name file, belongs to this world and has that number.
 bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// Allows new files again. REQUIRES: the process table's record lock, and no other process present.
+/// Allows new files again. Call it before deleting the old files. REQUIRES: the process table's record lock, and no
+/// other process present.
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
 
 /// Returns the process table's record of a file. A record of 0 means that there is no file.

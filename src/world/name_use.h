@@ -13,6 +13,10 @@
 // lost, new processes are refused until the last user of the removed file has detected the removal. They are never
 // admitted by mistake.
 //
+// The record of byte b is in one of the 16 words, numbered modulo 256, that begin at number
+// (b * 0x9E3779B97F4A7C15 mod 2^64) >> 32. A word whose byte is not locked may be reused. Records are written under the
+// directory's lock, or by a process that creates a file with the byte and clears its record.
+//
 // The locks are pinned by a mapping, inherited by fork, and released when the dictionary is unmapped. A use that
 // survives exec has a separate file (world/kept_file.h). Such files are searched for only if a process of this world
 // (runtime directory) has kept such a use.

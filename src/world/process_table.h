@@ -31,7 +31,8 @@
 //
 // The generation of a slot is stored three times, and two equal copies decide. So one overwritten word makes no process
 // look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is never
-// mistaken for its predecessor, wherever the predecessor was stopped.
+// mistaken for its predecessor, wherever the predecessor was stopped. The first generation of a slot is the lower half
+// of the world id modulo 2^47, plus 1, or the next number if the parity differs (world/file_use.h says why).
 #pragma once
 
 #include <array>
@@ -91,13 +92,14 @@ struct alignas(64) ProcessSlot {
 
   // For sync/mailbox.h. Sending processes write here, too.
   alignas(64) std::atomic<std::uint32_t> signal;
-  std::atomic<std::uint32_t> mail_state;
+  std::atomic<std::uint32_t> mail_state;  // bits: 1 mail arrived, 2 the mailbox overflowed
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
   // For sync/shmtx.h. The lower half is how many critical sections the threads of this process are in now, the upper
   // half how many they have begun. It has a separate cache line, because the owner writes it all the time, and others
   // read it only to wait for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
   // For wait/parking_lot.h. The time of this process's last check of what its waiters wait for (CLOCK_MONOTONIC, ms).
+  // If it was long ago, the waiters lose their positions in the queues.
   alignas(64) std::atomic<std::uint64_t> looked_ms;
   // These words are written with the first cache line, and never again. They are shown to users.
   std::atomic<std::uint64_t> pid_namespace;        // inode of the namespace of `pid`; 0: unknown
