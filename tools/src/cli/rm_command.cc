@@ -155,7 +155,7 @@ const Subcommand kRm{"rm",
                      "Remove dictionaries, with the locks in them.",
                      R"(rm refuses if another process has the dictionary open or holds a lock in it, or if it cannot
 find out, because the locks would be lost. With --force it removes the dictionary, and those
-processes get an error. The next dictionary with this name is a new one.
+processes get an error. Opening this name afterwards creates a new dictionary.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",
                      run_rm};

@@ -117,7 +117,7 @@ int run_set(Arguments& arguments) {
 int run_del(Arguments& arguments) {
   KeyCommand command(arguments, WorldOptions::Prints::nothing);
   bool force = false;
-  arguments.add_flag("-f,--force", force, "Delete held locks, too, and ignore missing keys");
+  arguments.add_flag("-f,--force", force, "Also delete held locks, and ignore missing keys");
   arguments.parse(2, HOLDFAST_KEY_MAX, {"NAME", "KEY"});
   holdfast_dict* const dict = command.open(KeyCommand::Does::change);
   int status = exit_status::kYes;

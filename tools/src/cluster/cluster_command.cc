@@ -145,7 +145,7 @@ const Subcommand kCluster{"cluster",       "Show and repair the locks of a clust
   break             Take a lock away from the machine that holds it
   accept-new-store  Accept a new store instead of the known one
 
-Run "holdfast cluster SUBCOMMAND --help" for help on one of them.)", run_cluster};
+Run "holdfast cluster SUBCOMMAND --help" for help on a subcommand.)", run_cluster};
 
 const Subcommand kHolders{"cluster holders",
                           "Show which machine holds a lock, according to the store",
@@ -161,8 +161,8 @@ const Subcommand kBreak{"cluster break",
                         "DICTIONARY KEY --revision N",
                         "Take a lock away from the machine that holds it.",
                         R"("holdfast cluster holders" shows the revision of the grant. Later grants are not affected.
-Programs on one machine pass a lock on without asking the store: the program that holds it at
-that moment loses it.
+Programs on one machine pass a lock on without asking the store, so the program that holds the
+lock at that moment loses it.
 
 Exit status: 0 success; 1 the lock has no grant with that revision; 2 error.)",
                         run_break};
@@ -172,13 +172,13 @@ const Subcommand kAcceptNewStore{
     "Accept a new store instead of the known one",
     "CLUSTER ID",
     "Accept a new store instead of the known one.",
-    R"(An agent refuses an etcd cluster with another cluster id than the one it knows, because two
-stores could grant the same lock twice. If you replaced the store on purpose, accept the new one
-on each machine. ID is its cluster id, which "holdfast cluster status" and the agent's log show.
+    R"(An agent refuses an etcd cluster whose cluster id differs from the known one, because two stores
+could grant the same lock twice. If you replaced the store on purpose, accept the new store on
+each machine. ID is its cluster id, which "holdfast cluster status" and the agent's log show.
 
 The agent uses the new store after one lease time, when no machine holds a lock of the old one.
 
-Exit status: 0 success; 1 no endpoint names that store, or most name the known one; 2 error.)",
+Exit status: 0 success; 1 no endpoint names the new store, or most name the known one; 2 error.)",
     run_accept};
 
 }  // namespace holdfast::cli

@@ -76,7 +76,7 @@ const Subcommand kServe{
     R"(/metrics is for Prometheus, /api/v1/ has the JSON of ls, stat, locks and doctor, / is the page.
 The server only reads, as these commands do, and uses at most 1 % of a core.
 
-By default, only programs on this machine can connect. Any address but loopback needs a token.)",
+By default, only programs on this machine can connect. Any other address requires a token.)",
     run_serve};
 
 }  // namespace holdfast::cli
