@@ -153,7 +153,6 @@ end
 --
 -- Returns the dictionary, always the same table for the same name; nil and a message. Raises for an argument of the
 -- wrong type and for an unknown option. Does not yield.
--- wrong type and for an unknown option. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
         error("bad name to open: string expected, got " .. type(name), 2)

@@ -5,7 +5,6 @@
 // then leaves this machine with a lock, or a position in a queue, that nobody here wants. So the keys attached to the
 // lease are compared with the known keys: often for a minute after a missing answer, otherwise once a minute if
 // anything was asked.
-// asked.
 #pragma once
 
 #include <cstdint>

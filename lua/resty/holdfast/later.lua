@@ -16,8 +16,8 @@ local _M = {}
 
 
 -- Returns whether the state may last for only one request. A worker runs init_by_lua only for such a state; otherwise
--- the master runs it. The first module is loaded by the handler of a request: always without the code cache, sometimes
--- with it.
+-- the master runs it. Without the code cache, the handler of a request is always the first to load a module; with the
+-- code cache, only sometimes.
 local function is_brief()
     if not is_nginx then
         return false

@@ -25,8 +25,8 @@ local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
                  3600 }
 
--- Name, type, help; then the field of dict:stats() and its factor. In the order of the output. The build of
--- `holdfast serve` reads the bounds above and the first three fields, which must be on one line
+-- Name, type, help; then the field of dict:stats() and its factor. The rows are in the order of the output. The build
+-- of `holdfast serve` reads the bounds above and the first three fields, which must be on one line
 -- (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },

@@ -68,7 +68,7 @@ function Task.wake(task)
 end
 
 
--- Returns the calling task, if it may wait. A task may not wait in another coroutine inside the task, because the yield
+-- Returns the calling task, if it may wait. A task may not wait in a coroutine that it runs itself, because the yield
 -- would not reach the scheduler. For the same reason it may not wait where C called Lua (a callback of table.sort, the
 -- main chunk of a module in require).
 local function waiting_task()
@@ -452,7 +452,7 @@ function _M.on_error(task, message)
 end
 
 
--- For modules whose callbacks may fail.
+-- Reports failures of other modules' callbacks.
 _M.report = call_on_error
 
 

@@ -3,8 +3,8 @@
 //   signal      | running                                     | quitting           | stopping
 //   ------------+---------------------------------------------+--------------------+------------------
 //   HUP         | new workers, the old ones quit              | nothing            | nothing
-//   QUIT        | quitting: every worker receives quit         | nothing            | nothing
-//   TERM, INT   | stopping: TERM to the workers, KILL later   | stopping           | KILL at once
+//   QUIT        | quitting: every worker receives quit        | nothing            | nothing
+//   TERM, INT   | stopping: TERM to the workers, KILL later   | stopping           | KILL immediately
 //   CHLD        | a worker that failed may be started again   | reap               | reap
 //
 // A HUP that was caused by the loss of the terminal counts as TERM.

@@ -1,5 +1,5 @@
--- The dictionaries that this Lua state has opened, by name. Also finds the dictionary of a lock, and has the metatable
--- of all dictionaries.
+-- The dictionaries that this Lua state has opened, by name. Also contains the metatable of all dictionaries, and finds
+-- the dictionary of a lock.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"

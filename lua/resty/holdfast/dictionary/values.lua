@@ -1,10 +1,10 @@
 -- Methods of a dictionary for one key: values, compare and swap, lists. Manual: docs/resty.shdict.md.
 --
--- The methods of ngx.shared.DICT, and cas. None yields. exptime is in seconds; the default 0 means never. flags default
--- to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the other methods return
--- nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and "dictionary not found".
--- Changes may also fail with "timeout": a stopped process was in the middle of a change for a second, and nothing was
--- changed. A wrong receiver, exptime or flags raise an error at the line of the call.
+-- Has the methods of ngx.shared.DICT, and cas. None yields. exptime is in seconds; the default 0 means never. flags
+-- default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the other methods
+-- return nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and "dictionary not
+-- found". Changes may also fail with "timeout": a stopped process was in the middle of a change for a second, and
+-- nothing was changed. A wrong receiver, exptime or flags raise an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -128,7 +128,7 @@ local function read(handle, key, value, expired)
 end
 
 
--- Reads a value again that did not fit into the buffer. The value may have grown or vanished in the meantime.
+-- Repeats a read whose value did not fit into the buffer. The value may have grown or vanished in the meantime.
 local function read_long(handle, key, value, expired)
     local code
     repeat

@@ -70,7 +70,7 @@ function Sleeper.getfd(me)
 end
 
 
--- copas also calls this when the leader's descriptor is readable.
+-- copas also calls this method when the leader's descriptor is readable.
 function Sleeper.receive(me)
     if not leader_fd then
         parker.sleep(STEP)

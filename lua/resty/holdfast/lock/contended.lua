@@ -205,7 +205,7 @@ local function finish(grant, ...)
 end
 
 
--- Is the method wait of resty.lock. Returns the seconds waited, 0 for a free key; nil, the reason and, after a
+-- Implements the method wait of resty.lock. Returns the seconds waited, 0 for a free key; nil, the reason and, after a
 -- deadlock, the keys.
 function _M.wait_for_release(self, key, opts)
     held_lock.check(self, "wait")

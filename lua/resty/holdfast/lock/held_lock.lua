@@ -148,8 +148,8 @@ end
 
 
 -- Releases the lock of this object and wakes a waiter. Does not yield. Returns 1, or nil and "unlocked", "not owner"
--- (the lock was lost), "dictionary not found" or "timeout". "timeout" means that a process is stopped in the middle of
--- a change: the lock is still held, so unlock it again.
+-- (the lock was lost), "dictionary not found" or "timeout". After "timeout" (a process is stopped in the middle of a
+-- change), the lock is still held: call unlock() again.
 function methods.unlock(self)
     local grant, key = held_by(self, "unlock")
     if not grant then
@@ -335,8 +335,8 @@ function _M.add_queries(class, check_self)
         return find_holder(self.dict[1], key, self.settings.block)
     end
 
-    -- Returns an array of tables like holder()'s, at most `max` (default 100, limit 4096), the longest holder first;
-    -- nil and a reason. Does not yield.
+    -- Returns an array of such tables for all holders, at most `max` (default 100, limit 4096), the longest holder
+    -- first; nil and a reason. Does not yield.
     function class.holders(self, key, max)
         check_self(self, "holders")
         check_max(max)

@@ -58,8 +58,8 @@ local function count(task_id, change)
 end
 
 
--- Is the finaliser. The library compares the lease with the holder's lease, so a lock of another holder or of a parent
--- process stays.
+-- Releases a grant; called as its finaliser. The library compares the lease with the holder's lease, so a lock of
+-- another holder or of a parent process stays.
 local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then

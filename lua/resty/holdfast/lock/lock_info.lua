@@ -49,8 +49,8 @@ local function describe(found)
 end
 
 
--- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Sees only
--- this machine.
+-- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Finds
+-- only holders on this machine.
 function _M.find_here(handle, key)
     local text, err = key_string(key)
     if not text then

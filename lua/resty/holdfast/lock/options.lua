@@ -112,9 +112,9 @@ local function accepted_names(names)
 end
 
 
--- Returns the name of an unknown option; nil if all are known. Does not use pairs(), because of a compiled loop over
--- pairs() in a finaliser: it never ends if it is entered with a different table. LuaJIT then returns to the compiled
--- code until it may record more code, which it may not do in a finaliser.
+-- Returns the name of an unknown option; nil if all are known. Does not use pairs(): in a finaliser, a compiled loop
+-- over pairs() never ends if it is entered with a different table. LuaJIT then returns to the compiled code until it
+-- may record more code, which it may not do in a finaliser.
 local function unknown(opts, known)
     local name = next(opts)
     while name ~= nil and known[name] do

@@ -41,7 +41,7 @@ local _M = {
 local numbers, runs, count
 local main_number
 
--- The most keys that are not objects, which stay in these tables. When there are more, all are forgotten, and a
+-- The most keys in these tables that are not objects and so stay there. When there are more, all are forgotten, and a
 -- deadlock among the present holders may stay unnoticed.
 local MOST = 2 ^ 16
 

@@ -1,6 +1,6 @@
--- The parker in which this Lua state sleeps, which is created when it is first needed; the listeners of its waiters;
--- the descriptors that tasks wait for. Each sleep in this module, of the scheduler or of a blocked process, delivers
--- the wake-ups of all waiters.
+-- The parker in which this Lua state sleeps, the listeners of its waiters, and the descriptors that tasks wait for. The
+-- parker is created when it is first needed. Each sleep in this module, of the scheduler or of a blocked process,
+-- delivers the wake-ups of all waiters.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -43,8 +43,8 @@ local listeners = {}
 local before_free
 
 
--- Is the finaliser. When the Lua state is closed, it runs before or after the finalisers of objects that have waiters
--- here.
+-- Frees the parker; called as its finaliser. When the Lua state is closed, it runs before or after the finalisers of
+-- objects that have waiters here.
 local function free(old)
     if old == parker then
         if before_free then
@@ -173,8 +173,8 @@ function _M.outcome(is_woken)
 end
 
 
--- Is wait(w, s) for a host that sleeps by step(left), which may return early. Wake-ups of other waiters and signals end
--- a sleep but not the wait.
+-- Implements wait(w, s) for a host that sleeps by step(left), which may return early. Wake-ups of other waiters and
+-- signals end a sleep but not the wait.
 function _M.wait(waiter, seconds, step)
     local listener = _M.new_listener()
     listeners[waiter] = listener
@@ -252,8 +252,8 @@ end
 -- wake-ups.
 
 -- Position 0 of the set belongs to the parker; each wait has its own position. A hook, for example of a time limit, may
--- raise an error between any two steps. So a wait is stored in its position before it is counted, and a wait may remain
--- that nothing removes.
+-- raise an error between any two steps. So a wait is stored in its position before it is counted, and a wait that
+-- nothing removes may remain.
 local waits, count = {}, 0
 local room = 16
 local set = ffi_new("struct holdfast_pollfd[?]", room)

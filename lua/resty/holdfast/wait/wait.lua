@@ -68,8 +68,8 @@ end
 _M.try = try
 
 
--- A function that removes vanished waiters from their queues and returns whether there were any. Set by a host whose
--- waiting coroutines may vanish.
+-- A function that removes vanished waiters from their queues and returns whether there were any. A host whose waiting
+-- coroutines may vanish sets it.
 _M.drop_gone = false
 
 
@@ -173,8 +173,8 @@ local function leave(slot)
 end
 
 
--- Is the finaliser, for a coroutine that is never resumed and so returns no slot. A forked child may have its own slot
--- with this number.
+-- Finalises the slot of a coroutine that is never resumed and so never returns its slot. A forked child may have its
+-- own slot with this number.
 local function collect(slot)
     leave(slot)
     local here, waiter = slot.parker, slot.waiter

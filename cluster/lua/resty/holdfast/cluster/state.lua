@@ -18,7 +18,8 @@ local descriptor = ffi_new("int[1]")
 local _M = {}
 
 
--- Returns whether an agent listens on this machine. An agent serves a new dictionary as soon as it has noticed it.
+-- Returns whether an agent listens on this machine. An agent serves a new dictionary as soon as the agent has noticed
+-- it.
 local function is_listened_to(handle)
     local code = C.holdfast_ask(handle, ASK_STATUS, nil, 0, 0, descriptor)
     if code == OK then
