@@ -87,7 +87,7 @@ void add_listening_agents(Overview& overview) {
 
 /// Reads the dictionary with that name, or all dictionaries that belong to clusters. There are none before the world
 /// exists, because an agent may be the first process. But a directory that the user named must exist.
-Expected<Overview> look(const std::string& name) {
+Expected<Overview> gather(const std::string& name) {
   Overview overview;
   if (const auto world = inspect::observe(); !world) {
     const bool is_to_be = inspect::is_default_directory() || std::filesystem::exists(inspect::directory_to_be());
@@ -268,7 +268,7 @@ int run_status(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.parse(0, 1, {"DICTIONARY"});
   world.apply();
-  const Overview overview = value_or_fail(look(arguments.word(0)));
+  const Overview overview = value_or_fail(gather(arguments.word(0)));
   if (world.json())
     print_json(to_json(overview), world.output());
   else

@@ -35,12 +35,12 @@ Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why) {
 }
 
 /// Drops a finding about the world if the file that causes it has its own finding.
-void drop_what_files_tell(const WorldSnapshot& snapshot, Findings& findings) {
-  const bool is_told = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
+void drop_what_files_report(const WorldSnapshot& snapshot, Findings& findings) {
+  const bool is_reported = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
     return one.severity == Severity::error && one.subject == kProcessTable;
   });
   const std::string begin = snapshot.directory + "/" + kProcessTable + " ";
-  if (is_told)
+  if (is_reported)
     std::erase_if(findings, [&](const Finding& one) { return one.subject.empty() && one.sentence.starts_with(begin); });
 }
 
@@ -105,7 +105,7 @@ Finding finding_of(Severity severity, const std::string& subject, const std::str
 
 Findings check_health(WorldSnapshot& snapshot, Findings findings) {
   if (!snapshot.files.empty()) check_files(snapshot, findings);
-  drop_what_files_tell(snapshot, findings);
+  drop_what_files_report(snapshot, findings);
   check_room(snapshot, findings);
   if (snapshot.entered) {
     check_processes(snapshot, findings);

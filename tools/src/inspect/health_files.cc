@@ -16,8 +16,8 @@ namespace holdfast::inspect {
 
 namespace {
 
-constexpr double kLookAtDescriptors = 2;  // seconds
-constexpr double kLittle = 0.05;          // fraction of the file system
+constexpr double kSecondsForDescriptors = 2;  // seconds
+constexpr double kLittle = 0.05;              // fraction of the file system
 constexpr std::uint64_t kVeryLittle = std::uint64_t{1} << 20;
 
 std::string named(const std::vector<std::uint32_t>& pids) {
@@ -41,7 +41,7 @@ std::string those_have(const std::vector<std::uint32_t>& pids) {
 std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byte) {
   const auto uses = read_kept_uses(snapshot.directory, byte);
   if (!uses || uses->empty()) return {};
-  const std::vector<std::uint32_t> pids = pids_that_keep(snapshot.directory, *uses, all_pids(), kLookAtDescriptors);
+  const std::vector<std::uint32_t> pids = pids_that_keep(snapshot.directory, *uses, all_pids(), kSecondsForDescriptors);
   if (pids.empty()) return "a command that is not visible from here has locks in it";
   return those_have(pids) + " locks in it";
 }

@@ -32,7 +32,7 @@ std::vector<Item> first_of(const std::vector<Item>& items, std::uint32_t count) 
   return {items.begin(), items.begin() + std::min<std::ptrdiff_t>(std::ssize(items), count)};
 }
 
-int look(holdfast_dict* dict, Lock& lock, std::size_t most, Room& room) {
+int read_lock_once(holdfast_dict* dict, Lock& lock, std::size_t most, Room& room) {
   room.holders.resize(std::min<std::size_t>(most, Lock::kHoldersShown));
   room.waiters.resize(std::min<std::size_t>(most, Lock::kWaitersShown));
   const int code =
@@ -49,10 +49,10 @@ Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std:
   Lock lock;
   lock.dictionary = dictionary;
   lock.key = key;
-  code = look(dict, lock, kFew, room);
+  code = read_lock_once(dict, lock, kFew, room);
   // More holders and waiters may arrive before the second reading.
   if (code == HOLDFAST_OK && std::max(lock.holder_count, lock.waiter_count) > kFew)
-    code = look(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
+    code = read_lock_once(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
   if (code != HOLDFAST_OK) lock.trouble = sentence(code);
   return lock;
 }

@@ -64,12 +64,12 @@ const WorldFile* find(const std::vector<WorldFile>& files, const std::string& na
 }  // namespace
 
 Names Names::read(const std::string& directory, const std::vector<WorldFile>& files) {
-  Names first = look(directory, files);
+  Names first = read_once(directory, files);
   if (first.unsound_.empty() && first.lost_.empty()) return first;
   ::usleep(kPauseUs);
   const auto later = read_files(directory);
   if (!later) return first;
-  Names names = look(directory, *later);
+  Names names = read_once(directory, *later);
   std::erase_if(names.unsound_, [&](const auto& one) { return !first.unsound_.contains(one.first); });
   std::erase_if(names.lost_, [&](std::uint64_t byte) {
     return std::find(first.lost_.begin(), first.lost_.end(), byte) == first.lost_.end();
@@ -77,7 +77,7 @@ Names Names::read(const std::string& directory, const std::vector<WorldFile>& fi
   return names;
 }
 
-Names Names::look(const std::string& directory, const std::vector<WorldFile>& files) {
+Names Names::read_once(const std::string& directory, const std::vector<WorldFile>& files) {
   Names names;
   const WorldFile* const table = find(files, kProcessTable);
   if (table == nullptr || !table->has_our_layout()) return names;

@@ -27,7 +27,7 @@ class Names {
   bool refuses(const WorldFile& file) const;
 
  private:
-  static Names look(const std::string& directory, const std::vector<WorldFile>& files);
+  static Names read_once(const std::string& directory, const std::vector<WorldFile>& files);
   void add_lost_uses(const std::vector<KeptUse>& uses, const std::set<std::uint64_t>& named);
 
   std::map<std::size_t, bool> unsound_;

@@ -18,8 +18,8 @@ namespace holdfast::inspect {
 namespace {
 
 /// Limits the total time of the kernel's answers if /proc can decide instead, and the time of each answer if it cannot.
-constexpr double kPatience = 0.01;
-constexpr double kLongPatience = 0.1;
+constexpr double kShortTimeout = 0.01;
+constexpr double kLongTimeout = 0.1;
 /// The most by which the clocks of a process's start and of its entry differ.
 constexpr double kClockSlack = 0.1;
 
@@ -76,12 +76,12 @@ std::string in_words(const Process& process) {
 
 Expected<Processes> Processes::read() {
   Processes processes;
-  if (Status read = processes.read_places(); !read.ok()) return read;
+  if (Status read = processes.read_slots(); !read.ok()) return read;
   return processes;
 }
 
 /// Adds processes that are not known yet.
-Status Processes::read_places() {
+Status Processes::read_slots() {
   std::vector<holdfast_process> found(HOLDFAST_PROCESSES_MAX);
   std::uint32_t count = 0;
   const int code = holdfast_processes(found.data(), sizeof(holdfast_process), HOLDFAST_PROCESSES_MAX, &count);
@@ -127,7 +127,7 @@ void Processes::judge(Known& known) {
   Process& process = known.process;
   const auto stat = process.pid_here != 0 ? read_stat(process.pid_here) : std::nullopt;
   const bool fits = stat && stat->state != 'Z' && stat->state != 'X' && stat->age > process.entered - kClockSlack;
-  if (asked_ > (fits ? kPatience : kLongPatience)) {
+  if (asked_ > (fits ? kShortTimeout : kLongTimeout)) {
     process.life = fits ? life_of(*stat) : Life::unknown;
     return;
   }
@@ -150,7 +150,7 @@ bool Processes::has_successor(std::uint64_t token) const {
 void Processes::meet(std::uint64_t token) {
   const auto is_dead = [&] { return token == kNobody || holdfast_process_lives(token) == HOLDFAST_NOT_FOUND; };
   bool dead = has_successor(token) || is_dead();
-  if (!dead) static_cast<void>(read_places());
+  if (!dead) static_cast<void>(read_slots());
   if (known_.contains(token)) return;
   dead = dead || is_dead();  // the process may have left again in the meantime
   Known& known = known_[token];

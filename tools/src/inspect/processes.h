@@ -69,7 +69,7 @@ class Processes {
     Process process;
     bool judged = false;
   };
-  Status read_places();
+  Status read_slots();
   bool has_successor(std::uint64_t token) const;
   void meet(std::uint64_t token);
   void judge(Known& known);

@@ -24,8 +24,8 @@ using inspect::Users;
 
 /// Time limits for finding the processes that have the dictionaries open, and again for finding the processes that hold
 /// or wait for locks in them: without --processes, and with it.
-constexpr double kShortLook = 0.01;
-constexpr double kLongLook = 30;
+constexpr double kShortSearch = 0.01;
+constexpr double kLongSearch = 30;
 /// Dictionaries at least this full are highlighted.
 constexpr double kFull = 0.9;
 
@@ -94,8 +94,8 @@ struct SeenDictionaries {
   Users users_of(const Dictionary& dictionary) { return inspect::users_of(dictionary, openers, processes); }
 };
 
-SeenDictionaries look(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
-                      double seconds) {
+SeenDictionaries gather_dictionaries(WorldOptions& options, const std::vector<std::string>& names, inspect::Read what,
+                                     double seconds) {
   SeenDictionaries seen;
   options.want_openers();
   seen.directory = options.observe();
@@ -194,7 +194,8 @@ int run_ls(Arguments& arguments) {
   arguments.add_flag("-p,--processes", all_processes, "Find all processes, however long it takes");
   arguments.parse(0, HOLDFAST_KEY_MAX, {"NAME"});
   const auto what = world.json() ? inspect::Read::header : inspect::Read::status;
-  SeenDictionaries seen = look(world, arguments.words(), what, all_processes ? kLongLook : kShortLook);
+  SeenDictionaries seen =
+      gather_dictionaries(world, arguments.words(), what, all_processes ? kLongSearch : kShortSearch);
   if (world.json()) {
     inspect::Json json;
     inspect::add_text(json, "directory", seen.directory);
@@ -211,7 +212,7 @@ int run_ls(Arguments& arguments) {
 int run_stat(Arguments& arguments) {
   WorldOptions world(arguments, WorldOptions::Prints::something);
   arguments.parse(1, 1, {"NAME"});
-  SeenDictionaries seen = look(world, arguments.words(), inspect::Read::header, kLongLook);
+  SeenDictionaries seen = gather_dictionaries(world, arguments.words(), inspect::Read::header, kLongSearch);
   const Dictionary& dictionary = seen.dictionaries.front();
   if (world.json()) {
     print_json(inspect::to_json(dictionary, seen.users_of(dictionary)), world.output());

@@ -69,13 +69,13 @@ class Live {
 
   /// Returns the signal that ended the loop; 0 if a key ended it or the terminal is gone.
   int run() {
-    look();
+    refresh();
     while (!over_) {
       screen_.draw(view_, message_);
       wait();
       take_signals();
       take_keys();
-      if (!over_ && !view_.paused() && holdfast_now() >= due_) look();
+      if (!over_ && !view_.paused() && holdfast_now() >= due_) refresh();
     }
     return ended_by_;
   }
@@ -84,14 +84,14 @@ class Live {
 
  private:
   // The first two refreshes follow each other quickly, so that rates appear soon.
-  void look() {
+  void refresh() {
     constexpr double kFirstInterval = 0.25;
     auto seen = inspect::take_snapshot(directory_, names_);
-    due_ = holdfast_now() + (looked_ ? view_.pace().delay() : std::min(kFirstInterval, view_.pace().delay()));
+    due_ = holdfast_now() + (refreshed_ ? view_.pace().delay() : std::min(kFirstInterval, view_.pace().delay()));
     message_ = seen ? "" : inspect::escaped(seen.status().message);
     if (!seen) return;
     view_.show(std::move(*seen));
-    looked_ = true;
+    refreshed_ = true;
   }
 
   void wait() {
@@ -143,7 +143,7 @@ class Live {
   const std::vector<std::string>& names_;
   Signals signals_;
   TopScreen screen_;
-  bool looked_ = false;
+  bool refreshed_ = false;
   std::string message_;
   double due_ = 0;
   bool has_keys_ = false;

@@ -14,7 +14,7 @@ namespace holdfast::serve {
 
 namespace {
 
-constexpr double kPatience = 0.9;  // seconds for all agents together
+constexpr double kAgentsTimeout = 0.9;  // seconds for all agents together
 
 struct Question {
   std::string cluster;
@@ -58,7 +58,7 @@ bool read_answer(const Question& question, AgentView& agent) {
 
 void ask_agents(View& view) {
   std::vector<Question> questions = ask_all(view);
-  const double end = holdfast_now() + kPatience;
+  const double end = holdfast_now() + kAgentsTimeout;
   while (!questions.empty()) {
     std::vector<pollfd> waiting;
     waiting.reserve(questions.size());

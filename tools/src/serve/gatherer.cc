@@ -57,7 +57,7 @@ double seconds_of(const timeval& time) {
 }
 
 /// Gathers in the child, and writes the documents to the pipe.
-[[noreturn]] void tell(const Gatherer::Gather& gather, int pipe, pid_t parent) {
+[[noreturn]] void gather_in_child(const Gatherer::Gather& gather, int pipe, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   // Only the parent may have the port and the connections.
@@ -99,9 +99,9 @@ void Gatherer::start() {
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return fail("fork");
-  if (child == 0) tell(gather_, writing.get(), parent);
+  if (child == 0) gather_in_child(gather_, writing.get(), parent);
   child_ = child;
-  deadline_ = holdfast_now() + patience_;
+  deadline_ = holdfast_now() + timeout_;
   pipe_ = std::move(reading);
   received_ = {};
   coming_ = {};

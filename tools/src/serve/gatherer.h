@@ -34,7 +34,7 @@ class Gatherer {
  public:
   using Gather = std::function<Documents()>;
   /// `seconds` is the time limit of the process. Gathering uses at most `part` of one core.
-  Gatherer(Gather gather, double seconds, double part) : gather_(std::move(gather)), patience_(seconds), part_(part) {}
+  Gatherer(Gather gather, double seconds, double part) : gather_(std::move(gather)), timeout_(seconds), part_(part) {}
 
   /// Returns the documents if they are recent enough. Otherwise returns null and starts a process. Documents are kept
   /// for a second, or for up to five minutes if gathering took long.
@@ -57,7 +57,7 @@ class Gatherer {
   void finish();
 
   Gather gather_;
-  double patience_;
+  double timeout_;
   double part_;
   std::shared_ptr<const Texts> latest_;
   double fresh_until_ = 0;

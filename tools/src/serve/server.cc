@@ -23,12 +23,12 @@ namespace {
 
 constexpr std::size_t kConnectionsMax = 256;
 // Seconds for a request to arrive, for the client to receive a reply, and for the client to close.
-constexpr double kReadPatience = 5;
-constexpr double kWritePatience = 30;
-constexpr double kClosePatience = 1;
+constexpr double kReadTimeout = 5;
+constexpr double kWriteTimeout = 30;
+constexpr double kCloseTimeout = 1;
 // Seconds for reading the world, and for the doctor, which reads all memory.
-constexpr double kWorldPatience = 10;
-constexpr double kDoctorPatience = 120;
+constexpr double kWorldTimeout = 10;
+constexpr double kDoctorTimeout = 120;
 // Parts of a core. Together with the requests, they are less than 1 %.
 constexpr double kWorldPart = 0.008;
 constexpr double kDoctorPart = 0.001;
@@ -50,8 +50,8 @@ Text text_of(const PageFile& file) {
 Server::Server(Settings settings, inspect::Descriptor listener)
     : settings_(std::move(settings)),
       listener_(std::move(listener)),
-      world_([keys = settings_.keys] { return look_at_world(keys); }, kWorldPatience, kWorldPart),
-      doctor_(ask_doctor, kDoctorPatience, kDoctorPart) {
+      world_([keys = settings_.keys] { return look_at_world(keys); }, kWorldTimeout, kWorldPart),
+      doctor_(ask_doctor, kDoctorTimeout, kDoctorPart) {
 #ifdef __GLIBC__
   // Return the memory of large texts to the system immediately. By default, malloc raises this limit when large texts
   // are freed.
@@ -103,7 +103,7 @@ void Server::accept_all() {
     if (connections_.size() >= kConnectionsMax) make_room();
     if (connections_.size() >= kConnectionsMax) return;
     ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
-    connections_.push_back({std::move(socket), holdfast_now() + kReadPatience});
+    connections_.push_back({std::move(socket), holdfast_now() + kReadTimeout});
   }
 }
 
@@ -213,7 +213,7 @@ void Server::send(Connection& connection, const Reply& reply) {
   connection.head = head_of(reply);
   if (connection.request.method != "HEAD") connection.body = reply.body;
   connection.step = Step::writes;
-  connection.deadline = holdfast_now() + kWritePatience;
+  connection.deadline = holdfast_now() + kWriteTimeout;
   write(connection);
 }
 
@@ -235,7 +235,7 @@ void Server::write(Connection& connection) {
   connection.head = {};
   connection.body = {};
   connection.step = Step::closes;
-  connection.deadline = holdfast_now() + kClosePatience;
+  connection.deadline = holdfast_now() + kCloseTimeout;
 }
 
 void Server::drain(Connection& connection) {
