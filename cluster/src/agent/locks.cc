@@ -203,7 +203,7 @@ void Locks::stand(Lock& lock) {
 void Locks::consider_standing(Lock& lock) {
   const Use use = machine_.use(lock.name);
   if (use.grants > kGrantsMax / 2) return touch(lock);
-  if (tell_why(lock, use)) return;
+  if (report_why(lock, use)) return;
   // Programs that wait ahead of the agent may still need new numbers.
   if (lock.recalled) return wake(lock, clock_.boot_ms() + settings_.linger_ms);
   if (draining_) return recall(lock);
@@ -229,7 +229,7 @@ void Locks::consider_idle(Lock& lock, const Use& use) {
 
 // Tells the store the holder's reason. A program sets its reason only after the lock was requested and granted. The
 // reason is worth a request only if the program keeps the lock for a while.
-bool Locks::tell_why(Lock& lock, const Use& use) {
+bool Locks::report_why(Lock& lock, const Use& use) {
   const Milliseconds now = clock_.boot_ms();
   if (use.grants != lock.why_of) {
     lock.why_of = use.grants;
@@ -239,7 +239,7 @@ bool Locks::tell_why(Lock& lock, const Use& use) {
   if (!use.held || lock.why_due == 0 || now < lock.why_due || !line_.empty()) return false;
   lock.why_due = 0;
   Contender holder = machine_.holder(lock.name);
-  if (holder.why.empty() || holder == lock.told) return false;
+  if (holder.why.empty() || holder == lock.reported) return false;
   lock.contender = std::move(holder);
   touch(lock);
   return true;

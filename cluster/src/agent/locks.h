@@ -105,7 +105,7 @@ class Locks {
     bool adopted = false;       // from an earlier agent, and not checked yet
     bool stood = false;         // adopted, and stood before
     Contender contender;        // the last local program that requested the lock
-    Contender told;             // the holder as the store knows it; no pid: unknown
+    Contender reported;         // the holder as the store knows it; no pid: unknown
     Contender seen;             // the holder at the last check
     Milliseconds due = 0;       // time of the next step; 0: none
     Milliseconds back_off = 0;  // the last pause after an attempt without effect
@@ -154,7 +154,7 @@ class Locks {
   void consider_held(Lock& lock, const Use& use);
   void consider_standing(Lock& lock);
   void consider_idle(Lock& lock, const Use& use);
-  bool tell_why(Lock& lock, const Use& use);
+  bool report_why(Lock& lock, const Use& use);
   void recall(Lock& lock);
   void give(Lock& lock);
   void stand(Lock& lock);
@@ -202,7 +202,7 @@ class Locks {
   void send_looks();
   /// Sends the store the description of the holder for people. Returns false if the store has it, or no holder keeps
   /// the lock.
-  bool tell_holder(Lock& lock);
+  bool report_holder(Lock& lock);
   void poll_many(const std::vector<LockName>& names);
   void learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer);
 

@@ -26,7 +26,7 @@ void Locks::gain(Lock& lock, Revision grant, Queue queue) {
   lock.grant = grant;
   lock.stands = lock.recalled = lock.giving = lock.given_once = false;
   lock.queue = std::move(queue);
-  lock.told = lock.seen = {};
+  lock.reported = lock.seen = {};
   lock.place = 0;
   lock.since = clock_.boot_ms();
   take_note(lock);
@@ -85,7 +85,7 @@ void Locks::gain_seen(Lock& lock, const View& view) {
     ++counters_.granted_by_look;
     return;
   }
-  lock.told = read_document(view.lock->value).contender;
+  lock.reported = read_document(view.lock->value).contender;
   lock.stands = std::exchange(lock.stood, false);
   lock.given_once = !lock.stands;
   if (lock.stands) lock.stood_at = lock.grant;

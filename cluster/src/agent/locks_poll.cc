@@ -29,13 +29,13 @@ void Locks::poll() {
   const bool all = std::exchange(lost_unasked_, false);
   const std::size_t most = all ? locks_.size() : kPolledMax;
   auto next = locks_.upper_bound(polled_);
-  std::size_t told = 0;
-  for (std::size_t looked = 0; looked < locks_.size() && names.size() + told < most; ++looked) {
+  std::size_t reported = 0;
+  for (std::size_t looked = 0; looked < locks_.size() && names.size() + reported < most; ++looked) {
     if (next == locks_.end()) next = locks_.begin();
     if (next->second.phase == Phase::held && next->second.request == 0) {
       polled_ = next->first;
-      if (!all && tell_holder(next->second))
-        ++told;
+      if (!all && report_holder(next->second))
+        ++reported;
       else
         names.push_back(polled_);
     }
@@ -64,7 +64,7 @@ void Locks::send_looks() {
 
 // The request for a lock describes the program that waited then, and a machine that is given a lock has sent nothing. A
 // request is worthwhile only for a lock that the same program has at two successive looks.
-bool Locks::tell_holder(Lock& lock) {
+bool Locks::report_holder(Lock& lock) {
   if (!lock.stands) return false;
   if (!lock.recalled && machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
     recall(lock);  // its holder is dead, and nobody here wants the lock
@@ -74,7 +74,7 @@ bool Locks::tell_holder(Lock& lock) {
   Contender holder = machine_.holder(lock.name);
   const bool stays = holder.pid != 0 && holder == lock.seen;
   lock.seen = holder;
-  if (!stays || holder == lock.told) return false;
+  if (!stays || holder == lock.reported) return false;
   lock.contender = std::move(holder);
   touch(lock);
   return true;

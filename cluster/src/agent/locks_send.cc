@@ -52,7 +52,7 @@ void Locks::ask(Lock& lock, bool only_try) {
       queue.learn({}, answer.revision);
       ++counters_.granted_by_answer;
       gain(asked, answer.revision, std::move(queue));
-      asked.told = contender;
+      asked.reported = contender;
       return;
     }
     learn(asked, protocol_.view(answer, 0));
@@ -75,7 +75,7 @@ void Locks::claim(Lock& lock) {
     if (!answer.guarded) return learn(asked, protocol_.view(answer, 0));
     ++counters_.granted_by_answer;
     gain(asked, answer.revision, Queue(answer.revision));
-    asked.told = contender;
+    asked.reported = contender;
   });
 }
 
@@ -85,7 +85,7 @@ void Locks::touch(Lock& lock) {
     const bool giving = asked.giving;
     learn(asked, protocol_.view(answer, 0));
     if (!answer.guarded) return;
-    asked.told = contender;
+    asked.reported = contender;
     asked.giving = giving;
     if (!asked.stands) return worked(asked);
     if (machine_.grant(asked.name, epoch_, asked.grant)) {

@@ -66,9 +66,9 @@ class Protocol {
   Change claim(const LockName& name, Revision since, const std::string& document) const;
   Change touch(const LockName& name, Revision grant, const std::string& document) const;
   Change look(const LockName& name) const;
-  /// Breaks another machine's grant, which the look found. `tell`: also puts that machine's notification key, which
+  /// Breaks another machine's grant, which the look found. `notify`: also puts that machine's notification key, which
   /// fails if its lease is dead.
-  Change break_grant(const LockName& name, const View& view, bool tell) const;
+  Change break_grant(const LockName& name, const View& view, bool notify) const;
 
   void add_look(const LockName& name, std::vector<Step>& to, std::int64_t limit) const;
   /// Returns the result of the look that begins with found[at].

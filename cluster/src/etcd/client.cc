@@ -224,9 +224,9 @@ void Client::complain_of_refusal(Fault fault, const std::string& text) {
   if (fault == Fault::no_lease) return;
   const std::int64_t now = boottime_ms();
   if (refusals_.size() >= kMostComplaints) refusals_.clear();
-  const auto [told, is_new] = refusals_.try_emplace(text, now);
-  if (!is_new && now - told->second < kRefusalEveryMs) return;
-  told->second = now;
+  const auto [reported, is_new] = refusals_.try_emplace(text, now);
+  if (!is_new && now - reported->second < kRefusalEveryMs) return;
+  reported->second = now;
   if (options_.complain) options_.complain(text);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 /// The most waiters that are checked with the mutex held, which takes about 20 µs. No benchmark has so many;
 /// standing_test.cc bounds it.
-constexpr std::uint32_t kLookedAt = 4096;
+constexpr std::uint32_t kMostChecked = 4096;
 
 // Runs `operation(const LockEntry&) -> Code` on the lock. Returns not_found if there is none.
 template <class Operation>
@@ -148,7 +148,7 @@ Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_
     standing_of(lock).refusal.store(static_cast<std::uint32_t>(why), kRelaxed);
     standing_of(lock).refused_ns.store(platform::monotonic_ns(), kRelaxed);
     count = 0;
-    lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
+    lock.queue().every_before(~std::uint64_t{0}, kMostChecked, [&](const Waiter& waiter) {
       if (waiter.tries || is_for_all) waiters[count++] = wake_target(waiter);
       return count < waiters.size();
     });
@@ -171,7 +171,7 @@ Code state_of_lock(Dictionary& dictionary, std::string_view key, LockState& stat
     state = {};
     state.stands = lock.grant_counts();
     state.held = !lock.is_free() && lock.live(lock.segment.flush_epoch());
-    const bool all_seen = lock.queue().every_before(~std::uint64_t{0}, kLookedAt, [&](const Waiter& waiter) {
+    const bool all_seen = lock.queue().every_before(~std::uint64_t{0}, kMostChecked, [&](const Waiter& waiter) {
       if (state.first == kNobody) state.first = waiter.owner;
       (waiter.tries ? state.tried_for : state.waited_for) = true;
       return true;

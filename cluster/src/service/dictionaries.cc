@@ -59,7 +59,7 @@ Dictionary* Dictionaries::attach(const std::string& name) const {
   return segment != nullptr && segment->gate() != nullptr && segment->gate_name() == cluster_ ? *opened : nullptr;
 }
 
-void Dictionaries::look_again() noexcept {
+void Dictionaries::check_again() noexcept {
   constexpr int kRarest = 64;  // calls; no benchmark shows it, because there all can be read
   calls_ = incomplete_ ? calls_ + 1 : 0;
   const bool is_time = std::has_single_bit(static_cast<unsigned>(calls_)) || calls_ % kRarest == 0;

@@ -18,7 +18,7 @@ class Dictionaries {
   Dictionaries(World& world, std::string cluster);
 
   /// Returns a descriptor that is readable when the directory has changed: then call refresh(). Returns -1 if the
-  /// kernel does not notify; then look_again() finds changes.
+  /// kernel does not notify; then check_again() finds changes.
   int descriptor() const noexcept { return notice_.get(); }
   /// Returns why the kernel does not notify; empty if it does.
   const std::string& trouble() const noexcept { return trouble_; }
@@ -26,7 +26,7 @@ class Dictionaries {
   void refresh();
   /// Lets refresh() retry dictionaries that could not be opened. Call it once a second. It retries at growing
   /// intervals, because a process that is stopped while it opens or creates a dictionary keeps others waiting.
-  void look_again() noexcept;
+  void check_again() noexcept;
 
   /// Returns the dictionaries by name, without those that are known to be removed.
   const std::map<std::string, Dictionary*>& all() const noexcept { return all_; }
@@ -48,7 +48,7 @@ class Dictionaries {
   std::string trouble_;
   bool changed_ = true;
   bool incomplete_ = false;
-  int calls_ = 0;  // calls of look_again() since one could not be opened
+  int calls_ = 0;  // calls of check_again() since one could not be opened
   std::map<std::string, Dictionary*> all_;
   std::set<std::pair<std::string, ino_t>> others_;  // files that were read and do not matter
 };

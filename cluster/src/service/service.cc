@@ -137,7 +137,7 @@ class Service {
 
   // Asks all members repeatedly, because a different store may appear or disappear.
   void ask_versions() {
-    const bool is_time = clock_.boot_ms() >= next_look_ || identity_.stranger(clock_.boot_ms());
+    const bool is_time = clock_.boot_ms() >= next_check_ || identity_.stranger(clock_.boot_ms());
     if (begun_ && !is_time) {
       loop_.after(kAskAgainMs, [this] { ask_versions(); });
       return;
@@ -171,7 +171,7 @@ class Service {
     if (!any_known && config_.require_fixed_etcd && !begun_)
       hold_back("the version of etcd is unknown: " + members.front().trouble + "; require_fixed_etcd is set");
     if (doubt.empty() && (!config_.require_fixed_etcd || (any_known && !any_early))) begin();
-    next_look_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
+    next_check_ = now + (any_known && begun_ ? kAskLaterMs : kAskAgainMs);
     loop_.after(kAskAgainMs, [this] { ask_versions(); });
   }
 
@@ -263,23 +263,23 @@ class Service {
     if (!begun_) engine_.answer();
     if (stopping_ || !begun_) return;
     engine_.step();
-    tell();
+    report_lease();
     if (draining_ && engine_.drained()) give_back();
   }
 
   /// Reports once that a lease is lost and why, and that there is a new lease. Both may happen between two steps.
-  void tell() {
+  void report_lease() {
     const Keeper& keeper = engine_.keeper();
-    if (std::exchange(told_losses_, keeper.losses()) != keeper.losses()) {
-      told_lease_ = 0;
-      tell(fmt::format("cluster {}: the lease is lost: {}", config_.cluster, keeper.why_lost()));
+    if (std::exchange(reported_losses_, keeper.losses()) != keeper.losses()) {
+      reported_lease_ = 0;
+      report_to_all(fmt::format("cluster {}: the lease is lost: {}", config_.cluster, keeper.why_lost()));
     }
-    if (!keeper.alive() || told_lease_ != 0) return;
-    told_lease_ = machine_.session().lease;
-    tell(fmt::format("cluster {}: this machine has lease {:016x}", config_.cluster, told_lease_));
+    if (!keeper.alive() || reported_lease_ != 0) return;
+    reported_lease_ = machine_.session().lease;
+    report_to_all(fmt::format("cluster {}: this machine has lease {:016x}", config_.cluster, reported_lease_));
   }
 
-  static void tell(const std::string& sentence) {
+  static void report_to_all(const std::string& sentence) {
     report(sentence);
     notify_manager("STATUS=" + sentence);
   }
@@ -336,9 +336,9 @@ class Service {
   bool stopping_ = false;
   bool leaving_ = false;
   bool ended_ = false;
-  Milliseconds next_look_ = 0;
-  std::uint64_t told_losses_ = 0;
-  LeaseId told_lease_ = 0;
+  Milliseconds next_check_ = 0;
+  std::uint64_t reported_losses_ = 0;
+  LeaseId reported_lease_ = 0;
   std::string held_back_;
   std::set<std::string> warned_;
   int status_ = EXIT_SUCCESS;

@@ -170,7 +170,7 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   alone_ = next;
   adopts_ = false;
   unseen_until_ = 0;  // an unseen session belongs to another lease
-  look_at_all_ = true;
+  ignores_hints_ = true;
   return next.epoch;
 }
 
@@ -236,7 +236,7 @@ Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
 // Checks whether a later agent has replaced this one. If there is no dictionary yet, the later agent is the one that
 // has the name of the socket. Otherwise it is the one that dictionaries name: if two agents start at the same time, the
 // earlier one may have the name of the socket.
-void SharedMachine::look_at_socket() {
+void SharedMachine::check_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
@@ -252,7 +252,7 @@ void SharedMachine::take_in_new() {
   const Session all = session();
   for (const auto& [name, part] : come) {
     if (join(part, all)) parts_[name] = part;
-    look_at_all_ = true;
+    ignores_hints_ = true;
   }
   std::erase_if(parts_, [this](const auto& one) { return dictionaries_.find(one.first) == nullptr; });
 }
@@ -268,7 +268,7 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
     if (segment == nullptr || (found != parts_.end() && found->second.segment == segment)) continue;
     const holdfast::Session session = holdfast::Session(*segment);
     const Token before = session.agent();
-    if (parts_.empty() && come.empty()) look_at_socket();
+    if (parts_.empty() && come.empty()) check_socket();
     const bool is_first = std::all_of(come.begin(), come.end(), [this](const auto& one) {
       return holdfast::Session(*one.second.segment).agent() == self_;
     });
@@ -329,15 +329,15 @@ void SharedMachine::turn() {
   }
   drop_again();
   leave_again();
-  if (now >= next_look_) {
-    look_at_all_ = true;
+  if (now >= next_check_) {
+    ignores_hints_ = true;
     directory_is_gone_ = world_.directory().is_gone();
     file_is_gone_ = is_file_gone();
-    look_at_socket();
-    dictionaries_.look_again();
-    next_look_ = now + kIdleMs;
+    check_socket();
+    dictionaries_.check_again();
+    next_check_ = now + kIdleMs;
   }
-  due_ = drops_.empty() && leaves_.empty() ? next_look_ : now + kStuckMs;
+  due_ = drops_.empty() && leaves_.empty() ? next_check_ : now + kStuckMs;
   for (const auto& [name, recall] : recalls_) due_ = std::min(due_, recall.due);
 }
 
@@ -362,10 +362,10 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   if (dictionary == nullptr) return true;
   if (recall.lease.owner != kNobody) return withdraw(*dictionary, name, recall);
   LockState state;
-  const Code looked = budget_.spend([&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); });
-  if (looked == Code::not_found || looked == Code::removed || (looked == Code::ok && !state.stands)) return true;
+  const Code checked = budget_.spend([&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); });
+  if (checked == Code::not_found || checked == Code::removed || (checked == Code::ok && !state.stands)) return true;
   recall.due = now_ms() + kStuckMs;
-  if (looked != Code::ok) return false;
+  if (checked != Code::ok) return false;
   double sleep = 0;
   const WaitStep step{parker_, recall.waiter, sleep};
   const Code code = acquire_wait(*dictionary, name.key, {.exptime = 0, .fair = true}, step, recall.lease);
@@ -411,7 +411,7 @@ void SharedMachine::leave_again() {
 
 std::vector<Want> SharedMachine::wanted() {
   std::vector<Want> wants;
-  const bool all = std::exchange(look_at_all_, false);
+  const bool all = std::exchange(ignores_hints_, false);
   for (const auto& [name, dictionary] : dictionaries_.all()) {
     std::array<std::uint64_t, kWants> hashes{};
     std::size_t count = 0;
@@ -425,8 +425,8 @@ std::vector<Want> SharedMachine::wanted() {
     const std::span<const std::uint64_t> hints(hashes.data(), all || count > kWants ? 0 : count);
     for (std::string& key : wanted_keys(*dictionary, hints)) {
       LockState state;
-      const auto look = [&, at = dictionary](std::uint64_t ns) { return state_of_lock(*at, key, state, ns); };
-      if (budget_.spend(look) == Code::ok) wants.push_back({{name, std::move(key)}, contender(state.first)});
+      const auto check = [&, at = dictionary](std::uint64_t ns) { return state_of_lock(*at, key, state, ns); };
+      if (budget_.spend(check) == Code::ok) wants.push_back({{name, std::move(key)}, contender(state.first)});
     }
   }
   return wants;
@@ -445,8 +445,8 @@ Contender SharedMachine::contender(Token token) const {
 Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
-  const auto look = [&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); };
-  const Code code = dictionary != nullptr ? budget_.spend(look) : Code::not_found;
+  const auto check = [&](std::uint64_t ns) { return state_of_lock(*dictionary, name.key, state, ns); };
+  const Code code = dictionary != nullptr ? budget_.spend(check) : Code::not_found;
   if (dictionary == nullptr) return {.known = !may_be_unseen()};
   if (code != Code::ok) return {.known = code == Code::not_found || code == Code::removed};
   if (drops_.contains(name)) return {.known = false};
@@ -462,8 +462,8 @@ Contender SharedMachine::holder(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   std::array<HolderInfo, 1> found{};
   HolderCount count;
-  const auto look = [&](std::uint64_t ns) { return find_holders(*dictionary, name.key, found, count, ns); };
-  if (dictionary == nullptr || budget_.spend(look) != Code::ok || count.holders != 1) return {};
+  const auto check = [&](std::uint64_t ns) { return find_holders(*dictionary, name.key, found, count, ns); };
+  if (dictionary == nullptr || budget_.spend(check) != Code::ok || count.holders != 1) return {};
   const std::uint64_t now_ns = platform::monotonic_ns();
   const std::uint64_t held_ns = now_ns - std::min(found[0].since_ns, now_ns);
   return {found[0].pid, found[0].program.data(), found[0].reason.data(), static_cast<Milliseconds>(held_ns / kNsPerMs)};
@@ -473,8 +473,8 @@ bool SharedMachine::orphaned(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   std::array<Token, kUsersLookedAt> users{};
   std::size_t count = 0;
-  const auto look = [&](std::uint64_t ns) { return users_of_lock(*dictionary, name.key, users, count, ns); };
-  if (dictionary == nullptr || budget_.spend(look) != Code::ok) return false;
+  const auto check = [&](std::uint64_t ns) { return users_of_lock(*dictionary, name.key, users, count, ns); };
+  if (dictionary == nullptr || budget_.spend(check) != Code::ok) return false;
   return std::all_of(users.begin(), users.begin() + static_cast<std::ptrdiff_t>(count),
                      [this](Token user) { return user == self_ || world_.is_dead(user); });
 }

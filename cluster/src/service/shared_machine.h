@@ -132,7 +132,7 @@ class SharedMachine final : public Machine {
   bool is_file_gone() const;
   /// Adds dictionaries that were created since the last turn(), or that could not be opened before.
   void take_in_new();
-  void look_at_socket();
+  void check_socket();
   std::map<std::string, Part> attend_new();
   static Session latest(const std::map<std::string, Part>& parts);
   /// Returns false if the dictionary cannot begin the session, so that it does not participate yet.
@@ -171,8 +171,8 @@ class SharedMachine final : public Machine {
   bool replaced_ = false;      // by a later agent, before there was a dictionary
   bool adopts_ = true;         // locks that stand in a newly found dictionary count
   Milliseconds due_ = 0;
-  Milliseconds next_look_ = 0;
-  bool look_at_all_ = true;  // wanted() ignores hints, which may be lost
+  Milliseconds next_check_ = 0;
+  bool ignores_hints_ = true;  // wanted() ignores hints, which may be lost
 };
 
 }  // namespace holdfast::agent
