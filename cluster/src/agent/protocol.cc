@@ -123,7 +123,7 @@ Change Protocol::look(const LockName& name) const {
   return change;
 }
 
-Change Protocol::break_grant(const LockName& name, const View& view, bool notify) const {
+Change Protocol::break_grant(const LockName& name, const View& view, bool ring) const {
   const Record& lock = *view.lock;
   Change change = release(name, lock.modified);
   std::vector<Waiter> waiters = view.waiters;
@@ -132,7 +132,7 @@ Change Protocol::break_grant(const LockName& name, const View& view, bool notify
   queue.learn(std::move(waiters), view.complete);
   if (!queue.empty()) change = hand_over(name, lock.modified, queue.first(), grant_for(name, queue), {});
   // One transaction can put a key only once.
-  if (notify && lock.lease != 0 && (queue.empty() || queue.first().lease != lock.lease))
+  if (ring && lock.lease != 0 && (queue.empty() || queue.first().lease != lock.lease))
     change.then.push_back(Step::put(keys_->bell(lock.lease), write_ring(Broken{name, lock.modified}), lock.lease));
   return change;
 }

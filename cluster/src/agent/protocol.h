@@ -11,7 +11,7 @@
 //   claim      create(l)=0, create(q/me)=r           put l; del q/me                                look
 //   touch      mod(l)=R                              put l; look                                    look
 //   look       -                                     get l; get q/me; the first of q
-//   break      mod(l)=R, and of transfer or release  as they; put b/holder                          look
+//   break      as transfer or release, with R        the same; put b/holder                         look
 //
 // Repeating a transaction has no further effect, except for ask. A late copy of an ask may leave this machine with a
 // lock or a queue position that it does not want. As soon as the agent learns of it, the agent gives it back
@@ -66,9 +66,9 @@ class Protocol {
   Change claim(const LockName& name, Revision since, const std::string& document) const;
   Change touch(const LockName& name, Revision grant, const std::string& document) const;
   Change look(const LockName& name) const;
-  /// Breaks another machine's grant, which the look found. `notify`: also puts that machine's notification key, which
+  /// Breaks another machine's grant, which the look found. `ring`: also puts that machine's notification key, which
   /// fails if its lease is dead.
-  Change break_grant(const LockName& name, const View& view, bool notify) const;
+  Change break_grant(const LockName& name, const View& view, bool ring) const;
 
   void add_look(const LockName& name, std::vector<Step>& to, std::int64_t limit) const;
   /// Returns the result of the look that begins with found[at].

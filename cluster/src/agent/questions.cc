@@ -105,16 +105,15 @@ void Questions::break_lock(const Query& query, int round) {
   });
 }
 
-void Questions::break_seen(const Query& query, const View& view, bool notify, int round) {
+void Questions::break_seen(const Query& query, const View& view, bool ring, int round) {
   const Protocol protocol(keys_, machine_.session().lease);
-  store_.transact(protocol.break_grant(query.name, view, notify),
-                  [this, query, view, notify, round](const Answer& answer) {
-                    if (notify && answer.fault == Fault::no_lease) return break_seen(query, view, false, round);
-                    if (!answered(query, answer)) return;
-                    if (answer.guarded) return reply(query, Reply::Code::yes);
-                    // If only its waiters have changed, try again; not if the grant itself has changed.
-                    break_lock(query, round + 1);
-                  });
+  store_.transact(protocol.break_grant(query.name, view, ring), [this, query, view, ring, round](const Answer& answer) {
+    if (ring && answer.fault == Fault::no_lease) return break_seen(query, view, false, round);
+    if (!answered(query, answer)) return;
+    if (answer.guarded) return reply(query, Reply::Code::yes);
+    // If only its waiters have changed, try again, but not if the grant itself has changed.
+    break_lock(query, round + 1);
+  });
 }
 
 }  // namespace holdfast::agent

@@ -22,8 +22,8 @@ class Questions {
   void find_holder(const Query& query);
   void name_holder(const Query& query, const Record& lock);
   void break_lock(const Query& query, int round);
-  /// `notify`: also notifies the holder, which may be dead.
-  void break_seen(const Query& query, const View& view, bool notify, int round);
+  /// `ring`: also notifies the holder, which may be dead.
+  void break_seen(const Query& query, const View& view, bool ring, int round);
   /// Returns whether the store answered. If not, replies that it did not.
   bool answered(const Query& query, const Answer& answer);
   void reply(const Query& query, Reply::Code code, std::string sentence = {});

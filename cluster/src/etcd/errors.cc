@@ -37,7 +37,7 @@ constexpr std::array kKnown{
     Known{"too many requests", Fault::other},
 };
 
-// gRPC codes which mean that nothing was done.
+// gRPC codes that mean that nothing was done.
 enum : int { kInvalidArgument = 3, kNotFound = 5, kPermissionDenied = 7, kResourceExhausted = 8 };
 enum : int { kFailedPrecondition = 9, kOutOfRange = 11, kUnimplemented = 12, kUnauthenticated = 16 };
 

@@ -11,7 +11,7 @@ namespace holdfast::etcd {
 
 namespace {
 
-// More bytes than any answer, or any line of a stream, has.
+// The limit of an answer or a line of a stream, in bytes. All are shorter.
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
 // The most handles that are kept for later requests. No benchmark has so many requests at the same time.
 constexpr std::size_t kMostIdle = 8;

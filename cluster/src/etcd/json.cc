@@ -170,7 +170,7 @@ LeaseAnswer decode_lease(const Json& answer) {
   return lease;
 }
 
-// If the stream is cut off, the last line may be incomplete.
+// Returns the result in a line of a stream. If the stream is cut off, its last line may be incomplete.
 const Json& result_of(const Json& line) {
   const Json* result = find(line, "result");
   if (result == nullptr || !result->is_object()) throw Malformed();

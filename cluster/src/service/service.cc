@@ -295,8 +295,8 @@ class Service {
     engine_.drain();
   }
 
-  // Exits so that the service manager starts a new agent, which serves the current directory. The new agent gets locks
-  // that nobody holds immediately. The other locks have holders in the old directory until the lease ends.
+  // Exits so that the service manager starts a new agent, which serves the current directory. The new agent immediately
+  // gets the locks that nobody holds. The other locks have holders in the old directory until the lease ends.
   void leave(const std::string& sentence) {
     if (leaving_) return;
     leaving_ = true;

@@ -235,7 +235,7 @@ Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
 
 // Checks whether a later agent has replaced this one. If there is no dictionary yet, the later agent is the one that
 // has the name of the socket. Otherwise it is the one that dictionaries name: if two agents start at the same time, the
-// earlier one may have the name of the socket.
+// agent that dictionaries do not name may have the name of the socket.
 void SharedMachine::check_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
