@@ -201,7 +201,7 @@ local function accept_all(listener, page_of)
 end
 
 
--- TERM would terminate the process immediately. While it is blocked, it can be read from a descriptor.
+-- TERM would terminate the process immediately. While TERM is blocked, it can be read from a descriptor.
 local function stop_at_term()
     ffi.cdef [[
     typedef struct { unsigned long bits[16]; } http_cache_signals;

@@ -1,6 +1,7 @@
 -- A worker on one of several machines. Together, the workers renew one certificate whenever that is due, and do one job
 -- step by step. At any time, only one worker on all machines does each task. The machine's agent must already be
 -- running:
+--
 --   holdfast agent main --etcd http://10.0.0.5:2379
 --   holdfast run --workers 3 cluster/examples/worker.lua FOLDER MACHINE
 --

@@ -92,7 +92,7 @@ int begin(lua_State* lua) {
 void resume(lua_State* coroutine) {
   running = coroutine;
   suspended = false;
-  const bool begins = lua_status(coroutine) == 0;  // and has its function on its stack
+  const bool begins = lua_status(coroutine) == 0;  // then its function is still on its stack
   const int status = lua_resume(coroutine, begins ? 0 : lua_gettop(coroutine));
   running = nullptr;
   // A script that yields by itself lets the other scripts run.
