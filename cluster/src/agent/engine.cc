@@ -72,8 +72,8 @@ bool Engine::knows_trouble() const {
   return !keeper_.alive() || store_.trouble() != Trouble::none || clock_.boot_ms() - store_.judged_ms() <= kFresh;
 }
 
-// Requests a change. A full store still answers reads and renews leases, so an agent that has changed nothing since
-// would not notice that the store is full.
+// Answers status questions, after a change to the store if there was none recently. A full store still answers reads
+// and renews leases, so without a change the agent would not notice that the store is full.
 void Engine::answer_status() {
   const Milliseconds now = clock_.boot_ms();
   if (asked_.empty()) return;

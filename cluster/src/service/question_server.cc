@@ -185,7 +185,7 @@ std::vector<Query> QuestionServer::read() {
   return queries;
 }
 
-// Counts even an answer to a program that did not wait for it.
+// Counts the question as answered even if the program did not wait for the answer.
 void QuestionServer::answer(std::uint64_t number, const std::string& text) {
   --under_way_;
   const auto found = connections_.find(number);

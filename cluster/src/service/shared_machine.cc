@@ -120,7 +120,7 @@ bool SharedMachine::superseded() const {
 }
 
 bool SharedMachine::is_abandoned() const {
-  bool lives = parts_.empty();  // one has answered
+  bool lives = parts_.empty();  // then the agent that has the socket has answered
   each([&](const Dictionary&, const Segment& segment) {
     const Token agent = holdfast::Session(segment).agent();
     if (agent != kNobody && agent != self_ && world_.judge(agent) != Liveness::dead) lives = true;
