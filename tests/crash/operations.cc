@@ -63,7 +63,7 @@ class LockMaker : public Maker {
     const std::string old = dict_.get(key).text;
     add("set one of the same size", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); });
-    // The block that the preparation leaves behind is the spare one.
+    // The preparation leaves the spare block behind.
     add(
         "set one of the same size again", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); },
@@ -93,7 +93,7 @@ class LockMaker : public Maker {
   }
 
   void deletions() {
-    // First, middle and last entry of every chain.
+    // The first, a middle and the last entry of every chain.
     for (std::size_t i = 0; i < 3; ++i) {
       const std::string key = present_.empty() ? any() : present_[i * (present_.size() - 1) / 2];
       add("delete", key, [this, key] { return dict_.remove(key); });
@@ -225,7 +225,7 @@ class LockMaker : public Maker {
     on_list("move the only node of a list", 1, [this](const std::string& key) { return move_node(key, 0); });
   }
 
-  /// Moves a node as the sweep does that compacts memory.
+  /// Moves a node, as the sweep that compacts memory does.
   int move_node(const std::string& key, int number) {
     HeldEntry entry(victim_, key);
     Shard& shard = entry.shard;
@@ -248,7 +248,7 @@ class LockMaker : public Maker {
         [this](Tools& tools, const std::string& name) { return dict_.try_lock(name, 600, &tools.lease); });
   }
 
-  /// The child holds the lock. Waiters of the judging process queue for it, in order of arrival, and so do watchers.
+  /// The child holds the lock. Waiters and watchers of the judging process queue for it in order of arrival.
   void hold(const std::string& key, Tools& tools, std::uint32_t waiters, bool patient, std::uint32_t watchers = 0) {
     dict_.remove(key);
     if (dict_.try_lock(key, 600, &tools.lease) != HOLDFAST_OK) ::_exit(kSkip);
@@ -295,8 +295,8 @@ class LockMaker : public Maker {
     });
   }
 
-  /// A lock that has used up its numbers takes new ones. Near the end of a range the new ones are not next to the old
-  /// ones.
+  /// A lock that has used up its block of numbers takes the next block. Near the end of the range, the next block is
+  /// not adjacent.
   void numbers_of_locks() {
     const std::string key = state_.keys[0];
     const std::string other = state_.keys[1];

@@ -21,7 +21,7 @@ class PermitsMaker : public Maker {
     others();
     waits();
     notes();
-    // Stepping takes time: all scenarios run only in states that matter to them.
+    // Stepping takes time, so each scenario runs only in the states that matter to it.
     const auto matters = [this](const char* name) { return state_.name == name; };
     if (!matters("empty") && !matters("crowded") && !matters("permits"))
       std::erase_if(scenarios_, [this](const Scenario&) { return random_() % 4 != 0; });
@@ -29,7 +29,7 @@ class PermitsMaker : public Maker {
   }
 
  private:
-  /// `counts`: the permits of each holder of the child, the oldest holder first; a negative count has expired.
+  /// `counts`: the permits of each of the child's holders, oldest holder first. A negative count is an expired hold.
   Prepare holding(std::vector<int> counts, std::uint32_t waiters = 0, std::uint32_t want = 1) {
     return [this, counts = std::move(counts), waiters, want](Tools& tools, const std::string& key) {
       dict_.remove(key);
@@ -46,7 +46,7 @@ class PermitsMaker : public Maker {
     };
   }
 
-  /// Queues waiters of the judging process; the first came long ago.
+  /// Queues waiters of the judging process. The first one arrived long ago.
   void queue(const std::string& key, std::uint32_t waiters, std::uint32_t want) {
     if (waiters == 0) return;
     HeldEntry entry(victim_, key);
@@ -118,8 +118,8 @@ class PermitsMaker : public Maker {
           [this](Tools& tools, const std::string& key) { return dict_.keep(key, tools.leases[1], 2); });
   }
 
-  /// Holders of which two have shortcuts: number `which` of the child's five has `level` shortcuts, the next one has
-  /// one.
+  /// The child has five holders, and two of them have shortcuts: holder `which` has `level` shortcuts, the next holder
+  /// has one.
   Prepare holding_with_shortcuts(std::uint32_t level, std::size_t which, bool expired = false) {
     return [this, level, which, expired](Tools& tools, const std::string& key) {
       dict_.remove(key);
@@ -135,7 +135,7 @@ class PermitsMaker : public Maker {
   int take_one(const std::string& key, holdfast_lease& lease, double exptime) {
     return dict_.try_permits(key, HOLDFAST_SEMAPHORE, 1, kTotal, exptime, &lease);
   }
-  /// Uses fencing numbers up until the next one gives a holder this many shortcuts.
+  /// Uses up fencing numbers until the next number gives its holder this many shortcuts.
   void give_next_number(const std::string& key, std::uint32_t level) {
     holdfast_lease lease{};
     do {

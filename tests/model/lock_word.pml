@@ -1,70 +1,68 @@
-/* The word of a lock: taken and released without the shard's mutex, over deaths, moves and reuse of memory
-   (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc,
+/* Models the word of a lock. It is taken and released without the shard's mutex, despite deaths, moves and reuse of
+   memory (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc,
    src/dict/clock_sweep.cc).
 
-   Up to two keys, with entries in up to two places of memory. PROCESSES processes take and release the lock of a key
-   ROUNDS times, on the fast path or under the mutex. A Sweeper moves and removes entries, stores values over locks and
-   into free memory, and ends grants of others by their lease. Fate kills, ends leases and makes waiters time out, at
-   any step of any of them. Every access to a word that is used without the mutex is a separate step. Accesses that only
-   the owner of the mutex makes (queues, chains as it sees them, free memory) belong to the step beside them. A killed
-   process is followed by a new one with the next generation. A comment beside a step names the function that it stands
-   for.
-
-   SLOW is MUTEX_OWNED of the sources; freeze and thaw are take_over() and release_word().
+   The model has up to two keys, with entries in up to two slots of memory. PROCESSES processes take and release the
+   lock of a key ROUNDS times, on the fast path or under the mutex. A Sweeper moves and removes entries, stores values
+   over locks and into free memory, and ends other processes' grants by their lease. Fate kills processes, ends leases
+   and makes waiters time out, at any step of any process. Every access to a word that is used without the mutex is a
+   separate step. Accesses that only the mutex's owner makes (queues, chains as it sees them, free memory) are part of
+   the adjacent step. A new process with the next generation replaces each killed one. A comment next to a step names
+   the function that the step stands for.
 
    The model shows:
 
    - Mutual exclusion: `inside` is the process with a lease of the key that has not ended. A process that gets a lease
-     finds none. Nobody is robbed: a process that releases its lease still has it, or the lease had ended.
-   - Numbers rise, for each key; with -DNUMBERS: no number is granted twice, whatever the key.
+     finds `inside` empty. Nobody loses a lease early: a releasing process still has its lease unless the lease ended.
+   - Numbers rise for each key. With -DNUMBERS, no number is granted twice, whatever the key.
    - The owner of an incomplete grant writes its fields into the entry of its own lock, not into memory that was freed
-     or moved; and it finds no reservation there, which would make the grant look like another.
-   - An expiry that is read counts for the turn that it is read with (look_if_expired).
-   - No release is lost to waiters: time passes only when no process can take a step, and each such tick must be paid
-     for by a death, which pays for two.
-   - At the end, whatever dead processes left, an operation can take the lock, and leaves it without SLOW.
-   - With -DLIES: values that look like a free lock are whole again afterwards.
+     or moved. It finds no reservation there: a reservation would make the grant look like a different one.
+   - An expiry counts only for the grant whose turn number was read with it (look_if_expired).
+   - Waiters miss no release: time passes only when no process can take a step. Each such tick must be paid for by a
+     death, and a death pays for two ticks.
+   - At the end, whatever dead processes left, an operation can take the lock, and leaves it without MUTEX_OWNED.
+   - With -DLIES, values that look like a free lock are intact again afterwards.
 
-   -DMUTANT_... plants a fault. The runner (`run`, beside this file) requires that each is found.
+   -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault.
 
    Left out: which waiter comes next and how it sleeps (wait_core.pml); the mutex (shmtx.pml); the reason and watchers,
-   which hold SLOW as waiters do; flushes; the wrap of the turn; and memory ordering (tests/weak/lock_word_test.cc),
-   because Spin's memory is sequentially consistent. A repair is one step. */
+   which hold MUTEX_OWNED as waiters do; flushes; the wrap of the turn number; and memory ordering
+   (tests/weak/lock_word_test.cc), because Spin's memory is sequentially consistent. A repair is one step. */
 
 #ifndef PROCESSES
 #define PROCESSES 2
 #endif
 #ifndef ROUNDS
-#define ROUNDS 1 /* of each process */
+#define ROUNDS 1 /* per process */
 #endif
 #ifndef KEYS
 #define KEYS 1
 #endif
 #ifndef PLACES
-#define PLACES 1 /* each has room for one entry */
+#define PLACES 1 /* slots of memory; each has room for one entry */
 #endif
 #ifndef BLOCK
 #define BLOCK 8 /* kBlockNumbers */
 #endif
 #ifndef SHORT
-#define SHORT 0 /* whether a block may have one number only */
+#define SHORT 0 /* whether a block may have only one number */
 #endif
 #ifndef WAITS
-#define WAITS 0 /* whether a process that is refused may queue */
+#define WAITS 0 /* whether a refused process may queue */
 #endif
 #ifndef RENEWS
-#define RENEWS 0 /* whether a holder may give its lease another end */
+#define RENEWS 0 /* whether a holder may change the end of its lease */
 #endif
 
-/* How often Fate, or the Sweeper, does each thing, in total. */
+/* How often Fate or the Sweeper does each thing, in total. */
 #ifndef KILLS
 #define KILLS 0
 #endif
 #ifndef ENDS
-#define ENDS 0 /* leases, and grants that are not claimed yet, that expire */
+#define ENDS 0 /* expiries of leases and of unclaimed grants */
 #endif
 #ifndef LEAVES
-#define LEAVES 0 /* waits that are given up */
+#define LEAVES 0 /* abandoned waits */
 #endif
 #ifndef THREADS
 #define THREADS 0 /* leases that another thread of the holder's process ends on the fast path */
@@ -76,13 +74,13 @@
 #define MOVES 0 /* entries that a sweep moves */
 #endif
 #ifndef REMOVALS
-#define REMOVALS 0 /* entries of locks that are free, expired or held by dead processes, which a sweep removes */
+#define REMOVALS 0 /* entries that a sweep removes: their locks are free, expired or held by dead processes */
 #endif
 #ifndef SETS
-#define SETS 0 /* values stored over a lock, held or not, and removed */
+#define SETS 0 /* values stored over a lock, held or not, and then removed */
 #endif
 #ifndef VALUES
-#define VALUES 0 /* values that come into free memory or go */
+#define VALUES 0 /* values that appear in free memory or disappear */
 #endif
 #ifndef BREAKS
 #define BREAKS 0 /* grants that another process ends by their lease */
@@ -93,26 +91,26 @@
 #endif
 
 #define FREE 0     /* kFreeOwner */
-#define STRANGE 63 /* the bits of a value: no owner, and not FREE */
+#define STRANGE 63 /* the bits of a value: neither an owner nor FREE */
 #define SWEEPER 3
 #define TOKEN(p) ((p) + 1 + 4 * gen[p])
 #define SELF TOKEN(me)
 #define LIVES(token) (gen[((token)-1) % 4] == ((token)-1) / 4)
 #define OWNED(at) (content[at] == 1 && own[at] != FREE)
 
-/* By place; place 0 stands for none. The first three are the word. */
+/* By slot of memory; slot 0 stands for none. The first three variables are the word. */
 bit slow[PLACES + 1];
 byte own[PLACES + 1];
 byte turn[PLACES + 1];
 byte granted[PLACES + 1];
 byte limit[PLACES + 1];
-byte fields[PLACES + 1];  /* the turn to which Entry::expiry, since, task and generation_high belong */
+byte fields[PLACES + 1];  /* the turn number to which Entry::expiry, since, task and generation_high belong */
 bit expired[PLACES + 1];
 bit reserved[PLACES + 1];
 byte content[PLACES + 1]; /* 0: free memory; 1: an entry of a lock; 2: a value */
 
 /* The shard, and the dictionary's count of numbers. */
-byte chain[KEYS]; /* the place of the key's entry */
+byte chain[KEYS]; /* the slot of the key's entry */
 byte epoch = 0;   /* reuse_epoch */
 byte count = 0;
 byte mutex = 0;   /* its owner */
@@ -127,13 +125,13 @@ bit doomed[4];
 bit leaving[PROCESSES];
 bit over[4];
 
-/* Variables of the proof alone. */
+/* Variables of the proof only. */
 byte inside[KEYS];
 byte lease[PROCESSES];
 byte last[KEYS];
 int given = 0;
 byte finished = 0;
-byte paid = 0; /* ticks */
+byte paid = 0; /* for ticks */
 byte kills = 0, ends = 0, leaves = 0;
 
 hidden byte i;
@@ -159,8 +157,8 @@ hidden byte i;
 
 /* --- under the mutex --- */
 
-/* A death with the mutex held is followed by a repair: it freezes all locks, empties the queues, and frees memory that
-   no chain reaches. */
+/* A death with the mutex held is followed by a repair. The repair takes over all locks, empties the queues, and frees
+   memory that no chain reaches. */
 inline take_mutex() {
   d_step {
     (mutex == 0 || !LIVES(mutex)) ->
@@ -194,7 +192,7 @@ inline give_mutex() {
   d_step { mutex = 0; slow_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0 }
 }
 
-/* From here on the word is `owner` and `number`, and SLOW, until the owner of the mutex stores another. */
+/* From here on the word is `owner`, `number` and MUTEX_OWNED, until the mutex's owner stores a new word. */
 inline freeze() {
   d_step {
     slow_before = slow[at];
@@ -274,8 +272,8 @@ inline leave_lease() {
   fi
 }
 
-/* LockEntry::grant(). The store of the word commits it; the limit of another block of numbers comes after, so that no
-   death leaves the word of one block and the limit of another. */
+/* LockEntry::grant(). The store of the word commits the grant. The limit of a new block of numbers is stored
+   afterwards, so that a death never leaves the word of one block with the limit of another block. */
 inline slow_grant(to, reserve) {
   if
   :: d_step { HAS_NUMBER(limit[at], number) -> next = number + 1 }
@@ -315,7 +313,7 @@ inline slow_grant(to, reserve) {
   d_step { limit[at] = (until != 0 -> until : limit[at]); until = 0 }
 }
 
-/* A waiter is woken, or the lock is granted to it. REQUIRES: the lock is free. */
+/* Wakes a waiter, or grants the lock to it. REQUIRES: the lock is free. */
 inline offer() {
   if
   :: !HAS_WAITERS(at)
@@ -427,7 +425,7 @@ next_round:
     :: epoch == epoch_before -> goto taken
     :: else
     fi;
-    if /* is_still_there(), which may fail: memory may be freed all the time */
+    if /* is_still_there(), which may fail: memory may be freed at any time */
     :: STILL_THERE -> goto taken
     :: true
     fi;
@@ -534,7 +532,7 @@ refused:
     thaw(at);
 #endif
     atomic { dead = owner; give_mutex() }
-    atomic { /* It asks the kernel outside the mutex. */
+    atomic { /* asks the kernel outside the mutex */
       if
       :: !LIVES(dead) -> mine = 0; goto slow_way
       :: else -> dead = 0
@@ -547,7 +545,7 @@ refused:
     if
     :: d_step { woken[me] -> woken[me] = 0 }
     :: atomic { leaving[me] -> leaving[me] = 0; goto leave }
-    :: d_step { /* time passes: all slices of sleep end */
+    :: d_step { /* time passes: all sleep intervals end */
          timeout ->
          assert(paid > 0);
          paid--;
@@ -579,7 +577,7 @@ hold:
     freeze();
     if
     :: owner == SELF && number == mine && !expired[at] ->
-#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves it SLOW, as it found it. */
+#ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves its MUTEX_OWNED as it was. */
 #ifdef MUTANT_SWEEP_THAWS
        thaw(at);
 #endif
@@ -681,7 +679,7 @@ leave: /* lock_leave() */
     atomic { give_mutex(); goto next_round }
   } unless { doomed[me] };
 
-  /* Killed: another process replaces it. */
+  /* Killed: a new process replaces this one. */
   d_step {
     doomed[me] = 0; woken[me] = 0; leaving[me] = 0;
     round = (round > 0 -> round - 1 : 0);
@@ -831,7 +829,7 @@ set: /* Dictionary::store() over a lock, and remove() */
 #endif
       if
       :: complete
-      :: else -> slow_before = 0; goto leave_it /* is_settled(): it waits, outside */
+      :: else -> slow_before = 0; goto leave_it /* is_settled(): waits outside the mutex */
       fi
     }
 cut:
@@ -858,7 +856,7 @@ cut:
     }
     atomic { give_mutex(); goto next_sweep }
 
-break_grant: /* break_lease(); renew() and the others write where this ends the grant. It may be any lease. */
+break_grant: /* break_lease(); renew() and the like write where this ends the grant. Any lease may be chosen. */
     atomic {
 #ifdef MUTANT_INCOMPLETE_BROKEN
       complete = 1;
@@ -867,7 +865,7 @@ break_grant: /* break_lease(); renew() and the others write where this ends the 
 #endif
       if
       :: owner != FREE && complete
-      :: else -> slow_before = 0; goto leave_it /* judge_grant(): it waits, outside */
+      :: else -> slow_before = 0; goto leave_it /* judge_grant(): waits outside the mutex */
       fi
     }
     atomic { end_grant_of(); inside[key] = 0 }
@@ -879,7 +877,7 @@ break_grant: /* break_lease(); renew() and the others write where this ends the 
       slow_before = 0
     }
 
-leave_it: /* A sweep thaws only locks that it has frozen itself. */
+leave_it: /* A sweep releases only the words of locks that it has taken over itself. */
     if
     :: slow_before
     :: !slow_before -> thaw(at)

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kWordsPerGranule = kGranule / 4;
 
-/// Walks over everything in a shard and keeps a map of the owner of each granule.
+/// Walks over everything in a shard and records the owner of each granule.
 class Walker {
  public:
   explicit Walker(const Shard& shard) : shard_(shard), taken_(shard.granules(), 0), begins_(shard.granules() + 1, 0) {}
@@ -165,7 +165,7 @@ class Walker {
 
   bool is_marked(std::uint32_t block) const { return (shard_.free_bits()[block / 64].load() >> block % 64 & 1) != 0; }
 
-  // The arena checks its seal.
+  // The arena checks the spare block's seal.
   void walk_spare() {
     const std::uint32_t block = shard_.header().bins[kSpareBin].load();
     if (block == 0) return;
@@ -220,7 +220,7 @@ class Walker {
 
   const Shard& shard_;
   std::vector<char> taken_;
-  std::vector<char> begins_;  // a block does, in this granule
+  std::vector<char> begins_;  // whether a block begins in this granule
   ShardCount count_;
   std::uint32_t perhaps_free_ = 0;
   std::uint32_t marks_ = 0;
@@ -234,7 +234,7 @@ std::string check_shard(const Shard& shard) { return Walker(shard).walk(); }
 std::string check_segment(Segment& segment) {
   for (std::size_t i = 0; i < segment.shards().size(); ++i) {
     Shard& shard = segment.shards()[i];
-    if (shard.open_if_used()) shard.catch_up();  // others may have used it
+    if (shard.open_if_used()) shard.catch_up();  // other processes may have used it
     const std::string problem = check_shard(shard);
     if (!problem.empty()) return "shard " + std::to_string(i) + ": " + problem;
   }
