@@ -1,4 +1,4 @@
-// Every call of a dictionary, made to a box that may be damaged, and checks of their answers.
+// Makes every call of a dictionary on a box that may be damaged, and checks the answers.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ class Battery {
   Battery(const Battery&) = delete;
   Battery& operator=(const Battery&) = delete;
 
-  /// Makes all the calls. Returns the first answer that must never occur, as a sentence; "" if there is none.
+  /// Makes all the calls. Returns the first forbidden answer as a sentence, or "".
   std::string run();
 
-  /// Whether something that was stored or held was not found, though nobody had removed it.
+  /// Whether something that was stored or held was not found although nobody had removed it.
   bool lost() const { return lost_; }
   /// Whether an answer named the damage.
   bool named() const { return named_; }
-  /// Whether the lock of the live process was granted to another.
+  /// Whether the live process's lock was granted to a second process.
   bool robbed() const { return robbed_; }
 
  private:
@@ -56,7 +56,7 @@ class Battery {
   bool lost_ = false;
   bool named_ = false;
   bool robbed_ = false;
-  bool removed_ = false;  // an answer said so: nothing is left to check
+  bool removed_ = false;  // an answer reported the removal, so nothing is left to check
 };
 
 }  // namespace holdfast::damage

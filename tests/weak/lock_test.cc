@@ -20,8 +20,8 @@ struct Granting : Protocol {
 constexpr Value kSlow = 1U << 16;
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 
-/// Process 1 has the lock, with turn 1. Grant n has the expiry and the task n. The upper half of its number is the
-/// number of its block: 0, or 1 from turn 2 on under the mutex.
+/// Process 1 has the lock, with turn 1. Grant n has the expiry n and the task n. The upper half of a grant's number is
+/// the number of its block: 0, or 1 from turn 2 on under the mutex.
 struct Entry {
   Program program;
   Location word = program.location("word", word_of(1, 1));
@@ -38,7 +38,7 @@ struct Entry {
   }
 };
 
-/// read_grant.
+/// Models read_grant.
 Program reading(const Granting& how, Entry entry, Value high_of_second) {
   entry.program.thread([=](Thread& t) {
     const Value word = t.load(entry.word, how.word_load) & ~kSlow;
@@ -58,7 +58,7 @@ Program reading(const Granting& how, Entry entry, Value high_of_second) {
   return entry.program;
 }
 
-/// The owner releases the lock, and it or another process takes it: without the mutex.
+/// The owner releases the lock, and the same or another process takes it without the mutex.
 Program granting_quietly(const Granting& how, Value next_owner) {
   const Entry entry;
   Entry shared = entry;
@@ -85,7 +85,7 @@ Program granting_quietly(const Granting& how, Value next_owner) {
   return reading(how, shared, 0);
 }
 
-/// The lock is taken over under the mutex, and another block of numbers begins.
+/// The lock is taken over under the mutex, and a new block of numbers begins.
 Program granting_under_the_mutex(const Granting& how) {
   const Entry entry;
   Entry shared = entry;

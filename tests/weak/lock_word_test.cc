@@ -32,7 +32,7 @@ constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 constexpr Value owner_of(Value word) { return (word & ~kSlow) >> 8; }
 constexpr Value turn_of(Value word) { return word & 0xFF; }
 
-/// A lock that process 1 has, unless it `is_free`, with turn 1. The expiry of turn n is n.
+/// A lock that process 1 holds with turn 1, unless `is_free`. The expiry of turn n is n.
 struct Lock {
   explicit Lock(bool is_free = false) : word(program.location("word", word_of(is_free ? 0 : 1, 1))) {}
 
@@ -48,7 +48,7 @@ struct Lock {
     t.store(expiry, turn, kRelaxed);
     t.store(granted, turn, how.granted_store);
   }
-  /// Returns the turn, or stops.
+  /// Returns the turn, or stops the thread.
   Value take(const Word& how, Thread& t, Value me) const {
     Value seen = t.load(word, how.word_load);
     t.require(owner_of(seen) == 0 && (seen & kSlow) == 0);
@@ -60,11 +60,12 @@ struct Lock {
     Value mine = word_of(me, turn);
     t.compare_exchange(word, mine, word_of(0, turn), how.give);
   }
-  /// Returns the word that it found.
+  /// Returns the word that was found.
   Value freeze(const Word& how, Thread& t) const { return t.fetch_or(word, kSlow, how.freeze) & ~kSlow; }
 };
 
-/// Several owners in a row: the first gives up the lock, one takes it under the mutex, and one without, in any order.
+/// Several consecutive owners: the first releases the lock, one takes it under the mutex, and one takes it without the
+/// mutex, in any order.
 Program excluding(const Word& how, bool quietly) {
   const Lock lock;
   Program program = lock.program;
@@ -101,8 +102,8 @@ Program excluding(const Word& how, bool quietly) {
   return program;
 }
 
-/// Grant 1 has expired when it ends; grant 2 has not. The owner of the mutex does not take grant 2 for an expired one,
-/// and does not move it before its owner has written the last field.
+/// Grant 1 has expired when it ends; grant 2 has not. The owner of the mutex does not mistake grant 2 for an expired
+/// grant, and does not move it before its owner has written the last field.
 Program judging(const Word& how) {
   const Lock lock;
   Program program = lock.program;
@@ -119,7 +120,7 @@ Program judging(const Word& how) {
   return program;
 }
 
-/// A grant under the mutex is lost to a death before its word is stored, but after `granted`. The next grant has the
+/// A death undoes a grant under the mutex after `granted` is stored, but before the word is. The next grant has the
 /// same turn.
 Program aborting(const Word& how) {
   const Lock lock(true);
@@ -144,8 +145,8 @@ Program aborting(const Word& how) {
   return program;
 }
 
-/// The entry of a free lock is cut from its chain, and its memory used again: for another lock, or for a value that
-/// has the same bits as the word. A process that found the lock earlier comes late.
+/// The entry of a free lock is cut from its chain, and its memory reused: for a different lock, or for a value with the
+/// same bits as the word. A process that found the lock earlier comes late.
 Program reusing(const Word& how, Value next_content) {
   const Lock lock(true);
   Program program = lock.program;
@@ -179,8 +180,8 @@ TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_or
   expect_proof(programs);
 }
 
-// Between the load and the compare-and-swap a grant may have been lost to a death, and the word be the same again. So
-// the compare-and-swap acquires, and then the load need not.
+// Between the load and the compare-and-swap a death may have undone a grant, and the word may be the same again. So the
+// compare-and-swap acquires, and the load need not.
 TEST(weak_lock_word, the_load_before_an_acquiring_swap_need_not_acquire) {
   Word word;
   word.word_load = kRelaxed;
