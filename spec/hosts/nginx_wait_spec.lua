@@ -1,5 +1,5 @@
--- Tests host/nginx.lua. Waits for locks in the workers of a real nginx: what holds in every event loop
--- (conformance_spec.lua), and what can happen to a wait, and to the wake timer that ends it, only in nginx.
+-- Tests host/nginx.lua: waits for locks in the workers of a real nginx. Covers the behaviour of every event loop
+-- (conformance_spec.lua), and what can happen only in nginx to a wait, and to the wake timer that ends the wait.
 
 local fixture, site, waits = require "spec.support" ("fixture", "site", "waits")
 local resty_lock = require "resty.lock"
@@ -60,7 +60,7 @@ describe("in a worker of nginx", function ()
         site.await(count .. " wait", function () return waiters(key) == count end)
     end
 
-    -- The connection of a request that waits for the key, which is held.
+    -- Returns the connection of a request that waits for the held key.
     local function waiting(here, path)
         local connection = here:connect()
         local before = waiters()
@@ -95,7 +95,7 @@ describe("in a worker of nginx", function ()
         end)
     end
 
-    it("only the light thread that wants another process's lock waits, until it is released", function ()
+    it("only the light thread that wants another process's lock waits for its release", function ()
         local here = site.start { locations = with() }
         assert(lock:lock("key"))
         local connection = waiting(here)
@@ -108,7 +108,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("one release lets a hundred light threads that only wait for it continue, in each of two workers", function ()
+    it("one release resumes a hundred light threads that only wait for it, in each of two workers", function ()
         local here = site.start { workers = 2, locations = with {
             ["/hundred"] = [[
                 ngx.print(in_threads(100, function () return new({ timeout = 60 }):wait("key") and 1 end))
@@ -128,7 +128,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a killed light thread that only waited for a release leaves nothing, and the others are woken", function ()
+    it("a killed light thread that only waited for a release leaves nothing behind, and the others are woken", function ()
         local here = site.start { locations = with { ["/some"] = [[
             local killed = {}
             local function wait() return new({ timeout = 60 }):wait("key") and 1 end
@@ -149,7 +149,7 @@ describe("in a worker of nginx", function ()
         site.await("nothing is left", function () return here:get("/left") == "false" and dict:waiters("key") == 0 end)
     end)
 
-    it("light threads, coroutines of a request and timers wait alike", function ()
+    it("light threads, a request's coroutines and timers wait in the same way", function ()
         local here = site.start { locations = with { ["/all"] = [[
             local function wait()
                 local lock = new { timeout = 30 }
