@@ -43,7 +43,7 @@ TEST(Server, LimitsOldTextsWhateverReadersDo) {
   EXPECT_EQ(2U, count_to_drop(longest, is_new));
 }
 
-TEST(ListDocument, TakesItemsUpToItsLimitAndSaysSo) {
+TEST(ListDocument, TakesItemsUpToItsLimitAndReportsThat) {
   inspect::Json head{{"time", 1}};
   ListDocument small(head, "items");
   small.add({{"a", 1}});
