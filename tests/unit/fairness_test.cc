@@ -1,5 +1,5 @@
-// Which waiter gets a lock that becomes free: in which order waiters are served, how often one is passed, and which
-// one is woken.
+// Tests which waiter gets a lock that becomes free: the order of service, how often a waiter is passed, and which
+// waiter is woken.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -35,7 +35,7 @@ class FairnessTest : public DictTest {
     release(&held);
     ASSERT_EQ(dict.try_lock("k", seconds, &held), HOLDFAST_OK);
   }
-  /// Tries as a newcomer.
+  /// Tries to take the lock without queueing.
   int try_it(bool fair = false) { return holdfast_lock_try(dict.handle, "k", 1, 0, 0, fair ? 1 : 0, &other); }
   std::uint32_t waiters() { return count_shard(dict.segment().shards()[0]).waiters; }
   std::uint64_t wakes() { return dict.stats().lock_wakes; }
@@ -45,7 +45,7 @@ class FairnessTest : public DictTest {
     const ShardGuard guard(shard);
     repair(shard);
   }
-  /// Call it when both are in the queue.
+  /// Call this when both waiters are in the queue.
   void expect_served_first(Waiting& first, Waiting& second, holdfast_lease* holding) {
     EXPECT_EQ(waiters(), 2U);
     sleep_ms(1);
@@ -53,7 +53,7 @@ class FairnessTest : public DictTest {
     EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   }
-  /// Returns how often a newcomer gets the lock before a waiter that has just begun to wait.
+  /// Returns how often a new request gets the lock before a waiter that has just begun to wait.
   std::uint32_t passes_of_a_newcomer() {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -64,7 +64,7 @@ class FairnessTest : public DictTest {
     return overtakes;
   }
 
-  /// The waiter has been woken, but `other` was faster. If this test is too slow for that, it tries again.
+  /// The waiter has been woken, but `other` was faster. Tries again if this test is too slow for that.
   bool is_passed(Waiting& first) {
     for (int round = 0; round < 1000; ++round) {
       if (queue(first) != HOLDFAST_LOCKED || dict.unlock("k", &held) != HOLDFAST_OK) return false;
@@ -166,7 +166,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
 }
 
 TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_passed_but_keeps_its_turn) {
-  for (const bool kept : {false, true}) {  // free for the faster one, and granted to the first
+  for (const bool kept : {false, true}) {  // free for the faster waiter, and granted to the first waiter
     Waiting first;
     Waiting second;
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);

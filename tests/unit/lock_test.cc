@@ -1,4 +1,4 @@
-// Leases and waits for them, through the C ABI, with real processes.
+// Tests leases and waits for them, through the C ABI, with real processes.
 #include "lock/lock.h"
 
 #include <gtest/gtest.h>
@@ -24,12 +24,12 @@ class LockTest : public DictTest {
   holdfast_lease other{};
 };
 
-// Tests that no delay can excuse, and races that only chance shows: they are never tried again.
+// Tests that no delay can excuse, and races that only chance reveals: failed attempts are never repeated.
 class LockRaceTest : public LockTest {};
 
 // --- one process ---
 
-// The first is taken with the mutex, the others without it.
+// The first lock is taken with the mutex, the remaining locks without it.
 TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it_has_ten) {
   for (const double exptime : {0.5, 2.0, 9.9, 10.0, 100.0}) {
     ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
@@ -68,7 +68,7 @@ TEST_IN_TIME(LockTest, an_expired_lease_ends_no_later_grant_of_its_process) {
   EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
 }
 
-// Also over removals of the lock, over flushes, and over the ends of its blocks of numbers.
+// Also across removals of the lock, flushes, and the ends of its blocks of numbers.
 TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_no_two_are_the_same) {
   std::map<std::string, std::uint64_t> last;
   std::set<std::uint64_t> all;
@@ -269,7 +269,7 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
 
   ASSERT_EQ(small.unlock("k", &lease), HOLDFAST_OK);
   int served = 0;
-  // Another attempt stands for what wakes a waiter: mail, or the end of its sleep.
+  // A further attempt simulates what wakes a waiter: mail, or the end of its sleep.
   for (int round = 0; round < 10 && !waiting.empty(); ++round) {
     std::vector<std::uint32_t> left;
     for (const std::uint32_t waiter : waiting) {

@@ -1,5 +1,5 @@
-// Permits through the C ABI, as semaphores and rwlocks: beside other entries, when memory is short, in which order
-// they are granted, what ends a grant, and what a repair leaves. permits_model_test.cc has random calls.
+// Tests permits through the C ABI, as semaphores and rwlocks: with other entries, when memory is short, the order of
+// grants, what ends a grant, and what a repair preserves. permits_model_test.cc has random calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -86,7 +86,7 @@ TEST_IN_TIME(PermitsTest, nobody_is_let_in_because_an_overwritten_word_says_that
   for (holdfast_lease& reader : readers) EXPECT_EQ(post(reader), HOLDFAST_OK);
 }
 
-// --- beside other entries ---
+// --- with other entries ---
 
 TEST_IN_TIME(PermitsTest, permits_share_one_entry_until_the_last_of_them_ends) {
   holdfast_lease first = acquired(1, 50);
