@@ -79,7 +79,7 @@ class FairnessTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_and_no_more) {
+TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_at_most_a_fixed_number_of_times) {
   std::uint32_t most = 0;
   // Fewer if the waiter's time was over first.
   for (int round = 0; round < 1000 && most < kOvertakesMax; ++round) {
@@ -90,7 +90,7 @@ TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_a_stated_number_of_times_a
   EXPECT_EQ(most, kOvertakesMax);
 }
 
-TEST_IN_TIME(FairnessTest, a_waiter_is_the_first_from_when_the_one_before_it_has_the_lock) {
+TEST_IN_TIME(FairnessTest, a_waiter_becomes_the_first_when_the_previous_one_gets_the_lock) {
   Waiting first;
   Waiting second;
   queue_up({&first, &second});
@@ -216,7 +216,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_leaves_the_middle_of_the_queue_wakes_no
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, the_lock_of_an_expired_lease_goes_to_the_first_waiter) {
+TEST_IN_TIME(FairnessTest, an_expired_leases_lock_goes_to_the_first_waiter) {
   hold_for(0.1);
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -236,7 +236,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_lost_its_position_still_takes_the_lock_
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, a_grant_to_a_waiter_that_died_goes_to_the_next_at_once) {
+TEST_IN_TIME(FairnessTest, a_grant_to_a_dead_waiter_moves_to_the_next_immediately) {
   Queued doomed(dict);
   Waiting second;
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
@@ -257,7 +257,7 @@ TEST_IN_TIME(FairnessTest, a_queue_that_a_repair_dropped_is_filled_again_in_orde
   expect_served_first(first, second, &held);
 }
 
-TEST_IN_TIME(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
+TEST_IN_TIME(FairnessTest, a_repair_does_not_revoke_grants) {
   Waiting first;
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   sleep_ms(1);
@@ -267,7 +267,7 @@ TEST_IN_TIME(FairnessTest, a_repair_does_not_take_away_what_was_granted) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, waits_are_counted_when_they_queue_and_once) {
+TEST_IN_TIME(FairnessTest, each_wait_is_counted_once_when_it_queues) {
   Waiting first;
   const std::uint64_t before = dict.stats().lock_waits;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(queue(first), HOLDFAST_LOCKED);

@@ -185,7 +185,7 @@ TEST_F(ManyHoldersTest, a_due_check_finds_all_permits_of_dead_processes) {
   EXPECT_EQ(count_shard(shard()).holders, 1U);
 }
 
-TEST_IN_TIME(ManyEndsTest, expired_permits_among_many_come_back) {
+TEST_IN_TIME(ManyEndsTest, expired_permits_among_many_are_freed) {
   holdfast_lease lease{};
   ASSERT_EQ(acquire(&lease, 0.02), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
@@ -193,7 +193,7 @@ TEST_IN_TIME(ManyEndsTest, expired_permits_among_many_come_back) {
   EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_ends) {
+TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_grants_ends) {
   holdfast_lease lease{};
   ASSERT_EQ(acquire(&lease, 0.5), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);

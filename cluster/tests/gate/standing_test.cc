@@ -348,7 +348,7 @@ TEST_F(StandingTest, contenders_notify_the_agent_of_the_locks_that_they_want) {
   EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, all_wanted_locks_are_found_even_with_too_many_hints) {
+TEST_F(StandingTest, too_many_hints_hide_no_wanted_lock) {
   begin(1);
   std::vector<std::unique_ptr<Waiting>> crowd;
   std::vector<std::string> keys;
