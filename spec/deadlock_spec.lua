@@ -260,7 +260,7 @@ describe("waits that are no cycle", function ()
     after_each(process.clean_up)
 
     for _, name in ipairs(loops.names) do
-        it("the loop of " .. name .. ": one coroutine waits while a second holds the lock and will release it", function ()
+        it("the loop of " .. name .. ": one coroutine waits for another that will release", function ()
             require("resty.shdict").open("spec_hosts", { size = "1m" }):flush_all()
             local child = loops.start(name, [[
                 spawn(function ()
@@ -377,7 +377,7 @@ describe("with an rwlock", function ()
     end
 
     -- Expects the error in one of the two members of the cycle, mostly the holder, which is the last to wait.
-    local function assert_one_is_told(first, second)
+    local function assert_one_gets_error(first, second)
         if first:find("^writer") then
             assert.equal("writer\tdeadlock\trwlock,lock", first)
             assert.equal("holder\tgot\t-", second)
@@ -389,12 +389,12 @@ describe("with an rwlock", function ()
 
     for _, method in ipairs { "wrlock", "rdlock" } do
         it("a cycle over a single holder by " .. method .. " is reported", function ()
-            assert_one_is_told(said(method, 1, 10))
+            assert_one_gets_error(said(method, 1, 10))
         end)
     end
 
     it("the cycle that remains when an unrelated reader leaves is reported", function ()
-        assert_one_is_told(said("rdlock", 2, 10, 0.6))
+        assert_one_gets_error(said("rdlock", 2, 10, 0.6))
     end)
 
     it("two readers are in no cycle", function ()

@@ -20,7 +20,7 @@ local HOLDER = [[
     local mine = make()
     say(take(mine) and "holds" or "does not hold")
     hear()
-    say(give(mine) and "released" or "was robbed")
+    say(give(mine) and "released" or "lost it")
     hear()
 ]]
 
@@ -28,7 +28,7 @@ local WAITER = [[
     local mine = make()
     hear()
     say(take(mine) and "holds" or "does not hold")
-    say(give(mine) and "released" or "was robbed")
+    say(give(mine) and "released" or "lost it")
 ]]
 
 
@@ -218,7 +218,7 @@ for _, name in ipairs(primitives.names) do
                     local own = make()
                     say(give(mine) and "the child releases" or "the child does not release")
                     say(take(own) and "the child holds" or "the child gets nothing")
-                    say(give(own) and "released" or "was robbed")
+                    say(give(own) and "released" or "lost it")
                     os.exit(0, true)
                 end
                 hear()

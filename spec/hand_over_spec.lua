@@ -68,14 +68,14 @@ local function outcomes(child)
 end
 
 
-local function assert_told(child)
+local function assert_deadlock(child)
     local said = outcomes(child)
     assert.is_true(said == "deadlock a,b; got" or said == "deadlock b,a; got", said)
 end
 
 
 -- The coroutine that times out first lets the other one continue.
-local function assert_not_told(child)
+local function assert_no_deadlock(child)
     local said = outcomes(child)
     assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
 end
@@ -125,7 +125,7 @@ describe("a lock that is given to another coroutine", function ()
     end)
 
     it("counts as held by the coroutine that took it by default", function ()
-        assert_told(start("scheduler", "lock", given ""))
+        assert_deadlock(start("scheduler", "lock", given ""))
     end)
 
     -- The first coroutine takes a and gives it to the second, which waits for b. The holder of b waits for a.
@@ -165,23 +165,23 @@ describe("a lock that is given to another coroutine", function ()
     for _, loop in ipairs { "scheduler", "cqueues", "luv" } do
         for primitive in pairs(PRIMITIVES) do
             it("by hand_over is held by its next user: a " .. primitive .. " in the loop of " .. loop, function ()
-                assert_told(start(loop, primitive, cycle("lock:hand_over()", "assert(lock:valid())", 15)))
+                assert_deadlock(start(loop, primitive, cycle("lock:hand_over()", "assert(lock:valid())", 15)))
             end)
         end
     end
 
     for _, use in ipairs { "expire()", "remaining()", "valid()", "token()" } do
         it("is used by " .. use, function ()
-            assert_told(start("scheduler", "lock", cycle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
+            assert_deadlock(start("scheduler", "lock", cycle("lock:hand_over()", "assert(lock:" .. use .. ")", 15)))
         end)
     end
 
     it("is used by downgrade()", function ()
-        assert_told(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:downgrade())", 15)))
+        assert_deadlock(start("scheduler", "rwlock", cycle("lock:hand_over()", "assert(lock:downgrade())", 15)))
     end)
 
     it("may be passed on repeatedly", function ()
-        assert_told(start("scheduler", "lock", cycle([[
+        assert_deadlock(start("scheduler", "lock", cycle([[
             lock:hand_over()
             lock:valid()
             lock:hand_over()
@@ -195,11 +195,11 @@ describe("a lock that is given to another coroutine", function ()
     end)
 
     it("by hand_over has no holder until a coroutine uses it", function ()
-        assert_not_told(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
+        assert_no_deadlock(start("scheduler", "lock", cycle("lock:hand_over()", "", 0.5)))
     end)
 
     it("without hand_over, and used by another coroutine, belongs to neither, as either may release it", function ()
-        assert_not_told(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
+        assert_no_deadlock(start("scheduler", "lock", cycle("", "lock:valid() lock:valid()", 0.5)))
     end)
 end)
 
@@ -276,7 +276,7 @@ describe("a lock that another coroutine renews", function ()
 
     for primitive in pairs(PRIMITIVES) do
         it("keeps its holder if the holder is in with: a " .. primitive, function ()
-            assert_told(start("scheduler", primitive, within([[
+            assert_deadlock(start("scheduler", primitive, within([[
                 local used
                 spawn(function () used = lock:valid() and lock:expire() end)
                 while not used do sleep(0.002) end
@@ -285,11 +285,11 @@ describe("a lock that another coroutine renews", function ()
     end
 
     it("is never reported as part of a cycle if it was made with deadlock = false", function ()
-        assert_not_told(start("scheduler", "lock", within("", "false", 0.5)))
+        assert_no_deadlock(start("scheduler", "lock", within("", "false", 0.5)))
     end)
 
     it("is not handed over by the library's renewals", function ()
-        assert_told(start("scheduler", "lock", [[
+        assert_deadlock(start("scheduler", "lock", [[
             local function one(mine, other)
                 local lock = make { exptime = 0.3, renew = true }
                 assert(take(lock, mine))

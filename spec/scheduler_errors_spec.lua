@@ -171,7 +171,7 @@ describe("scheduler", function ()
                 for n = 1, 150 do
                     local ended = spawn(function () strike(n, always) sleep(0.0001) debug.sethook() end)
                     local first, err = run()
-                    local went_on = spawn(function ()
+                    local continued = spawn(function ()
                         strike(n, always)
                         pcall(sleep, 0.0001)
                         debug.sethook()
@@ -185,8 +185,8 @@ describe("scheduler", function ()
                     if state ~= "failed" and state ~= "done" or not third then
                         say("ended", n, first, err, third, last, state)
                     end
-                    state = went_on:status()
-                    if state ~= "failed" and (state ~= "done" or not select(2, went_on:join())) then
+                    state = continued:status()
+                    if state ~= "failed" and (state ~= "done" or not select(2, continued:join())) then
                         say("went on", n, second, later, third, last, state)
                     end
                 end

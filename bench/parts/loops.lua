@@ -38,7 +38,7 @@ end
 
 
 -- If an unlock returns "timeout", the lock is still held, and the call may be repeated.
-local function unlock_at_last(lock)
+local function unlock_eventually(lock)
     local ok, err
     for _ = 1, 10 do
         ok, err = lock:unlock()
@@ -58,7 +58,7 @@ function loops.own_key(side, number)
         for _ = 1, n do
             check("lock", lock:lock(key))
             if not lock:unlock() then
-                unlock_at_last(lock)
+                unlock_eventually(lock)
             end
         end
         return n

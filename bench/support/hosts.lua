@@ -30,7 +30,7 @@ local function run_all_by(spawn, run)
 end
 
 
-local function spawn_at_once(fn)
+local function spawn_together(fn)
     local co = coroutine.create(fn)
     local ok, err = coroutine.resume(co)
     assert(ok, not ok and debug.traceback(co, err))
@@ -73,7 +73,7 @@ _M.luv = {
     needs = "luv",
     start = function ()
         local uv = require "luv"
-        return uv_sleep(uv), run_all_by(spawn_at_once, function () uv.run() end)
+        return uv_sleep(uv), run_all_by(spawn_together, function () uv.run() end)
     end,
 }
 
@@ -190,7 +190,7 @@ _M.neovim = {
     needs = "nvim",
     start = function ()
         local vim = vim  -- luacheck: ignore 113
-        return uv_sleep(vim.uv or vim.loop), run_all_by(spawn_at_once, function (is_over)
+        return uv_sleep(vim.uv or vim.loop), run_all_by(spawn_together, function (is_over)
             while not vim.wait(10000, is_over, 1000) do end
         end)
     end,

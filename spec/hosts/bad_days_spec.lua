@@ -44,7 +44,7 @@ for _, name in ipairs(loops.names) do
 
         -- The failure `bad` lasts from the beginning, or from `later` to `again`. Other coroutines run in the meantime,
         -- and the waiter gets the lock after its release.
-        local function assert_that_waits_go_on(bad, later, again)
+        local function assert_waits_continue(bad, later, again)
             local child = loops.start(name, LIMITS .. bad .. [[
                 local ticks, over
                 spawn(function ()
@@ -73,7 +73,7 @@ for _, name in ipairs(loops.names) do
         end
 
         it("lets a process wait that may start no more threads", function ()
-            assert_that_waits_go_on [[
+            assert_waits_continue [[
                 limit_threads()
                 assert(not require("resty.holdfast.wait.parker").fd())
             ]]
@@ -81,7 +81,7 @@ for _, name in ipairs(loops.names) do
 
         -- Neovim needs some descriptors at its end, too.
         it("a process without free descriptors can wait, and waits as usual when it has some again", function ()
-            assert_that_waits_go_on("", [[
+            assert_waits_continue("", [[
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
                 local before = limit(NOFILE, 0)
                 if "]] .. name .. [[" == "scheduler" then -- that needs no descriptor, so it has none yet
@@ -225,7 +225,7 @@ describe("a runtime directory", function ()
         return (text:gsub(place:gsub("%p", "%%%0"), "PLACE"))
     end
 
-    it("that is full does not stop processes that have opened everything, and gives other processes an error", function ()
+    it("that is full stops no process that has opened everything, and causes errors in others", function ()
         local text = run_in_mounted [[
             local dict = assert(shdict.open("spec_full", { size = "64k" }))
             local lock = require("resty.lock"):new("spec_full")

@@ -68,7 +68,7 @@ for _, name in ipairs(COPASES) do
             return assert(connection:receive("*l"))
         end
 
-        it("other connections are served while handlers wait for a lock, and each handler gets the lock after its release", function ()
+        it("other connections are served while handlers wait for a lock, and each handler gets it", function ()
             local waiting = {}
             for i = 1, 20 do
                 waiting[i] = connect()

@@ -33,7 +33,7 @@ describe("in Neovim", function ()
 
     -- Makes a test: the program says the line `when`, continues when the key is released, and says the remaining lines
     -- until it ends.
-    local function it_goes_on(title, source, when, ...)
+    local function it_continues(title, source, when, ...)
         local rest = { ... }
         it(title, function ()
             local child = start(source)
@@ -43,7 +43,7 @@ describe("in Neovim", function ()
     end
 
     describe("the main loop", function ()
-        it_goes_on("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", [[
+        it_continues("waits while timers, scheduled callbacks and coroutines go on, until another instance releases", [[
             local timer, ticks, scheduled, steps, alive = uv.new_timer(), 0, 0, 0, false
             timer:start(5, 5, function ()
                 ticks = ticks + 1
@@ -79,7 +79,7 @@ describe("in Neovim", function ()
             child:expect_end("release\t1", "true")
         end)
 
-        it_goes_on("waits in a callback that is called while it waits", [[
+        it_continues("waits in a callback that is called while it waits", [[
             local held, inner, outer = new(), new(), new()
             held:lock("a")
             vim.schedule(function ()
@@ -90,7 +90,7 @@ describe("in Neovim", function ()
             say("outer", (outer:lock("a") or 0) > 0)
         ]], "begin", "inner\ttrue", "outer\ttrue")
 
-        it_goes_on("waits where a coroutine cannot yield: in a callback from C", [[
+        it_continues("waits where a coroutine cannot yield: in a callback from C", [[
             spawn(function ()
                 table.sort({ 1, 2 }, function (a, b)
                     vim.schedule(function () say("begin") end)
@@ -122,7 +122,7 @@ describe("in Neovim", function ()
             end)
         end
 
-        it_goes_on("polls where no thread can be had", [[
+        it_continues("polls where no thread can be had", [[
             local parker = require "resty.holdfast.wait.parker"
             parker.fd = function () return nil, "no thread" end
             vim.schedule(function () say("begin") end)
@@ -131,7 +131,7 @@ describe("in Neovim", function ()
     end)
 
     describe("a coroutine", function ()
-        it_goes_on("that began to wait in the main loop goes on there", [[
+        it_continues("that began to wait in the main loop goes on there", [[
             local over
             spawn(function ()
                 local lock = new()
@@ -143,7 +143,7 @@ describe("in Neovim", function ()
             vim.wait(20000, function () return over end)
         ]], "begin", "true\tfalse\ttrue")
 
-        it_goes_on("may wait when it began in a fast event", [[
+        it_continues("may wait when it began in a fast event", [[
             in_fast_event(function (done)
                 spawn(function ()
                     say("begin", vim.in_fast_event())
@@ -220,7 +220,7 @@ describe("in Neovim", function ()
             assert.equal(0, child:wait())
         end)
 
-        it_goes_on("may wait in vim.schedule, as the error says", [[
+        it_continues("may wait in vim.schedule, as the error says", [[
             in_fast_event(function (done)
                 vim.schedule(function ()
                     vim.schedule(function () say("begin") end)
@@ -230,7 +230,7 @@ describe("in Neovim", function ()
             end)
         ]], "begin", "true")
 
-        it_goes_on("with block = true stops the editor until the lock is released", [[
+        it_continues("with block = true stops the editor until the lock is released", [[
             local over
             local ticks, timer = 0, uv.new_timer()
             timer:start(1, 1, function () ticks = ticks + 1 end)
@@ -355,7 +355,7 @@ describe("in Neovim", function ()
         child:expect_end("true", "true")
     end)
 
-    it_goes_on("a thread of it has no loop of its own: the thread waits", [[
+    it_continues("a thread of it has no loop of its own: the thread waits", [[
         local path = package.path
         local over
         local function work(lua_path)

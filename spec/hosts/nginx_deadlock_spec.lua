@@ -54,7 +54,7 @@ describe("in nginx", function ()
     end
 
     -- Continues a while after a waiter for "a" has come.
-    local function let_go_on()
+    local function let_continue()
         await_waiter "a"
         waits.sleep(0.1)
         dict:set("go on", true)
@@ -177,33 +177,33 @@ describe("in nginx", function ()
             return (site.start { locations = locations { ["/"] = source } }:get("/", 30))
         end
 
-        local function assert_told(said)
+        local function assert_deadlock(said)
             assert.is_true(said == "deadlock b,a; got" or said == "got; deadlock a,b", said)
         end
 
         -- The light thread that times out first lets the other one continue.
-        local function assert_not_told(said)
+        local function assert_no_deadlock(said)
             assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
         end
 
         for _, how in ipairs(CERTAIN) do
             it(how .. " is reported to one, and the other continues", function ()
-                assert_told(outcome(how, "nil", 15))
+                assert_deadlock(outcome(how, "nil", 15))
             end)
         end
 
         for _, how in ipairs(BY_CALLS) do
             it(how .. " ends by a timeout, as in lua-resty-lock", function ()
-                assert_not_told(outcome(how, "nil", 0.5))
+                assert_no_deadlock(outcome(how, "nil", 0.5))
             end)
 
             it(how .. " is reported if the objects have deadlock = true", function ()
-                assert_told(outcome(how, "true", 15))
+                assert_deadlock(outcome(how, "true", 15))
             end)
         end
 
         it("in with ends in a timeout if the objects have deadlock = false", function ()
-            assert_not_told(outcome("by with", "false", 0.5))
+            assert_no_deadlock(outcome("by with", "false", 0.5))
         end)
     end)
 
@@ -261,7 +261,7 @@ describe("in nginx", function ()
             ngx.print(outcome)
         ]]
 
-        local function assert_one_is_told(first, second)
+        local function assert_one_gets_error(first, second)
             first:send("/cross?mine=a&other=b")
             second:send("/cross?mine=b&other=a")
             local outcomes = { (first:receive(30)), (second:receive(30)) }
@@ -272,13 +272,13 @@ describe("in nginx", function ()
 
         it("of two requests of one worker is reported to one, and the other continues", function ()
             local here = site.start { locations = locations { ["/cross"] = CROSS } }
-            assert_one_is_told(here:connect(), here:connect())
+            assert_one_gets_error(here:connect(), here:connect())
         end)
 
         it("of requests of two workers is reported to one, and the other continues", function ()
             local here = site.start { workers = 2, locations = locations { ["/cross"] = CROSS } }
             local connections = here:connect_to_each(2)
-            assert_one_is_told(connections[1], connections[2])
+            assert_one_gets_error(connections[1], connections[2])
         end)
 
         -- Holds b and wants a.
@@ -307,7 +307,7 @@ describe("in nginx", function ()
             b:send("/b")
             a:send("/a")
             await_waiter "b"
-            let_go_on()
+            let_continue()
             assert.equal("got", (a:receive()))
             assert.equal("got", (b:receive()))
         end)
@@ -334,7 +334,7 @@ describe("in nginx", function ()
             here:get("/a")
             local wanting = here:send(5, "/want")
             await_waiter "b"
-            let_go_on()
+            let_continue()
             assert.equal("1", (release:receive()))
             assert.equal("got", (b:receive()))
             for i = 1, 5 do
@@ -371,7 +371,7 @@ describe("in nginx", function ()
             end
             waits.sleep(0.1)
             a:send("/a")
-            let_go_on()
+            let_continue()
             assert.equal("1", (a:receive()))
             assert.equal("got", (b:receive()))
         end)

@@ -58,7 +58,7 @@ describe("stream and http in one nginx", function ()
     end)
 
     -- Releases the lock while both servers wait for it, and returns their reports.
-    local function hand_on(here)
+    local function forward(here)
         local lock = assert(resty_lock:new(NAME, { exptime = 600 }))
         assert(lock:lock("key"))
         local from_stream, from_http = http.connect(socket), here:connect()
@@ -82,7 +82,7 @@ describe("stream and http in one nginx", function ()
             local here = site.start(options)
             assert.equal("did not wait 102400 1", (http.connect(socket):get("/")), declared)
             assert.equal("did not wait 102400 1", (here:get("/wait")), declared)
-            local from_stream, from_http = hand_on(here)
+            local from_stream, from_http = forward(here)
             assert.equal("waited 102400 1", from_stream, declared)
             assert.equal("waited 102400 1", from_http, declared)
             assert.falsy(here:log():find("%[error%]"), here:log())
@@ -98,7 +98,7 @@ describe("stream and http in one nginx", function ()
                                                    .. " end)() .. ' in ' .. ngx.get_phase() }"),
             locations = { ["/wait"] = "ngx.print((function () " .. WAIT .. " end)())" },
         }
-        assert.equal("waited 102400 1 in preread", (hand_on(here)))
+        assert.equal("waited 102400 1 in preread", (forward(here)))
         assert.falsy(here:log():find("patch", 1, true))
     end)
 

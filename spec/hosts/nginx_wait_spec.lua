@@ -128,7 +128,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("a killed light thread that only waited for a release leaves nothing behind, and the others are woken", function ()
+    it("a light thread that is killed while it waits for a release leaves nothing behind", function ()
         local here = site.start { locations = with { ["/some"] = [[
             local killed = {}
             local function wait() return new({ timeout = 60 }):wait("key") and 1 end

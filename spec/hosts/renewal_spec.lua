@@ -45,7 +45,7 @@ for _, name in ipairs(loops.names) do
 
             local start = loops.starter(name)
 
-            it("a lock is renewed while its coroutine lives, and lapses after the coroutine ends without unlock", function ()
+            it("a lock is renewed while its coroutine lives, and lapses after its end without unlock", function ()
                 expect.in_time(function ()
                     local child = start [[
                         local left, lapsed

@@ -50,17 +50,17 @@ end
 
 -- Returns how far the clock of the original's values, which ngx.now() reads, is ahead of the clock of timers and of our
 -- values. The latter is a coarse clock, which may lag by any time.
-local function clocks_apart()
+local function clock_difference()
     return ngx.now() - tonumber(ffi.C.holdfast_nginx_msec[0]) / 1000
 end
 
 
 -- If the original's value has ended, ours must have ended too. If not, ours must exist too, unless it is about to end.
--- The remaining times are the same to the tick. `apart`: clocks_apart() when the value was stored.
+-- The remaining times are the same to the tick. `apart`: clock_difference() when the value was stored.
 local function compare(name, key, exptime, apart, when)
     local original, mine = is_there(theirs, key), is_there(ours, key)
     local their_ttl, our_ttl = theirs:ttl(key), ours:ttl(key)
-    local tolerance = TICK + ROUNDING + math.abs(clocks_apart() - apart)
+    local tolerance = TICK + ROUNDING + math.abs(clock_difference() - apart)
     local is_near = their_ttl and math.abs(their_ttl) < tolerance
     if mine ~= original and not (original and is_near)
         or their_ttl and our_ttl and not is_near and math.abs(their_ttl - our_ttl) > tolerance
@@ -79,7 +79,7 @@ local function one_round(key)
     if busy then
         compute(random() * 0.01)
     end
-    local stored_at, apart = ngx.now(), clocks_apart()
+    local stored_at, apart = ngx.now(), clock_difference()
     STORES[name](theirs, key, exptime)
     STORES[name](ours, key, exptime)
     if busy then

@@ -57,26 +57,26 @@ class LockMaker : public Maker {
   void values() {
     for (const std::string& key : {absent(), present(), any()}) {
       add("set", key, [this, key, value = some_text(60)] { return dict_.set(key, value, 0, 9); });
-      add("set a larger one", key, [this, key, value = some_text(700)] { return dict_.set(key, value, 500); });
+      add("set a larger value", key, [this, key, value = some_text(700)] { return dict_.set(key, value, 500); });
     }
     const std::string key = present();
     const std::string old = dict_.get(key).text;
-    add("set one of the same size", key,
+    add("set a value of the same size", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); });
     // The preparation leaves the spare block behind.
     add(
-        "set one of the same size again", key,
+        "set a value of the same size again", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); },
         [this, key, value = std::string(old.size(), '+')] { dict_.set(key, value); });
     const std::string gone = any();
     add(
-        "add what was deleted", gone, [this, gone] { return dict_.add(gone, std::string(40, '#')); },
+        "add a deleted key", gone, [this, gone] { return dict_.add(gone, std::string(40, '#')); },
         [this, gone] {
           dict_.set(gone, std::string(40, '+'));
           dict_.remove(gone);
         });
     add(
-        "delete beside a spare block", key, [this, key] { return dict_.remove(key); },
+        "delete with a spare block", key, [this, key] { return dict_.remove(key); },
         [this, gone] { dict_.set(gone, std::string(40, '+')), dict_.set(gone, std::string(40, '-')); });
     const std::string target = any();
     add("set a number", target, [this, target] { return dict_.set_number(target, 77, 0, 3); });
@@ -104,7 +104,7 @@ class LockMaker : public Maker {
     const std::string over = any();
     add(
         "flush_expired", over, [this] { return to_code(dict_.flush_expired()); }, [this, over] { expire_now(over); });
-    add("flush_expired, one at most", "", [this] { return to_code(dict_.flush_expired(1)); });
+    add("flush_expired of at most one", "", [this] { return to_code(dict_.flush_expired(1)); });
   }
 
   void numbers() {
@@ -348,10 +348,10 @@ class LockMaker : public Maker {
     held("expire of a held lock", 0, true, [this](Tools&, const std::string& key) { return dict_.expire(key, 300); });
     held("set over a lock with waiters", 2, true,
          [this](Tools&, const std::string& key) { return dict_.set(key, "v"); });
-    held("lock what the process itself holds", 0, true,
+    held("lock a lock that the process itself holds", 0, true,
          [this](Tools& tools, const std::string& key) { return dict_.try_lock(key, 600, &tools.lease); });
     const std::string key = any();
-    add("unlock what is not owned", key, [this, key] {
+    add("unlock a lock of another owner", key, [this, key] {
       holdfast_lease other{judge_token_, 1};
       return dict_.unlock(key, &other);
     });

@@ -49,7 +49,8 @@ struct Pool {
     std::atomic<std::uint64_t> token;  // token of the process that wrote `count`
   };
   std::array<Share, kWorkers> shares;
-  std::atomic<std::uint64_t> written;  // stored by writers; two concurrent writers lose counts, and readers see no change
+  std::atomic<std::uint64_t>
+      written;  // stored by writers; two concurrent writers lose counts, and readers see no change
   std::atomic<std::uint64_t> grants;
   std::atomic<std::uint64_t> checks;  // sums read at one instant
 };

@@ -44,7 +44,7 @@ ShardHeader& shard_header(Image& image) { return *reinterpret_cast<ShardHeader*>
 
 /// Reads the elements of a list in order, each with its type and size. Returns false if there are fewer elements than
 /// the list's length says.
-bool look_at_list(const Shard& shard, const Key& key, const ListEnds& ends, std::string& elements) {
+bool read_list_of(const Shard& shard, const Key& key, const ListEnds& ends, std::string& elements) {
   std::uint32_t block = ends.first;
   for (std::uint32_t i = 0; i < ends.length; ++i) {
     EntryView view{};
@@ -68,7 +68,7 @@ std::string text_of(const EntryView& holder) {
 }
 
 /// Reads the information about a held lock.
-std::string look_at_reason(const Shard& shard, const Key& key, std::uint64_t sequence) {
+std::string read_reason_of(const Shard& shard, const Key& key, std::uint64_t sequence) {
   Position position{};
   EntryView record{};
   if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::lock ||
@@ -79,7 +79,7 @@ std::string look_at_reason(const Shard& shard, const Key& key, std::uint64_t seq
 }
 
 /// Reads the valid holders of permits. Returns false on damage.
-bool look_at_holders(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
+bool read_holders_of(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t start_ns, Seen& seen) {
   Position position{};
   if (!shard.find(key, position) || position.block == 0 || position.view.type != EntryType::permits) return false;
   std::uint32_t block = position.view.permits().holders.load(kRelaxed);
@@ -125,7 +125,7 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
   seen.kind = is_holdable(out.type) ? Seen::Kind::lock : Seen::Kind::value;
   seen.type = out.type;
   if (out.type == EntryType::permits) {  // its own expiry is derived from its holders'
-    if (!look_at_holders(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
+    if (!read_holders_of(shard, key, flush, start_ns, seen)) seen.kind = Seen::Kind::torn;
     return seen.bits != 0 || seen.kind == Seen::Kind::torn ? seen : Seen{};
   }
   seen.expiry_ms = end;
@@ -135,12 +135,12 @@ Seen look(const Shard& shard, const Key& key, std::uint32_t flush, std::uint64_t
   } else if (out.type == EntryType::list) {
     const ListEnds ends = ListEnds::of(out.bits, 0);
     seen.bits = ends.length;
-    if (!look_at_list(shard, key, ends, seen.text)) seen.kind = Seen::Kind::torn;
+    if (!read_list_of(shard, key, ends, seen.text)) seen.kind = Seen::Kind::torn;
   } else {
     seen.bits = out.bits;
     if (out.type == EntryType::lock) {
       seen.sequence = out.sequence;
-      seen.text = look_at_reason(shard, key, out.sequence);
+      seen.text = read_reason_of(shard, key, out.sequence);
     }
   }
   return seen;

@@ -46,7 +46,7 @@ int Battery::call(const char* name, Call&& call) {
 
 std::string Battery::run() {
   problem_.clear();
-  lost_ = named_ = robbed_ = removed_ = false;
+  lost_ = named_ = ownership_violated_ = removed_ = false;
   repairs_ = box_.dict().stats().repairs;
   look();
   if (problem_.empty()) change();
@@ -174,7 +174,7 @@ void Battery::change_lock(const Item& item) {
     call("unlock", [&] { return dict.unlock(item.key, &lease); });
   }
   const int code = call("lock_try", [&] { return dict.try_lock(item.key, kShort, &lease); });
-  if (code == HOLDFAST_OK && item.kind == Kind::theirs) robbed_ = true;
+  if (code == HOLDFAST_OK && item.kind == Kind::theirs) ownership_violated_ = true;
   if (code == HOLDFAST_OK && lease.sequence <= box_.last_sequence())
     fail("the fencing number " + std::to_string(lease.sequence) + " is given again");
   if (code == HOLDFAST_OK && lease.sequence >= kSequenceMax)

@@ -24,7 +24,7 @@ class Battery {
   /// Whether an answer named the damage.
   bool named() const { return named_; }
   /// Whether the live process's lock was granted to a second process.
-  bool robbed() const { return robbed_; }
+  bool ownership_violated() const { return ownership_violated_; }
 
  private:
   void look();
@@ -55,7 +55,7 @@ class Battery {
   std::string problem_;
   bool lost_ = false;
   bool named_ = false;
-  bool robbed_ = false;
+  bool ownership_violated_ = false;
   bool removed_ = false;  // an answer reported the removal, so nothing is left to check
 };
 

@@ -45,7 +45,8 @@ struct Choice {
 std::string judge(const Battery& battery, const Places& places, const Damage& damage, std::string problem) {
   if (!problem.empty()) return problem;
   if (battery.lost() && !battery.named() && places.is_structure(damage)) return "something is lost and not counted";
-  if (battery.robbed() && !places.frees_theirs(damage)) return "the lock of a living process is given to another";
+  if (battery.ownership_violated() && !places.frees_theirs(damage))
+    return "the lock of a living process is given to another";
   return "";
 }
 

@@ -41,13 +41,13 @@ INSTANTIATE_TEST_SUITE_P(, OwnerTest, ::testing::ValuesIn(kExclusiveWays), name_
 /// A process that nobody waits for or kills ends after this time.
 constexpr unsigned kOrphanSeconds = 60;
 
-[[noreturn]] void become_another_program() {
+[[noreturn]] void execute_another_program() {
   ::execl("/bin/sleep", "sleep", "60", nullptr);
   ::_exit(127);
 }
 
 TEST_P(OwnerTest, a_process_that_executes_another_program_holds_nothing) {
-  const auto first = holder_that([](Channel&, Contender&) -> int { become_another_program(); });
+  const auto first = holder_that([](Channel&, Contender&) -> int { execute_another_program(); });
   ASSERT_EQ(first->hear(), kOk);
   const auto next = waiter();
   ASSERT_EQ(next->hear(), kLocked);
@@ -211,7 +211,7 @@ TEST_P(OwnerTest, a_dead_processs_lock_is_free_while_its_children_live) {
       for (;;) ::pause();
     }
     const pid_t becomes = ::fork();
-    if (becomes == 0) become_another_program();
+    if (becomes == 0) execute_another_program();
     pid_t spawned = -1;
     const char* const arguments[] = {"sleep", "60", nullptr};
     ::posix_spawn(&spawned, "/bin/sleep", nullptr, nullptr, const_cast<char**>(arguments), environ);

@@ -29,7 +29,7 @@ TEST_P(StoppedTest, a_stopped_holder_without_exptime_keeps_its_lock_and_waiters_
   }
   EXPECT_EQ(waiters(), 1U) << "the one that gave up has left";
   stopped->signal(SIGCONT);
-  EXPECT_EQ(stopped->ask("release"), kOk) << "it was robbed";
+  EXPECT_EQ(stopped->ask("release"), kOk) << "it lost the key";
   EXPECT_EQ(patient->hear(), kOk);
   EXPECT_EQ(patient->ask("release"), kOk);
 }
@@ -121,7 +121,7 @@ TEST_P(StoppedTest, a_waiter_that_continues_after_losing_its_turn_does_not_hold_
   const auto third = waiter(0.1);
   EXPECT_EQ(third->hear(), kLocked);
   EXPECT_EQ(third->hear(), kLocked);
-  EXPECT_EQ(other->ask("release"), kOk) << "it was robbed";
+  EXPECT_EQ(other->ask("release"), kOk) << "it lost the key";
   EXPECT_EQ(stopped->hear(), kOk);
   EXPECT_EQ(stopped->ask("release"), kOk);
 }

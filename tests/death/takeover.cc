@@ -132,7 +132,7 @@ class Takeover {
     doomed.kill();
     for (int i = 0; i < kWaiters; ++i) expect(*processes_[i], "served", ledger_);
     if (ledger_.entered.load() != kWaiters) ledger_.violations.add("%u got it", ledger_.entered.load());
-    if (ledger_.first_ns.load() < killed) ledger_.violations.add("a living holder was robbed");
+    if (ledger_.first_ns.load() < killed) ledger_.violations.add("a live holder lost the key");
     times_ms_.push_back(static_cast<double>(ledger_.first_ns.load() - killed) / 1e6);
     if (doomed.wait() != 128 + SIGKILL) ledger_.violations.add("the holder ended by itself");
     processes_.back() = start();

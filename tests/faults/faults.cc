@@ -51,7 +51,7 @@ class Faults {
       run_one(one);
     }
     // A failure may cause more calls than the undisturbed run makes.
-    if (plan_.repeat.empty() && !is_over()) go_on_behind();
+    if (plan_.repeat.empty() && !is_over()) continue_after_undisturbed();
     std::printf("%llu runs of %zu and more, %llu with a fault in them, %d went wrong\n", runs_, cases_.size(), faults_,
                 wrong_);
     return wrong_ == 0 && faults_ != 0 ? 0 : 1;
@@ -118,7 +118,7 @@ class Faults {
     return text;
   }
 
-  void go_on_behind() {
+  void continue_after_undisturbed() {
     for (const auto& [undisturbed, counted] : undisturbed_) {
       for (const bool from_then_on : {false, true}) {
         Case one = undisturbed;

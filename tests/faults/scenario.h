@@ -34,7 +34,7 @@ struct Module {
   const char* (*hold_things)();
   /// Judges as a process that is new to the world, while the victim lives and after its end. Returns "" if all is
   /// correct.
-  const char* (*judge_beside_victim)(Neighbour neighbour);
+  const char* (*judge_during_victim)(Neighbour neighbour);
   const char* (*judge_after_victim)(Neighbour neighbour);
 };
 

@@ -247,7 +247,7 @@ const char* keep(const Dict& dict) {
   return "";
 }
 
-const char* judge_beside_victim(Neighbour neighbour) {
+const char* judge_during_victim(Neighbour neighbour) {
   if (const char* const wrong = everything_works(); *wrong != '\0') return wrong;
   const char* const wrong = each_dictionary([](const Dict& dict) {
     return refused(dict, "kept", "a lock that is held", "kept too", 2, "permits that are in use");
@@ -703,6 +703,6 @@ void prepare(const Scenario& scenario, int with_mutex, bool without_memory) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Module holdfast_faults_module = {
-    kScenarios, std::size(kScenarios), prepare, hold_things, judge_beside_victim, judge_after_victim};
+    kScenarios, std::size(kScenarios), prepare, hold_things, judge_during_victim, judge_after_victim};
 
 }  // namespace holdfast::faults

@@ -232,9 +232,9 @@ class Run {
     if (std::string wrong = wait_for(*victim_, "while something fails, or after"); !wrong.empty()) return wrong;
     if (shared_.problem[0] != '\0') return std::string("afterwards: ") + shared_.problem;
     outcome.kept = kept_by(victim_->pid(), directory_);
-    if (std::string wrong = look_at_files(); !wrong.empty()) return wrong;
+    if (std::string wrong = check_files(); !wrong.empty()) return wrong;
     if (scenario_.ends_armed) return end_victim_by_itself();
-    return judge_beside_and_after();
+    return judge_during_and_after();
   }
 
   bool start_neighbour() {
@@ -253,7 +253,7 @@ class Run {
     return true;
   }
 
-  std::string look_at_files() const {
+  std::string check_files() const {
     const int expected = scenario_.neighbour == Neighbour::alive ? 2 : 1;
     const int slots = count_slots(std::string(directory_) + "/processes");
     if (slots != expected)
@@ -263,9 +263,9 @@ class Run {
     return strange.empty() ? "" : "a file is left: " + strange;
   }
 
-  std::string judge_beside_and_after() {
+  std::string judge_during_and_after() {
     judge_ = std::make_unique<Process>([this](int socket) {
-      tell(shared_, module_.judge_beside_victim(scenario_.neighbour));
+      tell(shared_, module_.judge_during_victim(scenario_.neighbour));
       report_and_wait(socket);
       tell(shared_, module_.judge_after_victim(scenario_.neighbour));
       report_and_wait(socket);

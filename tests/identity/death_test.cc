@@ -67,7 +67,7 @@ std::string lock_other_files_instead(const Channel& channel) {
 class DeathSeenAfter : public testing::Test {
  protected:
   /// A process enters, changes itself, and then detects a holder's death.
-  static void expect_found_out(const Change& change) {
+  static void expect_death_detected(const Change& change) {
     Started seeker("ok", [&](Channel& parent) {
       Dict dict("dict");
       parent.say(in_words(dict.set("value", "there")));
@@ -91,11 +91,13 @@ class DeathSeenAfter : public testing::Test {
   const ScratchDirectory directory_;
 };
 
-TEST_F(DeathSeenAfter, running_out_of_descriptors) { expect_found_out(run_out_of_descriptors); }
-TEST_F(DeathSeenAfter, closing_all_descriptors) { expect_found_out(close_everything); }
-TEST_F(DeathSeenAfter, locking_other_files_under_the_same_descriptors) { expect_found_out(lock_other_files_instead); }
-TEST_F(DeathSeenAfter, changing_the_user) { expect_found_out(become_nobody); }
-TEST_F(DeathSeenAfter, changing_the_root) { expect_found_out(change_root); }
+TEST_F(DeathSeenAfter, running_out_of_descriptors) { expect_death_detected(run_out_of_descriptors); }
+TEST_F(DeathSeenAfter, closing_all_descriptors) { expect_death_detected(close_everything); }
+TEST_F(DeathSeenAfter, locking_other_files_under_the_same_descriptors) {
+  expect_death_detected(lock_other_files_instead);
+}
+TEST_F(DeathSeenAfter, changing_the_user) { expect_death_detected(become_nobody); }
+TEST_F(DeathSeenAfter, changing_the_root) { expect_death_detected(change_root); }
 
 TEST_F(DeathSeenAfter, a_request_reports_why_it_cannot_ask_the_kernel) {
   // With the descriptors closed and the paths gone, there is no way left to ask the kernel.

@@ -34,7 +34,7 @@ bool be_as_it_is() { return true; }
 
 /// Runs a participant in a new namespace, and forwards orders and answers between the test and the participant. "kill"
 /// kills the participant. Says "skip: ..." first if the kernel refuses the namespace.
-int hand_on(Channel& test, int kind, const std::function<bool()>& prepare) {
+int forward(Channel& test, int kind, const std::function<bool()>& prepare) {
   if (::unshare(kind) != 0 || !prepare()) {
     test.say(std::string("skip: ") + std::strerror(errno));
     return 0;
@@ -57,7 +57,7 @@ class IdentityNamespace : public testing::Test {
  protected:
   /// Expects that both share the dictionary and detect each other's death.
   void expect_one_world(int kind, const std::function<bool()>& prepare) {
-    Child inside([&](Channel& test) { return hand_on(test, kind, prepare); });
+    Child inside([&](Channel& test) { return forward(test, kind, prepare); });
     const std::string ready = inside.hear();
     if (ready.starts_with("skip")) GTEST_SKIP() << ready;
     ASSERT_EQ(ready, "ready");
@@ -68,7 +68,7 @@ class IdentityNamespace : public testing::Test {
     ASSERT_EQ(inside.ask("kill"), "killed");
     EXPECT_EQ(outside_.ask("lock"), "ok");
 
-    Started next("ready", [&](Channel& test) { return hand_on(test, kind, prepare); });
+    Started next("ready", [&](Channel& test) { return forward(test, kind, prepare); });
     EXPECT_EQ(next.ask("lock"), "locked");
     outside_.kill_and_wait();
     EXPECT_EQ(next.ask("lock"), "ok");
@@ -92,7 +92,7 @@ TEST_F(IdentityNamespace, of_users_without_a_map_is_no_border_for_the_same_user)
 
 TEST_F(IdentityNamespace, of_time_is_refused_while_the_world_is_in_use_and_gets_its_own_world_afterwards) {
   ASSERT_EQ(outside_.ask("lock"), "ok");
-  const auto in_another_time = [](Channel& test) { return hand_on(test, kNewTime, be_ahead_by_a_day); };
+  const auto in_another_time = [](Channel& test) { return forward(test, kNewTime, be_ahead_by_a_day); };
   {
     Child newcomer(in_another_time);
     const std::string refused = newcomer.hear();

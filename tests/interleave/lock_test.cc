@@ -52,7 +52,7 @@ class TheDict : public Dict {
 class InterleaveLock : public testing::Test {
  protected:
   /// Runs the steps in a new process.
-  static void meanwhile(const std::function<void(TheDict&)>& steps) {
+  static void in_new_process(const std::function<void(TheDict&)>& steps) {
     in_process([&] {
       TheDict dict;
       ASSERT_EQ(dict.status, HOLDFAST_OK);
@@ -151,7 +151,7 @@ TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_its_repla
   });
   EXPECT_EQ(taker.ask("go on"), "ok");
   EXPECT_EQ(other.ask("look"), "unchanged");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.try_lock("yek"), HOLDFAST_OK);
     expect_sound(dict);
@@ -162,9 +162,9 @@ TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_its_repla
 // Fails if the taker does not check the epoch again, or does not restore the value that it changed.
 TEST_F(InterleaveLock, a_taker_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
   Started taker = taker_at("fast_path.found");
-  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(taker.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     expect_whole_values(dict);
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     expect_sound(dict);
@@ -174,9 +174,9 @@ TEST_F(InterleaveLock, a_taker_does_not_mistake_a_value_with_the_same_bits_for_a
 
 TEST_F(InterleaveLock, a_release_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
   Started owner = releaser();
-  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(owner.ask("go on"), "not owner");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     expect_whole_values(dict);
     expect_sound(dict);
   });
@@ -184,13 +184,13 @@ TEST_F(InterleaveLock, a_release_does_not_mistake_a_value_with_the_same_bits_for
 
 TEST_F(InterleaveLock, a_release_finds_a_lock_that_has_just_moved) {
   Started owner = releaser();
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     const std::uint32_t before = dict.block_of("key");
     for (int i = 0; i < 20 && dict.block_of("key") == before; ++i) press(dict);
     ASSERT_NE(dict.block_of("key"), before);
   });
   EXPECT_EQ(owner.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
 TEST_F(InterleaveLock, a_release_counts_even_if_the_lock_is_then_moved_and_taken) {
@@ -227,7 +227,7 @@ TEST_F(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_nex
     return 0;
   });
   EXPECT_EQ(owner.ask("go on"), "not owner");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
@@ -246,7 +246,7 @@ TEST_F(InterleaveLock, a_release_wakes_a_waiter_that_queued_just_before) {
   EXPECT_EQ(owner.ask("go on"), "ok");
   EXPECT_EQ(waiter.hear(), "woken");
   EXPECT_EQ(waiter.hear(), "ok");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.stats().lock_wakes, 1U); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.stats().lock_wakes, 1U); });
 }
 
 TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
@@ -279,9 +279,9 @@ TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
     return 0;
   });
   EXPECT_EQ(holder.ask("unlock"), "ok");
-  meanwhile([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
+  in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(waiter.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     expect_whole_values(dict);
     expect_sound(dict);
   });
@@ -293,7 +293,7 @@ TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
 TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
   Started taker = taker_at("fast_path.taken");
   taker.kill_and_wait();
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.get("key"), nothing());
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     expect_sound(dict);
@@ -324,7 +324,7 @@ TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
     return 0;
   });
   taker.kill_and_wait();
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     for (int i = 0; dict.store(HOLDFAST_SAFE_SET, std::to_string(i), "v", 0, 0) == HOLDFAST_OK; ++i) {
     }
     EXPECT_EQ(dict.block_of("key"), 0U);
@@ -334,7 +334,7 @@ TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
 
 TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_holds_it_exclusively) {
   Started taker = taker_at("fast_path.taken");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     const std::uint32_t block = dict.block_of("key");
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.get("key"), boolean(true));
@@ -349,20 +349,20 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_holds_it_exclusively
     expect_sound(dict);
   });
   EXPECT_EQ(taker.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_GT(dict.ttl("key"), kLong / 2);
     expect_sound(dict);
   });
   EXPECT_EQ(taker.ask("unlock"), "ok");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
 // Fails if an operation that changes a grant by its lease does not check whether the grant is complete, or if another
 // process can read the lease.
 TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_through_its_lease) {
   Started taker = taker_at("fast_path.taken");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     const LockWord word = load_word_of(dict.lock("key"));
     const holdfast_lease lease{dict.segment().world().token_of(word.owner()), sequence_of(dict.lock("key"), word)};
     EXPECT_EQ(holdfast_lock_break(dict.handle, "key", 3, &lease), HOLDFAST_TIMEOUT);
@@ -384,7 +384,7 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_thr
     expect_sound(dict);
   });
   EXPECT_EQ(taker.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_GT(dict.ttl("key"), kLong / 2);
     holdfast_holder holder{};
@@ -396,7 +396,7 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_thr
 
 // The same for other threads of the process, which may have guessed the lease.
 TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     constexpr std::uint32_t kTask = 77;
     std::vector<int> codes(4, HOLDFAST_OK);
@@ -456,11 +456,11 @@ TEST_F(InterleaveLock, an_undone_grant_does_not_complete_the_next_grant) {
     parent.hear();
     return 0;
   });
-  meanwhile(release_memory);
+  in_new_process(release_memory);
   EXPECT_EQ(taker.ask("go on"), "at fast_path.loaded");
-  meanwhile(release_memory);
+  in_new_process(release_memory);
   EXPECT_EQ(taker.ask("go on"), "at fast_path.undo");
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.expire("key", 1), HOLDFAST_NOT_FOUND); });
   Started inside("has the mutex", [](Channel& parent) {
     TheDict dict;
     const ShardGuard guard(dict.shard());
@@ -478,7 +478,7 @@ TEST_F(InterleaveLock, an_undone_grant_does_not_complete_the_next_grant) {
     parent.hear();
     return 0;
   });
-  meanwhile([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
+  in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED); });
   EXPECT_EQ(next.ask("go on"), "ok");
 }
 
@@ -509,7 +509,7 @@ TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_the_owner_
 
 TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
   Started taker = taker_at("fast_path.taken");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     {
       const ShardGuard guard(dict.shard());
       ASSERT_TRUE(guard.held());
@@ -519,7 +519,7 @@ TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
     expect_sound(dict);
   });
   EXPECT_EQ(taker.ask("go on"), "ok");
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     EXPECT_EQ(dict.try_lock("key"), HOLDFAST_LOCKED);
     EXPECT_GT(dict.ttl("key"), kLong / 2);
   });
@@ -528,7 +528,7 @@ TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
 
 // Fails if release_word() does not reset `granted`.
 TEST_F(InterleaveLock, a_grant_whose_owner_died_before_storing_the_word_completes_no_other_grant) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     LockFields& lock = dict.lock("key");
     const LockWord word = take_over(lock);
@@ -549,7 +549,7 @@ TEST_F(InterleaveLock, a_grant_whose_owner_died_before_storing_the_word_complete
 class InterleaveRelease : public InterleaveLock {
  protected:
   /// Releases the lock, and returns whether the release took the fast path.
-  static bool releases_quietly(TheDict& dict) {
+  static bool releases_on_fast_path(TheDict& dict) {
     bool quiet = false;
     at_failpoint("fast_path.released", [&quiet] { quiet = true; });
     EXPECT_EQ(dict.unlock("key"), HOLDFAST_OK);
@@ -559,24 +559,24 @@ class InterleaveRelease : public InterleaveLock {
 };
 
 TEST_F(InterleaveRelease, of_a_moved_lock_is_fast) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
-    EXPECT_TRUE(releases_quietly(dict)) << "at the noted place";
+    EXPECT_TRUE(releases_on_fast_path(dict)) << "at the noted place";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     const std::uint32_t before = dict.block_of("key");
     for (int i = 0; i < 20 && dict.block_of("key") == before; ++i) press(dict);
     ASSERT_NE(dict.block_of("key"), before);
-    EXPECT_TRUE(releases_quietly(dict)) << "after a walk";
+    EXPECT_TRUE(releases_on_fast_path(dict)) << "after a walk";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
-    EXPECT_TRUE(releases_quietly(dict)) << "at the place noted last";
+    EXPECT_TRUE(releases_on_fast_path(dict)) << "at the place noted last";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     expect_sound(dict);
   });
 }
 
 TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     const holdfast_lease held = dict.lease;
@@ -589,13 +589,13 @@ TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
     EXPECT_TRUE(load_word_of(dict.lock("key")).is_mutex_owned());
     ASSERT_EQ(second.leave(dict, "key"), HOLDFAST_OK);
     dict.lease = held;
-    EXPECT_TRUE(releases_quietly(dict));
+    EXPECT_TRUE(releases_on_fast_path(dict));
   });
 }
 
 // Fails if a sweep releases the word of a lock that it has not taken over itself.
 TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
-  meanwhile([](TheDict& dict) {
+  in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     for (int i = 0; dict.store(HOLDFAST_SAFE_SET, std::to_string(i), "v", 0, 0) == HOLDFAST_OK; ++i) {
@@ -603,7 +603,7 @@ TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
     dict.shard().header().hand.store(dict.block_of("key"));
     ASSERT_EQ(dict.explain("key", dict.lease, std::string(kReasonMax, 'r')), HOLDFAST_OK);
     EXPECT_TRUE(load_word_of(dict.lock("key")).is_mutex_owned());
-    EXPECT_FALSE(releases_quietly(dict));
+    EXPECT_FALSE(releases_on_fast_path(dict));
     EXPECT_EQ(dict.lock("key").reason.load(), 0U);
     expect_sound(dict);
   });

@@ -66,7 +66,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
     });
   }
   /// Removes the dictionary that the taker uses. Returns the taker's report.
-  static std::string said_after_a_removal(Started& taker, bool make_it_again) {
+  static std::string report_after_removal(Started& taker, bool make_it_again) {
     if (GetParam() == Kind::quiet) {
       EXPECT_EQ(taker.ask("go"), "at fast_path.found");
       remove_it(make_it_again);
@@ -86,12 +86,12 @@ INSTANTIATE_TEST_SUITE_P(grants, InterleaveRemoval, testing::Values(Kind::quiet,
 
 TEST_P(InterleaveRemoval, a_grant_is_refused_if_the_dictionary_was_removed_before) {
   Started one = taker();
-  EXPECT_EQ(said_after_a_removal(one, false), "removed");
+  EXPECT_EQ(report_after_removal(one, false), "removed");
 }
 
 TEST_P(InterleaveRemoval, the_dictionary_that_replaced_it_grants_instead) {
   Started one = taker();
-  ASSERT_EQ(said_after_a_removal(one, true), "ok");
+  ASSERT_EQ(report_after_removal(one, true), "ok");
   in_process([] {
     TheDict dict;
     holdfast_lease lease{};

@@ -57,7 +57,7 @@ struct InUse {
     EXPECT_THAT(holdfast_error(), HasSubstr("cut short"));
     EXPECT_EQ(lock("l"), HOLDFAST_REMOVED) << "no lock is given there";
   }
-  void begin_anew() {
+  void begin_again() {
     holdfast_remove("d", 1);
     *this = InUse();
   }
@@ -192,7 +192,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     return Host(guarded,
                 [](InUse& used, Channel&) {
                   GetParam().way(used);
-                  if (GetParam().way != the_table) used.begin_anew();
+                  if (GetParam().way != the_table) used.begin_again();
                 })
         .wait();
   }
@@ -242,7 +242,7 @@ TEST_F(FilesOfMany, count_as_removed_without_the_guard_because_of_the_mark_in_th
   Host cuts(true, [&](InUse& used, Channel&) {
     used.cut_to(8192);
     EXPECT_EQ(other.ask("go on"), "removed");
-    used.begin_anew();
+    used.begin_again();
     EXPECT_EQ(other.ask("go on"), "anew");
     EXPECT_EQ(used.dict.get("from the other"), text("value")) << "both have the same one";
   });
@@ -256,7 +256,7 @@ TEST_F(FilesOfMany, count_as_removed_in_a_forked_child_and_its_parent) {
     for (const std::uint64_t size : {kSize / 2, std::uint64_t{0}}) {
       in_process([&] {
         used.cut_to(size);
-        used.begin_anew();
+        used.begin_again();
       });
       EXPECT_EQ(used.use_all(), HOLDFAST_OK) << "what the child has made";
     }
@@ -292,7 +292,7 @@ class FilesReplacedByImages : public FilesOfMany {
     EXPECT_EQ(used.dict.unlock("another", &lease), HOLDFAST_OK);
     // A new process could not know who uses the dictionary.
     EXPECT_THAT(newcomer.ask("open"), HasSubstr("was removed or replaced"));
-    used.begin_anew();
+    used.begin_again();
     EXPECT_EQ(newcomer.ask("open"), "ok");
     newcomer.say("end");
   }
@@ -304,7 +304,7 @@ class FilesReplacedByImages : public FilesOfMany {
         users.await_rounds(3);
       }
       EXPECT_THAT(used.use_all(), testing::AnyOf(HOLDFAST_OK, HOLDFAST_REMOVED));
-      used.begin_anew();
+      used.begin_again();
     }
   }
   void expect_no_end(const std::string& directory) {
@@ -390,7 +390,7 @@ void expect_own_fault(char* place, bool has_address = true) {
 
 void cut(InUse& used) {
   used.cut_to(0);
-  used.begin_anew();
+  used.begin_again();
 }
 
 void between_faults_of_both(InUse& used, bool has_address = true) {

@@ -58,6 +58,8 @@ TEST(late_calls, succeed_in_a_forked_child_until_its_end) {
 TEST(late_calls, find_every_lock_held_that_an_exiting_process_holds) { expect_calls("holds", times(2, "held")); }
 
 // The wait lasts for at most 8 s.
-TEST(late_calls, detect_in_functions_of_atexit_that_a_holder_was_killed) { expect_calls("death", times(1, "inherited")); }
+TEST(late_calls, detect_in_functions_of_atexit_that_a_holder_was_killed) {
+  expect_calls("death", times(1, "inherited"));
+}
 
 }  // namespace holdfast::test

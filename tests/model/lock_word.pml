@@ -99,7 +99,7 @@
 #define OWNED(at) (content[at] == 1 && own[at] != FREE)
 
 /* By slot of memory; slot 0 stands for none. The first three variables are the word. */
-bit slow[PLACES + 1];
+bit mutex_owned[PLACES + 1];
 byte own[PLACES + 1];
 byte turn[PLACES + 1];
 byte granted[PLACES + 1];
@@ -169,7 +169,7 @@ inline take_mutex() {
        do
        :: i <= PLACES && content[i] == 1 ->
           if
-          :: IN_CHAIN(i) -> slow[i] = 1
+          :: IN_CHAIN(i) -> mutex_owned[i] = 1
           :: else -> content[i] = 0
           fi;
           i++
@@ -189,15 +189,15 @@ inline take_mutex() {
 }
 
 inline give_mutex() {
-  d_step { mutex = 0; slow_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0 }
+  d_step { mutex = 0; owned_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0 }
 }
 
 /* From here on the word is `owner`, `number` and MUTEX_OWNED, until the mutex's owner stores a new word. */
-inline freeze() {
+inline take_over() {
   d_step {
-    slow_before = slow[at];
-#ifndef MUTANT_NO_FREEZE
-    slow[at] = 1;
+    owned_before = mutex_owned[at];
+#ifndef MUTANT_NO_TAKE_OVER
+    mutex_owned[at] = 1;
 #endif
     owner = own[at];
     number = turn[at]
@@ -205,20 +205,20 @@ inline freeze() {
 }
 
 inline end_grant_of() {
-  d_step { slow[at] = 1; own[at] = FREE; owner = FREE }
+  d_step { mutex_owned[at] = 1; own[at] = FREE; owner = FREE }
 }
 
-#ifdef MUTANT_SLOW_DROPPED
+#ifdef MUTANT_OWNED_DROPPED
 #define NEEDS_MUTEX(at) (reserved[at])
 #elif defined(MUTANT_RESERVATION_FORGOTTEN)
 #define NEEDS_MUTEX(at) (HAS_WAITERS(at) || (reserved[at] && owner != FREE))
-#elif defined(MUTANT_SLOW_STAYS)
-#define NEEDS_MUTEX(at) (HAS_WAITERS(at) || reserved[at] || slow_before)
+#elif defined(MUTANT_OWNED_STAYS)
+#define NEEDS_MUTEX(at) (HAS_WAITERS(at) || reserved[at] || owned_before)
 #else
 #define NEEDS_MUTEX(at) (HAS_WAITERS(at) || reserved[at])
 #endif
 
-inline thaw(where) {
+inline release_word(where) {
   if
   :: NEEDS_MUTEX(where)
   :: !NEEDS_MUTEX(where) ->
@@ -230,7 +230,7 @@ inline thaw(where) {
        fi
      }
 #endif
-     d_step { slow[where] = 0; own[where] = owner; turn[where] = number }
+     d_step { mutex_owned[where] = 0; own[where] = owner; turn[where] = number }
   fi
 }
 
@@ -299,7 +299,7 @@ inline slow_grant(to, reserve) {
   d_step { fields[at] = next; expired[at] = 0; reserved[at] = reserve }
   granted[at] = next;
   d_step {
-    slow[at] = 1;
+    mutex_owned[at] = 1;
     own[at] = to;
     turn[at] = next;
     owner = to;
@@ -328,14 +328,15 @@ inline offer() {
 
 proctype Process(byte me) {
   byte round, key, at, epoch_before, owner, number, next, until, dead, mine, heir;
-  bit slow_before, complete, fits;
+  bit owned_before, complete, fits;
 
 life:
   {
     skip;
 next_round:
     atomic {
-      d_step { at = 0; key = 0; owner = 0; number = 0; dead = 0; mine = 0; slow_before = 0; fits = 0; epoch_before = 0 }
+      d_step { at = 0; key = 0; owner = 0; number = 0; dead = 0; mine = 0; owned_before = 0; fits = 0;
+        epoch_before = 0 }
       if
       :: round == ROUNDS -> over[me] = 1; finished++; goto end
       :: round < ROUNDS -> round++
@@ -349,24 +350,24 @@ next_round:
 #endif
     if
     :: skip
-    :: goto slow_way
+    :: goto slow_path
     fi;
 
     /* try_lock_fast() */
     atomic { /* find() */
       d_step { epoch_before = epoch; at = chain[key] }
       if
-      :: at == 0 -> goto slow_way
+      :: at == 0 -> goto slow_path
       :: else
       fi
     }
     atomic {
-      d_step { slow_before = slow[at]; owner = own[at]; number = turn[at] }
+      d_step { owned_before = mutex_owned[at]; owner = own[at]; number = turn[at] }
       if
-#ifdef MUTANT_QUIET_IGNORES_SLOW
-      :: owner != FREE -> goto slow_way
+#ifdef MUTANT_FAST_PATH_IGNORES_OWNED
+      :: owner != FREE -> goto slow_path
 #else
-      :: owner != FREE || slow_before -> goto slow_way
+      :: owner != FREE || owned_before -> goto slow_path
 #endif
       :: else
       fi
@@ -379,7 +380,7 @@ next_round:
 #endif
       if
       :: fits
-      :: else -> goto slow_way
+      :: else -> goto slow_path
       fi
     }
     atomic {
@@ -390,17 +391,17 @@ next_round:
 #endif
       if
       :: fits
-      :: else -> goto slow_way
+      :: else -> goto slow_path
       fi
     }
     atomic { /* the compare-and-swap */
       d_step {
-#ifdef MUTANT_QUIET_IGNORES_SLOW
+#ifdef MUTANT_FAST_PATH_IGNORES_OWNED
         fits = (own[at] == FREE && turn[at] == number);
 #else
-        fits = (own[at] == FREE && turn[at] == number && !slow[at]);
+        fits = (own[at] == FREE && turn[at] == number && !mutex_owned[at]);
 #endif
-        slow_before = 0;
+        owned_before = 0;
         owner = 0;
         if
         :: fits ->
@@ -417,7 +418,7 @@ next_round:
       }
       if
       :: fits
-      :: else -> goto slow_way
+      :: else -> goto slow_path
       fi
     }
 #ifndef MUTANT_NO_LOOK_AFTER
@@ -431,9 +432,9 @@ next_round:
     fi;
     atomic { /* put_back() */
       if
-      :: own[at] == SELF && turn[at] == mine && !slow[at] ->
+      :: own[at] == SELF && turn[at] == mine && !mutex_owned[at] ->
          own[at] = FREE; turn[at] = mine - 1; mine = 0;
-         goto slow_way
+         goto slow_path
       :: else
       fi
     }
@@ -444,7 +445,7 @@ next_round:
       :: else
       fi
     }
-    atomic { give_mutex(); mine = 0; goto slow_way }
+    atomic { give_mutex(); mine = 0; goto slow_path }
 taken:
 #endif
 #ifdef MUTANT_GRANTED_BEFORE_FIELDS
@@ -462,10 +463,10 @@ taken:
     }
     goto hold;
 
-slow_way: /* attempt_lock() */
+slow_path: /* attempt_lock() */
     atomic {
       take_mutex();
-      d_step { fits = 0; epoch_before = 0; slow_before = 0; at = chain[key];
+      d_step { fits = 0; epoch_before = 0; owned_before = 0; at = chain[key];
                waiter[me] = 0; waits_at[me] = 0; woken[me] = 0 }
       if
       :: at == 0
@@ -482,14 +483,14 @@ slow_way: /* attempt_lock() */
       fi;
       d_step {
         content[at] = 1;
-        slow[at] = 1; own[at] = FREE; turn[at] = 0; granted[at] = 0; limit[at] = 0;
+        mutex_owned[at] = 1; own[at] = FREE; turn[at] = 0; granted[at] = 0; limit[at] = 0;
         fields[at] = 0; expired[at] = 0; reserved[at] = 0
       }
     }
     chain[key] = at;
 found:
     atomic {
-      freeze();
+      take_over();
       if
       :: owner == SELF && reserved[at]
       :: owner == FREE -> goto grant
@@ -498,7 +499,7 @@ found:
     }
     reserved[at] = 0; /* claim_reserved() */
     d_step { expired[at] = 0; mine = number; enter(mine) }
-    thaw(at);
+    release_word(at);
     atomic { give_mutex(); goto hold }
 
 held:
@@ -516,7 +517,7 @@ held:
     atomic { complete = 0; dead = 0; end_grant_of() }
 grant:
     slow_grant(SELF, 0);
-    thaw(at);
+    release_word(at);
     atomic { give_mutex(); goto hold }
 
 refused:
@@ -526,15 +527,15 @@ refused:
 #endif
     :: skip
     fi;
-#ifdef MUTANT_WAITS_WITHOUT_SLOW
-    slow[at] = slow_before;
+#ifdef MUTANT_WAITS_WITHOUT_OWNED
+    mutex_owned[at] = owned_before;
 #else
-    thaw(at);
+    release_word(at);
 #endif
     atomic { dead = owner; give_mutex() }
     atomic { /* asks the kernel outside the mutex */
       if
-      :: !LIVES(dead) -> mine = 0; goto slow_way
+      :: !LIVES(dead) -> mine = 0; goto slow_path
       :: else -> dead = 0
       fi;
       if
@@ -557,7 +558,7 @@ refused:
          i = 0
        }
     fi;
-    goto slow_way;
+    goto slow_path;
 
 hold:
     atomic { owner = 0; number = 0; fits = 0; epoch_before = 0 }
@@ -574,19 +575,19 @@ hold:
       :: else
       fi
     }
-    freeze();
+    take_over();
     if
     :: owner == SELF && number == mine && !expired[at] ->
 #ifdef MAKES_ROOM /* The sweep meets this entry too, and leaves its MUTEX_OWNED as it was. */
-#ifdef MUTANT_SWEEP_THAWS
-       thaw(at);
+#ifdef MUTANT_SWEEP_RELEASES
+       release_word(at);
 #endif
        skip;
 #endif
        d_step { expired[at] = 0; fields[at] = number }
     :: else
     fi;
-    thaw(at);
+    release_word(at);
     give_mutex();
 release:
 #endif
@@ -600,7 +601,7 @@ release:
       fi
     }
     atomic {
-      fits = (own[at] == SELF && turn[at] == mine && granted[at] == mine && !slow[at]);
+      fits = (own[at] == SELF && turn[at] == mine && granted[at] == mine && !mutex_owned[at]);
       if
       :: fits
       :: else -> goto slow_release
@@ -614,10 +615,10 @@ release:
     }
     atomic {
       d_step {
-#ifdef MUTANT_RELEASE_IGNORES_SLOW
+#ifdef MUTANT_RELEASE_IGNORES_OWNED
         fits = (own[at] == SELF && turn[at] == mine);
 #else
-        fits = (own[at] == SELF && turn[at] == mine && !slow[at]);
+        fits = (own[at] == SELF && turn[at] == mine && !mutex_owned[at]);
 #endif
         if
         :: fits ->
@@ -643,18 +644,18 @@ slow_release: /* unlock_slowly() */
       fi
     }
     atomic {
-      freeze();
+      take_over();
       if
       :: owner == SELF && number == mine
       :: else -> assert(inside[key] != SELF || lease[me] != mine); goto released /* not_owner */
       fi
     }
-    d_step { slow[at] = 1; own[at] = FREE; owner = FREE; leave_lease() }
+    d_step { mutex_owned[at] = 1; own[at] = FREE; owner = FREE; leave_lease() }
 #ifndef MUTANT_NO_OFFER
     offer();
 #endif
 released:
-    thaw(at);
+    release_word(at);
     atomic { give_mutex(); goto next_round }
 
 leave: /* lock_leave() */
@@ -666,7 +667,7 @@ leave: /* lock_leave() */
       :: else
       fi
     }
-    freeze();
+    take_over();
     if
     :: owner == SELF && reserved[at] -> end_grant_of()
     :: else
@@ -675,7 +676,7 @@ leave: /* lock_leave() */
     :: owner == FREE -> reserved[at] = 0; offer()
     :: else
     fi;
-    thaw(at);
+    release_word(at);
     atomic { give_mutex(); goto next_round }
   } unless { doomed[me] };
 
@@ -684,7 +685,7 @@ leave: /* lock_leave() */
     doomed[me] = 0; woken[me] = 0; leaving[me] = 0;
     round = (round > 0 -> round - 1 : 0);
     at = 0; key = 0; epoch_before = 0; owner = 0; number = 0; next = 0; until = 0; dead = 0; mine = 0; heir = 0;
-    slow_before = 0; complete = 0; fits = 0
+    owned_before = 0; complete = 0; fits = 0
   }
   goto life;
 
@@ -695,7 +696,7 @@ end:
 #if SWEEPS
 proctype Sweeper() {
   byte me = SWEEPER, key, at, to, owner, number, next, until, looks, moves, removals, sets, values, breaks;
-  bit slow_before, complete;
+  bit owned_before, complete;
 
   {
     skip;
@@ -724,7 +725,7 @@ next_sweep:
          :: content[at] == 0 ->
             d_step {
               content[at] = 2;
-              slow[at] = 0; granted[at] = 0; limit[at] = 0; fields[at] = 0; expired[at] = 0; reserved[at] = 0;
+              mutex_owned[at] = 0; granted[at] = 0; limit[at] = 0; fields[at] = 0; expired[at] = 0; reserved[at] = 0;
 #ifdef LIES
               own[at] = FREE; turn[at] = 1
 #else
@@ -761,9 +762,9 @@ next_sweep:
       fi;
     }
     atomic {
-      freeze();
+      take_over();
       if
-      :: to == 0 -> thaw(at); give_mutex(); goto next_sweep
+      :: to == 0 -> release_word(at); give_mutex(); goto next_sweep
       :: to == 1 -> goto move
       :: to == 2 -> goto remove
       :: to == 3 -> goto set
@@ -792,16 +793,17 @@ move: /* ClockSweep::visit(), keep(), move() */
     }
     d_step {
       content[to] = 1;
-      slow[to] = slow[at]; own[to] = own[at]; turn[to] = turn[at]; granted[to] = granted[at]; limit[to] = limit[at];
+      mutex_owned[to] = mutex_owned[at]; own[to] = own[at]; turn[to] = turn[at]; granted[to] = granted[at];
+      limit[to] = limit[at];
       fields[to] = fields[at]; expired[to] = expired[at]; reserved[to] = reserved[at]
     }
     if
-    :: slow_before
-    :: !slow_before -> thaw(to)
+    :: owned_before
+    :: !owned_before -> release_word(to)
     fi;
     chain[key] = to;
-#ifdef MUTANT_OLD_PLACE_THAWED
-    slow[at] = 0;
+#ifdef MUTANT_OLD_ENTRY_RELEASED
+    mutex_owned[at] = 0;
 #endif
     epoch++;
     content[at] = 0;
@@ -829,13 +831,13 @@ set: /* Dictionary::store() over a lock, and remove() */
 #endif
       if
       :: complete
-      :: else -> slow_before = 0; goto leave_it /* is_settled(): waits outside the mutex */
+      :: else -> owned_before = 0; goto leave_it /* is_settled(): waits outside the mutex */
       fi
     }
 cut:
     atomic { chain[key] = 0; inside[key] = 0 }
-#ifdef MUTANT_REMOVED_WITHOUT_SLOW
-    slow[at] = 0;
+#ifdef MUTANT_REMOVED_WITHOUT_OWNED
+    mutex_owned[at] = 0;
 #endif
 #ifndef MUTANT_EPOCH_IGNORED
     epoch++;
@@ -865,7 +867,7 @@ break_grant: /* break_lease(); renew() and the like write where this ends the gr
 #endif
       if
       :: owner != FREE && complete
-      :: else -> slow_before = 0; goto leave_it /* judge_grant(): waits outside the mutex */
+      :: else -> owned_before = 0; goto leave_it /* judge_grant(): waits outside the mutex */
       fi
     }
     atomic { end_grant_of(); inside[key] = 0 }
@@ -874,13 +876,13 @@ break_grant: /* break_lease(); renew() and the like write where this ends the gr
       :: HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1
       :: else
       fi;
-      slow_before = 0
+      owned_before = 0
     }
 
 leave_it: /* A sweep releases only the words of locks that it has taken over itself. */
     if
-    :: slow_before
-    :: !slow_before -> thaw(at)
+    :: owned_before
+    :: !owned_before -> release_word(at)
     fi;
     atomic { give_mutex(); goto next_sweep }
   } unless { doomed[me] };
@@ -888,7 +890,7 @@ end:
   atomic {
     d_step {
       doomed[me] = 0; over[me] = 1;
-      key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; slow_before = 0; complete = 0;
+      key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; owned_before = 0; complete = 0;
       looks = 0; moves = 0; removals = 0; sets = 0; values = 0; breaks = 0
     }
   }
@@ -916,13 +918,13 @@ end:
 #define LEAVE(p) d_step { leaves < LEAVES && waiter[p] != 0 && !leaving[p] -> leaves++; leaving[p] = 1 }
 #define RELEASE_BY_THREAD(p)                                                                         \
   d_step {                                                                                           \
-    threads < THREADS && inside[0] == TOKEN(p) && !slow[chain[0]] && own[chain[0]] == TOKEN(p) &&    \
+    threads < THREADS && inside[0] == TOKEN(p) && !mutex_owned[chain[0]] && own[chain[0]] == TOKEN(p) &&    \
     turn[chain[0]] == lease[p] -> threads++; own[chain[0]] = FREE; inside[0] = 0                     \
   }
 
 proctype Fate() {
   byte me, key, at, owner, number, next, until, threads;
-  bit slow_before, complete;
+  bit owned_before, complete;
 
   do
 #if KILLS
@@ -959,12 +961,12 @@ proctype Fate() {
   at = chain[0];
   if
   :: at != 0 ->
-     freeze();
+     take_over();
      assert(owner == FREE || !LIVES(owner) || expired[at]);
      end_grant_of();
      reserved[at] = 0;
-     thaw(at);
-     assert(!slow[at])
+     release_word(at);
+     assert(!mutex_owned[at])
   :: else
   fi;
 #ifdef LIES

@@ -87,7 +87,7 @@ class Watcher {
   static bool proves_itself(const KeyInfo& key, const holdfast_value& value, std::uint32_t& version) {
     switch (key.kind) {
       case Kind::number:
-      case Kind::number_anew:
+      case Kind::number_with_flags:
         version = version_of(value.number);
         return value.type == HOLDFAST_NUMBER && value.flags == (key.kind == Kind::number ? key.number : version) &&
                std::bit_cast<std::uint64_t>(value.number) ==

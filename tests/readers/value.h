@@ -14,15 +14,15 @@ namespace holdfast::readers {
 
 /// How a key's value is stored, which decides how it changes.
 enum class Kind : int {
-  number,         // by a store of the value's word alone
-  number_anew,    // with new flags each time: a new entry
-  boolean,        // a new entry
-  string,         // a new length each time
-  table,          // the same
-  list_length,    // a list that is pushed to and popped from
-  held_lock,      // one lease, renewed
-  passing_lock,   // taken and released
-  coming_string,  // stored, deleted, expired
+  number,             // by a store of the value's word alone
+  number_with_flags,  // with new flags each time: a new entry
+  boolean,            // a new entry
+  string,             // a new length each time
+  table,              // the same
+  list_length,        // a list that is pushed to and popped from
+  held_lock,          // one lease, renewed
+  passing_lock,       // taken and released
+  coming_string,      // stored, deleted, expired
 };
 inline constexpr int kKinds = 9;
 inline constexpr std::size_t kLongest = 8192;

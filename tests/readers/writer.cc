@@ -71,7 +71,7 @@ class Writer {
         number = number_of(key.number, version);
         flags = key.number;
         break;
-      case Kind::number_anew:
+      case Kind::number_with_flags:
         number = number_of(key.number, version);
         break;
       case Kind::boolean:

@@ -124,7 +124,7 @@ class WakeThreadTest : public ::testing::Test {
     return fd;
   }
   /// Waits for three locks with three waiters of the parker. Then the holder dies.
-  void wait_for_three_of_the_dead(Dict& dict, holdfast_parker* parker) {
+  void wait_for_three_of_dead_holder(Dict& dict, holdfast_parker* parker) {
     holdfast_lease lease{};
     double sleep = 0;
     for (const char* key : {"a", "b", "c"}) {

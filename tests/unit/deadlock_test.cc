@@ -192,11 +192,11 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
   EXPECT_EQ(find_cycle(table, own, kLater, end_it, keys), Cycle::there);
   clear();
   const auto others = put_cycle(2, kLater);
-  const auto begin_anew = [&](Token) {
+  const auto begin_again = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 2, 0}, kStart + 1, kLater + 1));
     return Liveness::alive;
   };
-  EXPECT_EQ(find_cycle(table, own, kLater, begin_anew, keys), Cycle::deadlock) << "it was only seen once more";
+  EXPECT_EQ(find_cycle(table, own, kLater, begin_again, keys), Cycle::deadlock) << "it was only seen once more";
   const auto wait_for_another = [&](Token) {
     WaitTable::write(*others[0], wait(1, 7, "key1", {2, 7, 3, 0}, kStart + 1, kLater));
     return Liveness::alive;

@@ -167,7 +167,7 @@ TEST_F(DictionaryTest, a_stopped_writer_delays_writers_until_their_timeout_and_r
   writer.signal(SIGCONT);
   EXPECT_EQ(writer.ask("go on"), "outside");
   EXPECT_EQ(dict.set("k", "w"), HOLDFAST_OK);
-  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 0U) << "nobody was robbed";
+  EXPECT_EQ(dict.segment().shards()[0].header().repairs.load(), 0U) << "nobody lost the mutex";
   EXPECT_EQ(writer.wait(), 0);
 }
 

@@ -121,9 +121,9 @@ TEST(fork, comes_before_new_guards_and_after_nested_ones) {
     });
     const bool waited = !forked;
     nest = true;
-    const bool went_on = eventually([&] { return forked.load(); });
+    const bool continued = eventually([&] { return forked.load(); });
     done = true;
-    if (!stopped || !waited || !went_on) ::_exit(1);
+    if (!stopped || !waited || !continued) ::_exit(1);
     for (std::thread* thread : {&holder, &forking, &newcomer}) thread->join();
     return 0;
   });

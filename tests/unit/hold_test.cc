@@ -41,7 +41,7 @@ std::string program_of(pid_t pid) {
 enum class Inherits { yes, no };
 
 /// Takes the lock, reports, and executes `sleep`.
-int hold_and_become_sleep(Channel& parent, Inherits inherits) {
+int hold_and_exec_sleep(Channel& parent, Inherits inherits) {
   int fd = -1;
   if (holdfast_hold_over_exec(&fd) != HOLDFAST_OK) return 2;
   Dict dict("d");
@@ -66,7 +66,7 @@ int open_status(const std::string& name = "d") {
 class Program : public Child {
  public:
   explicit Program(Inherits inherits = Inherits::yes)
-      : Child([inherits](Channel& parent) { return hold_and_become_sleep(parent, inherits); }) {
+      : Child([inherits](Channel& parent) { return hold_and_exec_sleep(parent, inherits); }) {
     EXPECT_NE(hear(), "(end)");
     EXPECT_TRUE(is_sleep(*this));
   }
@@ -258,7 +258,7 @@ TEST(hold, works_in_a_process_that_has_not_entered) {
 }
 
 /// Uses the dictionary only through descriptors that it inherits over exec.
-int use_and_become_sleep(Channel& parent) {
+int use_and_exec_sleep(Channel& parent) {
   std::array<int, 2> fds{};
   int life = -1;
   if (holdfast_hold_over_exec(&life) != HOLDFAST_OK) return 2;
@@ -277,7 +277,7 @@ int use_and_become_sleep(Channel& parent) {
 
 void expect_refusal_after_loss_of(const char* file) {
   const ScratchDirectory directory;
-  Child user(&use_and_become_sleep);
+  Child user(&use_and_exec_sleep);
   ASSERT_EQ(user.hear(), "used");
   ASSERT_TRUE(is_sleep(user));
   ASSERT_EQ(::unlink((directory / file).c_str()), 0);
@@ -291,11 +291,11 @@ TEST(use, outlives_exec_even_if_the_table_is_deleted) { expect_refusal_after_los
 
 TEST(use, over_exec_blocks_no_other_dictionary_of_the_next_world) {
   const ScratchDirectory directory;
-  Child user(&use_and_become_sleep);
+  Child user(&use_and_exec_sleep);
   ASSERT_EQ(user.hear(), "used");
   ASSERT_TRUE(is_sleep(user));
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
-  EXPECT_EQ(open_status(name_beside("d")), HOLDFAST_OK);
+  EXPECT_EQ(open_status(sibling_name("d")), HOLDFAST_OK);
   EXPECT_EQ(open_status(), HOLDFAST_MISMATCH);
 }
 

@@ -33,7 +33,7 @@ int visit(Channel& parent, const Options& options) {
   return 0;
 }
 
-std::string said_by_visitor(const Options& options) {
+std::string report_of_visitor(const Options& options) {
   Child visitor([options](Channel& parent) { return visit(parent, options); });
   const std::string said = visitor.hear();
   visitor.say("go");
@@ -43,26 +43,26 @@ std::string said_by_visitor(const Options& options) {
 
 TEST(Life, an_unused_kept_dictionary_is_recreated_for_another_size_or_mutex) {
   const ScratchDirectory world;
-  EXPECT_EQ("new", said_by_visitor(kept(kSmall)));
-  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
-  EXPECT_EQ("131072", said_by_visitor(kept(kLarge)));
-  EXPECT_EQ("new", said_by_visitor({.size = kLarge, .mutex = HOLDFAST_MUTEX_SPIN, .kept = true}));
+  EXPECT_EQ("new", report_of_visitor(kept(kSmall)));
+  EXPECT_EQ("new", report_of_visitor(kept(kLarge)));
+  EXPECT_EQ("131072", report_of_visitor(kept(kLarge)));
+  EXPECT_EQ("new", report_of_visitor({.size = kLarge, .mutex = HOLDFAST_MUTEX_SPIN, .kept = true}));
 }
 
 TEST(Life, a_persistent_dictionary_is_not_recreated) {
   const ScratchDirectory world;
-  EXPECT_EQ("new", said_by_visitor({.persist = true}));
-  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
-  EXPECT_EQ("65536", said_by_visitor(kept()));
+  EXPECT_EQ("new", report_of_visitor({.persist = true}));
+  EXPECT_EQ("mismatch", report_of_visitor(kept(kLarge)));
+  EXPECT_EQ("65536", report_of_visitor(kept()));
 }
 
 TEST(Life, a_dictionary_in_use_by_another_process_is_not_recreated) {
   const ScratchDirectory world;
   Started user("new", [](Channel& parent) { return visit(parent, kept()); });
-  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
-  EXPECT_EQ("65536", said_by_visitor(kept()));
+  EXPECT_EQ("mismatch", report_of_visitor(kept(kLarge)));
+  EXPECT_EQ("65536", report_of_visitor(kept()));
   user.kill_and_wait();
-  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("new", report_of_visitor(kept(kLarge)));
 }
 
 TEST(Life, a_dictionary_in_use_by_this_process_is_not_recreated) {
@@ -95,15 +95,15 @@ TEST(Life, a_dictionary_in_use_over_exec_is_not_recreated) {
   };
   for (int look = 0; look < 5000 && !is_sleep(); ++look) ::usleep(1000);
   ASSERT_TRUE(is_sleep());
-  EXPECT_EQ("mismatch", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("mismatch", report_of_visitor(kept(kLarge)));
   command.kill_and_wait();
-  EXPECT_EQ("new", said_by_visitor(kept(kLarge)));
+  EXPECT_EQ("new", report_of_visitor(kept(kLarge)));
 }
 
 TEST(Life, of_two_sizes_requested_concurrently_one_is_created_and_the_other_refused) {
   for (int round = 0; round < 10; ++round) {
     const ScratchDirectory world;
-    EXPECT_EQ("new", said_by_visitor(kept(12288)));
+    EXPECT_EQ("new", report_of_visitor(kept(12288)));
     Child one([](Channel& parent) { return visit(parent, kept(kSmall)); });
     Child other([](Channel& parent) { return visit(parent, kept(kLarge)); });
     const std::string first = one.hear();
@@ -120,11 +120,11 @@ TEST(Life, of_two_sizes_requested_concurrently_one_is_created_and_the_other_refu
 
 TEST(Life, a_temporary_dictionary_ends_with_its_last_process_and_not_earlier) {
   const ScratchDirectory world;
-  EXPECT_EQ("new", said_by_visitor({}));
+  EXPECT_EQ("new", report_of_visitor({}));
   Started user("new", [](Channel& parent) { return visit(parent, {}); });
-  EXPECT_EQ("65536", said_by_visitor({}));
+  EXPECT_EQ("65536", report_of_visitor({}));
   user.kill_and_wait();
-  EXPECT_EQ("new", said_by_visitor({}));
+  EXPECT_EQ("new", report_of_visitor({}));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
   in_process([] { EXPECT_EQ(Dict("kept", {.persist = true}).set("k", "v"), HOLDFAST_OK); });
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
   // This process is in the next world: a limited process cannot create the file of names in use.
-  const Resident other([] { Dict dict(name_beside("kept")); });
+  const Resident other([] { Dict dict(sibling_name("kept")); });
   in_process([] {
     limit_files(0);
     holdfast_dict* dict = nullptr;

@@ -344,7 +344,8 @@ TEST(look, agrees_with_holders) {
     for (int i = 0; i < 300; ++i) {
       ASSERT_EQ(dict.try_permits("read", HOLDFAST_RWLOCK, 1, 0, i % 3 == 0 ? 0.001 : 1000, &lease), HOLDFAST_OK);
       const int code = dict.explain("read", lease, "number " + std::to_string(i));
-      ASSERT_TRUE(code == HOLDFAST_OK || (i % 3 == 0 && code == HOLDFAST_NOT_OWNER)) << code;  // the hold may have ended
+      ASSERT_TRUE(code == HOLDFAST_OK || (i % 3 == 0 && code == HOLDFAST_NOT_OWNER))
+          << code;  // the hold may have ended
     }
     ASSERT_EQ(dict.try_permits("semaphore", HOLDFAST_SEMAPHORE, 3, 5, 0, &lease), HOLDFAST_OK);
     sleep_ms(5);

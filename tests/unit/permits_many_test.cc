@@ -60,7 +60,7 @@ class ManyHoldersTest : public DictTest {
     }
   }
   /// Retries for some seconds while the request is refused.
-  int acquire_at_last(std::uint32_t want, std::uint32_t total) {
+  int acquire_eventually(std::uint32_t want, std::uint32_t total) {
     holdfast_lease lease{};
     int code = HOLDFAST_LOCKED;
     for (const double end = holdfast_now() + 60; code == HOLDFAST_LOCKED && holdfast_now() < end; ::usleep(1000))
@@ -161,7 +161,7 @@ TEST_F(ManyHoldersTest, a_dead_processs_permits_among_many_are_freed) {
   Resident child([&] { acquired(1); });
   const std::vector<holdfast_lease> younger = acquired(kSome / 2);
   child.kill_and_wait();
-  EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
+  EXPECT_EQ(acquire_eventually(1, kSome + 1), HOLDFAST_OK);
 }
 
 TEST_F(ManyHoldersTest, a_waiter_repeatedly_gets_a_dead_processs_permits) {
@@ -190,7 +190,7 @@ TEST_IN_TIME(ManyEndsTest, expired_permits_among_many_are_freed) {
   ASSERT_EQ(acquire(&lease, 0.02), HOLDFAST_OK);
   std::vector<holdfast_lease> leases = acquired(kSome);
   EXPECT_EQ(acquire(&lease, 0, 1, kSome + 1), HOLDFAST_LOCKED);
-  EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
+  EXPECT_EQ(acquire_eventually(1, kSome + 1), HOLDFAST_OK);
 }
 
 TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_grants_ends) {
@@ -352,7 +352,7 @@ TEST_F(ManyHoldersTest, overwritten_counts_and_times_block_nobody) {
     if (damage == 5) fields().next_end.store(0);
     if (damage == 6) fields().used.store(0xFFFFFFFF);
     if (damage == 7) fields().used.store(0);
-    EXPECT_EQ(acquire_at_last(1, kSome + 1), HOLDFAST_OK);
+    EXPECT_EQ(acquire_eventually(1, kSome + 1), HOLDFAST_OK);
     EXPECT_EQ(acquire(&lease, 0, 2, kSome + 1), HOLDFAST_LOCKED) << "and nobody too many in";
     repair(shard());
   }

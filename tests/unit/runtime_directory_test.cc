@@ -44,7 +44,7 @@ class Directory : public Test {
     return opened ? Status{} : opened.status();
   }
   /// Returns the report of `what` in a process of that user and group.
-  static std::string said_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
+  static std::string report_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
     Child child([&](Channel& parent) {
       if (::setgid(group) != 0 || ::setuid(user) != 0) return 1;
       parent.say(what());
@@ -244,7 +244,7 @@ TEST_F(Directory, a_user_whose_default_is_taken_is_told_its_owner_and_gets_no_ot
   ASSERT_EQ(0, ::chown(session.c_str(), kUser, kUser));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0711));
   for (const bool has_session : {true, false}) {
-    const std::string said = said_as(kUser, kUser, [&] {
+    const std::string said = report_as(kUser, kUser, [&] {
       ::unsetenv("HOLDFAST_DIR");
       has_session ? ::setenv("XDG_RUNTIME_DIR", session.c_str(), 1) : ::unsetenv("XDG_RUNTIME_DIR");
       return accepted_or_why(RuntimeDirectory::from_environment());
@@ -261,7 +261,7 @@ TEST_F(Directory, a_user_whose_default_is_taken_is_told_its_owner_and_gets_no_ot
 TEST_F(Directory, no_message_advises_removing_a_directory_without_a_default_name) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   for (const char* const path : {"/", "/tmp", "/dev/shm", "/dev/null"}) {
-    const std::string said = said_as(54001, 54001, [&] { return refusal(path).message; });
+    const std::string said = report_as(54001, 54001, [&] { return refusal(path).message; });
     EXPECT_NE(std::string::npos, said.find("choose another one")) << said;
     EXPECT_EQ(std::string::npos, said.find("remove")) << said;
   }
@@ -271,8 +271,8 @@ TEST_F(Directory, sharing_accepts_directories_of_root_of_this_user_and_of_a_name
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   constexpr gid_t kGroup = 54321;
   const auto as_member = [&](uid_t user, std::optional<uid_t> named) {
-    return said_as(user, kGroup,
-                   [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group, named)); });
+    return report_as(user, kGroup,
+                     [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group, named)); });
   };
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 0, kGroup));
@@ -306,7 +306,7 @@ TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
   const std::string said =
-      said_as(12345, 12345, [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group)); });
+      report_as(12345, 12345, [&] { return accepted_or_why(RuntimeDirectory::at(scratch_.path(), Sharing::group)); });
   EXPECT_NE(std::string::npos, said.find("belongs to group 54321")) << said;
 }
 
@@ -351,7 +351,7 @@ TEST_F(Directory, a_process_that_has_become_another_user_is_told_what_to_do) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory) << directory.status().message;
-  const std::string said = said_as(12345, 12345, [&] { return refusal_to_open(*directory).message; });
+  const std::string said = report_as(12345, 12345, [&] { return refusal_to_open(*directory).message; });
   EXPECT_NE(std::string::npos, said.find("as uid 0, but uid 12345")) << said;
   EXPECT_NE(std::string::npos, said.find("init_worker_by_lua")) << said;
 }

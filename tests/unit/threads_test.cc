@@ -237,7 +237,8 @@ TEST_F(ThreadsTest, a_child_forked_while_threads_are_inside_can_use_what_its_par
         Waiting waiting;
         if (Dict("threads").handle != dict.handle) return 1;
         if (dict.set("key", "value") != HOLDFAST_OK) return 2;
-        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0 : 3;  // and is killed while it holds the lock
+        return waiting.lock(dict, "lock", kLong, &lease) == HOLDFAST_OK ? 0
+                                                                        : 3;  // and is killed while it holds the lock
       });
       ASSERT_EQ(child.wait(), 0) << round;
     }

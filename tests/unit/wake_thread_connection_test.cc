@@ -95,7 +95,7 @@ TEST_F(WakeThreadConnectionTest, a_byte_arrives_even_if_the_wait_begins_after_th
 TEST_F(WakeThreadConnectionTest, a_byte_arrives_again_for_wake_ups_that_were_not_collected_immediately) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     const FileDescriptor end = connected(waiting);
-    wait_for_three_of_the_dead(dict, waiting.parker());
+    wait_for_three_of_dead_holder(dict, waiting.parker());
     for (int collected = 0; collected < 3;) {
       ASSERT_TRUE(readable(end.get(), kLongMs)) << collected;
       ASSERT_EQ(bytes(end), 1);

@@ -45,7 +45,7 @@ TEST_F(WakeThreadTest, the_descriptor_stays_readable_while_there_is_more_to_coll
     Dict dict("wake");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
     const int fd = holdfast_parker_fd(parker.get());
-    wait_for_three_of_the_dead(dict, parker.get());
+    wait_for_three_of_dead_holder(dict, parker.get());
     for (int collected = 0; collected < 3;) {
       ASSERT_TRUE(readable(fd, kLongMs)) << collected;
       std::uint32_t woken = 0;

@@ -378,7 +378,8 @@ TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
         platform::yield();
       }
       auto& header = *reinterpret_cast<FileHeader*>(created->data());
-      header.retired.store(kRetiredByName);  // as if this process died here: other processes finish the removal when they open
+      header.retired.store(
+          kRetiredByName);  // as if this process died here: other processes finish the removal when they open
       // Another process may have finished the removal and made a new file, which open() finds.
       if (auto opened = open(); !opened && opened.status().code != Code::not_found) return 2;
     }

@@ -86,7 +86,7 @@ class WorldTest : public testing::Test {
 };
 
 /// Returns the report of a process that tries to enter.
-std::string said_on_entering() {
+std::string report_of_entering() {
   Child late([](Channel& parent) {
     const auto world = World::current();
     parent.say(world ? "entered" : world.status().message);
@@ -343,7 +343,8 @@ TEST_F(Entering, when_all_slots_are_taken_the_error_reports_it) {
   std::size_t taken = 0;
   for (std::uint32_t i = 0; i < kSlots; ++i) taken += platform::try_record_lock(table.get(), kSlotLocks + i) == 0;
   ASSERT_EQ(kSlots - 1, taken);
-  EXPECT_NE(std::string::npos, said_on_entering().find("all 1024 process slots of " + scratch_.path() + " are taken"));
+  EXPECT_NE(std::string::npos,
+            report_of_entering().find("all 1024 process slots of " + scratch_.path() + " are taken"));
 }
 
 TEST_F(Entering, the_error_names_a_process_that_is_stopped_while_it_has_the_table) {
@@ -365,7 +366,7 @@ TEST_F(Entering, a_table_of_another_size_or_layout_is_refused) {
   auto directory = RuntimeDirectory::at(scratch_.path());
   const NewFile small{.kind = FileKind::processes, .size = 2 * kHeaderBytes, .persist = true, .mode = 0600};
   ASSERT_TRUE(create_world_file(*directory, "processes", small, [](std::byte*) {}));
-  EXPECT_NE(std::string::npos, said_on_entering().find("has 8192 bytes, expected "));
+  EXPECT_NE(std::string::npos, report_of_entering().find("has 8192 bytes, expected "));
 }
 
 TEST_F(Entering, a_removed_world_is_detected_when_a_dictionary_is_opened_in_it) {

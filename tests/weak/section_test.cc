@@ -40,7 +40,7 @@ struct Mutex {
     if (!how.counts_before_word) t.fetch_add(sections, kOneBegun + 1, how.begin);
     if (!how.counts_until_after_word) t.fetch_add(sections, ~Value{0}, how.end);
     Value seen = mine;
-    t.claim(t.compare_exchange(word, seen, 0, how.give), "no process inside is robbed");
+    t.claim(t.compare_exchange(word, seen, 0, how.give), "no process inside loses the mutex");
     if (how.counts_until_after_word) t.fetch_add(sections, ~Value{0}, how.end);
   }
 

@@ -41,7 +41,7 @@ local function content(name)
 end
 
 -- Returns whether this user may see which files each process has open.
-local function may_look_at_all()
+local function may_inspect_all()
     return shell.succeeds 'for p in /proc/[0-9]*; do cat $p/maps >/dev/null 2>&1 || [ ! -d $p ] || exit 1; done'
 end
 
@@ -412,7 +412,7 @@ describe("holdfast doctor", function ()
                            .. "ended: ", finding.advice)
         end
         world.kill(process)
-        local nobody = may_look_at_all() and "no process has it open" or
+        local nobody = may_inspect_all() and "no process has it open" or
                        "no process that this user may inspect has it open"
         finds("^warning: processes: has layout 99, but this version uses %d+; " .. nobody .. "$")
     end)

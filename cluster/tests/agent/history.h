@@ -22,7 +22,8 @@ struct Section {
   std::uint64_t token = 0;
   std::int64_t asked = 0;  // before the call that requested the lock
   std::int64_t from = 0;   // after that call
-  std::int64_t until = 0;  // before the last call that found the lock valid or released it; less than `from` if there was none
+  std::int64_t until =
+      0;  // before the last call that found the lock valid or released it; less than `from` if there was none
 };
 
 /// Checks that no two programs had a lock at the same moment, and that tokens rise with the grants.

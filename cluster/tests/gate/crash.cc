@@ -114,13 +114,13 @@ class Cluster {
     const auto is_of_last_epoch = [this] { stand_first(), hold(), queue(), session().lose(1), begin(2); };
     const auto is_lost = [this] { stand_first(), hold(), session().lose(1); };
     const auto give = [this] { return stand(1, kRevision); };
-    const auto give_anew = [this] { return stand(1, kRevision + 1); };
+    const auto give_new = [this] { return stand(1, kRevision + 1); };
     return {
         {"give the lock for the first time", Given::no, Given::yes, session_begins, give},
         {"give it to a waiter", Given::no, Given::yes, [this] { begin(1), queue(); }, give},
         {"give it once more", Given::yes, Given::yes, is_given, give},
-        {"give it new numbers", Given::yes, Given::yes, is_given, give_anew},
-        {"give new numbers while it is held", Given::yes, Given::yes, is_held, give_anew},
+        {"give it new numbers", Given::yes, Given::yes, is_given, give_new},
+        {"give new numbers while it is held", Given::yes, Given::yes, is_held, give_new},
         {"give it in another epoch while it is held", Given::no, Given::yes, is_of_last_epoch,
          [this] { return stand(2, kRevision + 1); }},
         {"withdraw", Given::yes, Given::no, is_held, [this] { return withdraw(); }},
@@ -198,7 +198,7 @@ class Cluster {
       use_as(waiter_);
     else if (code != HOLDFAST_ELSEWHERE)
       fail(std::string("an attempt returns ") + holdfast_code_text(code));
-    go_on_as_agent();
+    continue_as_agent();
     const std::string problem = test::check_shard(dict_.segment().shards()[0]);
     if (!problem.empty()) fail(problem);
     last_ = before;
@@ -214,7 +214,7 @@ class Cluster {
   }
 
   /// A new agent finds the lock, repeats what the dead agent may have done, and then gives the lock again.
-  void go_on_as_agent() {
+  void continue_as_agent() {
     LockState state;
     const Code known = state_of_lock(dictionary(), kKey, state);
     if (known != Code::ok && known != Code::not_found) fail("its state cannot be read");

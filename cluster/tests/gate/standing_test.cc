@@ -814,7 +814,7 @@ class BlockingInClusterTest : public StandingTest {
  protected:
   void attend() { ASSERT_TRUE(session().attend(session().agent(), (**World::current()).token(), 1)); }
   /// Makes a call that does not wait, while the agent answers it.
-  int try_beside(const std::function<Code()>& agent) {
+  int try_with_agent(const std::function<Code()>& agent) {
     std::atomic<int> code{-1};
     std::thread thread([&] { code = lock(0); });
     EXPECT_TRUE(eventually([&] { return code != -1 || is_tried_for(); }));
@@ -866,13 +866,13 @@ TEST_F(BlockingInClusterTest, a_wait_for_a_locally_held_lock_returns_locked_what
 TEST_F(BlockingInClusterTest, a_try_learns_from_the_store_that_another_machine_has_the_lock) {
   begin(1);
   attend();
-  EXPECT_EQ(try_beside([&] { return refuse(dict.dictionary(), "k", Code::elsewhere); }), HOLDFAST_ELSEWHERE);
+  EXPECT_EQ(try_with_agent([&] { return refuse(dict.dictionary(), "k", Code::elsewhere); }), HOLDFAST_ELSEWHERE);
 }
 
 TEST_F(BlockingInClusterTest, a_try_gets_the_lock_from_the_agent) {
   begin(1);
   attend();
-  EXPECT_EQ(try_beside([&] { return stand("k", 1, 7); }), HOLDFAST_OK);
+  EXPECT_EQ(try_with_agent([&] { return stand("k", 1, 7); }), HOLDFAST_OK);
 }
 
 TEST_F(BlockingInClusterTest, a_store_that_does_not_answer_counts_as_unavailable) {

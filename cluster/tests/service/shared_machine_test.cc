@@ -562,7 +562,7 @@ TEST_F(SharedMachineTest, a_lock_lost_while_a_process_is_stopped_there_is_not_ow
 }
 
 /// Stays inside the dictionary until the agent's budget for waits is spent, then half of the time.
-int be_in_the_way(Dict& dict, Channel& parent) {
+int occupy(Dict& dict, Channel& parent) {
   Shmtx& mutex = dict.segment().shards()[0].mutex();
   const auto pass = [](std::uint64_t ns) {
     const std::uint64_t end = platform::monotonic_ns() + ns;
@@ -601,7 +601,7 @@ class Withdrawal : public SharedMachineTest, public ::testing::WithParamInterfac
 
 TEST_P(Withdrawal, comes_before_a_lock_is_given_to_another_machine) {
   begin();
-  Started busy("busy", [this](Channel& parent) { return be_in_the_way(dict, parent); });
+  Started busy("busy", [this](Channel& parent) { return occupy(dict, parent); });
   std::unique_ptr<Started> flushing;
   if (GetParam() != Others::none)
     flushing =

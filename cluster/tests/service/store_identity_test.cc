@@ -33,7 +33,7 @@ std::unique_ptr<EtcdServer> wiped_member_at(int port) {
 }
 
 /// Returns the hexadecimal digits after the last occurrence of the word.
-std::string id_behind(const std::string& text, const std::string& word) {
+std::string id_after(const std::string& text, const std::string& word) {
   const std::size_t at = text.rfind(word);
   return at == std::string::npos ? "" : text.substr(at + word.size(), 16);
 }
@@ -74,7 +74,7 @@ TEST(StoreIdentity, the_only_etcd_is_refused_after_its_recreation_until_an_opera
   a.hold("k");
   const auto [before, well] = run_command(a, "cluster status");
   EXPECT_EQ(well, 0);
-  const std::string known = id_behind(before, "; cluster ");
+  const std::string known = id_after(before, "; cluster ");
   EXPECT_EQ(known.size(), 16U) << before;
   etcd->kill();
   const auto again = wiped_member_at(etcd->port());
@@ -88,7 +88,7 @@ TEST(StoreIdentity, the_only_etcd_is_refused_after_its_recreation_until_an_opera
       eventually([&] { return run_command(a, "cluster status").first.find("is refused") != std::string::npos; }));
   const std::string status = run_command(a, "cluster status").first;
   EXPECT_THAT(status, HasSubstr("; cluster " + known + "; cluster "));
-  const std::string refused = id_behind(status.substr(0, status.rfind(" is refused")), "; cluster ");
+  const std::string refused = id_after(status.substr(0, status.rfind(" is refused")), "; cluster ");
   EXPECT_THAT(run_command(a, "doctor"),
               Pair(::testing::AllOf(HasSubstr("its agent refuses etcd cluster " + refused + ": expected " + known),
                                     HasSubstr("holdfast cluster accept-new-store main " + refused)),

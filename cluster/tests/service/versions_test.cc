@@ -36,7 +36,8 @@ class Member {
     else if (request.path == "/v3/maintenance/status")
       connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("},"version":"3.5.0"})");
     else if (request.path == "/v3/lease/grant")
-      connection.answer(200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // answers, but grants no lease
+      connection.answer(
+          200, R"({"header":{"cluster_id":")" + std::to_string(cluster_) + R"("}})");  // answers, but grants no lease
     else
       connection.answer(503, "{}");
   }};
