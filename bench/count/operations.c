@@ -4,8 +4,8 @@
  *
  *   cc -Iinclude bench/count/operations.c -Lbuild -lholdfast
  *
- Does not notice a store that leaves the value unchanged. Supports only x86-64: elsewhere it prints a message and exits
- * with status 77. */
+ * Does not notice a store that leaves the value unchanged. Supports only x86-64: elsewhere it prints a message and
+ * exits with status 77. */
 
 #define _GNU_SOURCE
 #include <holdfast.h>

@@ -228,8 +228,8 @@ TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_after_the_check_is_
   Started user("found", find_small);
 }
 
-/// Expects that a process that opens a dictionary of a different world finds it, even if the process is held at `place`
-/// while the dictionary's last user asks to keep it and ends.
+/// Expects that a process can open a dictionary of a different world. The process is held at `place` while the
+/// dictionary's last user asks to keep it and ends.
 void expect_that_it_is_found(const ScratchDirectory& directory, const char* place, bool enters_before) {
   Started old("ok", [](Channel& parent) {
     const Dict dict("dict", {.size = 65536});

@@ -17,15 +17,13 @@
      ask       no lock, no queue          put lock; else: put queue/me
      try       no lock, no queue          put lock
      note      lock unchanged since R     ring the holder's bell: {note, R}
-     transfer  lock unchanged since R,    put lock for w; erase queue/w; ring w's bell: {grant, R}; if wanted: put
-     queue/me
-               entry of w is the one seen
+     transfer  lock unchanged since R,    put lock for w; erase queue/w; ring w's bell: {grant, R};
+               entry of w is the one seen if wanted: put queue/me
      release   lock unchanged, no queue   erase lock
      leave     entry of me is the one     erase queue/me
      claim     no lock, entry is the one  put lock; erase queue/me
      touch     lock unchanged since R     put lock: R grows; read the queue
-     look      -                          read lock, queue and queue/me: polls, verification, and adoption after a
-     restart
+     look      -                          read lock, queue and queue/me: polls, verification, adoption after a restart
      break     lock unchanged since R     transfer or release by an operator; ring the holder's bell: {broken, R}
 
    R is the revision of the lock's last put. `revision` counts no other changes. So in an answer it means that the
@@ -38,10 +36,9 @@
      clears `valid` first, and the store drops the keys of the lease at any later time.
    - Fencing numbers rise: the base of each tenure is greater than the bases of all earlier ones (`enter`).
    - No machine waits forever. Time passes only when no machine, request or notification can take a step (STANDSTILL);
-     then all machines poll. If a task still waits, a message was lost, and the poll must be paid for. Lost
-     notifications,
-     repeated requests, restarts, ends of leases, crashes and breaks pay, as defined by PAYS_... So without a fault no
-     wait needs a poll, and with faults none needs more polls than they pay for.
+     then all machines poll. If a task still waits, a message was lost, and the poll must be paid for.
+     Lost notifications, repeated requests, restarts, ends of leases, crashes and breaks pay, as defined by PAYS_... So
+     without a fault no wait needs a poll, and with faults no wait needs more polls than they pay for.
    - Every run ends: there is no cycle of states.
 
    -DMUTANT_... plants a fault. The runner (tests/model/run) requires that Spin finds each fault.

@@ -6,7 +6,7 @@ int main(void) {
   const holdfast_options options = {.size = 65536, .mutex = HOLDFAST_MUTEX_FUTEX};
   const holdfast_request request = HOLDFAST_REQUEST(.timeout = 5, .exptime = 30);
   holdfast_lease lease;
-  holdfast_dict* dict = NULL;
+  holdfast_dict *dict = NULL;
   double runs = 0;
 
   if (holdfast_abi() != HOLDFAST_ABI) {
