@@ -526,7 +526,7 @@ holdfast: unknown option "what" to lock: accepted are exptime, timeout and why
                 scheduler.spawn(function ()
                     scheduler.sleep(0.02)
                     first:unlock()
-                    scheduler.sleep(0) -- from here on both are ready, this one first
+                    scheduler.sleep(0) -- from here on both tasks are ready, this one first
                     pid = ffi.C.fork()
                 end)
                 scheduler.run()

@@ -88,7 +88,7 @@ local function same(ours, theirs)
         return false
     end
     local mine, original = show_all(ours.results), show_all(theirs.results)
-    -- Our error may continue after the words of the original.
+    -- Our message begins with the original's and may be longer.
     return mine == original or theirs.results[1] == "raised" and ours.results[1] == "raised"
         and ours.results[2]:sub(1, #theirs.results[2]) == theirs.results[2]
 end

@@ -65,7 +65,7 @@ class Judge {
   std::string name_;
   const State* state_ = nullptr;
   std::string key_;       // the only key that may change; empty for a repair
-  std::string dead_key_;  // a short memory may first free the dead process's hold on this key
+  std::string dead_key_;  // a shortage of memory may first free the dead process's hold on it
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
   WatchState before_, between_, after_;

@@ -35,7 +35,7 @@ class Work {
         pools_(dict, ledger, self, random_, parker_, waiter_) {}
 
   void step() {
-    // Half of the workers hardly ever enter a critical section: these get killed inside the dictionary instead.
+    // Half of the workers hardly ever enter a critical section, so they are killed inside the dictionary instead.
     const std::size_t kinds = self_ % 2 == 0 || below(50) == 0 ? 18 : 13;
     switch (below(kinds)) {
       case 0:

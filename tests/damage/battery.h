@@ -19,7 +19,7 @@ class Battery {
   /// Makes all the calls. Returns the first forbidden answer as a sentence, or "".
   std::string run();
 
-  /// Whether something that was stored or held was not found although nobody had removed it.
+  /// Whether a stored value or a held lock was missing although nobody had removed it.
   bool lost() const { return lost_; }
   /// Whether an answer named the damage.
   bool named() const { return named_; }

@@ -54,7 +54,7 @@ int run_crowd(const Way& way, Dict& dict, Channel& channel, std::size_t waiters,
   struct One {
     std::uint32_t waiter;
     int left;
-    double again;  // when it polls by itself
+    double again;  // when the loop polls on its own
   };
   std::vector<One> crowd;
   int grants = 0;

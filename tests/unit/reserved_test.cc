@@ -372,7 +372,7 @@ TEST(Reserved, an_overwritten_mark_does_no_harm) {
       EXPECT_EQ(dict.flush_expired(), 0);
       EXPECT_EQ(found(dict, 20000), 20000) << word;
     }
-    // A process that knows about more memory stores a mark of less.
+    // A process that knows about more memory stores a mark for less memory.
     for (Shard& shard : dict.segment().shards())
       shard.header().reserved().store(ReservedMark::of(1024, shard.all_granules()), kRelaxed);
     fill(dict, 20000);
