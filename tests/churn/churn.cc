@@ -67,7 +67,7 @@ class Churn {
     const std::string problem = test::check_segment(dict_.segment());
     if (!problem.empty()) fail(problem);
     for (const Shard& shard : dict_.segment().shards())
-      if (shard.header().repairs.load() != 0) fail("a shard had to be repaired though nobody died");
+      if (shard.header().repairs.load() != 0) fail("a shard had to be repaired although nobody died");
     if (problems_ == 0)
       std::printf("least live memory %.1f %%; first lap %.1f %%, last %.1f %%\n", 100 * least_, 100 * averages_.front(),
                   100 * averages_.back());

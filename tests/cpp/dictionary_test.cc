@@ -89,7 +89,7 @@ TEST(CppResult, throws_only_if_the_caller_takes_the_value) {
   EXPECT_FALSE(none.has_value());
   try {
     static_cast<void>(none.value());
-    FAIL() << "nothing was thrown";
+    FAIL() << "no exception was thrown";
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code(), errc::deadlock);
     EXPECT_EQ(error.code(), std::errc::resource_deadlock_would_occur);

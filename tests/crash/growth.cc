@@ -92,9 +92,9 @@ class Growth {
     for (std::size_t i = 0; i < 1000; ++i)
       if (dict_.get(keys_[i]) != test::text(kValue)) return "a later key is lost";
     const std::uint64_t repairs = dict_.stats().repairs;
-    if (repairs > 1) return "more was repaired than the death requires";
+    if (repairs > 1) return "the repair changed more than the death requires";
     dict_.flush_expired();
-    if (dict_.stats().repairs != repairs) return "the audit has found something";
+    if (dict_.stats().repairs != repairs) return "the audit found damage";
     if (dict_.stats().evictions != 0) return "something was evicted";
     return "right";
   }

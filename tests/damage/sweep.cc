@@ -44,9 +44,9 @@ struct Choice {
 
 std::string judge(const Battery& battery, const Places& places, const Damage& damage, std::string problem) {
   if (!problem.empty()) return problem;
-  if (battery.lost() && !battery.named() && places.is_structure(damage)) return "something is lost and not counted";
+  if (battery.lost() && !battery.named() && places.is_structure(damage)) return "a loss was not counted";
   if (battery.ownership_violated() && !places.frees_theirs(damage))
-    return "the lock of a living process is given to another";
+    return "a live process's lock was granted to another process";
   return "";
 }
 

@@ -91,7 +91,7 @@ class Run {
       if (has_them()) return;
       ::usleep(10);
     }
-    if (!eventually(has_them)) ledger_.violations.add("a process takes no more locks");
+    if (!eventually(has_them)) ledger_.violations.add("a process can take no more locks");
   }
 
   /// Kills the process of that number after it has taken some locks, and starts the next process.

@@ -54,7 +54,7 @@ TEST_P(OwnerTest, a_process_that_executes_another_program_holds_nothing) {
   first->say("exec");
   EXPECT_EQ(next->hear(), kOk);
   EXPECT_EQ(::kill(first->pid(), 0), 0);
-  EXPECT_FALSE(is_zombie(first->pid())) << "it continues to live as another program";
+  EXPECT_FALSE(is_zombie(first->pid())) << "the process continues as another program";
   EXPECT_EQ(next->ask("release"), kOk);
 }
 

@@ -27,7 +27,7 @@ TEST_P(StoppedTest, a_stopped_holder_without_exptime_keeps_its_lock_and_waiters_
     EXPECT_EQ(other->hear(), kLocked) << "queued";
     EXPECT_EQ(other->hear(), kLocked) << "gave up";
   }
-  EXPECT_EQ(waiters(), 1U) << "the one that gave up has left";
+  EXPECT_EQ(waiters(), 1U) << "the waiter that gave up has left";
   stopped->signal(SIGCONT);
   EXPECT_EQ(stopped->ask("release"), kOk) << "it lost the key";
   EXPECT_EQ(patient->hear(), kOk);

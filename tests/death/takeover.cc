@@ -77,7 +77,7 @@ class Takeover {
     const std::uint64_t doomed = ledger_.doomed.load();
     if (before != 0 && before != doomed) ledger_.violations.add("two processes hold the key");
     if (before != 0 && (*World::current())->judge(before) == Liveness::alive)
-      ledger_.violations.add("it was taken from a living process");
+      ledger_.violations.add("the key was taken from a live process");
     if (dies_inside) return ledger_.doomed.store(lease.owner);
     std::uint64_t nobody = 0;
     ledger_.first_ns.compare_exchange_strong(nobody, platform::monotonic_ns());

@@ -39,7 +39,7 @@ TEST_P(WaitersTest, dead_waiters_in_a_queue_delay_nobody) {
     for (std::size_t i = 0; i < kWaiters; ++i)
       if (dead.count(i) == 0) alive.push_back(all[i].get());
     expect_served(alive);
-    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "it is not kept for a dead process";
+    EXPECT_EQ(first.wait(kLong), HOLDFAST_OK) << "the lock is not kept for a dead process";
     EXPECT_EQ(first.release(), HOLDFAST_OK);
   }
 }

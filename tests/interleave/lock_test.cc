@@ -371,7 +371,7 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_thr
     EXPECT_EQ(dict.holder("key", &holder), HOLDFAST_OK);
     EXPECT_EQ(holder.owner, lease.owner);
     EXPECT_EQ(holder.sequence, 0U);
-    EXPECT_EQ(holder.remaining, 0) << "it has no end yet";
+    EXPECT_EQ(holder.remaining, 0) << "the grant has no end yet";
     std::uint32_t holders = 0;
     std::uint32_t waiters = 0;
     EXPECT_EQ(holdfast_look(dict.handle, "key", 3, &holder, 1, &holders, nullptr, sizeof(holdfast_waiter), 0, &waiters),

@@ -75,7 +75,7 @@ class Watcher {
       return ledger_.violations.add("TORN: %s, type %d, flags %u, %zu bytes, number %a", key.name.c_str(), value.type,
                                     value.flags, value.size, value.number);
     if (version < kNotes && ledger_.notes[key.writer][version] != static_cast<std::uint32_t>(mix(key.number, version)))
-      ledger_.violations.add("NOT COMPLETE: version %u of %s came before what was written before it", version,
+      ledger_.violations.add("NOT COMPLETE: version %u of %s became visible before earlier writes", version,
                              key.name.c_str());
     // get_stale may return an old version of a key that is deleted and stored again. Otherwise no version may be older
     // than a version seen before.

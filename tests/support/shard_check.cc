@@ -32,9 +32,9 @@ class Walker {
 
   std::string walk_unused() {
     for (std::uint32_t bucket = 0; bucket < shard_.buckets(); ++bucket)
-      if (shard_.bucket(bucket).load() != 0) fail("entry in a shard that nobody has used", bucket);
+      if (shard_.bucket(bucket).load() != 0) fail("an unused shard has an entry", bucket);
     if (shard_.header().entries.load() != 0 || shard_.header().free_granules.load() != 0)
-      fail("counts in a shard that nobody has used", 0);
+      fail("an unused shard has counts", 0);
     count_.free_granules = shard_.free_granules();
     return problem_;
   }
@@ -51,7 +51,7 @@ class Walker {
     begins_[block] = 1;
     for (std::uint32_t i = block; i < block + count; ++i) {
       if (taken_[i] != 0) {
-        fail("granule of two blocks", i);
+        fail("a granule belongs to two blocks", i);
         return false;
       }
       taken_[i] = kind;
@@ -63,10 +63,10 @@ class Walker {
     std::uint32_t block = shard_.bucket(bucket).load(kRelaxed);
     while (block != 0 && problem_.empty()) {
       EntryView view{};
-      if (!shard_.inspect(block, view)) return fail("entry that makes no sense", block);
-      if (!has_key(view.type)) return fail("waiter, holder or node of a list in a chain", block);
+      if (!shard_.inspect(block, view)) return fail("invalid entry", block);
+      if (!has_key(view.type)) return fail("a chain contains a waiter, a holder or a list's node", block);
       if (&shard_.bucket_of(view.entry->hash.load(kRelaxed)) != &shard_.bucket(bucket))
-        return fail("entry in the wrong chain", block);
+        return fail("an entry is in the wrong chain", block);
       if (!take(block, view.granules, kUsed)) return;
       count_.used_granules += view.granules;
       ++count_.entries;

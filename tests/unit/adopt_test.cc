@@ -93,7 +93,7 @@ TEST_P(AdoptTest, a_lock_that_was_given_away_is_in_no_cycle) {
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
   EXPECT_FALSE(is_told(kHardly)) << "to nobody";
   EXPECT_EQ(a.adopt(dict, "a", state + 3), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "to another one, which does not wait";
+  EXPECT_FALSE(is_told(kHardly)) << "to another task, which does not wait";
 }
 
 TEST_P(AdoptTest, a_lock_that_any_coroutine_may_release_is_in_a_cycle_when_its_whole_lua_state_waits) {

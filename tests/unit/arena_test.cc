@@ -34,7 +34,7 @@ TEST_F(ArenaTest, begins_as_a_single_block) {
   EXPECT_EQ(shard.header().free_granules.load(), all);
   EXPECT_EQ(free_blocks(shard), 1);
   EXPECT_EQ(arena.allocate(all + 1), 0U);
-  EXPECT_FALSE(arena.damaged()) << "too little memory is not damage";
+  EXPECT_FALSE(arena.damaged()) << "a lack of memory is not damage";
   const std::uint32_t block = arena.allocate(all);
   EXPECT_EQ(block, 1U);
   EXPECT_EQ(arena.allocate(1), 0U);
@@ -59,7 +59,7 @@ TEST_F(ArenaTest, a_run_is_found_wherever_it_is) {
   std::vector<std::uint32_t> blocks;
   for (std::uint32_t i = 0; i + 200 <= all; i += 200) blocks.push_back(arena.allocate(200));
   for (std::size_t i = 0; i + 1 < blocks.size(); i += 2) arena.release(blocks[i], 200);
-  EXPECT_EQ(arena.allocate(201), 0U) << "the free memory lies in runs of 200";
+  EXPECT_EQ(arena.allocate(201), 0U) << "the free memory consists of runs of 200";
   for (std::size_t i = 0; i + 1 < blocks.size(); i += 2) EXPECT_NE(arena.allocate(200), 0U);
 }
 

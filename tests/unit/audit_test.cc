@@ -78,7 +78,7 @@ TEST(audit, detects_an_entry_behind_a_lost_link_and_frees_its_memory) {
     EXPECT_EQ(check_segment(segment), "");
     EXPECT_GE(dict.free_space(), free);
     dict.flush_expired();
-    EXPECT_EQ(dict.stats().repairs, 1U) << "repaired, though it was in order";
+    EXPECT_EQ(dict.stats().repairs, 1U) << "repaired although it was intact";
   });
 }
 

@@ -63,7 +63,7 @@ TEST_F(CasTest, numbers_are_compared_as_numbers) {
   dict.set_number("k", 0.0);
   EXPECT_EQ(cas("k", number(-0.0), number(NAN)), HOLDFAST_OK);
   EXPECT_TRUE(std::isnan(dict.get("k").number));
-  EXPECT_EQ(cas("k", number(NAN), number(1)), HOLDFAST_DIFFERS) << "which equals nothing, not even itself";
+  EXPECT_EQ(cas("k", number(NAN), number(1)), HOLDFAST_DIFFERS) << "NaN equals nothing, not even itself";
   dict.set("k", "1");
   EXPECT_EQ(cas("k", number(1), number(2)), HOLDFAST_DIFFERS);
   dict.set_boolean("k", true);

@@ -439,8 +439,8 @@ TEST_F(DeadlockTest, every_report_is_true_and_every_deadlock_is_reported) {
   for (std::uint64_t i = 0; i < 300; ++i) {
     clear();
     Play play(table, seed + i);
-    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "reported a deadlock that is none, round " << i;
-    ASSERT_TRUE(play.settle()) << "reported a deadlock that is none, round " << i;
+    for (int step = 0; step < 1000; ++step) ASSERT_TRUE(play.step()) << "reported a false deadlock, round " << i;
+    ASSERT_TRUE(play.settle()) << "reported a false deadlock, round " << i;
     ASSERT_FALSE(play.has_deadlock()) << "missed a deadlock, round " << i;
     told += play.told();
   }

@@ -68,7 +68,7 @@ TEST_F(EpochTest, memory_that_nobody_uses_is_freed_immediately) {
     while (!done) std::this_thread::yield();
   });
   retire_one();
-  EXPECT_EQ(left_, 0) << "beside a thread that is elsewhere";
+  EXPECT_EQ(left_, 0) << "while a thread is elsewhere";
   done = true;
   other.join();
 }
@@ -81,7 +81,7 @@ TEST_F(EpochTest, memory_that_another_threads_guard_may_lead_to_stays_until_the_
   first.leave();
   EXPECT_EQ(left_, 1);
   second.leave();
-  EXPECT_EQ(left_, 0) << "the last one frees it, without another call";
+  EXPECT_EQ(left_, 0) << "the last guard frees it without a further call";
 }
 
 TEST_F(EpochTest, a_guard_that_began_later_keeps_no_memory) {

@@ -320,7 +320,7 @@ TEST_F(LoopClockTest, a_clock_of_another_kind_is_refused) {
   EXPECT_EQ(holdfast_follow_clock(&since_1970), HOLDFAST_INVALID);
   EXPECT_STREQ(holdfast_error(), "bad clock: expected a past time in milliseconds of CLOCK_MONOTONIC");
   dict.set("k", "v", 0.5);
-  EXPECT_EQ(dict.ttl("k"), 0.5) << "the one before is followed on";
+  EXPECT_EQ(dict.ttl("k"), 0.5) << "the previous clock is still followed";
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST_F(LargeValueTest, a_death_during_a_store_leaves_the_old_value_or_the_new_on
     EXPECT_EQ(dict.get("other"), text("o"));
     EXPECT_EQ(dict.set("after", "a"), HOLDFAST_OK);
   }
-  EXPECT_GE(dict.stats().repairs, 1U) << "none of them died inside";
+  EXPECT_GE(dict.stats().repairs, 1U) << "no process died inside";
 }
 
 // In this dictionary a mark counts units of several pages.

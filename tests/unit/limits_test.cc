@@ -49,7 +49,7 @@ TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_existing_dictiona
     limit_files(0);
     EXPECT_EQ(holdfast_remove("d", 1), HOLDFAST_OK);
   });
-  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the earlier file is in the way"; });
+  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the earlier file blocks the name"; });
 }
 
 TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {

@@ -51,7 +51,7 @@ TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_the_l
   EXPECT_EQ(holder.alive, 0U);
   EXPECT_EQ(std::string(holder.why), "dies with it");
   holdfast_lease lease = take();
-  EXPECT_EQ(why(), "") << "the next holder has said nothing yet";
+  EXPECT_EQ(why(), "") << "the next holder has set no reason yet";
   EXPECT_EQ(notes(), 0U);
   dict.unlock("lock", &lease);
 }

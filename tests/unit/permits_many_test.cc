@@ -353,7 +353,7 @@ TEST_F(ManyHoldersTest, overwritten_counts_and_times_block_nobody) {
     if (damage == 6) fields().used.store(0xFFFFFFFF);
     if (damage == 7) fields().used.store(0);
     EXPECT_EQ(acquire_eventually(1, kSome + 1), HOLDFAST_OK);
-    EXPECT_EQ(acquire(&lease, 0, 2, kSome + 1), HOLDFAST_LOCKED) << "and nobody too many in";
+    EXPECT_EQ(acquire(&lease, 0, 2, kSome + 1), HOLDFAST_LOCKED) << "and no permit too many is granted";
     repair(shard());
   }
 }

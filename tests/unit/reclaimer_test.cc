@@ -331,7 +331,7 @@ TEST_F(ReclaimerTest, a_safe_store_compacts_the_free_memory) {
   const std::uint32_t free = header().free_granules.load();
   ASSERT_GT(free, arena() / 5);
   ASSERT_EQ(safe_set("large", value(1, (free - 4) * kGranule - sizeof(Entry))), HOLDFAST_OK)
-      << "all that is free, which lay in " << removed << " pieces";
+      << "all free memory, which was in " << removed << " pieces";
   EXPECT_EQ(check_segment(dict.segment()), "");
   for (int i = 0; i < count; ++i) ASSERT_EQ(dict.get(key(i)), i % 4 != 0 ? text(value(i, 60)) : nothing());
   EXPECT_EQ(dict.get("large"), text(value(1, (free - 4) * kGranule - sizeof(Entry))));
@@ -348,10 +348,10 @@ TEST_F(ReclaimerTest, an_impossible_request_is_remembered_until_enough_memory_is
   int gaps = 0;
   for (int i = 1; i + 2 < count && dict.get(key(i + 1)).text.size() == 600; i += 2, ++gaps) dict.remove(key(i));
   ASSERT_GT(gaps, 30);
-  ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY) << "though there is enough, in pieces";
+  ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY) << "although there is enough memory in pieces";
   EXPECT_EQ(header().no_run.load(), granules_for(5, 500));
   ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY);
-  EXPECT_EQ(safe_set("small", value(0, 60)), HOLDFAST_OK) << "which says nothing about less";
+  EXPECT_EQ(safe_set("small", value(0, 60)), HOLDFAST_OK) << "the result says nothing about smaller requests";
   dict.remove(key(20));
   EXPECT_EQ(safe_set("large", value(0, 500)), HOLDFAST_OK);
 }
@@ -377,7 +377,7 @@ TEST_F(ReclaimerTest, a_value_may_need_all_memory_and_the_overwritten_entry_is_e
   EXPECT_TRUE(set_evicts(key(0), value(1, most)));
   EXPECT_EQ(dict.get(key(0)), text(value(1, most)));
   EXPECT_EQ(dict.keys().size(), 1U);
-  EXPECT_FALSE(set_evicts(key(0), value(2, most))) << "only the old value itself had to go";
+  EXPECT_FALSE(set_evicts(key(0), value(2, most))) << "only the old value itself had to be evicted";
   EXPECT_EQ(dict.get(key(0)), text(value(2, most)));
   EXPECT_TRUE(set_evicts("other", value(2, 60)));
 }
@@ -393,7 +393,8 @@ TEST_F(ReclaimerTest, the_old_value_is_not_evicted_for_the_new_one_while_others_
   };
   for (int i = 0; i < 20; ++i) {
     const std::string next = at_the_hand();
-    ASSERT_TRUE(set_evicts(next, value(i, 61))) << "another went, so the old value was there until the new one was";
+    ASSERT_TRUE(set_evicts(next, value(i, 61)))
+        << "a different entry was evicted, so the old value existed until the new one did";
     ASSERT_EQ(dict.get(next), text(value(i, 61)));
     fill(60, 10000 + 10 * i);
     cool();

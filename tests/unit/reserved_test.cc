@@ -57,8 +57,7 @@ TEST(Reserved, a_mark_can_be_decoded_and_few_other_words_look_like_marks) {
   constexpr std::uint32_t kAll = 62111;
   for (std::uint32_t granules = 256; granules < kAll; granules += 256)
     ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(granules, kAll), kAll), granules);
-  EXPECT_EQ(ReservedMark::granules_of(ReservedMark::of(kAll, kAll), kAll), kAll)
-      << "the last unit may be a part of one";
+  EXPECT_EQ(ReservedMark::granules_of(ReservedMark::of(kAll, kAll), kAll), kAll) << "the last unit may be incomplete";
   for (const std::uint32_t word : {0U, 1U, 2U, 4U, 0x80000000U, 0xFFFFFFFFU, 0x01010101U, 0xDEADBEEFU})
     EXPECT_EQ(ReservedMark::granules_of(word, kAll), 0U) << word;
   int marks = 0;
@@ -307,7 +306,7 @@ TEST_F(FullReserved, marks_that_promise_too_much_memory_are_not_trusted) {
       EXPECT_EQ(found(other, 400), 400);
       EXPECT_EQ(other.set(key(0), std::string(100, 'v')), HOLDFAST_OK);
       EXPECT_EQ(other.flush_expired(), 0);
-      EXPECT_GE(found(other, 400), 399) << "one may have made room";
+      EXPECT_GE(found(other, 400), 399) << "one of them may have made room";
     });
     EXPECT_GE(found(dict, 400), 399);
     fill(dict, 400);
@@ -443,7 +442,7 @@ TEST(Reserved, reserving_pages_keeps_their_content_and_reports_a_lack_of_pages) 
   EXPECT_EQ(info.st_blocks * 512, 5 * 4096) << "the four in which these bytes lie";
   EXPECT_EQ(mapping.data()[3 * 4096], std::byte{7});
   ASSERT_EQ(0, ::ftruncate(fd.get(), 8 * 4096));
-  EXPECT_NE(0, platform::reserve_pages(mapping.data() + 6 * 4096, 4 * 4096)) << "behind the end, without a signal";
+  EXPECT_NE(0, platform::reserve_pages(mapping.data() + 6 * 4096, 4 * 4096)) << "beyond the end, without a signal";
 }
 
 }  // namespace

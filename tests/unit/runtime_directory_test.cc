@@ -348,7 +348,7 @@ TEST_F(Directory, the_named_owner_is_taken_from_the_environment) {
 }
 
 TEST_F(Directory, a_process_that_has_become_another_user_is_told_what_to_do) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory) << directory.status().message;
   const std::string said = report_as(12345, 12345, [&] { return refusal_to_open(*directory).message; });

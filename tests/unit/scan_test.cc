@@ -88,7 +88,7 @@ TEST_F(ScanTest, one_call_returns_about_as_many_as_requested) {
   do {
     const std::uint64_t before = cursor;
     const std::size_t found = dict.scan(&cursor, 10).size();
-    EXPECT_LE(found, 10U + 20U) << "the rest of one more chain";
+    EXPECT_LE(found, 10U + 20U) << "includes the rest of one more chain";
     EXPECT_NE(cursor, before);
     ++calls;
   } while (cursor != 0);

@@ -333,7 +333,7 @@ TEST_P(ShmtxTest, a_forked_child_does_not_own_what_its_parent_holds) {
     // The child is born inside the critical section, as if a signal handler had forked.
     Child child([&](Channel& up) {
       self.mutex().unlock();
-      EXPECT_EQ(shmtx_robberies(), 1U) << "it left something that was not its own, and touched nothing";
+      EXPECT_EQ(shmtx_robberies(), 1U) << "it refused to release what it does not own, and changed nothing";
       EXPECT_EQ(self.mutex().try_lock(), LockResult::timeout);
       up.say("tried");
       EXPECT_EQ(self.mutex().lock(monotonic_ns() + kLongNs), LockResult::acquired);
@@ -475,7 +475,7 @@ TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
     ASSERT_EQ("ready", victim->hear());
     std::string now;
     ASSERT_TRUE(eventually([&] { return (now = watcher.ask("again")) != last; }))
-        << "nobody makes progress after " << last;
+        << "no process makes progress after " << last;
     last = now;
   }
   EXPECT_EQ(" 0", last.substr(last.find(' '))) << "counted, violations: " << last;

@@ -422,7 +422,7 @@ TEST_F(PrivateStatistics, threads_lose_no_count) {
   EXPECT_EQ(histogram.count, 4 * kWaits);
   EXPECT_EQ(histogram.max_ns, 1006U);
   ASSERT_EQ(worst().size(), 1U);
-  EXPECT_NEAR(static_cast<double>(worst()[0].waits), 4 * kWaits, 3) << "but for the one that made the record";
+  EXPECT_NEAR(static_cast<double>(worst()[0].waits), 4 * kWaits, 3) << "except for the wait that made the record";
 }
 
 // --- memory ---
@@ -439,7 +439,7 @@ TEST(StatisticsMemory, is_reserved_on_the_first_count_and_never_exceeds_the_free
       Dict other("d", {.size = HOLDFAST_SIZE_MIN});
       EXPECT_EQ(waited(other).count, 0U);
     });
-    EXPECT_EQ(bytes_taken("d"), HOLDFAST_SIZE_MIN) << "a look takes none";
+    EXPECT_EQ(bytes_taken("d"), HOLDFAST_SIZE_MIN) << "reading takes no memory";
     holdfast_lease lease{};
     ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("key", &lease), HOLDFAST_OK);

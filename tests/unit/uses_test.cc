@@ -81,7 +81,7 @@ TEST(uses, every_kind_of_use_is_counted_and_a_walk_is_not) {
   EXPECT_FALSE(counts("k", [&] { dict.scan_all(10); }));
   EXPECT_FALSE(counts("k", [&] { dict.stats(); }));
   dict.set("new", "v");
-  EXPECT_EQ(uses_of("new").load(), 0) << "stored entries count as unused";
+  EXPECT_EQ(uses_of("new").load(), 0) << "newly stored entries count as unused";
 }
 
 }  // namespace

@@ -328,7 +328,8 @@ TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_gets_missed_wake_ups
     const std::size_t before = descriptors();
     end.reset();
     release("k");
-    EXPECT_TRUE(eventually([&] { return descriptors() == before - 2; })) << "ours is closed when it is needed";
+    EXPECT_TRUE(eventually([&] { return descriptors() == before - 2; }))
+        << "our end is closed when the connection is needed";
     end = connected(waiting);
     EXPECT_TRUE(readable(end.get(), 0));
     EXPECT_EQ(waiting.collect(), 1);

@@ -70,7 +70,8 @@ TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_its_own_descriptor
     const std::size_t before = descriptors();
     Started child("waits", [&](Channel& parent) {
       EXPECT_EQ(wake_threads().size(), 0U);
-      EXPECT_EQ(descriptors(), before + 2 - 4) << "the parent's pairs are closed; the channel's two are new";
+      EXPECT_EQ(descriptors(), before + 2 - 4)
+          << "the parent's pairs are closed; the channel's two descriptors are new";
       Waiting own;
       const int own_fd = own.fd();
       platform::FileId mine;

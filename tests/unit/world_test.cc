@@ -388,7 +388,7 @@ TEST_F(Lifetime, the_first_process_of_an_empty_world_finds_only_persistent_dicti
     EXPECT_EQ("created", first.ask("keep kept.dict"));
     first.kill_and_wait();
   }
-  EXPECT_TRUE(exists(scratch_ / "gone.dict")) << "nobody was there to remove it";
+  EXPECT_TRUE(exists(scratch_ / "gone.dict")) << "no process existed to remove it";
   Member next;
   EXPECT_FALSE(exists(scratch_ / "gone.dict"));
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));

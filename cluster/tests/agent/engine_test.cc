@@ -358,7 +358,7 @@ TEST_F(EngineTest, requests_of_the_session_precede_requests_of_locks) {
   node.machine().wait(kLock);
   run_ms(3000);
   EXPECT_TRUE(announced);
-  EXPECT_TRUE(probed) << "to find out whether the trouble of the store is over";
+  EXPECT_TRUE(probed) << "to find out whether the store works again";
   EXPECT_TRUE(asked);
 }
 
@@ -755,7 +755,7 @@ TEST_F(EngineTest, the_status_of_an_idle_agent_shows_that_its_store_accepts_no_c
   ASSERT_TRUE(full);
   EXPECT_FALSE(full->sentence.empty());
   EXPECT_EQ(full->space, "/test");
-  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "for observers of the dictionary";
+  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "observers of the dictionary still find it";
   node.client().fate = {};
   run_ms(3000);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
@@ -787,7 +787,7 @@ TEST_F(EngineTest, the_status_counts_what_the_agent_did) {
   const auto given = *ask(one, agent::Query::Kind::status);
   EXPECT_EQ(figure(given, "hand_overs"), 1U);
   EXPECT_EQ(figure(given, "locks_here"), 0U);
-  EXPECT_GT(figure(given, "bells"), 0U) << "of the machine that waited";
+  EXPECT_GT(figure(given, "bells"), 0U) << "of the waiting machine";
   EXPECT_EQ(figure(given, "requests") - figure(before, "requests"), 2U) << "the ask, and the transfer";
   EXPECT_GT(figure(given, "up_ms"), figure(before, "up_ms"));
   two.machine().release(kLock, second);
@@ -906,7 +906,7 @@ TEST_F(EngineTest, an_agent_that_drains_while_it_adopts_a_lease_gives_no_held_lo
   node.kill_agent();
   node.start_agent();
   node.engine().drain();
-  EXPECT_FALSE(node.engine().drained()) << "it has not read the keys of the lease";
+  EXPECT_FALSE(node.engine().drained()) << "it has not read the lease's keys";
   run_ms(100);
   EXPECT_FALSE(node.engine().drained());
   EXPECT_TRUE(node.machine().valid(kLock, held));
@@ -953,7 +953,7 @@ TEST_F(EngineTest, an_ending_agent_takes_free_locks_before_a_program_can) {
   EXPECT_TRUE(node.engine().vacate());
   const auto late = node.machine().wait(kLock);
   run_ms(1);
-  EXPECT_FALSE(has(node, late)) << "it would lose the lock at once";
+  EXPECT_FALSE(has(node, late)) << "it would lose the lock immediately";
 }
 
 TEST_F(EngineTest, an_agent_that_cannot_reach_all_dictionaries_lets_the_lease_expire) {

@@ -52,7 +52,7 @@ TEST(Endpoints, do_not_add_the_time_of_an_attempt_to_the_pause) {
     EXPECT_LE(endpoints.pause_ms(now), Backoff::kLongestMs - 700);
   }
   endpoints.failed(0, now += Backoff::kLongestMs);
-  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2) << "of one that refuses at once";
+  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2) << "from a server that refuses immediately";
 }
 
 TEST(Endpoints, are_not_left_twice_for_one_failure) {

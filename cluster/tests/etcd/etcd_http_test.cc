@@ -669,7 +669,7 @@ TEST_F(EtcdHttpTest, drops_a_queued_request_that_is_no_longer_wanted) {
     store_->transact(std::move(change), [&](const Answer&) { ++told; });
   }
   epoch_is_over = true;  // only the requests that were sent immediately are under way
-  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later one is sent";
+  EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later request is sent";
   EXPECT_TRUE(await([&] { return told + 1 == answered; }));
   EXPECT_LE(told, 64);
 }
@@ -690,7 +690,7 @@ TEST_F(EtcdHttpTest, reports_how_long_a_change_was_queued) {
       if (i == 99) last_us = answer.queued_us;
     });
   EXPECT_TRUE(await([&] { return answers == 100; }));
-  EXPECT_GE(last_us, kSlowMs * 1000) << "as long as one of those before it, at least";
+  EXPECT_GE(last_us, kSlowMs * 1000) << "at least as long as an earlier one";
 }
 
 TEST_F(EtcdHttpTest, answers_thousands_of_changes_in_turn) {

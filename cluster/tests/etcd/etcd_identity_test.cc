@@ -93,7 +93,7 @@ TEST(Identity, changes_if_an_operator_accepts_a_store_once_the_last_stores_lease
   EXPECT_FALSE(identity.hear(0, "8", 999 + kLease));
   EXPECT_TRUE(identity.hear(0, "8", 1000 + kLease));
   EXPECT_EQ(identity.accept("8", 1000 + kLease), Accepted::done);
-  EXPECT_FALSE(identity.hear(0, "7", 1001 + kLease)) << "the last one is a stranger now";
+  EXPECT_FALSE(identity.hear(0, "7", 1001 + kLease)) << "the last store counts as a stranger now";
 }
 
 TEST(Identity, changes_immediately_if_an_operator_accepts_a_long_named_store) {

@@ -60,7 +60,7 @@ class StoreTest : public ::testing::Test {
   Result ask(const std::function<void(std::function<void(const Result&)>)>& call) {
     std::optional<Result> result;
     call([&](const Result& answer) { result = answer; });
-    EXPECT_FALSE(result) << "a callback came from inside the call";
+    EXPECT_FALSE(result) << "a callback ran inside the call";
     if (!await([&] { return result.has_value(); })) throw std::runtime_error("no callback came");
     return *result;
   }

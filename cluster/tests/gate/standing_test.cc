@@ -463,7 +463,7 @@ TEST_F(StandingTest, numbers_continue_if_revisions_restart) {
   const std::uint64_t last = lease.sequence;
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "said again: the numbers were given";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "repeated: the numbers were given";
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_GT(lease.sequence, last);

@@ -371,7 +371,7 @@ TEST_P(Unreachable, may_have_owned_locks_until_the_lease_must_have_ended) {
   {
     NextAgent next(lock, kLongMs);
     EXPECT_EQ(next.ask("known"), "no");
-    EXPECT_EQ(next.ask("lose"), "no") << "another machine would get the lock if the lease was ended";
+    EXPECT_EQ(next.ask("lose"), "no") << "another machine would get the lock if the lease ended";
     EXPECT_EQ(holder.ask("held"), "yes");
   }
   NextAgent last(lock, 0);
@@ -621,7 +621,7 @@ TEST_P(Withdrawal, comes_before_a_lock_is_given_to_another_machine) {
       return code == Code::ok || code == Code::not_found;
     }));
     ASSERT_FALSE(state.stands) << "another machine has it";
-    ASSERT_FALSE(state.held) << "nobody gets it any more";
+    ASSERT_FALSE(state.held) << "nobody gets it any longer";
   }
   if (flushing) flushing->say("end");
   busy.say("end");
