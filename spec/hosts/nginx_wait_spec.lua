@@ -277,7 +277,7 @@ describe("in a worker of nginx", function ()
             table.sort(took)
             ngx.print(took[1])
         ]] } }
-        -- The fastest of seven runs: 0.2 ms for 60 on an idle machine. It was 1 s when killed waiters were not recognised.
+        -- The fastest of seven: 0.2 ms for 60 on an idle machine. It was 1 s when killed waiters were not recognised.
         for _, count in ipairs { 0, 1, 5, 20, 60 } do
             local seconds = tonumber((here:get("/queue?count=" .. count)))
             assert.is_true(seconds < 0.05, count .. " killed: " .. seconds .. " s")
