@@ -57,6 +57,16 @@ describe("Figures in documents", function ()
         assert.truthy(text:find("| a row | 9 ns     |", 1, true))
     end)
 
+    it("can be limited to the mixed cases and the cases that missed their target", function ()
+        local results = "## Two\n\n| what     | distance |\n| -------- | -------- |\n| a, alone | met: 1   |\n"
+            .. "| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n"
+        local text = assert(figures.update((DOCUMENT:gsub("Two", "Two, mixed and missed"):gsub(", One", ", Two")),
+                                           function () return results end))
+        local all, some = text:match("(.-)\n<!%-%- end of figures(.*)")
+        assert.truthy(all:find("| a, alone | met: 1   |\n| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n", 1, true))
+        assert.truthy(some:find("| -------- | -------- |\n| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n", 1, true))
+    end)
+
     it("are refused with a reason if the file or the table is missing", function ()
         local text, err = figures.update(DOCUMENT, function () end)
         assert.is_nil(text)

@@ -1,6 +1,8 @@
 -- Figures in documents: the text between two comments comes from a kept file of results, which the first comment names.
 --
 --   <!-- figures: bench/results/RESULTS, TABLE -->    a table of the file, by its title
+--   <!-- figures: bench/results/RESULTS, TABLE, mixed and missed -->
+--                                                     its rows of mixed cases, and all rows that missed their target
 --   <!-- figures: bench/results/RESULTS, summary -->  the rows of SUMMARY, and their source
 --   <!-- end of figures -->
 
@@ -111,6 +113,18 @@ local function summary(tables, facts, path)
 end
 
 
+-- Returns the table with the heading, the mixed cases and the cases that missed their target.
+local function mixed_and_missed(found)
+    local lines = {}
+    for i, line in ipairs(found.lines) do
+        if i <= 2 or line:find(", mixed", 1, true) or line:find("| missed:", 1, true) then
+            lines[#lines + 1] = line
+        end
+    end
+    return table.concat(lines, "\n") .. "\n"
+end
+
+
 -- Returns the text between the comments, or nil and the reason of a failure. read(path) returns the text of a file.
 local function render(path, name, read)
     local text = read(path)
@@ -120,10 +134,13 @@ local function render(path, name, read)
     local tables, facts = _M.parse(text)
     if name == "summary" then
         return summary(tables, facts, path)
-    elseif not tables[name] then
-        return nil, ("%s has no table %q"):format(path, name)
     end
-    return tables[name].text
+    local title = name:match("^(.*), mixed and missed$")
+    local found = tables[title or name]
+    if not found then
+        return nil, ("%s has no table %q"):format(path, title or name)
+    end
+    return title and mixed_and_missed(found) or found.text
 end
 
 

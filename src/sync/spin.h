@@ -1,8 +1,8 @@
 // Decides how long to spin for something that is about to become free, and how often to poll it.
 //
-// All spins in the library share this policy, and all its constants are here, each with the benchmarks in
-// docs/benchmarks.md that measure it. A poll takes the cache line away from the processor that works in it. So a spin
-// polls rarely, then even more rarely, and ends once a sleep would have been cheaper.
+// All spins in the library share this policy, and all its constants are here, each with the benchmarks (in bench/) that
+// measure it. A poll takes the cache line away from the processor that works in it. So a spin polls rarely, then even
+// more rarely, and ends once a sleep would have been cheaper.
 #pragma once
 
 #include <algorithm>
