@@ -13,6 +13,26 @@
 // - An entry is cut from its chain or moved only while it is MUTEX_OWNED, and the word in the memory that it leaves
 //   stays MUTEX_OWNED. So a process that still uses that memory changes nothing there. FREE contains bits that other
 //   content is unlikely to have, in case the memory is reused at that very moment.
+//
+// Each store into a lock under the mutex comes after take_over(). The table says why the owner of the lock does not
+// write to the same word at the same time. The mutants violate most of these reasons.
+//
+//   store under the mutex                            | why the owner does not write to the same word
+//   -------------------------------------------------+------------------------------------------------------------
+//   word set to free, by `unlock` and `break`;       | judge_grant() refuses an incomplete grant with `timeout`
+//   expiry, by `renew`; task, by `adopt`; reason     |
+//   dead owner's word set to free                    | exactly this owner was found dead
+//   word of an expired or flushed grant set to free  | an incomplete grant has no expiry
+//   word of an unclaimed reserved grant set to free  | the grant was made under the mutex
+//   all fields of a new grant; word set to its owner | the lock is free
+//   expiry, by `expire`; link to the entry, when a   | is_settled() refuses an incomplete grant
+//   value replaces the lock or the key is deleted    |
+//   link to the entry, when a sweep removes or moves | an incomplete grant counts as held and is pinned
+//   the entry                                        |
+//   `granted`, when the word was overwritten         | no thread of the owner is inside a critical section
+//   (mend_incomplete())                              |
+//   queue, watchers and count of overtakes           | these are not fields of a grant
+//   every store by the agent into a cluster lock     | the word stays taken over, so the lock has no fast path
 #pragma once
 
 #include <atomic>
