@@ -1,9 +1,9 @@
--- docs/errors.md explains the messages of the command and of clusters: each message there is in the sources, and each
--- message in the sources is explained there.
+-- docs/errors.md quotes the messages of the command and of clusters: each message there is in the sources, and each
+-- message in the sources is there, with or without its advice.
 
 local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
--- Sources whose messages must be explained.
+-- Sources whose messages must be quoted.
 local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc cluster/src/capi/question.cc "
                                .. "cluster/src/gate/cluster_state.cc lua/resty/holdfast/dictionary/gate.lua "
                                .. "cluster/lua/resty/holdfast/cluster/state.lua")
@@ -64,6 +64,12 @@ local function trim(text)
 end
 
 
+-- Returns a message without the advice after its first semicolon, which the page leaves out.
+local function without_advice(text)
+    return (text:gsub(";.*", ""))
+end
+
+
 -- Returns the constant parts of a message that have at least WORDS_MIN words.
 local function parts(text)
     local found = {}
@@ -82,10 +88,16 @@ end
 local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
 
 
--- Returns the messages of the page: in backticks, in bold or in the first column of a table.
+-- Returns the messages of the page: in backticks, in bold or in the first column of a table; and lines of blocks.
 local function messages()
     local found = {}
-    local text = PAGE:gsub("\n([^\n|])", " %1")
+    local prose = PAGE:gsub("\n```text\n(.-)```", function (block)
+        for line in block:gmatch "[^\n]+" do
+            found[#found + 1] = line
+        end
+        return ""
+    end)
+    local text = prose:gsub("\n([^\n|])", " %1")
     for bold in text:gmatch("%*%*(.-)%*%*") do
         for message in bold:gmatch("`([^`]+)`") do
             found[#found + 1] = message
@@ -150,7 +162,7 @@ local function is_said(part, text, words)
 end
 
 
-it("docs/errors.md explains only messages that exist", function ()
+it("docs/errors.md quotes only messages that exist", function ()
     assert.is_true(#MESSAGES > 180, #MESSAGES)
     local text, words = sources()
     local missing = {}
@@ -205,14 +217,14 @@ describe("docs/errors.md", function ()
     setup(command.set_up)
     teardown(command.tear_down)
 
-    it("explains each message of the command, of the agent and about clusters", function ()
+    it("quotes each message of the command, of the agent and about clusters", function ()
         local help = helps()
         local page = table.concat(MESSAGES, "\n"):gsub("%s+", " ")
         local missing = {}
         for path in EXPLAINED:gmatch("%S+") do
             for _, literal in ipairs(finds_one(path, DOCTORS) and {} or literals.of(path)) do
                 local passes = is_result(path, literal) or is_usage(path, literal)
-                for _, part in ipairs(passes and {} or parts(literal)) do
+                for _, part in ipairs(passes and {} or parts(without_advice(literal))) do
                     local explained = PASSED_OVER[part] or page:find(part, 1, true) or help:find(part, 1, true)
                     missing[#missing + 1] = not explained and path .. ": " .. part or nil
                 end
