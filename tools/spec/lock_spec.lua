@@ -281,7 +281,7 @@ describe("holdfast lock", function()
         assert(await(function() return read(command.world() .. "/my_locks.dict") end))
         for _, options in ipairs { "-x", "-s" } do
             run("lock", options, "my_locks", "key", "--", "sh", "-c",
-                "sleep 600 & echo $! >'" .. command.path("left") .. "'")
+                "setsid sleep 600 & echo $! >'" .. command.path("left") .. "'")
             local _, out = run("run", "--workers", "1", "-e", [[
                 print((require("resty.shdict").open("my_locks"):holder("key")))
             ]])
@@ -458,7 +458,7 @@ describe("The lock of a command", function()
         it(("keeps others out although %s is deleted, with %s %s"):format(file, option, killed or ""), function()
             os.execute("mkfifo '" .. command.path("go") .. "'")
             local left = command.path("left")
-            local script = "sleep 600 & echo $! >'%s'; READY; read -r line <'%s'"
+            local script = "setsid sleep 600 & echo $! >'%s'; READY; read -r line <'%s'"
             local process, pid = hold(script:format(left, command.path("go")), option)
             local job = tonumber(read(left))
             if killed then
@@ -615,10 +615,10 @@ describe("The lock of a command", function()
     end)
 
     for _, case in ipairs { { "at its end", "" }, { "after holdfast lock was killed", "KILL" } } do
-        it("is not kept by processes that the command leaves running, " .. case[1], function()
+        it("is not kept by daemons that the command leaves running, " .. case[1], function()
             local left = command.path("left")
             os.execute("mkfifo '" .. command.path("go") .. "'")
-            local script = "sleep 600 & echo $! >'%s'; read -r line <'%s'"
+            local script = "setsid sleep 600 & echo $! >'%s'; read -r line <'%s'"
             local process, pid = hold(script:format(left, command.path("go")))
             local guard = guard_of(process)
             local job = assert(await(function() return tonumber(read(left)) end))
@@ -744,7 +744,7 @@ describe("The lock of a command", function()
 
     it("that is lost ends the command although nobody reads the message", function()
         local told, ended = command.path "told", command.path "ended"
-        local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'trap "touch %s; exit" TERM; echo on;
+        local process = start("-c", ([[(%s lock --exptime 0.3 key -- sh -c 'exec 2>/dev/null; trap "touch %s; exit" TERM; echo on;
             while :; do sleep 0.01; done'; touch %s) 2>&1 | head -n 1]]):format(command.program, told, ended),
             { PROGRAM = "/bin/sh" })
         assert.same({ code = 0 }, process:wait())
@@ -756,7 +756,8 @@ describe("The lock of a command", function()
         local process = hold("trap 'echo told; exit 5' TERM; while :; do sleep 0.01; done", "--exptime", "0.2")
         assert.same({ code = 76 }, process:wait())
         assert.equal("told\n", process:out())
-        assert.equal('holdfast: "key" has ended, after its exptime of 0.2 s; the command gets TERM\n', process:err())
+        assert.matches('holdfast: the exptime of 0.2 s of "key" has passed; the job gets TERM, and KILL after 10 s\n',
+                       process:err(), 1, true)
         assert.same({ code = 4 }, (run("lock", "--exptime", "600", "key", "--", "sh", "-c", "exit 4")))
     end)
 
@@ -787,6 +788,115 @@ describe("The lock of a command", function()
             last, count = tonumber(token), count + 1
         end
         assert.is_true(count >= 96, count)
+    end)
+end)
+
+
+-- A job is the command and what it started in its process group.
+describe("The job of holdfast lock", function()
+    command.fixture()
+
+    -- A script that starts a child which writes its process id, and its own child, into files.
+    local function family(last)
+        return ([[sh -c 'sleep 600 & echo $! >"%s"; wait' & echo $! >"%s"; READY; %s]])
+               :format(command.path "grandchild", command.path "child", last)
+    end
+
+    local function pid_in(name)
+        return assert(await(function() return tonumber(read(name)) end))
+    end
+
+    it("keeps the lock until all of it has ended, and then its status is that of the command", function()
+        local process, pid = hold(family "exit 7")
+        local child, grandchild = pid_in "child", pid_in "grandchild"
+        assert(await(function() return not command.alive(pid) end))
+        command.kill(child, command.KILL)
+        assert(await(function() return not command.alive(child) end))
+        command.sleep(0.2)
+        assert.is_nil(process:wait(0))
+        assert.is_false(is_free())
+        command.kill(grandchild, command.KILL)
+        assert.same({ code = 7 }, process:wait())
+        assert.is_true(is_free())
+    end)
+
+    it("keeps the lock also if holdfast lock is killed", function()
+        local process, pid = hold(family "wait")
+        local child, grandchild = pid_in "child", pid_in "grandchild"
+        guard_of(process)
+        process:signal(command.KILL)
+        process:wait()
+        for _, victim in ipairs { pid, child } do
+            assert.is_false(is_free())
+            command.kill(victim, command.KILL)
+            assert(await(function() return not command.alive(victim) end))
+        end
+        command.sleep(0.3)
+        assert.is_false(is_free())
+        command.kill(grandchild, command.KILL)
+        assert(await(is_free, 10))
+    end)
+
+    for name, number in pairs { TERM = 15, INT = 2, HUP = 1, QUIT = 3 } do
+        it("gets " .. name .. " as a whole", function()
+            -- A background process of a shell ignores INT and QUIT.
+            local script = [[python3 -c 'import os, signal, time
+for number in (signal.SIGINT, signal.SIGQUIT): signal.signal(number, signal.SIG_DFL)
+open("%s", "w").write(str(os.getpid()))
+time.sleep(600)' & READY; exec sleep 600]]
+            local process, pid = hold(script:format(command.path "child"))
+            local child = pid_in "child"
+            process:signal(number)
+            assert.same({ signal = number }, process:wait())
+            assert.is_false(command.alive(pid))
+            assert.is_false(command.alive(child))
+            assert.is_true(is_free())
+        end)
+    end
+
+    it("gets USR1 only in its command", function()
+        local process = hold("sleep 600 & echo $! >'" .. command.path "child" .. "'; trap 'kill $!; exit 4' USR1; READY; wait")
+        pid_in "child"
+        process:signal(USR1)
+        assert.same({ code = 4 }, process:wait())
+    end)
+
+    it("stops and continues as a whole", function()
+        local process = hold(family "wait")
+        local grandchild = pid_in "grandchild"
+        process:signal(TSTP)
+        await_state(process.pid, "T")
+        await_state(grandchild, "T")
+        process:signal(CONT)
+        await_state(grandchild, "S")
+        process:signal(command.TERM)
+        assert.same({ signal = command.TERM }, process:wait())
+    end)
+
+    local STUBBORN = "trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' & READY; "
+                     .. "while :; do sleep 0.01; done"
+
+    it("gets KILL if it does not end within --kill-after", function()
+        local process = hold(STUBBORN, "--kill-after", "0.3")
+        process:signal(command.TERM)
+        assert.same({ code = 128 + 9 }, process:wait())
+        assert.equal('holdfast: "key": the job has not ended; it gets KILL\n', process:err())
+        assert.is_true(is_free())
+    end)
+
+    it("gets KILL if it outlasts its exptime, and only then the next one gets the lock", function()
+        local process, pid = hold(STUBBORN, "--exptime", "0.2", "--kill-after", "0.5")
+        local waits = start("lock", "-w", "60", "key", "--", "sh", "-c",
+                            ("kill -0 %d 2>/dev/null && echo two at a time"):format(pid))
+        assert.same({ code = 76 }, process:wait())
+        waits:wait()
+        assert.equal("", waits:out())
+        assert.matches("KILL after 0.5 s\n.*it gets KILL\n$", process:err())
+    end)
+
+    it("is not asked for KILL without a process that could send it", function()
+        assert.matches("%-%-no%-fork and %-%-kill%-after cannot be combined",
+                       world.refused(64, "", "lock", "-F", "--kill-after", "1", "key", "--", "true"))
     end)
 end)
 

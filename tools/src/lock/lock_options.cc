@@ -101,8 +101,12 @@ class LockParser {
     arguments_.add_value("-c,--command", "COMMAND", "Run COMMAND in a shell: $SHELL, else /bin/sh",
                          [this](const std::string& line) { return note_shell(line); });
     arguments_.add_value("--exptime", "SECONDS",
-                         "Release the lock after SECONDS, and send TERM to the command; default: never", read_seconds,
-                         exptime_);
+                         "End the job after SECONDS: TERM, and KILL after the time of grace; default: never",
+                         read_seconds, exptime_);
+    arguments_.add_value("--kill-after", "SECONDS",
+                         "Send KILL SECONDS after a signal that ends the job; default: never, but 10\n"
+                         "after --exptime or the loss of the lock",
+                         read_seconds, options_.kill_after);
     arguments_.add_value("--why", "TEXT", "Show TEXT to others who want the lock", read_why, options_.why);
     arguments_.add_value("--dir", "PATH", "Use this runtime directory; default: $HOLDFAST_DIR, else the user's own",
                          [this](const std::string& path) {
@@ -181,6 +185,8 @@ class LockParser {
       if (const Status name = check_cluster_name(options_.cluster); !name.ok()) return name.message;
       if (std::string objection = objection_of_cluster(options_); !objection.empty()) return objection;
     }
+    if (options_.no_fork && options_.kill_after)
+      return "--no-fork and --kill-after cannot be combined: nothing would send KILL";
     if (options_.no_fork && exptime_)
       return "--no-fork and --exptime cannot be combined: nothing would end the command with the lock";
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);

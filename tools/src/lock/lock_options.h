@@ -21,12 +21,15 @@ inline constexpr int kLost = 76;         // the lock was lost while the command 
 }  // namespace lock_status
 
 inline constexpr double kForEver = -1;
+/// Seconds between TERM and KILL for a job whose lock has ended, unless --kill-after says otherwise.
+inline constexpr double kGraceSeconds = 10;
 
 struct LockOptions {
   bool shared = false;
   double timeout = kForEver;  // seconds; 0: do not wait
   int conflict = lock_status::kConflict;
-  double exptime = 0;  // seconds; 0: only the command's end releases the lock
+  double exptime = 0;                // seconds; 0: only the job's end releases the lock
+  std::optional<double> kill_after;  // seconds from the first signal that ends a job to KILL
   std::string why;
   std::string cluster;  // empty: a local lock, unless the dictionary belongs to a cluster
   bool agent = false;
@@ -40,6 +43,8 @@ struct LockOptions {
   std::string dictionary;
   std::string key;
   std::vector<std::string> command;
+
+  double grace() const noexcept { return kill_after.value_or(kGraceSeconds); }
 };
 
 /// Names an option that is not available in a cluster; empty: all are available.

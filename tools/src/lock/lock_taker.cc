@@ -21,6 +21,7 @@
 #include "cli/message.h"
 #include "cluster/question.h"
 #include "inspect/text.h"
+#include "lock/job.h"
 #include "lock/lock_refusal.h"
 
 namespace holdfast::cli {
@@ -197,6 +198,11 @@ void LockTaker::begin_with_a_kind() {
   kind_ = options_.shared ? Kind::reader : tries_here() && is_shared() ? Kind::writer : Kind::lock;
 }
 
+double LockTaker::exptime() const noexcept {
+  constexpr double kKillSeconds = 1;  // for the processes to end after KILL
+  return options_.exptime == 0 ? 0 : options_.exptime + options_.grace() + kKillSeconds;
+}
+
 int LockTaker::attempt(holdfast_wait& wait) {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
@@ -206,18 +212,18 @@ int LockTaker::attempt(holdfast_wait& wait) {
     wait.sleep = kTrySleepSeconds;
     return try_once();
   }
-  if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, options_.exptime, &wait, &lease_);
-  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS,
-                               options_.exptime, &wait, &lease_);
+  if (kind_ == Kind::lock) return holdfast_lock_wait(dict_, key, size, exptime(), &wait, &lease_);
+  return holdfast_permits_wait(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS, exptime(),
+                               &wait, &lease_);
 }
 
 // Counts an attempt without waiting as an attempt, and not as a failed wait.
 int LockTaker::try_once() {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
-  if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, options_.exptime, 0, 0, &lease_);
-  return holdfast_permits_try(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS,
-                              options_.exptime, 0, 0, &lease_);
+  if (kind_ == Kind::lock) return holdfast_lock_try(dict_, key, size, exptime(), 0, 0, &lease_);
+  return holdfast_permits_try(dict_, key, size, HOLDFAST_RWLOCK, wanted_permits(), HOLDFAST_ALL_PERMITS, exptime(), 0,
+                              0, &lease_);
 }
 
 std::uint32_t LockTaker::wanted_permits() const {
@@ -356,6 +362,7 @@ int LockTaker::confirm() const {
 }
 
 int LockTaker::become_command() {
+  ::setenv(kJobVariable, make_job_mark(::getpid()).c_str(), 1);
   ::setenv("HOLDFAST_TOKEN", std::to_string(lease_.sequence).c_str(), 1);
   if (options_.verbose) say("executing {}", options_.command.front());
   std::vector<std::string> words = options_.command;

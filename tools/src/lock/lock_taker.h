@@ -48,6 +48,8 @@ class LockTaker {
   std::optional<int> wait_for_lock(holdfast_wait& wait);
   /// Tries without waiting. In a cluster a try must wait, because the agent asks the store.
   bool tries_here() const noexcept { return options_.timeout == 0 && !in_cluster(); }
+  /// Returns the exptime of the lock, which outlasts the time in which the wrapper ends the job.
+  double exptime() const noexcept;
   int attempt(holdfast_wait& wait);
   int try_once();
   void begin_with_a_kind();

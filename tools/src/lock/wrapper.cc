@@ -1,4 +1,5 @@
-// `holdfast lock`: runs a command while holding a lock.
+#include "lock/wrapper.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -10,28 +11,24 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/name.h"
 #include "cli/message.h"
 #include "cli/signals.h"
-#include "cli/user.h"
 #include "holdfast.h"
-#include "inspect/proc.h"
+#include "lock/child.h"
+#include "lock/job.h"
 #include "lock/lock_agent.h"
 #include "lock/lock_guard.h"
 #include "lock/lock_hold.h"
-#include "lock/lock_options.h"
-#include "lock/lock_refusal.h"
 #include "lock/lock_taker.h"
 #include "lock/passed_signals.h"
 #include "run/worker.h"
@@ -42,68 +39,9 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How often to check that the lock is still held, if it can be lost.
-constexpr double kLookSeconds = 0.2;
-
-/// How often a child that waits for its parent checks whether the parent is stopped.
-constexpr int kLookAtParentMs = 50;
-
-// --- the child ---
-
-bool is_parent_stopped() {
-  const auto stat = inspect::read_stat(static_cast<std::uint32_t>(::getppid()));
-  return stat && stat->is_stopped();
-}
-
-void await_parent() {
-  while (is_parent_stopped()) std::this_thread::sleep_for(std::chrono::milliseconds(kLookAtParentMs));
-}
-
-/// The parent acknowledges each hold that it receives, once the guard runs that will end the hold even if the parent
-/// dies.
-enum class Answer { guarded, stopped, gone };
-
-Answer await_answer(int channel, int look_ms) {
-  pollfd answer{channel, POLLIN, 0};
-  while (::poll(&answer, 1, look_ms) <= 0)
-    if (look_ms >= 0 && is_parent_stopped()) return Answer::stopped;
-  char word = 0;
-  return ::recv(channel, &word, 1, 0) == 1 ? Answer::guarded : Answer::gone;
-}
-
-/// Takes the lock, and waits until it is guarded. A stopped parent starts no guard, possibly for a long time; so others
-/// get the lock in the meantime. Returns nothing if the lock is held and guarded, otherwise the exit status.
-std::optional<int> take_guarded(LockTaker& taker, int channel) {
-  for (;;) {
-    if (const auto status = taker.take()) return status;
-    if (is_parent_stopped()) {
-      taker.give_back();
-      await_parent();
-      continue;
-    }
-    send_hold(channel, taker.grant(), taker.hold());
-    Answer answer = await_answer(channel, kLookAtParentMs);
-    if (answer == Answer::guarded) return std::nullopt;
-    if (answer == Answer::stopped) {
-      send_given_back(channel);
-      taker.give_back();
-      answer = await_answer(channel, -1);
-    }
-    if (answer == Answer::gone) return lock_status::kSystem;  // its hold ends with this process
-  }
-}
-
-/// Runs in the process that becomes the command. `channel` is -1 without a parent. Returns only if the command does not
-/// start.
-int take_and_become(const LockOptions& options, int channel) {
-  LockTaker taker(options);
-  const auto refused = channel >= 0 ? take_guarded(taker, channel) : taker.take();
-  if (refused) return *refused;
-  int status = channel >= 0 ? taker.confirm() : 0;
-  if (status == 0) status = taker.become_command();
-  // The child has given the lock back itself; the parent must not take this for a loss.
-  if (channel >= 0) send_given_back(channel);
-  return status;
-}
+constexpr double kCheckSeconds = 0.2;
+/// How often to check whether processes that the command left behind have ended, if no signal tells.
+constexpr double kCheckJobSeconds = 0.05;
 
 /// The parent: passes signals on, notices if the lock is lost, and ends the hold with the command.
 class Wrapper {
@@ -118,8 +56,9 @@ class Wrapper {
         return status;
       }
     }
+    adopt_orphans();
     start();
-    while (!ended_) {
+    while (!ended_ || has_members()) {
       wait();
       receive();
       pass_signals();
@@ -140,7 +79,7 @@ class Wrapper {
 
   void start() {
     // Check from now on: the agent that we found may end while the command still waits for the lock.
-    if (options_.agent) look_at_ = holdfast_now() + kLookSeconds;
+    if (options_.agent) look_at_ = holdfast_now() + kCheckSeconds;
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
       throw std::system_error(errno, std::generic_category(), "socketpair");
@@ -159,7 +98,9 @@ class Wrapper {
 
   void wait() {
     std::array<pollfd, 2> both{{{signals_.descriptor(), POLLIN, 0}, {channel_.get(), POLLIN, 0}}};
-    const double left = std::max(0.0, look_at_ - holdfast_now());
+    const double now = holdfast_now();
+    const double next = std::min({look_at_, kill_at_, ended_ ? now + kCheckJobSeconds : kNever});
+    const double left = std::max(0.0, next - now);
     const int timeout = left > 1e6 ? -1 : static_cast<int>(std::ceil(left * 1e3));
     ::poll(both.data(), both.size(), timeout);
   }
@@ -179,7 +120,7 @@ class Wrapper {
     grant_ = word.grant;
     hold_ = std::move(word.hold);
     given_back_ = false;
-    const bool is_guarded = guard_.start(command_, *hold_, options_.key);
+    const bool is_guarded = guard_.start(command_, group_, *hold_, options_.key);
     if (!is_guarded && options_.close)
       say("cannot start the process that guards the lock: if this process ({}) is killed, the lock ends", ::getpid());
     static_cast<void>(::send(channel_.get(), "", 1, MSG_NOSIGNAL));  // see await_answer()
@@ -198,11 +139,31 @@ class Wrapper {
     epoch_ = state.epoch;
   }
 
-  // The kernel sends terminal signals to the whole process group, so to the command as well. Only the session leader
-  // gets a hang-up.
-  bool has_come_to_command(const signalfd_siginfo& info) const {
+  /// Returns the processes of the job, without those that left the group; the command always belongs to it.
+  std::vector<pid_t> members() const {
+    std::vector<pid_t> all = descendants_in_group(::getpid(), group_, {guard_.pid(), agent_.pid()});
+    if (!ended_ && std::find(all.begin(), all.end(), command_) == all.end()) all.push_back(command_);
+    return all;
+  }
+
+  /// Returns whether the command left processes of its job behind.
+  // All descendants of this process descend from its children: without a child in the group there is no member.
+  bool has_members() const {
+    siginfo_t child{};
+    const auto group = static_cast<id_t>(group_);
+    if (::waitid(P_PGID, group, &child, WNOHANG | WEXITED | WNOWAIT) != 0 && errno == ECHILD) return false;
+    return !members().empty();
+  }
+
+  void signal_job(int signal) const {
+    for (const pid_t member : members()) ::kill(member, signal);
+  }
+
+  // The kernel sends terminal signals to the whole process group, so to the job as well. Only the session leader gets a
+  // hang-up.
+  bool has_come_to_job(const signalfd_siginfo& info) const {
     if (info.ssi_signo == SIGHUP && ::getsid(0) == ::getpid()) return false;
-    return info.ssi_code == SI_KERNEL && ::getpgid(command_) == ::getpgrp();
+    return info.ssi_code == SI_KERNEL && group_ == ::getpgrp() && (ended_ || ::getpgid(command_) == group_);
   }
 
   void pass_signals() {
@@ -210,20 +171,44 @@ class Wrapper {
       const int signal = static_cast<int>(info->ssi_signo);
       if (signal == SIGCHLD) continue;
       sigaddset(&received_, signal);
-      if (!has_come_to_command(*info)) ::kill(command_, signal);
+      pass(signal, *info);
+      if (ends_a_job(signal) && options_.kill_after && kill_at_ == kNever)
+        kill_at_ = holdfast_now() + *options_.kill_after;
     }
+  }
+
+  static bool ends_a_job(int signal) {
+    return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+  }
+
+  // USR1, USR2 and WINCH have a meaning only for the command; USR1 and USR2 would kill its helpers.
+  void pass(int signal, const signalfd_siginfo& info) {
+    const bool is_for_all = ends_a_job(signal) || signal == SIGTSTP || signal == SIGCONT;
+    if (!has_come_to_job(info)) {
+      if (is_for_all)
+        signal_job(signal);
+      else if (!ended_)
+        ::kill(command_, signal);
+    }
+    // A command that has ended reports no stop.
+    if (signal == SIGTSTP && ended_ && PassedSignals::stop_here()) signal_job(SIGCONT);
   }
 
   void reap() {
     int status = 0;
-    while (::waitpid(command_, &status, WNOHANG | WUNTRACED) == command_) {
-      if (!WIFSTOPPED(status)) {
+    for (pid_t child = 0; (child = ::waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
+      const bool is_stopped = WIFSTOPPED(status);
+      if (child != command_) {
+        if (!is_stopped && !guard_.note_end(child)) agent_.note_end(child, status);
+        continue;
+      }
+      if (!is_stopped) {
         ended_ = true;
         status_ = status;
-        return;
+        // A shell that waits for this process as its job expects it to stop and continue with the command.
+      } else if (is_stop_of_job(WSTOPSIG(status)) && PassedSignals::stop_here()) {
+        signal_job(SIGCONT);
       }
-      // A shell that waits for this process as its job expects it to stop and continue with the command.
-      if (is_stop_of_job(WSTOPSIG(status)) && PassedSignals::stop_here()) ::kill(command_, SIGCONT);
     }
   }
 
@@ -236,14 +221,34 @@ class Wrapper {
   }
 
   void look() {
-    if (ended_ || holdfast_now() < look_at_) return;
-    look_at_ = holdfast_now() + kLookSeconds;
+    const double now = holdfast_now();
+    if (now >= kill_at_) kill_job(now);
+    if (now < look_at_) return;
+    look_at_ = now + kCheckSeconds;
+    if (runs() && !is_ending_ && now >= end_)
+      return end_job(fmt::format("the exptime of {:g} s of {} has passed", options_.exptime, quote(options_.key)));
     if (!attach()) return;
     if (options_.agent) agent_.ensure(dict_);
-    if (!runs() || lost_ || is_held()) return;
+    if (!runs() || is_ending_ || is_held()) return;
     lost_ = true;
-    ::kill(command_, SIGTERM);  // before printing, which may take time
-    say("{}; the command gets TERM", reason_of_loss());
+    end_job(reason_of_loss());
+  }
+
+  /// Ends the job: TERM, and KILL after the time of grace.
+  void end_job(const std::string& reason) {
+    is_ending_ = true;
+    signal_job(SIGTERM);  // before printing, which may take time
+    const double grace = options_.grace();
+    kill_at_ = std::min(kill_at_, holdfast_now() + grace);
+    say("{}; the job gets TERM, and KILL after {:g} s", reason, grace);
+  }
+
+  // Repeats it until nothing is left, because members may start others.
+  void kill_job(double now) {
+    if (!is_killed_) say("{}: the job has not ended; it gets KILL", quote(options_.key));
+    is_killed_ = true;
+    signal_job(SIGKILL);
+    kill_at_ = now + kCheckSeconds;
   }
 
   // Attach only when needed: it takes a slot in the world.
@@ -277,7 +282,6 @@ class Wrapper {
     if (in_cluster && epoch_ != 0 && state.epoch != epoch_)
       return fmt::format("{} was lost: this machine's session at the store of cluster {} has ended", key,
                          static_cast<const char*>(state.name));
-    if (holdfast_now() >= end_) return fmt::format("{} has ended, after its exptime of {:g} s", key, options_.exptime);
     return key + " was taken away: another process ended its grant";
   }
 
@@ -313,7 +317,7 @@ class Wrapper {
   }
 
   int end_as_command() const {
-    if (lost_) return lock_status::kLost;
+    if (lost_ || is_ending_) return lock_status::kLost;
     if (WIFEXITED(status_)) return WEXITSTATUS(status_);
     const int signal = WTERMSIG(status_);
     // A signal meant for this process has ended the command instead.
@@ -330,65 +334,28 @@ class Wrapper {
   LockAgent agent_;
   LockGuard guard_;
   pid_t command_ = 0;
-  Descriptor channel_;  // closed when the command has started, or never will
+  pid_t group_ = ::getpgrp();  // of the job
+  Descriptor channel_;         // closed when the command has started, or never will
   Grant grant_{};
   std::optional<Hold> hold_;
   bool given_back_ = false;  // by the child, before the command began
   holdfast_dict* dict_ = nullptr;
   std::uint32_t epoch_ = 0;  // the epoch of the cluster session that granted the lock; 0: unknown
-  double end_ = kNever;      // when its exptime is over
+  double end_ = kNever;      // when its exptime has passed
   double look_at_ = kNever;
+  double kill_at_ = kNever;
   bool lost_ = false;
+  bool is_ending_ = false;  // by end_job()
+  bool is_killed_ = false;
   bool ended_ = false;
   int status_ = 0;
   sigset_t received_{};
 };
 
-// Makes the path absolute, so that an agent and the command use the same world in any working directory.
-void export_directory(const std::string& option) {
-  const char* const given = option.empty() ? std::getenv("HOLDFAST_DIR") : option.c_str();
-  if (given == nullptr || *given == '\0') return;
-  std::error_code error;
-  const std::filesystem::path here = std::filesystem::current_path(error);
-  // If that fails, the library reports a relative path. An absolute path stays as it is.
-  ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
-}
-
-int run_lock(Arguments& arguments) {
-  const LockOptions options = read_lock_options(arguments);
-  export_directory(options.directory);
-  if (const std::string wrong = options.user ? become_user(*options.user) : ""; !wrong.empty()) {
-    say("{}", wrong);
-    return lock_status::kSystem;
-  }
-  // Others may truncate files during a wait. The command does not inherit this.
-  static_cast<void>(holdfast_guard_sigbus());
-  try {
-    return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
-  } catch (const std::exception& error) {
-    say("{}", error.what());
-    return lock_status::kSystem;
-  }
-}
-
 }  // namespace
 
-const Subcommand kLock{"lock",
-                       "Run a command while holding a lock, like flock",
-                       "[DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
-                       "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
-                       "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
-                       "Run a command while holding a lock.",
-                       R"(The lock is held as long as the command runs, even if `holdfast lock` is killed. The command
-gets the fencing number of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
-Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
-
-Exit status: the command's, or 128 + n if signal n killed it; otherwise
-   1  the lock is held, or the wait timed out (see -E)
-  64  invalid command line               73  the dictionary cannot be opened
-  69  the command cannot be run          75  no agent, or it cannot reach the store
-  71  a system call failed               76  the lock was lost while the command ran)",
-                       run_lock,
-                       lock_status::kUsage};
+int run_under_lock(const LockOptions& options) {
+  return options.no_fork ? take_and_become(options, -1) : Wrapper(options).run();
+}
 
 }  // namespace holdfast::cli

@@ -1,0 +1,64 @@
+// `holdfast lock`: runs a command while holding a lock.
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "cli/arguments.h"
+#include "cli/message.h"
+#include "cli/user.h"
+#include "holdfast.h"
+#include "lock/lock_options.h"
+#include "lock/wrapper.h"
+
+namespace holdfast::cli {
+
+namespace {
+
+// Makes the path absolute, so that an agent and the command use the same world in any working directory.
+void export_directory(const std::string& option) {
+  const char* const given = option.empty() ? std::getenv("HOLDFAST_DIR") : option.c_str();
+  if (given == nullptr || *given == '\0') return;
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  // If that fails, the library reports a relative path. An absolute path stays as it is.
+  ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
+}
+
+int run_lock(Arguments& arguments) {
+  const LockOptions options = read_lock_options(arguments);
+  export_directory(options.directory);
+  if (const std::string wrong = options.user ? become_user(*options.user) : ""; !wrong.empty()) {
+    say("{}", wrong);
+    return lock_status::kSystem;
+  }
+  // Others may truncate files during a wait. The command does not inherit this.
+  static_cast<void>(holdfast_guard_sigbus());
+  try {
+    return run_under_lock(options);
+  } catch (const std::exception& error) {
+    say("{}", error.what());
+    return lock_status::kSystem;
+  }
+}
+
+}  // namespace
+
+const Subcommand kLock{"lock",
+                       "Run a command while holding a lock, like flock",
+                       "[DICTIONARY] KEY -- COMMAND [ARGUMENTS...]\n"
+                       "       holdfast lock [OPTIONS] [DICTIONARY] KEY -c COMMAND\n"
+                       "       holdfast lock [OPTIONS] -- [DICTIONARY] KEY -- COMMAND [ARGUMENTS...]",
+                       "Run a command while holding a lock.",
+                       R"(The lock is held as long as the command runs, even if `holdfast lock` is killed. The command
+gets the fencing number of the lock in $HOLDFAST_TOKEN. DICTIONARY is created if it does not exist.
+Put "--" before a KEY that begins with "-": holdfast lock -n -- -key COMMAND
+
+Exit status: the command's, or 128 + n if signal n killed it; otherwise
+   1  the lock is held, or the wait timed out (see -E)
+  64  invalid command line               73  the dictionary cannot be opened
+  69  the command cannot be run          75  no agent, or it cannot reach the store
+  71  a system call failed               76  the lock was lost while the command ran)",
+                       run_lock,
+                       lock_status::kUsage};
+
+}  // namespace holdfast::cli
