@@ -3,7 +3,7 @@
 local fixture, site = require "spec.support" ("fixture", "site")
 
 local PAGE = "docs/migration.md"
-local HEADINGS = "| what | before | now | what to do |"
+local HEADINGS = "| what | before | now |"
 
 local it = fixture.it_unless(site.missing())
 

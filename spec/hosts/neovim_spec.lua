@@ -333,7 +333,7 @@ describe("in Neovim", function ()
     it("is shown as a plugin by docs/install.md: lazy.nvim can read that, and builds it by make", function ()
         local plugin
         for _, block in ipairs(snippets.read "docs/install.md") do
-            if block.heading == "A plugin of Neovim" and block.language == "lua" then
+            if block.heading == "A Neovim plugin" and block.language == "lua" then
                 plugin = assert(loadstring(block.text))()
             end
         end

@@ -120,7 +120,7 @@ end
 
 -- --- locks ---------------------------------------------------------------------------------------------
 
-row("how a caller waits", function ()
+row("waiting", function ()
     local held, waiting = lock_of(), lock_of { timeout = 10, step = 5, max_step = 5 }
     held:lock(KEY)
     local thread = ngx.thread.spawn(function () return waiting:lock(KEY) end)
@@ -131,7 +131,7 @@ row("how a caller waits", function ()
     equal(true, elapsed < 4, "it is not the step that ends the wait, which")
 end)
 
-row("next in line", function ()
+row("next holder", function ()
     local held = lock_of()
     held:lock(KEY)
     local order, threads = {}, {}
@@ -152,7 +152,7 @@ row("next in line", function ()
     equal("1 2 3 4 5", table.concat(order, " "))
 end)
 
-row("elapsed", function ()
+row("elapsed time", function ()
     local function elapsed(module)
         assert(module:new("rows_locks", { exptime = 0.02 }):lock(KEY))
         return (module:new("rows_locks", { step = 1, max_step = 1 }):lock(KEY))
@@ -162,7 +162,7 @@ row("elapsed", function ()
 end)
 
 -- In a phase that can wait. spec/hosts/nginx_phases_spec.lua has the others.
-row("replaced ngx.sleep", function ()
+row("replaced `ngx.sleep`", function ()
     local native, calls = ngx.sleep, 0
     ngx.sleep = function (seconds)
         calls = calls + 1
@@ -180,7 +180,7 @@ row("replaced ngx.sleep", function ()
     equal(false, ours_then.is_yieldable())
 end)
 
-row("unlock after exptime", function ()
+row("`unlock` after exptime", function ()
     local first, second = lock_of { exptime = 0.01 }, lock_of()
     lose(first, second)
     same('nil, "not owner"', first:unlock())
@@ -199,7 +199,7 @@ row("unlock after exptime", function ()
     equal(nil, ngx.shared.rows_locks:get(KEY))
 end)
 
-row("expire after exptime", function ()
+row("`expire` after exptime", function ()
     local first, second = lock_of { exptime = 0.01 }, lock_of()
     lose(first, second)
     same('nil, "not owner"', first:expire(10))
@@ -309,13 +309,13 @@ row("memory of locks", function ()
     waiting:unlock()
 end)
 
-row("keys without a name", function ()
+row("tables and functions as keys", function ()
     same('nil, "bad key type"', lock_of():lock({}))
     same('nil, "bad key type"', ours:set(print, 1))
     same("true, nil, false", theirs:set(print, 1))
 end)
 
-row("options of a wrong type", function ()
+row("options of the wrong type", function ()
     refused('bad option "timeout" to new', resty_lock.new, resty_lock, "rows_locks", { timeout = {} })
 end)
 
@@ -326,7 +326,7 @@ end)
 
 -- --- dictionaries --------------------------------------------------------------------------------------
 
-row("pairs of dictionaries", function ()
+row("`pairs(ngx.shared)`", function ()
     local found = false
     for name in pairs(ngx.shared) do
         found = found or name == "rows_opened"
@@ -372,7 +372,7 @@ row("methods taken early", function ()
     refused('bad "zone" argument', theirs.get, ours, KEY)
 end)
 
-row("which value is evicted", function ()
+row("evicted value", function ()
     -- Values that are read often, but longer ago than all others.
     local function has_often_read(dict)
         fill(dict, 1000)
@@ -388,7 +388,7 @@ row("which value is evicted", function ()
     only_ours(has_often_read)
 end)
 
-row("order of get_keys", function ()
+row("order of `get_keys`", function ()
     local function order(dict)
         fill(dict, 100)
         return table.concat(dict:get_keys(), ",")
@@ -401,7 +401,7 @@ row("order of get_keys", function ()
     equal(false, order(ours) == table.concat(oldest_first, ","))
 end)
 
-row("how many make room", function ()
+row("number of evictions", function ()
     local function try(dict)
         overflow(dict, "key ", ("x"):rep(20))
         return (dict:set("large", ("x"):rep(60000)))
@@ -419,7 +419,7 @@ row("longest value", function ()
     equal(true, (dict:set(KEY, large:sub(1, 900 * 1024))))
 end)
 
-row("old value", function ()
+row("old value, if the new value does not fit", function ()
     local large = ("x"):rep(300 * 1024)
     ours:set(KEY, 1)
     local ok, err, forcible = ours:set(KEY, large)
@@ -430,7 +430,7 @@ row("old value", function ()
     equal(nil, theirs:get(KEY))
 end)
 
-row("free_space", function ()
+row("`free_space`", function ()
     theirs:set(KEY, 1)
     local before = theirs:free_space()
     theirs:set("another", 1)
@@ -441,7 +441,7 @@ row("free_space", function ()
     equal(true, ours:free_space() < before, "less memory")
 end)
 
-row("flush_all", function ()
+row("`flush_all`", function ()
     equal(true, ours:flush_all())
     equal(0, select("#", theirs:flush_all()))
     local function count(dict)
@@ -453,7 +453,7 @@ row("flush_all", function ()
     equal(0, count(theirs))
 end)
 
-row("what has expired", function ()
+row("memory of expired values", function ()
     local function remains(dict)
         dict:set(KEY, 1, 0.001)
         ngx.sleep(0.003)
@@ -504,7 +504,7 @@ row("exptime above 10^10 s", function ()
     equal(2e10, theirs:ttl(KEY))
 end)
 
-row("expire of what has expired", function ()
+row("`expire` on an expired value", function ()
     local function bring_back(dict)
         dict:set(KEY, 1, 0.001)
         ngx.sleep(0.005)
@@ -514,7 +514,7 @@ row("expire of what has expired", function ()
     same("true", bring_back(theirs))
 end)
 
-row("flags", function ()
+row("flags of 2^31 or more", function ()
     ours:set(KEY, 1, 0, 2 ^ 31)
     theirs:set(KEY, 1, 0, 2 ^ 31)
     equal(2 ^ 31, (select(2, ours:get(KEY))))
@@ -537,7 +537,7 @@ row("longest list", function ()
     equal("never full", push(ngx.shared.rows_large, 40000))
 end)
 
-row("words of errors", function ()
+row("wording of errors", function ()
     local function words(dict)
         local _, err = pcall(dict.set, dict, KEY, 1, -1)
         return (err:gsub("^[^ ]*:%d+: ", ""))
@@ -552,7 +552,7 @@ row("keys of lists", function ()
     refused("bad argument #2", theirs.lpush, theirs, true, 1)
 end)
 
-row("number of arguments", function ()
+row("surplus arguments", function ()
     same("0", ours:llen(KEY, 1))
     refused("expecting ", theirs.llen, theirs, KEY, 1)
 end)
